@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from memtui._version import __version__
+from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_segments import stretches, within
 from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
-from memtui.core.samples import MAIN_MEMORY, AllocationStep, Capability, Clock, Hello, Host, Options, Target
+from memtui.core.samples import MAIN_MEMORY, Capability, Clock, Hello, Host, Options, Target
 from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import beside, is_own_file
-from memtui.session.records.allocations import MAX_ROWS, step_row
+from memtui.session.records.allocations import MAX_ROWS, trace_record
 from memtui.session.records.imported import WALL
+from memtui.session.tables import AllocationDeviceRecord
+from memtui.session.validation import check_device
 from memtui.session.writer import SessionWriter
 
 TRACKER = "import"
@@ -75,7 +78,7 @@ def in_range(imported: Imported, wanted: Range) -> Imported:
     )
 
 
-def _fill(writer: SessionWriter, imported: Imported, steps: list[AllocationStep]) -> None:
+def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, StepTrace]]) -> None:
     begin_ns = min(part.trace.start_ns for part in imported.parts)
     end_ns = max(part.trace.end_ns for part in imported.parts)
     writer.put_meta(
@@ -84,23 +87,21 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[AllocationStep]
         imported=imported.about.to_plain(),
         end={"t_ns": end_ns, "kind": "imported", "text": ""},
     )
-    for number, step in enumerate(steps):
-        writer.insert("allocation_step", [step_row(number, step)])
-        if step.device != MAIN_MEMORY:
-            writer.insert("allocation_device", [(number, step.device)])
-    writer.insert("event", [(mark.t_ns, mark.kind, mark.text) for mark in imported.marks])
-    writer.insert("driver_memory", imported.driver)
+    for number, (device, trace) in enumerate(steps):
+        check_device(device)
+        writer.insert([trace_record(number, trace)])
+        if device != MAIN_MEMORY:
+            writer.insert([AllocationDeviceRecord(number, device)])
+    writer.insert(imported.marks)
+    writer.insert(imported.driver)
 
 
-def _stretches(imported: Imported) -> list[AllocationStep]:
-    """Raise NotImportable: one has more rows than a session takes."""
-    found = [(part.device, one) for part in imported.parts for one in stretches(part.trace, part.begins)]
-    if any(len(one) > MAX_ROWS for _, one in found):
+def _stretches(imported: Imported) -> list[tuple[str, StepTrace]]:
+    """Return the steps with their devices. Raises NotImportable: one has more rows than a session takes."""
+    steps = [(part.device, trace) for part in imported.parts for trace in stretches(part.trace, part.begins)]
+    if any(len(trace) > MAX_ROWS for _, trace in steps):
         raise NotImportable(f"has more than {MAX_ROWS} blocks alive at once")
-    return [
-        AllocationStep(0, one.step, one.start_ns, one.end_ns, one.existing, one.names, one.to_columns(), device=device)
-        for device, one in found
-    ]
+    return steps
 
 
 def _hello(imported: Imported, begin_ns: int) -> Hello:

@@ -54,7 +54,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         Event: "t_ns",
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost",
-        ProgressRow: "id pid first steps start_ns end_ns peak_bytes cost_ns",
+        ProgressRow: "id pid first_step steps start_ns end_ns peak_bytes cost_ns",
         RecordedProgress: "ends_ns",
         ImportedFrom: "format clock driver",
         DriverMemory: "t_ns free_bytes total_bytes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from memtui.session.file_format import (
     SessionError,
@@ -17,7 +17,10 @@ from memtui.session.file_format import (
     read_all,
     unreadable,
 )
+from memtui.session.tables import TABLES, MetaRecord, Selection, selection
 from memtui.session.validation import check_rows, parse_json
+
+Record = TypeVar("Record")
 
 
 class Database:
@@ -27,7 +30,7 @@ class Database:
         self.path = path
         self._connection: sqlite3.Connection | None = None
         self._missing: frozenset[str] = frozenset()
-        self._instead: dict[str, str] = {}  # of columns that are missing
+        self._missing_columns: dict[str, frozenset[str]] = {}  # by table
         self._has_log = False  # as of the moment it was opened
 
     def release(self) -> None:
@@ -42,19 +45,28 @@ class Database:
         if self._connection is None:
             self._connection = connect_reader(self.path)
             version = format_of(self._connection)
-            self._missing, self._instead = missing_tables(version), missing_columns(version)
+            self._missing, self._missing_columns = missing_tables(version), missing_columns(version)
             self._has_log = has_log(self._connection)
         return self._connection
 
-    def _has(self, table: str) -> bool:
-        """Whether sessions of this one's format have a table."""
+    def _has(self, record: type) -> bool:
+        """Whether sessions of this one's format have the table of a record."""
         self._open()
-        return table not in self._missing
+        return TABLES[record] not in self._missing
 
-    def _columns(self, names: Iterable[str]) -> str:
-        """Return a list of columns to ask for, also where sessions of this one's format lack some."""
+    def _selection(self, record: type, *names: str) -> Selection:
+        """Return some columns of a record's table, or all, also where sessions of this one's format lack some."""
         self._open()
-        return ", ".join(self._instead.get(name, name) for name in names)
+        return selection(record, names, self._missing_columns.get(TABLES[record], frozenset()))
+
+    def _rows(self, record: type, rest: str, *values: Any, names: Iterable[str] = ()) -> list[tuple[Any, ...]]:
+        """Return rows of a record's table, checked: all columns or the named ones. ``rest`` is SQL behind FROM."""
+        columns, kinds = self._selection(record, *names)
+        return self._all(f"SELECT {columns} FROM {TABLES[record]} {rest}", kinds, *values)
+
+    def _records(self, record: type[Record], rest: str, *values: Any) -> list[Record]:
+        """Return the records of such rows; none where sessions of this one's format have no such table."""
+        return [record(*row) for row in self._rows(record, rest, *values)] if self._has(record) else []
 
     def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of an answer, checked against the kinds of its columns (``validation.check_rows``)."""
@@ -72,7 +84,7 @@ class Database:
 
     def _meta(self, without: str = "") -> dict[str, Any]:
         try:
-            rows = self._all("SELECT key, value FROM meta WHERE key != ?", "tt", without)
+            rows = self._rows(MetaRecord, "WHERE key != ?", without)
             return {key: parse_json(value) for key, value in rows}
         except ValueError as error:
             raise self._damaged(f"its description: {error}") from None

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
@@ -348,10 +349,17 @@ def missing_tables(version: int) -> frozenset[str]:
 
 
 @cache
-def missing_columns(version: int) -> dict[str, str]:
-    """Names of today's columns that a session of this format has not, and the SQL that stands for them."""
-    gone = "\n".join(line for line in schema().splitlines() if line not in schema(version).splitlines())
-    return {name: "''" if kind == "TEXT" else "NULL" for name, kind in re.findall(r"(\w+) (INTEGER|REAL|TEXT)\b", gone)}
+def missing_columns(version: int) -> dict[str, frozenset[str]]:
+    """Return the names of today's columns that a session of this format lacks, by table."""
+    lines = set(schema(version).splitlines())
+    missing: dict[str, set[str]] = defaultdict(set)
+    table = ""
+    for line in schema().splitlines():
+        if created := re.match(r"CREATE TABLE (\w+)", line):
+            table = created[1]
+        if line not in lines:
+            missing[table].update(re.findall(r"(\w+) (?:INTEGER|REAL|TEXT)\b", line))
+    return {table: frozenset(names) for table, names in missing.items()}
 
 
 @cache

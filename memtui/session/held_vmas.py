@@ -38,10 +38,10 @@ class HeldVmas:
         held = tuple(row for own in living for row in own if row <= before)
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})
-            self._take(self._read(f"v.process IN ({_listed(missing)})"))
+            self._take(self._read(f"vma.process IN ({_listed(missing)})"))
         for at in range(0, len(held), _AT_ONCE):
             ids = held[at : at + _AT_ONCE]
-            there = self._read(f"v.id IN ({_listed(ids)})")
+            there = self._read(f"vma.id IN ({_listed(ids)})")
             gone = set(ids) - {row.id for row in there}  # merged into another one
             for own in living if gone else ():
                 for one in gone & own.keys():
@@ -58,7 +58,7 @@ class HeldVmas:
 
     def _take_new(self) -> None:
         """Take in what has come since, also of processes that nobody has asked for yet: soon they will be."""
-        new = self._read("v.id > ?", self._newest)
+        new = self._read("vma.id > ?", self._newest)
         for row in new:
             if row.process in self._rows or row.process > self._highest:
                 self._rows.setdefault(row.process, {})[row.id] = row

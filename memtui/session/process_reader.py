@@ -34,11 +34,7 @@ class ProcessReader(ToldReader):
         return {key for (key,) in self._all(query, "i", low, high)}
 
     def _processes(self, which: str, *values: int) -> list[Process]:
-        rows = self._all(
-            f"SELECT key, pid, parent_pid, start_ticks, generation, command, role FROM process WHERE {which}",
-            "iiiiitt",
-            *values,
-        )
-        if rows and (rows[-1][0] >= MAX_PROCESS or max(row[1] for row in rows) > MAX_PID):
+        processes = self._records(Process, f"WHERE {which}", *values)
+        if processes and (processes[-1].key >= MAX_PROCESS or max(process.pid for process in processes) > MAX_PID):
             raise self._damaged("a process has no possible number")
-        return [Process(*row) for row in rows]
+        return processes

@@ -25,19 +25,25 @@ from memtui.session.file_format import SessionError, row_id, size_on_disk, split
 from memtui.session.held_vmas import HeldVmas
 from memtui.session.process_reader import ProcessReader
 from memtui.session.row_cache import Pairs, RowCache, Rows
-from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, SampleTableBuilder
+from memtui.session.sample_table import SampleTableBuilder
 from memtui.session.stored_rows import StoredRows
-from memtui.session.validation import MAX_INTEGER, MAX_PID, MAX_SAMPLE, PROCESS_SAMPLE, check_fields, check_vma
+from memtui.session.tables import (
+    PageSetRecord,
+    ProcessSampleRecord,
+    ReuseCheckpointRecord,
+    ReuseRecord,
+    SampleRecord,
+    TouchSumRecord,
+    VmaAliasRecord,
+    VmaRecord,
+    VmaSharedRecord,
+    VmaStateRecord,
+    VmaWssRecord,
+    columns_of,
+)
+from memtui.session.validation import MAX_INTEGER, MAX_PID, MAX_SAMPLE, check_fields, check_vma
 from memtui.session.vma_row import VmaRow
 
-_SCALARS = (*INTEGERS, *MAYBE, *TEXTS)
-_SCALAR_KINDS = "i" * len(INTEGERS) + "I" * len(MAYBE) + "t" * len(TEXTS)
-_READING = (
-    "t_ns, device, scope, source, power_w, energy_j, limit_w, memory_used_bytes, utilization, name, status, reason, "
-    "processes"
-)
-_READING_KINDS = "itttrrrIrtttI"
-_HELD, _HELD_KINDS = "g.t_ns, g.process, g.gpu_bytes, g.status, g.reason", "iiItt"
 _MANY, _GLANCE, _LAST = 4096, 1024, 128  # samples: more than these are glanced at; so many of them, and the last ones
 _SAMPLES_AT_ONCE = 8192  # rows of scalars that are Python objects together
 _REUSE_AT_ONCE = 256  # windows whose distances are in memory together
@@ -110,11 +116,9 @@ class SessionReader(ProcessReader):
         self._aliases = None
         if self.partial:
             self._growing = SampleTableBuilder()
-        query = (
-            f"SELECT {self._columns(_SCALARS)} FROM sample WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
-        )
+        rest = f"WHERE sample > ? ORDER BY sample LIMIT {_SAMPLES_AT_ONCE}"
         found = False
-        while new := self._all(query, _SCALAR_KINDS, self._growing.table.newest):
+        while new := self._rows(SampleRecord, rest, self._growing.table.newest):
             self._take(new)
             found = True
             if len(new) < _SAMPLES_AT_ONCE:
@@ -131,8 +135,7 @@ class SessionReader(ProcessReader):
             return False
         wanted = [*range(first, last - _LAST, (last - first) // _GLANCE), *range(last - _LAST, last + 1)]
         numbers = ", ".join(map(str, wanted))
-        query = f"SELECT {self._columns(_SCALARS)} FROM sample WHERE sample IN ({numbers}) ORDER BY sample"
-        self._take(self._all(query, _SCALAR_KINDS))
+        self._take(self._rows(SampleRecord, f"WHERE sample IN ({numbers}) ORDER BY sample"))
         self._look_at_recorder()
         self.partial = True
         return True
@@ -188,7 +191,7 @@ class SessionReader(ProcessReader):
 
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
         """Return the merged VMAs by process and address."""
-        return self._vma_rows("? IS NULL OR v.process = ?", process, process)
+        return self._vma_rows("? IS NULL OR vma.process = ?", process, process)
 
     def vma_rows_of(self, processes: Collection[int]) -> list[VmaRow]:
         """Those of some processes, in the same order: asked for again, only what may have changed is read."""
@@ -196,22 +199,20 @@ class SessionReader(ProcessReader):
 
     def _vma_rows(self, which: str, *values: int | None) -> list[VmaRow]:
         self._aliases = None  # what was merged since the last look belongs to these
+        columns, kinds = self._selection(VmaRecord)
         query = (
-            "SELECT v.id, v.process, p.pid, v.start, v.end, v.perms, v.name, v.first_sample, v.last_sample, v.filtered "
-            f"FROM vma v JOIN process p ON p.key = v.process WHERE {which} ORDER BY v.process, v.start"
+            f"SELECT {columns}, process.pid FROM vma JOIN process ON process.key = vma.process WHERE {which} "
+            "ORDER BY vma.process, vma.start"
         )
-        newest = max(self.samples.newest, 0)
-        rows = self._all(query, "iiiiittiIt", *values)
+        pairs = [(VmaRecord(*row[:-1]), row[-1]) for row in self._all(query, f"{kinds}i", *values)]
         try:
-            for row in rows:
-                check_vma(row[3], row[4], row[7], row[8])
+            for vma, _ in pairs:
+                check_vma(vma.start, vma.end, vma.first_sample, vma.last_sample)
         except ValueError as error:
             raise self._damaged(str(error)) from None
-        states = self._row_states([row[0] for row in rows])
-        found = [
-            VmaRow(*(*r[:8], newest if r[8] is None else r[8], r[9], r[8] is None, states.get(r[0], ()))) for r in rows
-        ]
-        return found if self._has("vma_state") else self._stored_rows.marks_mended(self, found)
+        newest, states = max(self.samples.newest, 0), self._row_states([vma.id for vma, _ in pairs])
+        rows = [VmaRow.of(vma, pid, newest, states.get(vma.id, ())) for vma, pid in pairs]
+        return rows if self._has(VmaStateRecord) else self._stored_rows.marks_mended(self, rows)
 
     def _newest_vma(self) -> tuple[int, int]:
         """Return the highest number of a row, and of a process that has any."""
@@ -220,12 +221,12 @@ class SessionReader(ProcessReader):
 
     def _row_states(self, ids: Sequence[int]) -> dict[int, tuple[RowState, ...]]:
         """Return what rows were in which windows, of those that changed: few are asked for by number."""
-        if not ids or not self._has("vma_state"):
-            return {}
         which = f"row IN ({', '.join(map(str, ids))})" if len(ids) <= _FEW_ROWS else "1"
-        query = f"SELECT row, sample, perms, filtered, name FROM vma_state WHERE {which} ORDER BY row, sample"
-        rows = self._all(query, "iittt")
-        return {row: tuple(RowState(*r[1:]) for r in some) for row, some in groupby(rows, key=lambda r: r[0])}
+        records = self._records(VmaStateRecord, f"WHERE {which} ORDER BY row, sample") if ids else []
+        return {
+            row: tuple(RowState(state.sample, state.perms, state.filtered, state.name) for state in states)
+            for row, states in groupby(records, key=lambda record: record.row)
+        }
 
     def vma_wss(
         self, first_sample: int, last_sample: int
@@ -267,7 +268,7 @@ class SessionReader(ProcessReader):
 
         Whether that is known of a process is told by its ``process_samples``.
         """
-        rows = self._all("SELECT id, data FROM vma_shared WHERE id >= ? AND id < ?", "ib", *_span(sample, sample))
+        rows = self._rows(VmaSharedRecord, "WHERE id >= ? AND id < ?", *_span(sample, sample))
         return self._by_row(self._pairs(rows))
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
@@ -275,7 +276,7 @@ class SessionReader(ProcessReader):
 
         Return None when there are none stored. Raises SessionError on damage.
         """
-        rows = self._all("SELECT data FROM page_set WHERE id = ?", "b", row_id(sample, process))
+        rows = self._rows(PageSetRecord, "WHERE id = ?", row_id(sample, process), names=["data"])
         try:
             return PageSet.decode(rows[0][0]) if rows else None
         except ValueError as error:
@@ -283,7 +284,7 @@ class SessionReader(ProcessReader):
 
     def processes_with_pages(self, sample: int) -> frozenset[int]:
         """Return the processes of which page sets of a sample are stored. Raises SessionError on damage."""
-        rows = self._all("SELECT id FROM page_set WHERE id >= ? AND id < ?", "i", *_span(sample, sample))
+        rows = self._rows(PageSetRecord, "WHERE id >= ? AND id < ?", *_span(sample, sample), names=["id"])
         return frozenset(split_row_id(row[0])[1] for row in rows)
 
     def touch_sums(self, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
@@ -301,11 +302,9 @@ class SessionReader(ProcessReader):
     def touch_sums_of(self, level: int, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
         """By process, the sums of one level that end in an inclusive range of samples, added up."""
         low, high = _span(first_sample, last_sample)
-        query = (
-            f"SELECT id, data FROM touch_sum WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_SUMS_AT_ONCE}"
-        )
+        rest = f"WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_SUMS_AT_ONCE}"
         found: dict[int, TouchSum] = {}
-        while rows := self._all(query, "ib", level, low, high):
+        while rows := self._rows(TouchSumRecord, rest, level, low, high, names=["id", "data"]):
             parts = {process: [one] for process, one in found.items()}
             for row, data in rows:
                 sample, process = split_row_id(row)
@@ -319,22 +318,19 @@ class SessionReader(ProcessReader):
 
     def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
         """Return the first sample of an inclusive range whose page sets are there: in a thinned file, not all are."""
-        query = "SELECT id FROM page_set WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
-        rows = self._all(query, "i", *_span(first_sample, last_sample))
+        rest = "WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
+        rows = self._rows(PageSetRecord, rest, *_span(first_sample, last_sample), names=["id"])
         return split_row_id(rows[0][0])[0] if rows else None
 
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
         """Return each process's scalars in a closed range of samples: dicts with the schema's names and ``sample``."""
-        rows = self._all(
-            f"SELECT {self._columns(PROCESS_SAMPLE)} FROM process_sample WHERE id >= ? AND id < ? ORDER BY id",
-            "".join(PROCESS_SAMPLE.values()),
-            *_span(first_sample, last_sample),
-        )
-        found = []
-        for row in rows:
-            plain = dict(zip(PROCESS_SAMPLE, row, strict=True))
-            plain["sample"], plain["process"] = split_row_id(plain.pop("id"))
-            found.append(plain)
+        found, names = [], columns_of(ProcessSampleRecord)
+        for row in self._rows(
+            ProcessSampleRecord, "WHERE id >= ? AND id < ? ORDER BY id", *_span(first_sample, last_sample)
+        ):
+            values = dict(zip(names, row, strict=True))
+            values["sample"], values["process"] = split_row_id(values.pop("id"))
+            found.append(values)
         return found
 
     def reuse_between(self, first_sample: int, last_sample: int) -> list[tuple[int, int, ReuseSample]]:
@@ -343,9 +339,9 @@ class SessionReader(ProcessReader):
 
     def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]:
         """``reuse_between`` for any number of samples: a part of them is in memory at a time."""
-        query = f"SELECT id, data FROM reuse WHERE id >= ? AND id < ? ORDER BY id LIMIT {_REUSE_AT_ONCE}"
+        rest = f"WHERE id >= ? AND id < ? ORDER BY id LIMIT {_REUSE_AT_ONCE}"
         low, high = _span(first_sample, last_sample)
-        while rows := self._all(query, "ib", low, high):
+        while rows := self._rows(ReuseRecord, rest, low, high):
             for row, data in rows:
                 sample, process = split_row_id(row)
                 try:
@@ -358,9 +354,7 @@ class SessionReader(ProcessReader):
 
     def reuse_until(self, sample: int) -> ReuseHistogram:
         """Return the histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""
-        rows = self._all(
-            "SELECT sample, data FROM reuse_checkpoint WHERE sample <= ? ORDER BY sample DESC LIMIT 1", "ib", sample
-        )
+        rows = self._rows(ReuseCheckpointRecord, "WHERE sample <= ? ORDER BY sample DESC LIMIT 1", sample)
         try:
             histogram = ReuseHistogram.from_bytes(rows[0][1]) if rows else ReuseHistogram()
         except ValueError as error:
@@ -371,29 +365,27 @@ class SessionReader(ProcessReader):
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
         """Return the readings of a half-open time range. An absent source says so once, when that is found."""
-        query = f"SELECT {_READING} FROM power WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
-        return [PowerReading(*row) for row in self._all(query, _READING_KINDS, first_ns, last_ns)]
+        return self._records(PowerReading, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
         """Return what processes held on GPUs, in a half-open time range: one a change, which holds until the next."""
-        query = f"SELECT {_HELD} FROM gpu_memory g WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process"
-        return [GpuMemory(*row) for row in self._all(query, _HELD_KINDS, first_ns, last_ns)]
+        return self._records(GpuMemory, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process", first_ns, last_ns)
 
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """Return what each process held on GPUs at a moment, by its key.
 
         Processes that had not been asked for by then are left out.
         """
+        columns, kinds = self._selection(GpuMemory)
         query = (
-            f"SELECT {_HELD} FROM process p JOIN gpu_memory g ON g.process = p.key AND g.t_ns = "
-            "(SELECT max(t_ns) FROM gpu_memory WHERE process = p.key AND t_ns <= ?)"
+            f"SELECT {columns} FROM process JOIN gpu_memory ON gpu_memory.process = process.key AND gpu_memory.t_ns = "
+            "(SELECT max(t_ns) FROM gpu_memory WHERE process = process.key AND t_ns <= ?)"
         )
-        return {row[1]: GpuMemory(*row) for row in self._all(query, _HELD_KINDS, t_ns)}
+        return {memory.process: memory for memory in (GpuMemory(*row) for row in self._all(query, kinds, t_ns))}
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         """Events of a half-open time range."""
-        query = "SELECT t_ns, kind, text FROM event WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns"
-        return [Event(*row) for row in self._all(query, "itt", first_ns, last_ns)]
+        return self._records(Event, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
     def _next_row(self, rows: list[tuple[Any, ...]], low: int) -> int:
         """Return the key behind a part of an answer in the order of its keys, which began at ``low``."""
@@ -412,7 +404,7 @@ class SessionReader(ProcessReader):
         return found
 
     def _read_touched(self, low: int, high: int) -> Rows:
-        rows = self._all("SELECT id, data FROM vma_wss WHERE id >= ? AND id < ? ORDER BY id", "ib", low, high)
+        rows = self._rows(VmaWssRecord, "WHERE id >= ? AND id < ? ORDER BY id", low, high)
         return list(zip((row for row, _ in rows), self._pairs(rows), strict=True))
 
     def _decoded(self, row: int, data: bytes) -> Pairs:
@@ -433,7 +425,7 @@ class SessionReader(ProcessReader):
         """Which rows were merged into which. None is ever taken back: where none is new, nothing is read."""
         count, known = self._all("SELECT count(*) FROM vma_alias", "i")[0][0], self._known_aliases
         if count != known[0]:
-            known = self._known_aliases = count, dict(self._all("SELECT id, row FROM vma_alias", "ii"))
+            known = self._known_aliases = count, dict(self._rows(VmaAliasRecord, "", names=["id", "row"]))
         return known[1]
 
     def _unalias(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:

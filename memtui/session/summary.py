@@ -6,7 +6,9 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from memtui.core.samples import Process
 from memtui.session.file_format import SessionError, connect_reader, read_all, unreadable
+from memtui.session.tables import selection
 from memtui.session.validation import check_rows, parse_json
 
 _QUERY = """
@@ -52,8 +54,9 @@ def members(path: Path) -> frozenset[tuple[int, int]]:
     """(PID, start time in ticks) of every process that a session tells of. Raises SessionError."""
     connection = connect_reader(path)
     try:
-        rows = read_all(connection, path, "SELECT pid, start_ticks FROM process", ())
-        check_rows(rows, "ii")
+        columns, kinds = selection(Process, ("pid", "start_ticks"))
+        rows = read_all(connection, path, f"SELECT {columns} FROM process", ())
+        check_rows(rows, kinds)
     except sqlite3.DatabaseError as error:
         raise unreadable(path, error) from None
     except ValueError as error:

@@ -10,12 +10,13 @@ from array import array
 from collections import deque
 
 from memtui.session.file_format import row_id
+from memtui.session.tables import PageSetRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.writer import SessionWriter
 
 _RESERVE = 8 << 20  # for the log, which holds a commit or two
 _FEWEST = 8  # samples of a table that are left in any case
 _BATCH = 16  # samples between two looks at how much room there is now
-STAGES = (("page_set",), ("vma_wss", "vma_rss", "vma_shared"))
+STAGES = ((PageSetRecord,), (VmaWssRecord, VmaRssRecord, VmaSharedRecord))
 
 
 class Thinner:
@@ -41,8 +42,8 @@ class Thinner:
                 return False
             for stage, sample in batch:
                 self.thinned += stage == 0
-                for table in STAGES[stage]:
-                    self._writer.delete_between(table, row_id(sample, 0), row_id(sample + 1, 0))
+                for record in STAGES[stage]:
+                    self._writer.delete_between(record, row_id(sample, 0), row_id(sample + 1, 0))
         return True
 
     def _next(self) -> tuple[int, int] | None:

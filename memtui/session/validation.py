@@ -16,13 +16,6 @@ MAX_ADDRESS = 1 << 57  # with five levels of page tables
 MAX_REAL = 1e18
 MAX_PID = 1 << 22
 MAX_DEVICE = 64  # characters of its name
-PROCESS_SAMPLE = {
-    "id": "i", "start_ns": "i", "end_ns": "i", "paused_ns": "I", "walk_ns": "I", "rearm_ns": "I", "clear_gap_ns": "I",
-    "flush": "t", "rearm": "t", "wss_bytes": "I", "stored_bytes": "I", "faulted_in_bytes": "I", "unknown_bytes": "I",
-    "shared_bytes": "I", "pss_bytes": "I", "pss_ns": "I", "pss_reason": "t", "rss_bytes": "I", "cpu_ns": "I",
-    "threads": "I", "minor_faults": "I", "major_faults": "I", "status": "t", "reason": "t",
-}  # fmt: skip
-"""Columns of that table and their kinds, see ``check_rows``."""
 _NONE = type(None)
 _TYPES: dict[str, frozenset[type]] = {
     "i": frozenset((int,)),

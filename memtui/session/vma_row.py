@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memtui.analysis.row_states import RowState, state_at
+from memtui.session.tables import VmaRecord
 
 
 class VmaRow(NamedTuple):
@@ -26,6 +27,16 @@ class VmaRow(NamedTuple):
     filtered: str
     open: bool = False
     states: tuple[RowState, ...] = ()
+
+    @classmethod
+    def of(cls, vma: VmaRecord, pid: int, newest_sample: int, states: tuple[RowState, ...]) -> VmaRow:
+        """Return the row of a record. What is still mapped was so in the newest sample."""
+        last = newest_sample if vma.last_sample is None else vma.last_sample
+        return cls(
+            *(vma.id, vma.process, pid, vma.start, vma.end, vma.perms, vma.name, vma.first_sample, last, vma.filtered),
+            open=vma.last_sample is None,
+            states=states,
+        )
 
     def at(self, sample: int) -> VmaRow:
         """Return it as it was in a window: with the rights and the name that it had then."""

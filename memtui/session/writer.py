@@ -21,6 +21,7 @@ from memtui.session.file_format import (
     schema,
     seal,
 )
+from memtui.session.tables import TABLES, MetaRecord, insertion
 
 PAGE_BYTES = 8192  # blobs of some kB waste less of a page than with 4096
 
@@ -68,30 +69,42 @@ class SessionWriter:
 
     def put_meta(self, **values: Any) -> None:
         """Set JSON values by key."""
-        self._begin()
-        rows = ((key, json.dumps(value)) for key, value in values.items())
-        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+        self.insert(MetaRecord(key, json.dumps(value)) for key, value in values.items())
 
-    def insert(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Append rows given in the column order of the schema; a row with a known key replaces the old one."""
+    def insert(self, records: Iterable[Any]) -> None:
+        """Append records of ``tables.TABLES``, each to its table; a row with a known key replaces the old one."""
         self._begin()
-        for row in rows:
-            marks = ",".join("?" * len(row))
-            try:
-                self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
-            except UnicodeEncodeError:  # a name with bytes that are no UTF-8
-                row = tuple(storable(value) if isinstance(value, str) else value for value in row)
-                self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+        for record in records:
+            record_type: type = type(record)
+            statement, values = insertion(record_type)
+            self._execute(statement, values(record))
 
-    def delete(self, table: str, ids: Iterable[int], by: str = "id") -> None:
-        """Remove rows by their ``id``, or another column."""
+    def insert_from(self, record: type, source: object, **given: Any) -> None:
+        """Append a row to a record's table: the ``given`` columns, and all others from attributes of their names.
+
+        Raises:
+            AttributeError: the source lacks a column that is not given.
+            ValueError: there is no such column.
+        """
         self._begin()
-        self._connection.executemany(f"DELETE FROM {table} WHERE {by} = ?", ((i,) for i in ids))
+        statement, values = insertion(record, tuple(given))
+        self._execute(statement, values(source) + tuple(given.values()))
 
-    def delete_between(self, table: str, first: int, last: int) -> None:
+    def _execute(self, statement: str, values: tuple[Any, ...]) -> None:
+        try:
+            self._connection.execute(statement, values)
+        except UnicodeEncodeError:  # a name with bytes that are not UTF-8
+            self._connection.execute(statement, [storable(v) if isinstance(v, str) else v for v in values])
+
+    def delete(self, record: type, ids: Iterable[int], by: str = "id") -> None:
+        """Remove rows of a record's table by their ``id``, or another column."""
+        self._begin()
+        self._connection.executemany(f"DELETE FROM {TABLES[record]} WHERE {by} = ?", ((i,) for i in ids))
+
+    def delete_between(self, record: type, first: int, last: int) -> None:
         """Remove the rows of a half-open range of ids."""
         self._begin()
-        self._connection.execute(f"DELETE FROM {table} WHERE id >= ? AND id < ?", (first, last))
+        self._connection.execute(f"DELETE FROM {TABLES[record]} WHERE id >= ? AND id < ?", (first, last))
 
     @property
     def used_bytes(self) -> int:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_STRETCHES, STRETCH_NS, TensorUsage, joined, stretches
 from memtui.core.samples import TrainingProgress
-from memtui.session.records.training import ProgressRow, decode_progress, progress_row
+from memtui.session.records.training import ProgressRow, decode_progress, progress_record
+from memtui.session.tables import TrainingProgressColumns, TrainingProgressRecord, columns_of
 
 KINDS = len(CATEGORIES)
 
@@ -85,11 +86,15 @@ def told(**changes) -> TrainingProgress:
     return TrainingProgress(**({"pid": 1} | fields | changes))
 
 
+def scalars_of(record: TrainingProgressRecord) -> ProgressRow:
+    return ProgressRow(*(getattr(record, name) for name in columns_of(TrainingProgressColumns)))
+
+
 def test_a_message_comes_back_out_of_its_row():
-    row = progress_row(3, told())
-    scalars = ProgressRow(*row[:-1])
+    record = progress_record(3, told())
+    scalars = scalars_of(record)
     assert scalars == ProgressRow(3, 1, 5, 2, 100, 260, sum(range(KINDS)), "1 step in 2", "", 9)
-    found = decode_progress(scalars, row[-1])
+    found = decode_progress(scalars, record.data)
     assert found.ends_ns.tolist() == [200, 260]
     assert (found.usage.columns == told().usage).all()
     assert found.usage.names == ("aten::mm",)
@@ -120,10 +125,10 @@ def changed(row: int, column: int, value: int) -> np.ndarray:
 )
 def test_what_cannot_be_is_refused(changes, why):
     with pytest.raises(ValueError, match=why):
-        progress_row(0, told(**changes))
+        progress_record(0, told(**changes))
 
 
 @given(st.binary(max_size=200))
 def test_damaged_rows_are_refused(data):
     with pytest.raises(ValueError, match=r"."):
-        decode_progress(ProgressRow(*progress_row(3, told())[:-1]), data)
+        decode_progress(scalars_of(progress_record(3, told())), data)

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
 from memtui.session.reader import SessionReader
-from memtui.session.records.allocations import decode_step, recorded_step, step_row, trace_of
+from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step, step_record, trace_of
+from memtui.session.tables import AllocationStepColumns, AllocationStepRecord, columns_of
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters.markers import MarkLog
 from tests.support import sessions
@@ -133,22 +135,26 @@ def test_no_more_connections_than_it_can_hold(listening, monkeypatch):
     assert len(traced.fds) == 2
 
 
+def recorded(record: AllocationStepRecord) -> RecordedStep:
+    return recorded_step(*(getattr(record, name) for name in columns_of(AllocationStepColumns)))
+
+
 def test_a_row_holds_the_step():
-    row = step_row(4, step())
-    scalars = recorded_step(row[:-1])
+    record = step_record(4, step())
+    scalars = recorded(record)
     assert (scalars.id, scalars.step, scalars.start_bytes, scalars.peak_bytes, scalars.rows) == (4, 7, 1000, 1464, 5)
     assert (scalars.peak_op, scalars.peak_layer) == ("aten::relu", "features.0")
     assert scalars.peak_parts == {"weights": 1000, "activations": 400, "temporaries": 64}
-    trace = decode_step(scalars, row[-1])
+    trace = decode_step(scalars, record.data)
     assert np.array_equal(trace.to_columns(), trace_of(step()).to_columns())
     assert trace.names == step().names
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, -1])
 def test_a_damaged_row_says_so(cut):
-    row = step_row(4, step())
+    record = step_record(4, step())
     with pytest.raises(ValueError, match=r"cut short|too short|length|header|incomplete"):
-        decode_step(recorded_step(row[:-1]), row[-1][:cut])
+        decode_step(recorded(record), record.data[:cut])
 
 
 def test_a_session_with_steps(tmp_path):
@@ -173,15 +179,14 @@ def test_a_session_whose_step_was_tampered_with(tmp_path):
     builder = SessionBuilder(writer)
     for message in sessions.messages(3):
         builder.take(message)
-    row = step_row(0, step())
-    writer.insert("allocation_step", [(*row[:-1], b"nonsense")])
-    writer.insert("allocation_step", [(1, *row[1:9], '{"gold": 5}', *row[10:])])
+    record = step_record(0, step())
+    writer.insert([replace(record, data=b"nonsense"), replace(record, id=1, peak_parts='{"gold": 5}')])
     writer.close()
     reader = SessionReader(tmp_path / "s.memtui")
     with pytest.raises(SessionError, match="is damaged: peak_parts is not a table"):
         reader.allocation_steps()
     with pytest.raises(SessionError, match="is damaged: allocations of step 7"):
-        reader.step_trace(recorded_step(row[:-1]))
+        reader.step_trace(recorded(record))
     reader.close()
 
 
@@ -209,4 +214,4 @@ def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
 @pytest.mark.parametrize("device", [5, None, "x" * 65])
 def test_a_step_of_no_device_is_refused(device):
     with pytest.raises(ValueError, match="a device has no name"):
-        step_row(0, step(device=device))
+        step_record(0, step(device=device))

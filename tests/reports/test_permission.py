@@ -14,7 +14,7 @@ from memtui.reports.permission import HARMLESS, HARMLESS_COLUMNS, permitted, per
 from memtui.reports.redact import RedactedSource
 from memtui.reports.source import ReportSource, Source
 from memtui.session.reader import SessionReader
-from memtui.session.validation import PROCESS_SAMPLE
+from memtui.session.tables import ProcessSampleRecord, columns_of
 from tests.support import sessions
 
 
@@ -66,7 +66,7 @@ def test_every_question_is_answered_by_the_redacted_source_itself():
 def test_what_is_declared_is_there():
     for kind, names in HARMLESS.items():
         assert names <= set(inspect.signature(kind).parameters), kind
-    assert set(PROCESS_SAMPLE) | {"sample", "process"} >= HARMLESS_COLUMNS
+    assert set(columns_of(ProcessSampleRecord)) | {"sample", "process"} >= HARMLESS_COLUMNS
     assert permitted_row({"wss_bytes": 1, "new": 2, "status": "x"}, status="ok") == {
         "wss_bytes": 1, "new": None, "status": "ok"
     }  # fmt: skip

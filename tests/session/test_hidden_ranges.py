@@ -83,8 +83,7 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     file = sqlite3.connect(path)
     file.executescript("DROP TABLE vma_state; PRAGMA user_version=9;")
     for table in ("sample", "process_sample"):
-        names = [name for _, name, *_ in file.execute(f"PRAGMA table_info({table})").fetchall()]
-        for name in missing_columns(9).keys() & names:
+        for name in missing_columns(9)[table]:
             file.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
     file.executemany("UPDATE vma SET filtered = ? WHERE id = ?", [(term, row) for row, term in last_filter.items()])
     file.commit()

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.session.sample_table import INTEGERS, MAYBE, TEXTS, SampleTableBuilder
+from memtui.session.sample_table import INTEGERS, OPTIONAL_INTEGERS, TEXTS, SampleTableBuilder
 
 VALUES = st.sampled_from([None, 0, 1, 1 << 50])
 
@@ -14,7 +14,7 @@ VALUES = st.sampled_from([None, 0, 1, 1 << 50])
 def row(sample: int, values) -> tuple:
     times = {"sample": sample, "start_ns": 10 * sample, "end_ns": 10 * sample + 9}
     integers = [times.get(name, values[0] or 0) for name in INTEGERS]
-    return (*integers, *(values[n % len(values)] for n in range(len(MAYBE))), *("ok" for _ in TEXTS))
+    return (*integers, *(values[n % len(values)] for n in range(len(OPTIONAL_INTEGERS))), *("ok" for _ in TEXTS))
 
 
 @given(st.lists(st.lists(st.lists(VALUES, min_size=3, max_size=3), max_size=4), max_size=6))
@@ -26,7 +26,7 @@ def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
         rows += new
         tables.append((growing.add(new), len(rows)))
     for table, count in tables:  # also those of before, which others may still look at
-        for n, name in enumerate((*INTEGERS, *MAYBE)):
+        for n, name in enumerate((*INTEGERS, *OPTIONAL_INTEGERS)):
             column = getattr(table, name)
             assert column.dtype == (np.int64 if name in INTEGERS else np.float64)
             expected = np.array([one[n] for one in rows[:count]], column.dtype)
@@ -36,7 +36,7 @@ def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
 def test_a_column_of_one_value_takes_no_memory():
     growing = SampleTableBuilder()
     table = growing.add([row(n, (7, None, 3)) for n in range(1000)])
-    sizes = {name: getattr(table, name).strides[0] for name in (*INTEGERS, *MAYBE)}
+    sizes = {name: getattr(table, name).strides[0] for name in (*INTEGERS, *OPTIONAL_INTEGERS)}
     assert {name for name, step in sizes.items() if step} == {"sample", "start_ns", "end_ns"}
     table = growing.add([row(1000, (8, None, 3))])
     assert table.gaps.tolist() == [7] * 1000 + [8]

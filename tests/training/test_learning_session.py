@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memtui.core.samples import LearningProgress
 from memtui.recording.wire import Decoder, encode
 from memtui.session.reader import SessionReader
-from memtui.session.records.learning import learning_rows
+from memtui.session.records.learning import learning_records
 from memtui.training.learning_curve import Curve
 from tests.support import sessions
 
@@ -32,8 +32,8 @@ def test_frames_carry_every_number(values):
     assert isinstance(found, LearningProgress)
     assert np.array_equal(found.places, sent.places)
     assert np.array_equal(found.values, sent.values, equal_nan=True)
-    rows = learning_rows(itertools.count(), sent)
-    assert all(value is None or abs(value) < 1e18 for row in rows for value in row[5:])
+    rows = learning_records(itertools.count(), sent)
+    assert all(value is None or abs(value) < 1e18 for row in rows for value in (row.loss, row.accuracy, row.minimum))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,21 @@ from memtui.core.page_set import CODEC_ZLIB, PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
 from memtui.session.blobs import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
 from memtui.session.file_format import row_id
+from memtui.session.tables import (
+    PageSetRecord,
+    ProcessSampleRecord,
+    ReuseRecord,
+    TouchSumRecord,
+    VmaAliasRecord,
+    VmaRecord,
+    VmaRssRecord,
+    VmaSharedRecord,
+    VmaStateRecord,
+    VmaWssRecord,
+)
 from memtui.session.writer import SessionWriter
 
+PairsRecord = type[VmaWssRecord | VmaSharedRecord | VmaRssRecord]
 _STILL_MAPPED = 1 << 40  # above every sample
 
 
@@ -71,8 +83,8 @@ class ObservedProcess:
         for number, _ in aliases:
             self._written.pop(number, None)
         self._merger.aliases.clear()  # all that it told of has its new row by now
-        self._writer.insert("vma_alias", aliases)
-        self._writer.delete("vma", (old for old, _ in aliases))
+        self._writer.insert(VmaAliasRecord(*alias) for alias in aliases)
+        self._writer.delete(VmaRecord, (old for old, _ in aliases))
         self._write_rows(_STILL_MAPPED)
 
     def note_ended(self) -> None:
@@ -91,36 +103,36 @@ class ObservedProcess:
         key = row_id(sample, self._key)
         stored = reuse = None
         if window.pages is not None:
-            self._store_by_vma("vma_wss", key, window.pages, window.vma_wss_bytes or (), window.scale)
+            self._store_by_vma(VmaWssRecord, key, window.pages, window.vma_wss_bytes or (), window.scale)
             kept = window.pages if self._kept.all() else self._select(window.pages, self._kept)
-            self._writer.insert("page_set", [(key, CODEC_ZLIB, kept.encode())])
+            self._writer.insert([PageSetRecord(key, CODEC_ZLIB, kept.encode())])
             self._touches.tally.add(kept)
             stored = round(kept.size_bytes * (window.scale or 1))
             if window.scale is None:  # of a part of the memory, another one in each window, nothing is touched again
                 reuse = self._reuse.touch(kept)
-                self._writer.insert("reuse", [(key, encode_reuse(reuse))])
+                self._writer.insert([ReuseRecord(key, encode_reuse(reuse))])
         elif window.vma_wss_bytes is not None:
-            self._store_counted("vma_wss", key, window.vma_wss_bytes)
+            self._store_counted(VmaWssRecord, key, window.vma_wss_bytes)
         if window.vma_shared_bytes:
-            self._store_counted("vma_shared", key, window.vma_shared_bytes)
+            self._store_counted(VmaSharedRecord, key, window.vma_shared_bytes)
         if window.resident is not None:
-            self._store_by_vma("vma_rss", key, window.resident, scale=window.scale)
+            self._store_by_vma(VmaRssRecord, key, window.resident, scale=window.scale)
         elif window.vma_rss_bytes is not None:
-            self._store_counted("vma_rss", key, window.vma_rss_bytes)
-        self._writer.insert("process_sample", [_scalars(key, window, stored)])
+            self._store_counted(VmaRssRecord, key, window.vma_rss_bytes)
+        self._writer.insert_from(ProcessSampleRecord, window, id=key, stored_bytes=stored)
         return stored, reuse
 
     def checkpoint(self, sample: int) -> None:
         """Store the sums of touched pages that end with a sample."""
         key = row_id(sample, self._key)
         sums = self._touches.end(sample + 1)
-        self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
+        self._writer.insert(TouchSumRecord(level, key, encode_touch_sum(touched)) for level, touched in sums)
 
     def let_go(self, sample: int) -> None:
         """Store the sums of all levels as far as they got: nothing is added to them any more."""
         key = row_id(sample, self._key)
         sums = self._touches.end_all()
-        self._writer.insert("touch_sum", ((level, key, encode_touch_sum(one)) for level, one in sums))
+        self._writer.insert(TouchSumRecord(level, key, encode_touch_sum(touched)) for level, touched in sums)
 
     def _select(self, pages: PageSet, keep: np.ndarray) -> PageSet:
         return select_pages(pages, self._starts, self._ends, keep)
@@ -132,21 +144,23 @@ class ObservedProcess:
             if self._written.get(number) != (row, left_out):
                 self._written[number] = row, left_out
                 last = None if row.last_sample == _STILL_MAPPED else row.last_sample
-                plain = (number, self._key, row.start, row.end, row.perms, row.name, row.first_sample, last, left_out)
-                self._writer.insert("vma", [plain])
+                self._writer.insert_from(
+                    VmaRecord, row, id=number, process=self._key, last_sample=last, filtered=left_out
+                )
 
     def _write_states(self, merged: Mapping[int, int], changed: Iterable[int]) -> None:
         """Write what rows are from when on, of those that were not always the same."""
         other = [row for row in (*merged, *merged.values()) if self._states_written.pop(row, 0)]
-        self._writer.delete("vma_state", map(self._session_row, other), by="row")
+        self._writer.delete(VmaStateRecord, map(self._session_row, other), by="row")
         for row in changed:
             states, written = self._states.history(row), self._states_written.get(row, 0)
             number = self._session_row(row) if written or len(states) > 1 else 0
             if written > len(states):  # the last one was of an earlier table of the same window
-                self._writer.delete("vma_state", [number], by="row")
+                self._writer.delete(VmaStateRecord, [number], by="row")
                 written = self._states_written[row] = 0
             if len(states) > 1:
-                self._writer.insert("vma_state", ((number, *state) for state in states[max(written - 1, 0) :]))
+                for state in states[max(written - 1, 0) :]:
+                    self._writer.insert_from(VmaStateRecord, state, row=number, filtered=state.left_out)
                 self._states_written[row] = len(states)
 
     def _session_row(self, merger_row: int) -> int:
@@ -156,7 +170,7 @@ class ObservedProcess:
         return known
 
     def _store_by_vma(
-        self, table: str, key: int, pages: PageSet, unseen: VmaSizes = (), scale: float | None = None
+        self, record: PairsRecord, key: int, pages: PageSet, unseen: VmaSizes = (), scale: float | None = None
     ) -> None:
         """``unseen``: VMAs of whose pages nothing can be known; ``scale``: see ``ProcessWindow``."""
         sizes = bytes_by_range(pages, self._starts, self._ends)
@@ -165,14 +179,14 @@ class ObservedProcess:
         used = np.flatnonzero(sizes)
         if unseen:
             counted = zip(self._starts[used].tolist(), sizes[used].tolist(), strict=True)
-            self._store_counted(table, key, (*counted, *unseen))
+            self._store_counted(record, key, (*counted, *unseen))
             return
         rows, place = np.unique(self._rows[used], return_inverse=True)
         summed = np.zeros(len(rows), np.int64)
         np.add.at(summed, place, sizes[used])
-        self._writer.insert(table, [(key, encode_pairs(rows, summed))])
+        self._writer.insert([record(key, encode_pairs(rows, summed))])
 
-    def _store_counted(self, table: str, key: int, sizes: VmaSizes) -> None:
+    def _store_counted(self, record: PairsRecord, key: int, sizes: VmaSizes) -> None:
         """Sizes by the start of their VMA. A row of which nothing can be known has -1."""
         summed: dict[int, int] = {}
         row_of = dict(zip(self._starts.tolist(), self._rows.tolist(), strict=True))
@@ -183,34 +197,4 @@ class ObservedProcess:
                 summed[row] = known if size is None else max(known, 0) + size
         rows = sorted(summed)
         values = [summed[row] for row in rows]
-        self._writer.insert(table, [(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])
-
-
-def _scalars(key: int, window: ProcessWindow, stored_bytes: int | None) -> tuple[Any, ...]:
-    """Return a row of ``process_sample``."""
-    return (
-        key,
-        window.start_ns,
-        window.end_ns,
-        window.paused_ns,
-        window.walk_ns,
-        window.rearm_ns,
-        window.clear_gap_ns,
-        window.flush,
-        window.rearm,
-        window.wss_bytes,
-        stored_bytes,
-        window.faulted_in_bytes,
-        window.unknown_bytes,
-        window.shared_bytes,
-        window.pss_bytes,
-        window.pss_ns,
-        window.pss_reason,
-        window.rss_bytes,
-        window.cpu_ns,
-        window.threads,
-        window.minor_faults,
-        window.major_faults,
-        window.status,
-        window.reason,
-    )
+        self._writer.insert([record(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])

@@ -6,8 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import astuple, replace
-from typing import Any
+from dataclasses import replace
 
 from memtui.analysis.access_counts import SUMMED_SAMPLES
 from memtui.analysis.fast_numpy import whole_sum
@@ -39,10 +38,17 @@ from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
-from memtui.session.records.allocations import step_row
-from memtui.session.records.learning import about_row, learning_rows
-from memtui.session.records.tensors import ranges_row
-from memtui.session.records.training import progress_row
+from memtui.session.records.allocations import step_record
+from memtui.session.records.learning import about_record, learning_records
+from memtui.session.records.tensors import ranges_record
+from memtui.session.records.training import progress_record
+from memtui.session.tables import (
+    AllocationDeviceRecord,
+    LearningAboutRecord,
+    ProgressDeviceRecord,
+    ReuseCheckpointRecord,
+    SampleRecord,
+)
 from memtui.session.writer import SessionWriter
 
 
@@ -63,7 +69,7 @@ class SessionBuilder:
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
         self._told = itertools.count()
-        self._about: dict[int, tuple[object, ...]] = {}  # what is trained, by pid
+        self._about: dict[int, LearningAboutRecord] = {}  # what is trained, by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
         self.samples = 0
@@ -90,20 +96,20 @@ class SessionBuilder:
                 if self.limits:
                     self.limits.note_process(message.key)
                 command = self._fit_to_keep(message.command)
-                self._writer.insert("process", [_process_row(replace(message, command=command))])
+                self._writer.insert([replace(message, command=command)])
             case VmaTable():
                 self._of(message.process).take_table(message)
             case Window():
                 self._take_window(message)
             case Power():
-                self._writer.insert("power", [_power_row(r) for r in message.readings if self._is_news(r)])
-                self._writer.insert("gpu_memory", [astuple(m) for m in message.gpu_memory if self._is_change(m)])
+                self._writer.insert(filter(self._is_news, message.readings))
+                self._writer.insert(filter(self._is_change, message.gpu_memory))
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._take_told(message)
             case Event():
                 # What the sampler says may quote a command line; a mark is what the user chose to write down.
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
-                self._writer.insert("event", [(message.t_ns, message.kind, text)])
+                self._writer.insert([replace(message, text=text)])
             case End():
                 if self.limits and self.limits.ending and message.kind == "stopped":
                     kind, text = self.limits.ending  # why it was stopped
@@ -111,32 +117,32 @@ class SessionBuilder:
                 self.end = message
                 self._checkpoint(self.samples - 1)
                 self._note_ended(set())
-                self._writer.insert("event", [(message.t_ns, "end", message.words)])
+                self._writer.insert([Event(message.t_ns, "end", message.words)])
                 self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
 
     def _take_told(self, message: TracerMessage) -> None:
         """Store what a program tells of itself, which may be anything."""
         try:
             if isinstance(message, AllocationStep):
-                row = step_row(next(self._told), message)
-                self._writer.insert("allocation_step", [row])
+                step = step_record(next(self._told), message)
+                self._writer.insert([step])
                 if message.device != MAIN_MEMORY:
-                    self._writer.insert("allocation_device", [(row[0], storable(message.device))])
+                    self._writer.insert([AllocationDeviceRecord(step.id, storable(message.device))])
                     return
                 self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             elif isinstance(message, TensorRanges):
-                self._writer.insert("tensor_ranges", [ranges_row(next(self._told), message)])
+                self._writer.insert([ranges_record(next(self._told), message)])
             elif isinstance(message, LearningProgress):
-                rows, about = learning_rows(self._told, message), about_row(message)
-                self._writer.insert("learning", rows)
+                points, about = learning_records(self._told, message), about_record(message)
+                self._writer.insert(points)
                 if self._about.get(message.pid) != about:
-                    self._writer.insert("learning_about", [about])
+                    self._writer.insert([about])
                     self._about[message.pid] = about
             else:
-                row = progress_row(next(self._told), message)
-                self._writer.insert("training_progress", [row])
+                progress = progress_record(next(self._told), message)
+                self._writer.insert([progress])
                 if message.device != MAIN_MEMORY:
-                    self._writer.insert("progress_device", [(row[0], storable(message.device))])
+                    self._writer.insert([ProgressDeviceRecord(progress.id, storable(message.device))])
         except ValueError as error:
             what = f"what process {message.pid} tells of its tensors is left out: {error}"
             self.take(Event(time.monotonic_ns(), "warning", what))
@@ -159,38 +165,24 @@ class SessionBuilder:
         if self.wss_bytes is not None and shared_bytes is None:
             reason = reason or SHARED_UNKNOWN
         self.rss_bytes = whole_sum(p.rss_bytes for p in processes)
-        self._writer.insert(
-            "sample",
-            [
-                (
-                    window.sample,
-                    window.start_ns,
-                    window.end_ns,
-                    window.asked_ns,
-                    window.budgeted_ns,
-                    window.next_ns,
-                    held_ns(processes, together=self.hello is not None and self.hello.options.together),
-                    self.wss_bytes,
-                    whole_sum(stored),
-                    whole_sum(p.faulted_in_bytes for p in processes),
-                    whole_sum(p.unknown_bytes for p in processes),
-                    shared_bytes,
-                    self.rss_bytes,
-                    window.sampler_cpu_ns,
-                    time.process_time_ns(),
-                    window.gaps,
-                    len(processes),
-                    whole_sum(p.pss_bytes for p in processes),
-                    min((p.pss_ns for p in processes if p.pss_ns is not None), default=None),
-                    whole_sum(p.wss_low_bytes for p in processes),
-                    whole_sum(p.wss_high_bytes for p in processes),
-                    window.lost_ns,
-                    window.set_again_ns,
-                    window.disturbed,
-                    status,
-                    reason,
-                )
-            ],
+        self._writer.insert_from(
+            SampleRecord,
+            window,
+            paused_ns=held_ns(processes, together=self.hello is not None and self.hello.options.together),
+            wss_bytes=self.wss_bytes,
+            stored_bytes=whole_sum(stored),
+            faulted_in_bytes=whole_sum(p.faulted_in_bytes for p in processes),
+            unknown_bytes=whole_sum(p.unknown_bytes for p in processes),
+            shared_bytes=shared_bytes,
+            rss_bytes=self.rss_bytes,
+            recorder_cpu_ns=time.process_time_ns(),
+            processes=len(processes),
+            pss_bytes=whole_sum(p.pss_bytes for p in processes),
+            pss_ns=min((p.pss_ns for p in processes if p.pss_ns is not None), default=None),
+            wss_low_bytes=whole_sum(p.wss_low_bytes for p in processes),
+            wss_high_bytes=whole_sum(p.wss_high_bytes for p in processes),
+            status=status,
+            reason=reason,
         )
         if self.limits:
             self.limits.note(window, self.wss_bytes, self.rss_bytes)
@@ -204,7 +196,7 @@ class SessionBuilder:
         """Store what makes seeking and long views cheap."""
         if sample < 0:
             return
-        self._writer.insert("reuse_checkpoint", [(sample, self._histogram.to_bytes())])
+        self._writer.insert([ReuseCheckpointRecord(sample, self._histogram.to_bytes())])
         for seen in self._observed.values():
             seen.checkpoint(sample)
 
@@ -267,25 +259,3 @@ def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> t
         return total, 0 if total is not None and len(processes) == 1 else None
     excess_bytes = min(excess_bytes, shared)  # without pages that lie in no mapping
     return total - excess_bytes, shared - excess_bytes
-
-
-def _process_row(p: Process) -> tuple[Any, ...]:
-    return (p.key, p.pid, p.parent_pid, p.start_ticks, p.generation, p.command, p.role)
-
-
-def _power_row(r: PowerReading) -> tuple[Any, ...]:
-    return (
-        r.t_ns,
-        r.device,
-        r.scope,
-        r.source,
-        r.name,
-        r.power_w,
-        r.energy_j,
-        r.limit_w,
-        r.memory_used_bytes,
-        r.utilization,
-        r.status,
-        r.reason,
-        r.processes,
-    )

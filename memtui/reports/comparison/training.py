@@ -38,7 +38,9 @@ def run_of(reader: Any, pid: int | None = None) -> Run | None:
     iterations = np.array([point.iteration for point in points], np.float64)
     seconds = np.array([point.t_ns - begin_ns for point in points], np.float64) / 1e9
     memory, memory_s = _memory(progress, begin_ns)
-    last = max([point.iteration for point in points[-1:]] + [row.first + row.steps for row in rows[-1:]], default=0)
+    last = max(
+        [point.iteration for point in points[-1:]] + [row.first_step + row.steps for row in rows[-1:]], default=0
+    )
     return Run(
         title=f"{about.network} by {about.rule}" if about is not None else reader.hello.target.command,
         loss=_line(iterations, [point.loss for point in points]),

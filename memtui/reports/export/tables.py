@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from itertools import groupby
 from typing import Any
 
@@ -199,7 +199,7 @@ def _steps(reader: ReportSource) -> Iterator[Row]:
     """Every training step that a program told of, but its first."""
     for row in reader.training():
         begin_ns = row.start_ns
-        for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first):
+        for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first_step):
             yield row.pid, step, begin_ns, end_ns
             begin_ns = end_ns
 
@@ -219,7 +219,7 @@ def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
 
 def _learning(reader: ReportSource) -> Iterator[Row]:
     """Loss and accuracy (percent) over time, as a training told them."""
-    yield from reader.learning()
+    yield from map(astuple, reader.learning())
 
 
 def _tensors(reader: ReportSource) -> Iterator[Row]:

@@ -1,9 +1,10 @@
-"""Recorded training steps as rows: their scalars in columns, every allocation in one blob."""
+"""Recorded training steps as records: their scalars in columns, every allocation in one blob."""
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,44 +12,28 @@ from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.core.samples import MAIN_MEMORY, AllocationStep
 from memtui.core.text import storable
 from memtui.session.blobs import list_of, pack, unpack
+from memtui.session.tables import AllocationStepColumns, AllocationStepRecord
 from memtui.session.validation import check_device, parse_json
 
 MAX_ROWS = 1 << 22  # allocations and frees of one step
 MAX_NAMES_BYTES = 16 << 20
 COLUMNS = 7  # of a trace
-KINDS = "iiiiiiittt" + "iiii"
 
 
-class RecordedStep(NamedTuple):
-    """The scalars of a step. ``peak_parts``: bytes by category when most was held; ``cost_ns``: what recording took."""
+@dataclass(frozen=True, slots=True)
+class RecordedStep(AllocationStepColumns[dict[str, int]]):
+    """The scalars of a step. ``peak_parts``: bytes by category when most was allocated."""
 
-    id: int
-    pid: int
-    step: int
-    start_ns: int
-    end_ns: int
-    start_bytes: int
-    peak_bytes: int
-    peak_op: str
-    peak_layer: str
-    peak_parts: dict[str, int]
-    rows: int
-    cost_ns: int
-    dropped: int
-    lost: int
     device: str = MAIN_MEMORY
 
     @property
     def peak_above_start_bytes(self) -> int:
-        """What the step needs beyond what was held before it."""
+        """The bytes that the step needs beyond what was allocated before it."""
         return self.peak_bytes - self.start_bytes
 
 
-SCALARS = ", ".join(field for field in RecordedStep._fields if field != "device")
-
-
 def trace_of(message: AllocationStep) -> StepTrace:
-    """Return what a process sent. It may be anybody's: raises ValueError where it is no trace of a step."""
+    """Return the trace that a process sent. It may be anybody's: raises ValueError where it is not one of a step."""
     if message.columns.shape[-1] > MAX_ROWS:
         raise ValueError(f"step {message.step} has more than {MAX_ROWS} allocations")
     return StepTrace.from_columns(
@@ -61,45 +46,49 @@ def trace_of(message: AllocationStep) -> StepTrace:
     )
 
 
-def step_row(number: int, message: AllocationStep) -> tuple[object, ...]:
-    """Return a row of the table. Raises ValueError."""
+def step_record(number: int, message: AllocationStep) -> AllocationStepRecord:
+    """Return the record of a step that a process sent. Raises ValueError."""
     trace = trace_of(message)
     check_device(message.device)
+    record = trace_record(number, trace, pid=message.pid)
+    return replace(record, cost_ns=message.cost_ns, dropped=message.dropped, lost=message.lost)
+
+
+def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationStepRecord:
+    """Return the record of a trace that is known to be sound."""
     peak = trace.peak_row
     parts = trace.by_category()[peak].tolist() if peak >= 0 else [0] * len(CATEGORIES)
-
-    scalars = RecordedStep(
-        number,
-        message.pid,
-        trace.step,
-        trace.start_ns,
-        trace.end_ns,
-        trace.start_bytes,
-        trace.peak_bytes,
-        storable(trace.name(int(trace.op[peak]))) if peak >= 0 else "",
-        storable(trace.name(int(trace.layer[peak]))) if peak >= 0 else "",
-        {},
-        len(trace.t_ns),
-        message.cost_ns,
-        message.dropped,
-        message.lost,
+    return AllocationStepRecord(
+        id=number,
+        pid=pid,
+        step=trace.step,
+        start_ns=trace.start_ns,
+        end_ns=trace.end_ns,
+        start_bytes=trace.start_bytes,
+        peak_bytes=trace.peak_bytes,
+        peak_op=storable(trace.name(int(trace.op[peak]))) if peak >= 0 else "",
+        peak_layer=storable(trace.name(int(trace.layer[peak]))) if peak >= 0 else "",
+        peak_parts=json.dumps({name: part for name, part in zip(CATEGORIES, parts, strict=True) if part}),
+        rows=len(trace.t_ns),
+        cost_ns=0,
+        dropped=0,
+        lost=0,
+        data=encode_step(trace),
     )
-    held = json.dumps({category: part for category, part in zip(CATEGORIES, parts, strict=True) if part})
-    return (*scalars._replace(peak_parts=held)[:-1], encode_step(trace))  # type: ignore[arg-type]
 
 
-def recorded_step(row: tuple[object, ...]) -> RecordedStep:
-    """Return the scalars of a row whose columns were checked against ``KINDS``. Raises ValueError."""
-    found = RecordedStep(*row)  # type: ignore[arg-type]
-    parts = parse_json(found.peak_parts)  # type: ignore[arg-type]
+def recorded_step(*columns: Any, device: str = MAIN_MEMORY) -> RecordedStep:
+    """Return the step of a row whose columns, all but its blob, were checked. Raises ValueError."""
+    step = RecordedStep(*(*columns, device))
+    parts = parse_json(step.peak_parts)  # type: ignore[arg-type]
     if not isinstance(parts, dict) or not all(k in CATEGORIES and type(v) is int and v >= 0 for k, v in parts.items()):
         raise ValueError("peak_parts is not a table of bytes by category")
-    return found._replace(peak_parts=parts)
+    return replace(step, peak_parts=parts)
 
 
 def encode_step(trace: StepTrace) -> bytes:
     """All rows and names. Times as differences, which are small."""
-    columns = trace.to_columns().copy()
+    columns = trace.to_columns()
     columns[0] = np.diff(columns[0], prepend=trace.start_ns)
     return pack((trace.existing, columns.shape[1]), list(map(storable, trace.names)), columns)
 

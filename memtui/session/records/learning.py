@@ -1,33 +1,27 @@
-"""How well a training learns, as rows: loss, accuracy and the least accuracy that is wanted."""
+"""How well a training learns, as records: loss, accuracy and the least accuracy that is wanted."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from memtui.core.samples import LearningProgress
 from memtui.core.text import storable
+from memtui.session.tables import LearningAboutRecord, LearningColumns, LearningRecord
 from memtui.session.validation import MAX_INTEGER, MAX_REAL, parse_json
 
 MAX_POINTS = 1 << 12  # of one message
 MAX_ABOUT = 1 << 18  # characters
-COLUMNS, KINDS = "pid, t_ns, iteration, epoch, loss, accuracy, minimum", "iiiirrr"
 
 
-class LearningPoint(NamedTuple):
-    """One moment. ``loss`` is a mean since the point before; None: not measured, not finite, or none wanted."""
-
-    pid: int
-    t_ns: int
-    iteration: int
-    epoch: int
-    loss: float | None
-    accuracy: float | None
-    minimum: float | None
+@dataclass(frozen=True, slots=True)
+class LearningPoint(LearningColumns):
+    """One moment of a training."""
 
 
 class About(NamedTuple):
@@ -49,25 +43,23 @@ class About(NamedTuple):
     direct: bool
 
 
-def learning_rows(numbers: Iterator[int], message: LearningProgress) -> list[tuple[object, ...]]:
-    """Rows of the table. Raises ValueError: what was told cannot be."""
+def learning_records(numbers: Iterator[int], message: LearningProgress) -> list[LearningRecord]:
+    """Return the records of a message's points. Raises ValueError: what was reported cannot be."""
     places, values = np.asarray(message.places), np.asarray(message.values)
     if places.shape != values.shape or places.ndim != 2 or len(places) != 3 or places.shape[1] > MAX_POINTS:
         raise ValueError("points of learning have three places and three values each")
     if places.size and (int(places.min()) < 0 or int(places.max()) >= MAX_INTEGER):
         raise ValueError("a point of learning is nowhere")
-    return [
-        (next(numbers), message.pid, *place, *map(_real, value))
-        for place, value in zip(places.T.tolist(), values.T.tolist(), strict=True)
-    ]
+    points = zip(places.T.tolist(), values.T.tolist(), strict=True)
+    return [LearningRecord(*(message.pid, *place, *map(_real, value), next(numbers))) for place, value in points]
 
 
-def about_row(message: LearningProgress) -> tuple[object, ...]:
-    """Return a row of the other table. Raises ValueError."""
+def about_record(message: LearningProgress) -> LearningAboutRecord:
+    """Return the record of what is trained. Raises ValueError."""
     if not isinstance(message.about, str) or len(message.about) > MAX_ABOUT:
         raise ValueError("what is trained is no text, or too long a one")
     about_of(message.pid, message.about)
-    return message.pid, storable(message.about)
+    return LearningAboutRecord(message.pid, storable(message.about))
 
 
 def about_of(pid: int, text: str) -> About:

@@ -1,4 +1,4 @@
-"""Where tensors lie, as rows: everything in one blob."""
+"""Where tensors lie, as records: everything in one blob."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.samples import TensorRanges
 from memtui.core.text import storable
 from memtui.session.blobs import pack, unpack
+from memtui.session.tables import TensorRangesRecord
 
 MAX_TENSORS = 1 << 20
 MAX_NAMES_BYTES = 64 << 20
 
 
-def ranges_row(number: int, message: TensorRanges) -> tuple[object, ...]:
-    """Return a row of the table. Raises ValueError: what was told cannot be."""
+def ranges_record(number: int, message: TensorRanges) -> TensorRangesRecord:
+    """Return the record of a message. Raises ValueError: what was reported cannot be."""
     if len(message.names) > MAX_TENSORS:
         raise ValueError(f"more than {MAX_TENSORS} tensors")
-    return number, message.pid, message.t_ns, encode_map(TensorMap.of(message.columns, message.names, message.parts))
+    data = encode_map(TensorMap.of(message.columns, message.names, message.parts))
+    return TensorRangesRecord(number, message.pid, message.t_ns, data)
 
 
 def encode_map(tensors: TensorMap) -> bytes:

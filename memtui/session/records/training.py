@@ -1,9 +1,8 @@
-"""Training steps that ended, and what tensors held meanwhile, as rows: scalars in columns, the rest in one blob."""
+"""Training steps that ended, and what tensors held meanwhile, as records: scalars in columns, the rest in one blob."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +12,19 @@ from memtui.analysis.tensor_usage import TensorUsage
 from memtui.core.samples import MAIN_MEMORY, TrainingProgress
 from memtui.core.text import storable
 from memtui.session.blobs import list_of, pack, unpack
+from memtui.session.tables import TrainingProgressColumns, TrainingProgressRecord
 from memtui.session.validation import check_device
 
 MAX_STEPS = MAX_STRETCHES = 1 << 18  # of one message
 MAX_NAMES_BYTES = 1 << 20
-KINDS = "iiiiiiitti"
 _COLUMNS = 4 + len(CATEGORIES)
 
 
-class ProgressRow(NamedTuple):
-    """The scalars of a message, see ``TrainingProgress``. ``peak_bytes``: the most its tensors held; 0: not seen."""
+@dataclass(frozen=True, slots=True)
+class ProgressRow(TrainingProgressColumns):
+    """The scalars of a message, see ``TrainingProgress``."""
 
-    id: int
-    pid: int
-    first: int
-    steps: int
-    start_ns: int
-    end_ns: int
-    peak_bytes: int
-    view: str
-    reason: str
-    cost_ns: int
     device: str = MAIN_MEMORY
-
-
-SCALARS = "id, pid, first_step, steps, start_ns, end_ns, peak_bytes, view, reason, cost_ns"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,25 +36,25 @@ class RecordedProgress:
     usage: TensorUsage
 
 
-def progress_row(number: int, message: TrainingProgress) -> tuple[object, ...]:
-    """Return a row of the table. Raises ValueError: what was told cannot be."""
+def progress_record(number: int, message: TrainingProgress) -> TrainingProgressRecord:
+    """Return the record of a message. Raises ValueError: what was reported cannot be."""
     ends_ns, usage = _checked(message.start_ns, message.ends_ns, TensorUsage.of(message.usage, message.names))
     if message.first < 0:
         raise ValueError(f"step {message.first} is negative")
-    scalars = ProgressRow(
-        number,
-        message.pid,
-        message.first,
-        len(ends_ns),
-        message.start_ns,
-        int(ends_ns[-1]),
-        int(usage.total_bytes.max(initial=0)),
-        storable(message.view),
-        storable(message.reason),
-        message.cost_ns,
-    )
     check_device(message.device)
-    return (*scalars[:-1], encode_progress(message.start_ns, ends_ns, usage))
+    return TrainingProgressRecord(
+        id=number,
+        pid=message.pid,
+        first_step=message.first,
+        steps=len(ends_ns),
+        start_ns=message.start_ns,
+        end_ns=int(ends_ns[-1]),
+        peak_bytes=int(usage.total_bytes.max(initial=0)),
+        view=storable(message.view),
+        reason=storable(message.reason),
+        cost_ns=message.cost_ns,
+        data=encode_progress(message.start_ns, ends_ns, usage),
+    )
 
 
 def _checked(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> tuple[NDArray[np.int64], TensorUsage]:

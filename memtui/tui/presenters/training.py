@@ -138,7 +138,7 @@ def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:
         return None, None
     row, ends_ns = part.row, part.ends_ns
     place = min(int(np.searchsorted(ends_ns, cursor_ns)), len(ends_ns) - 1)
-    return row.first + place, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
+    return row.first_step + place, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
 
 
 def _op_at(usage: list[Any], at: int) -> str:
