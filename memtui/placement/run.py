@@ -88,18 +88,24 @@ def run(
     name = _model(about, model)
     with exclusively(lock_path(None), BUSY), closing(PlacementProcess(_whole(about, "threads"))) as process:
         captured = process.capture(name, _whole(about, "batch"), _whole(about, "seed"))
-        if captured["graph"].ops != profile.graph.ops or captured["graph"].tensors != profile.graph.tensors:
+        if captured.graph.ops != profile.graph.ops or captured.graph.tensors != profile.graph.tensors:
             raise UserError(f"{name}: its step is not the one that was profiled; profile it again")
         first = plans[0]
         process.pools([first.fast, first.slow])
-        found = process.run(plans, repeats)["plans"]
+        executed = process.run(plans, repeats)
     return [
         Ran(
             plan,
-            median(one["times_ns"]),
-            *(one[key] for key in ("move_ns", "equal", "close", "worst", "fast_bytes", "slow_bytes", "pages")),
+            median(each.times_ns),
+            each.move_ns,
+            each.agreement.equal,
+            each.agreement.close,
+            each.agreement.worst,
+            each.fast_bytes,
+            each.slow_bytes,
+            each.pages,
         )
-        for plan, one in zip(plans, found, strict=True)
+        for plan, each in zip(plans, executed, strict=True)
     ]
 
 

@@ -15,12 +15,13 @@ from memtui.placement.graph import Graph
 from memtui.placement.plan import Move, PlacementPlan, Span
 from memtui.placement.pool_specs import parse_pool
 from memtui.placement.torch.clock import Clock
+from memtui.placement.worker_protocol import Agreement, MakePools
 from tests.support.placement_machine import SEED, Told
 from tests.support.placements import graphs
 
 torch = pytest.importorskip("torch")
 from memtui.placement.torch.capture import Captured, capture  # noqa: E402
-from memtui.placement.torch.execution import Execution, execute, unplaced, verified  # noqa: E402
+from memtui.placement.torch.execution import Execution, agreement, execute, unplaced  # noqa: E402
 from memtui.placement.torch.models import Step, build  # noqa: E402
 from memtui.placement.torch.placed_step import Machine  # noqa: E402
 from memtui.placement.torch.pools import Pool  # noqa: E402
@@ -193,7 +194,7 @@ def test_no_plan_changes_a_bit_of_the_results(data: st.DataObject, name: str) ->
         for _ in range(2):  # the second run finds what the first one left
             on.reset(SEED)
             execution.run()
-            assert verified(on.results(), expected_results) == {"equal": True, "close": True, "worst": 0.0}
+            assert agreement(on.results(), expected_results) == Agreement(equal=True, close=True, worst=0.0)
     execution.close()
     assert all(one.data_ptr() % mmap.PAGESIZE == 0 for one in execution.memory.values())
 
@@ -207,10 +208,10 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
     on = machine(captured)
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
     plan = PlacementPlan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
-    found = execute(on, [plan], 3, SEED, lambda: None)["plans"][0]
-    assert found["equal"]
-    assert found["fast_bytes"] == 0
-    assert len(found["times_ns"]) == 3
+    found = execute(on, [plan], 3, SEED, lambda: None)[0]
+    assert found.agreement.equal
+    assert found.fast_bytes == 0
+    assert len(found.times_ns) == 3
     assert all(torch.equal(captured.given[name], memory) for name, memory in given_before.items())
 
 
@@ -234,7 +235,7 @@ def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
         assert all(len(times) == LEAST for times in measuring.isolated(kernel.op.name, found, 0))
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
     plan = PlacementPlan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
-    assert execute(on, [plan], 1, SEED, lambda: None)["plans"][0]["equal"]
+    assert execute(on, [plan], 1, SEED, lambda: None)[0].agreement.equal
 
 
 def test_a_move_that_fails_fails_the_op_beside_it() -> None:
@@ -253,11 +254,11 @@ def test_a_move_that_fails_fails_the_op_beside_it() -> None:
 
 def test_wrong_results_are_told_from_rounding() -> None:
     one = torch.tensor([1.0, 2.0, -4.0])
-    assert verified([one], [one])["equal"]
-    near = verified([one + 1e-5], [one])
-    assert (near["equal"], near["close"]) == (False, True)
-    assert not verified([one + 1], [one])["close"]
-    assert verified([one * float("nan")], [one]) == {"equal": False, "close": False, "worst": None}
+    assert agreement([one], [one]).equal
+    near = agreement([one + 1e-5], [one])
+    assert (near.equal, near.close) == (False, True)
+    assert not agreement([one + 1], [one]).close
+    assert agreement([one * float("nan")], [one]) == Agreement(equal=False, close=False, worst=None)
 
 
 def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
@@ -284,7 +285,7 @@ def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
             on.timed_ns(call)
             for storage in placed:  # nothing may rest upon what was staged before
                 on.buffer(storage, FAST).fill_(255)
-    assert verified(on.results(), expected_results)["equal"]
+    assert agreement(on.results(), expected_results).equal
 
 
 def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypatch) -> None:
@@ -297,4 +298,4 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypat
     one._captured = step("mlp")
     monkeypatch.setattr(worker.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20))
     with pytest.raises(NoMemory, match=r"every tensor in every pool takes .* MiB, and 1\.00 MiB of memory are free"):
-        one._pools([FAST, SLOW])
+        one._make_pools(MakePools((FAST, SLOW)))

@@ -6,7 +6,9 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,11 +19,14 @@ from memtui.placement.configurations import all_configurations, configurations
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.profile import MODES, Samples
 from memtui.placement.profiling.cache import Cache
-from memtui.placement.profiling.planner import TOGETHER, Profiling, Step, Wanted, asks
+from memtui.placement.profiling.planner import TOGETHER, Facts, Profiling, ProfilingStep, Wanted, asks
+from memtui.placement.worker_protocol import Environment, MadePool
 from tests.support.placements import FAST, SLOW, graphs
 
 OTHER = "other"
-FACTS = {"cpu": "a", "threads": 1, "pools": {name: {"name": name} for name in (FAST, SLOW, OTHER)}}
+ENVIRONMENT = Environment("2", 1, "a", "")
+POOLS = {name: MadePool(name, False, "") for name in (FAST, SLOW, OTHER)}
+FACTS = Facts(ENVIRONMENT, POOLS)
 
 
 class Broken(Exception):
@@ -62,7 +67,7 @@ def profiling(
     return Profiling(Wanted(graph, pools, tuple(modes), 0.1), cache, fake, facts, "graph", **more)
 
 
-def gathered(steps: Sequence[Step]) -> list[Samples]:
+def gathered(steps: Sequence[ProfilingStep]) -> list[Samples]:
     return [samples for step in steps for samples in step.samples]
 
 
@@ -185,14 +190,21 @@ def test_what_is_too_much_for_one_turn_has_the_first_in_each(count: int) -> None
     assert [n for part in parts for n in part[1:]] == [*range(1, count)]
 
 
-@pytest.mark.parametrize("change", [{"cpu": "b"}, {"threads": 2}, {"pools": FACTS["pools"] | {SLOW: {"name": "x"}}}])
-def test_another_machine_thread_count_or_pool_has_times_of_its_own(change, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(FACTS, environment=replace(ENVIRONMENT, cpu="b")),
+        replace(FACTS, environment=replace(ENVIRONMENT, threads=2)),
+        replace(FACTS, pools=POOLS | {SLOW: MadePool("x", False, "")}),
+    ],
+)
+def test_another_machine_thread_count_or_pool_has_times_of_its_own(facts: Facts, tmp_path: Path) -> None:
     graph = _chain()
     with Cache(tmp_path / "c") as cache:
         for _ in profiling(graph, cache, Fake(graph), ["isolated"]).steps():
             pass
         fake = Fake(graph)
-        for _ in profiling(graph, cache, fake, ["isolated"], FACTS | change).steps():
+        for _ in profiling(graph, cache, fake, ["isolated"], facts).steps():
             pass
         assert fake.asked
 
@@ -203,14 +215,22 @@ def _chain() -> Graph:
     return graph_of({"n1": ("x", "t"), "n2": ("t", "y")}, {"t": 4})
 
 
+@dataclass(frozen=True)
+class Fields:
+    fields: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.fields
+
+
 def test_a_cache_holds_what_it_was_given_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "sub" / "c.db"
     with Cache(path) as cache:
-        assert cache.get({"a": 1}) is None
-        cache.put([({"a": 1, "b": [2]}, [3.5]), ({"c": None}, {})])
+        assert cache.get(Fields({"a": 1})) is None
+        cache.put([(Fields({"a": 1, "b": [2]}), Fields({"d": 3.5})), (Fields({"c": None}), Fields({}))])
     with Cache(path) as cache:
-        assert cache.get({"b": [2], "a": 1}) == [3.5]
-        assert cache.get({"c": None}) == {}
+        assert cache.get(Fields({"b": [2], "a": 1})) == {"d": 3.5}
+        assert cache.get(Fields({"c": None})) == {}
     assert path.stat().st_mode & 0o777 == 0o600
 
 

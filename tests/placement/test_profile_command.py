@@ -19,7 +19,7 @@ import pytest
 
 from memtui.placement.graph import Configuration
 from memtui.placement.profile import Pool, Profile, Samples
-from memtui.placement.profiling.planner import Step
+from memtui.placement.profiling.planner import ProfilingStep
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
@@ -293,9 +293,9 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
         assert b"isolated: 148 configurations" in terminal.output
 
 
-def found(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -> Step:
+def found(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -> ProfilingStep:
     samples = tuple(Samples(f"op{n}", Configuration(("dram",), ("dram",)), mode, (1.0,), (0,)) for n in ops)
-    return Step(mode, samples, cached, 0, 0, left_s, (7,) * cached)
+    return ProfilingStep(mode, samples, cached, 0, 0, left_s, (7,) * cached)
 
 
 def test_progress_in_words() -> None:

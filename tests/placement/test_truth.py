@@ -58,13 +58,13 @@ def test_half_in_emulated_memory_beats_first_touch_by_the_factor_that_was_predic
     profile = Profile(graph, (Pool(FAST), slow), tuple(samples))
     half = graph.peak_bytes // 2
     plans = [find(profile, Ask(half, formulation, time_limit_s=10)) for formulation in (STATIC, SYNC, FIRST_TOUCH)]
-    ran = execute(machine, plans, 3, SEED, lambda: None)["plans"]
-    times = [median(each["times_ns"]) for each in ran]
+    ran = execute(machine, plans, 3, SEED, lambda: None)
+    times = [median(each.times_ns) for each in ran]
     for plan, each, took in zip(plans, ran, times, strict=True):
-        assert each["equal"]
+        assert each.agreement.equal
         stops = len({move.op for move in plan.moves})  # each of them is two looks at the clock
         assert took - stops * OP_NS == pytest.approx(plan.predicted_ns, rel=1e-3)
-        assert each["fast_bytes"] <= half
+        assert each.fast_bytes <= half
     static, _, touched = times
     assert static < touched
     assert touched / static == pytest.approx(plans[2].predicted_ns / plans[0].predicted_ns, rel=1e-3)

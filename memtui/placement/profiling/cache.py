@@ -10,9 +10,9 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import why
@@ -28,9 +28,20 @@ ANOTHER = "name another one with --cache"
 _SAID_CHARACTERS = 120
 
 
-def key_of(what: Mapping[str, Any]) -> str:
-    """Name of a measurement: of everything that it depends on."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+class CacheKey(Protocol):
+    """Everything that a measurement depends on."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class CacheValue(Protocol):
+    """A measurement."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def _digest(key: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(key, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 class Cache:
@@ -78,19 +89,22 @@ class Cache:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def get(self, what: Mapping[str, Any]) -> Any:
-        """Return a measurement; None where there is none."""
+    def get(self, key: CacheKey) -> Any:
+        """Return a measurement as JSON, which somebody else may have put there; None where there is none."""
         try:
             query = "SELECT value FROM measured WHERE key = ?"
-            rows = read_all(self._db, self._path, query, (key_of(what),))
+            rows = read_all(self._db, self._path, query, (_digest(key.to_dict()),))
             check_rows(rows, "t")
             return parse_json(rows[0][0]) if rows else None
         except (sqlite3.Error, SessionError, ValueError) as error:
             raise self._unusable(error) from None
 
-    def put(self, found: list[tuple[Mapping[str, Any], Any]]) -> None:
+    def put(self, measurements: Sequence[tuple[CacheKey, CacheValue]]) -> None:
         """Add measurements that were finished together: all of them or, when this is interrupted, none."""
-        rows = [(key_of(what), json.dumps(what, sort_keys=True), json.dumps(value)) for what, value in found]
+        rows = []
+        for key, value in measurements:
+            fields = key.to_dict()
+            rows.append((_digest(fields), json.dumps(fields, sort_keys=True), json.dumps(value.to_dict())))
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", rows)

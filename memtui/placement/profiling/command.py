@@ -7,8 +7,9 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,16 @@ from memtui.placement.graph import Graph
 from memtui.placement.pool_specs import PoolSpec, parse_pools
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.cache import Cache
-from memtui.placement.profiling.planner import Profiling, Request, Wanted, broken_off, far
+from memtui.placement.profiling.planner import Facts, Profiling, Request, Wanted, broken_off, far
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
-from memtui.placement.validation import Damaged, count, positive
+from memtui.placement.validation import Damaged, count, one, several, table
 from memtui.placement.worker_client import BUSY, PlacementProcess
+from memtui.placement.worker_protocol import Bandwidth, Environment, MadePool
 from memtui.probes.power.fast_energy import lock_path
 
 CACHE = "place-cache.db"  # in the state directory
-_RATES = ("read", "written", "copied_from", "copied_to")
 
 
 def profile(args: argparse.Namespace, console: Console) -> int:
@@ -101,33 +102,34 @@ def measure(
             process.tick = shown.tick
             shown.phase(f"recording a step of {request.model}")
             captured = process.capture(request.model, request.batch, request.seed)
-            graph: Graph = captured["graph"]
+            graph = captured.graph
             shown.phase("making the pools")
             made = process.pools([pool.name for pool in request.pools])
-            environment: Mapping[str, Any] = process.ready["environment"]
-            facts = {**environment, "pools": {pool["name"]: pool for pool in made}}
-            about_graph = f"{captured['fingerprint']} {request.model} {request.batch} {request.seed}"
-            told = {
+            environment = process.started.environment
+            facts = Facts(environment, {pool.name: pool for pool in made})
+            about_graph = f"{captured.fingerprint} {request.model} {request.batch} {request.seed}"
+            about_run: dict[str, str | int | float] = {
                 "model": request.model,
                 "batch": request.batch,
                 "seed": request.seed,
-                "fingerprint": captured["fingerprint"],
-                "results_copied": len(captured["copied"]),
+                "fingerprint": captured.fingerprint,
+                "results_copied": len(captured.copied),
                 "kernel": platform.release(),
-                **environment,
+                **environment.to_dict(),
             }
             wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
             profiling = Profiling(wanted, cache, process, facts, about_graph, anew=request.anew)
-            file = _gone_on_with(output, graph, made, told, force)
+            file = _gone_on_with(output, graph, made, about_run, force)
             if file is None or request.anew:
                 shown.phase("how fast the pools are")
-                bandwidths = _bandwidths(cache, process, {**environment, "pools": made}, shown, anew=request.anew)
-                pools, speeds = _pools(made, bandwidths)
-                resolution_ns = float(process.ready["resolution_ns"])
+                key = BandwidthsKey(environment, made)
+                bandwidths = _bandwidths(cache, process, key, shown, anew=request.anew)
+                pools, about_file = _pools(made, bandwidths), about_run | _speeds(made, bandwidths)
+                resolution_ns = process.started.resolution_ns
                 if file is None:
-                    file = ProfileFile.create(output, graph, pools, resolution_ns, {**told, **speeds}, force=force)
+                    file = ProfileFile.create(output, graph, pools, resolution_ns, about_file, force=force)
                 else:
-                    file.renew(pools, resolution_ns, {**told, **speeds})
+                    file.renew(pools, resolution_ns, about_file)
             before = file.measured()
             shown.count(before, {mode: of for mode, (_, of) in far(file.profile(), request.modes).items()})
             for step in profiling.steps(before):
@@ -137,57 +139,102 @@ def measure(
 
 
 def _gone_on_with(
-    path: Path, graph: Graph, made: list[dict[str, Any]], told: Mapping[str, Any], force: bool
+    path: Path, graph: Graph, made: Sequence[MadePool], about_run: Mapping[str, str | int | float], force: bool
 ) -> ProfileFile | None:
     """Return a profile of the same things that was broken off. Raises UserError where there is another one."""
     if force or not os.path.lexists(path) or not is_profile(path):
         return None  # what is there, if anything, is refused where the file is made
-    found = ProfileFile(path).profile()
-    same = [pool["name"] for pool in made] == [pool.name for pool in found.pools]
-    if found.graph != graph or not same or any(found.about.get(key) != value for key, value in told.items()):
+    there = ProfileFile(path).profile()
+    same = [pool.name for pool in made] == [pool.name for pool in there.pools]
+    if there.graph != graph or not same or any(there.about.get(key) != value for key, value in about_run.items()):
         raise UserError(f"{path}: is a profile of something else, or from elsewhere; --force overwrites it")
     return ProfileFile(path)
 
 
-def _bandwidths(
-    cache: Cache, process: PlacementProcess, facts: Mapping[str, Any], shown: ProfileProgress, *, anew: bool
-) -> list[dict[str, Any]]:
-    """Measured once for a machine and its pools: plans that rest upon them should not change with every profile.
+@dataclass(frozen=True, slots=True)
+class BandwidthsKey:
+    """Everything that bandwidths depend on.
 
-    ``facts`` has the pools in their order: the first is the one that the others are copied from and to.
+    Attributes:
+        environment: machine, threads and versions.
+        pools: in their order: the first is the one that the others are copied from and to.
     """
-    what = {**facts, "what": "moves"}
-    kept = None if anew else _checked(cache.get(what), len(facts["pools"]))
-    if kept is not None:
-        shown.bandwidths_ns = kept["sitting"]
-        return list(kept["pools"])
+
+    environment: Environment
+    pools: Sequence[MadePool]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.environment.to_dict(), "pools": [pool.to_dict() for pool in self.pools], "what": "moves"}
+
+
+@dataclass(frozen=True, slots=True)
+class CachedBandwidths:
+    """Bandwidths of all pools as they are cached.
+
+    Attributes:
+        pools: in their order.
+        sitting: when they were measured (ns, UTC).
+    """
+
+    pools: tuple[Bandwidth, ...]
+    sitting: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"pools": [bandwidth.to_dict() for bandwidth in self.pools], "sitting": self.sitting}
+
+    @classmethod
+    def from_dict(cls, value: Any, what: str = "bandwidths") -> CachedBandwidths:
+        """Raise Damaged: somebody else may have put it into the cache."""
+        fields = table(value, what)
+        return cls(several(fields, "pools", Bandwidth.from_dict), one(fields, "sitting", count))
+
+
+def _bandwidths(
+    cache: Cache, process: PlacementProcess, key: BandwidthsKey, shown: ProfileProgress, *, anew: bool
+) -> tuple[Bandwidth, ...]:
+    """Measure once for a machine and its pools: plans that rest upon them should not change with every profile."""
+    cached = None if anew else _cached(cache, key)
+    if cached is not None:
+        shown.bandwidths_ns = cached.sitting
+        return cached.pools
     sitting = time.time_ns()
-    found = process.bandwidths()
-    cache.put([(what, {"pools": found, "sitting": sitting})])
-    return list(found)
+    bandwidths = process.bandwidths()
+    cache.put([(key, CachedBandwidths(bandwidths, sitting))])
+    return bandwidths
 
 
-def _checked(kept: Any, pools: int) -> dict[str, Any] | None:
-    """Return what a cache holds, if that is what it should be."""
+def _cached(cache: Cache, key: BandwidthsKey) -> CachedBandwidths | None:
+    """Return what the cache has, if that is what it should be."""
     try:
-        found = [positive(each[way], way) for each in kept["pools"] for way in _RATES]
-        count(kept["sitting"], "sitting")
-    except (Damaged, KeyError, TypeError):
+        cached = CachedBandwidths.from_dict(cache.get(key))
+    except Damaged:
         return None
-    return dict(kept) if len(found) == pools * len(_RATES) else None
+    return cached if len(cached.pools) == len(key.pools) else None
 
 
-def _pools(
-    made: list[dict[str, Any]], bandwidths: list[dict[str, Any]]
-) -> tuple[list[Pool], dict[str, str | int | float]]:
-    """Return the pools, and what else was measured of them: bytes a second of reading and of writing."""
-    ways = ("copied_from", "copied_to", "copied_from_meanwhile", "copied_to_meanwhile")
-    measured = (*ways, *(f"{way}_fixed_ns" for way in ways), "meanwhile_start_ns")
-    pools = [
-        Pool(pool["name"], pool["emulated"], pool["note"], *(found.get(each) for each in measured))
-        for pool, found in zip(made, bandwidths, strict=True)
+def _pools(made: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list[Pool]:
+    return [
+        Pool(
+            pool.name,
+            pool.emulated,
+            pool.note,
+            read_bytes_per_s=bandwidth.copied_from,
+            write_bytes_per_s=bandwidth.copied_to,
+            async_read_bytes_per_s=bandwidth.copied_from_meanwhile,
+            async_write_bytes_per_s=bandwidth.copied_to_meanwhile,
+            read_fixed_ns=bandwidth.copied_from_fixed_ns,
+            write_fixed_ns=bandwidth.copied_to_fixed_ns,
+            async_read_fixed_ns=bandwidth.copied_from_meanwhile_fixed_ns,
+            async_write_fixed_ns=bandwidth.copied_to_meanwhile_fixed_ns,
+            async_start_ns=bandwidth.meanwhile_start_ns,
+        )
+        for pool, bandwidth in zip(made, bandwidths, strict=True)
     ]
+
+
+def _speeds(made: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> dict[str, str | int | float]:
+    """Return what else was measured of the pools: bytes a second of reading and of writing."""
     speeds: dict[str, str | int | float] = {}
-    for pool, found in zip(made, bandwidths, strict=True):
-        speeds |= {f"{pool['name']} {way}": found[what] for way, what in (("read", "read"), ("written", "written"))}
-    return pools, speeds
+    for pool, bandwidth in zip(made, bandwidths, strict=True):
+        speeds |= {f"{pool.name} read": bandwidth.read, f"{pool.name} written": bandwidth.written}
+    return speeds

@@ -1,13 +1,14 @@
-"""Which measurements a profile needs, which of them are known already, and the rest one after another.
+"""Which measurements a profile needs, which of them the cache has, and the rest one after another.
 
-It asks a process that measures, and knows no torch.
+A process measures; this module knows no torch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,17 +20,94 @@ from memtui.placement.profile import ISOLATED, SINGLE, Profile, Samples
 from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.rounds import Sitting, sittings
 from memtui.placement.store import ProfileFile
-from memtui.placement.validation import LARGEST
+from memtui.placement.validation import Damaged, count, number, one, several, table
+from memtui.placement.worker_protocol import Environment, MadePool
 
 TOGETHER = 16  # configurations, or arrangements of the graph, that are measured in turns
 
 T = TypeVar("T")
 Key = tuple[str, Configuration, str]  # op, configuration, mode
-Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What every time depends on.
+
+    Attributes:
+        environment: machine, threads and versions.
+        pools: by name.
+    """
+
+    environment: Environment
+    pools: Mapping[str, MadePool]
+
+
+@dataclass(frozen=True, slots=True)
+class TimesKey:
+    """Everything that the times of an op in a configuration depend on.
+
+    Attributes:
+        environment: machine, threads and versions.
+        pools: those of the configuration, and the fast one.
+        about: the op and, where it is timed in it, its graph.
+        fast: name of the fast pool.
+        mode: way of timing.
+        configuration: of the op.
+    """
+
+    environment: Environment
+    pools: Mapping[str, MadePool]
+    about: Mapping[str, str]
+    fast: str
+    mode: str
+    configuration: Configuration
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.environment.to_dict(),
+            **self.about,
+            "fast": self.fast,
+            "mode": self.mode,
+            "pools": {name: pool.to_dict() for name, pool in self.pools.items()},
+            "configuration": self.configuration.to_plain(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of an op in a configuration, as they are cached.
+
+    Attributes:
+        time_ns: of each call.
+        run: number of the run that each of them is from.
+        sitting: when the sitting that they are of began (ns, UTC).
+    """
+
+    time_ns: tuple[float, ...]
+    run: tuple[int, ...]
+    sitting: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"time_ns": list(self.time_ns), "run": list(self.run), "sitting": self.sitting}
+
+    @classmethod
+    def from_dict(cls, value: Any, what: str = "times") -> Times:
+        """Raise Damaged: somebody else may have put it into the cache."""
+        fields = table(value, what)
+        times = cls(several(fields, "time_ns", number), several(fields, "run", count), one(fields, "sitting", _moment))
+        if not times.time_ns or len(times.run) != len(times.time_ns):
+            raise Damaged(f"{what}: there are {len(times.time_ns)} of {len(times.run)} runs")
+        return times
+
+
+def _moment(value: Any, what: str) -> int:
+    if type(value) is not int:
+        raise Damaged(f"{what} is not a moment")
+    return value
 
 
 class Measures(Protocol):
-    """What a measuring process can be asked for."""
+    """What a measuring process can do."""
 
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]: ...
 
@@ -54,17 +132,17 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What was found at one time.
+class ProfilingStep:
+    """What was measured, or taken from the cache, at one time.
 
     Attributes:
         mode: of ``profile.MODES``.
         samples: that there are now: of whole ops, and each op, configuration and mode once in all steps.
-        cached: how many of them were known.
+        cached: how many of them are from the cache.
         done: sittings of all modes that are done.
-        of: so many there are.
+        of: how many sittings there are.
         left_s: until the end, as it looks now.
-        measured_ns: when what was known was measured (UTC), each moment once.
+        measured_ns: when those of the cache were measured (UTC), each moment once.
     """
 
     mode: str
@@ -101,7 +179,7 @@ class Profiling:
             wanted: the measurements.
             cache: knows some of them, and gets the others.
             process: makes them.
-            facts: what every time depends on: machine, threads, versions, the pools.
+            facts: what every time depends on.
             about_graph: fingerprint of the graph and what was given to it, on which times of runs of it depend.
             anew: take nothing from the cache.
             now_ns: the time of day, by which sittings are told apart.
@@ -109,166 +187,163 @@ class Profiling:
         self._wanted, self._cache, self._process = wanted, cache, process
         self._facts, self._about_graph, self._anew, self._now_ns = facts, about_graph, anew, now_ns
         self._ops = {op.name: op for op in wanted.graph.ops}
-        self._found: dict[str, list[Configuration]] = {name: [] for name in self._ops}
-        for op, made in pair_configurations(wanted.graph, wanted.pools):
-            self._found[op.name].append(made)
+        self._configurations: dict[str, list[Configuration]] = {name: [] for name in self._ops}
+        for op, configuration in pair_configurations(wanted.graph, wanted.pools):
+            self._configurations[op.name].append(configuration)
 
-    def steps(self, done: Iterable[Key] = ()) -> Iterator[Step]:
+    def steps(self, done: Iterable[Key] = ()) -> Iterator[ProfilingStep]:
         """Do what is missing. Raises UserError.
 
         Args:
             done: what needs no measurement, as where a profile is gone on with.
         """
-        known = {*done}
-        work: list[tuple[str, Any]] = []
+        measured = {*done}
+        work: list[tuple[str, Callable[[], list[Samples]]]] = []
         for mode in self._wanted.modes:
-            missing = {n for n, found in self._found.items() if not known.issuperset((n, made, mode) for made in found)}
+            missing = {
+                op
+                for op, configurations in self._configurations.items()
+                if not measured.issuperset((op, configuration, mode) for configuration in configurations)
+            }
             for alike in self._alike() if mode == ISOLATED else [[op] for op in self._ops]:
-                if missing.isdisjoint(alike) or (kept := self._kept(alike, mode)) is None:
+                if missing.isdisjoint(alike) or (cached := self._cached(alike, mode)) is None:
                     continue
-                values, when = kept
-                found = [s for s in self._samples(alike, mode, values) if s.op in missing]
+                times, when = cached
+                samples = [s for s in self._samples(alike, mode, times) if s.op in missing]
                 missing -= {*alike}
-                yield Step(mode, tuple(found), len(found), 0, 0, None, (when,))
-            if mode == ISOLATED:
-                work += [(mode, (alike, missing)) for alike in self._alike() if not missing.isdisjoint(alike)]
-            else:
-                ready = self._ops.keys() - missing
-                most = 1 if mode == SINGLE else None
-                work += [(mode, each) for each in sittings(self._wanted.graph, self._wanted.pools, ready, most)]
-        begin = time.monotonic()
-        for number, (mode, piece) in enumerate(work, 1):
-            made = self._alone(*piece) if mode == ISOLATED else self._in_graph(mode, piece)
-            left_s = (time.monotonic() - begin) / number * (len(work) - number)
-            yield Step(mode, tuple(made), 0, number, len(work), left_s)
+                yield ProfilingStep(mode, tuple(samples), len(samples), 0, 0, None, (when,))
+            work += [(mode, measure) for measure in self._work(mode, missing)]
+        start_s = time.monotonic()
+        for position, (mode, measure) in enumerate(work, 1):
+            samples = measure()
+            left_s = (time.monotonic() - start_s) / position * (len(work) - position)
+            yield ProfilingStep(mode, tuple(samples), 0, position, len(work), left_s)
+
+    def _work(self, mode: str, missing: Set[str]) -> list[Callable[[], list[Samples]]]:
+        """Return the sittings of a way of timing that are missing: what measures each."""
+        if mode == ISOLATED:
+            return [partial(self._alone, alike, missing) for alike in self._alike() if not missing.isdisjoint(alike)]
+        ready = self._ops.keys() - missing
+        most = 1 if mode == SINGLE else None
+        every = sittings(self._wanted.graph, self._wanted.pools, ready, most)
+        return [partial(self._in_graph, mode, sitting) for sitting in every]
 
     def _alike(self) -> list[list[str]]:
-        """Names of ops, those of one kind and key together: by themselves they are measured once."""
-        found: dict[tuple[str, str], list[str]] = {}
+        """Return names of ops, those of one kind and key together: by themselves they are measured once."""
+        names: dict[tuple[str, str], list[str]] = {}
         for op in self._wanted.graph.ops:
-            found.setdefault((op.kind, op.key), []).append(op.name)
-        return [*found.values()]
+            names.setdefault((op.kind, op.key), []).append(op.name)
+        return [*names.values()]
 
-    def _alone(self, alike: Sequence[str], missing: Iterable[str]) -> list[Samples]:
-        when, values = self._now_ns(), _Values()
-        for op, configurations in asks([self._ops[name] for name in alike], self._found):
+    def _alone(self, alike: Sequence[str], missing: Set[str]) -> list[Samples]:
+        gathered = _SittingTimes(self._now_ns())
+        for op, configurations in asks([self._ops[name] for name in alike], self._configurations):
             for part in _parts(configurations):
-                times = self._process.isolated(op.name, part, self._wanted.seconds)
-                for made, found in zip(part, times, strict=True):
-                    values.add(made, found, range(len(found)))
-        plain = values.plain(when)
+                measured = self._process.isolated(op.name, part, self._wanted.seconds)
+                for configuration, times in zip(part, measured, strict=True):
+                    gathered.add(configuration, times, range(len(times)))
+        times_of = gathered.times()
         first = self._ops[alike[0]]
-        self._cache.put([(self._what(first, made, ISOLATED), value) for made, value in plain.items()])
-        return [s for s in self._samples(alike, ISOLATED, plain) if s.op in missing]
+        self._cache.put(
+            [(self._key(first, configuration, ISOLATED), times) for configuration, times in times_of.items()]
+        )
+        return [s for s in self._samples(alike, ISOLATED, times_of) if s.op in missing]
 
     def _in_graph(self, mode: str, sitting: Sitting) -> list[Samples]:
         """Return the times of every op that has all of its configurations in these rounds."""
-        when, values = self._now_ns(), {op: _Values() for op in sitting.ops}
+        start_ns = self._now_ns()
+        gathered = {op: _SittingTimes(start_ns) for op in sitting.ops}
         number = 0
         for part in _parts(sitting.rounds):
             runs = self._process.in_graph([each.placed for each in part], self._wanted.seconds)
             for each, times in zip(part, runs, strict=True):
                 for op in sitting.ops:
-                    at = self._wanted.graph.index[op]
-                    values[op].add(
-                        each.present[op], [of_run[at] for of_run in times], range(number, number + len(times))
-                    )
+                    index = self._wanted.graph.index[op]
+                    of_op = [of_run[index] for of_run in times]
+                    gathered[op].add(each.present[op], of_op, range(number, number + len(times)))
                 number += len(times)
-        plain = {op: each.plain(when) for op, each in values.items()}
+        times_of = {op: each.times() for op, each in gathered.items()}
         self._cache.put(
             [
-                (self._what(self._ops[op], made, mode), value)
-                for op, found in plain.items()
-                for made, value in found.items()
+                (self._key(self._ops[op], configuration, mode), times)
+                for op, of_configuration in times_of.items()
+                for configuration, times in of_configuration.items()
             ]
         )
-        return [samples for op, found in plain.items() for samples in self._samples([op], mode, found)]
+        return [samples for op, of_op in times_of.items() for samples in self._samples([op], mode, of_op)]
 
-    def _what(self, op: Op, configuration: Configuration, mode: str) -> Facts:
-        """All that a measurement depends on."""
+    def _key(self, op: Op, configuration: Configuration, mode: str) -> TimesKey:
         fast = self._wanted.pools[0]
-        if mode == ISOLATED:
-            about = {"kind": op.kind, "key": op.key, "fast": fast}
-        else:
-            about = {"graph": self._about_graph, "op": op.name, "fast": fast}
-        pools = {name: self._facts["pools"][name] for name in {*configuration.pools, fast}}
-        return {**self._facts, **about, "mode": mode, "pools": pools, "configuration": configuration.to_plain()}
+        alone = mode == ISOLATED
+        about = {"kind": op.kind, "key": op.key} if alone else {"graph": self._about_graph, "op": op.name}
+        pools = {name: self._facts.pools[name] for name in {*configuration.pools, fast}}
+        return TimesKey(self._facts.environment, pools, about, fast, mode, configuration)
 
-    def _kept(self, alike: Sequence[str], mode: str) -> tuple[dict[Configuration, Value], int] | None:
+    def _cached(self, alike: Sequence[str], mode: str) -> tuple[dict[Configuration, Times], int] | None:
         """Return what the cache has of ops that are measured together, and when that was.
 
         Return None unless it is of one sitting.
         """
-        values: dict[Configuration, Value] = {}
+        times_of: dict[Configuration, Times] = {}
         if self._anew:
             return None
-        for made in dict.fromkeys(made for name in alike for made in self._found[name]):
-            value = self._cache.get(self._what(self._ops[alike[0]], made, mode))
-            if not _is_measurement(value):
+        first = self._ops[alike[0]]
+        for configuration in dict.fromkeys(each for name in alike for each in self._configurations[name]):
+            try:
+                times_of[configuration] = Times.from_dict(self._cache.get(self._key(first, configuration, mode)))
+            except Damaged:  # or it is not there
                 return None
-            values[made] = value
-        moments = {value["sitting"] for value in values.values()}
-        return (values, moments.pop()) if len(moments) == 1 else None
+        moments = {times.sitting for times in times_of.values()}
+        return (times_of, moments.pop()) if len(moments) == 1 else None
 
-    def _samples(self, alike: Sequence[str], mode: str, values: Mapping[Configuration, Value]) -> list[Samples]:
+    def _samples(self, alike: Sequence[str], mode: str, times_of: Mapping[Configuration, Times]) -> list[Samples]:
         return [
-            Samples(op, made, mode, tuple(map(float, values[made]["time_ns"])), tuple(values[made]["run"]))
+            Samples(op, configuration, mode, tuple(map(float, times.time_ns)), times.run)
             for op in alike
-            for made in self._found[op]
+            for configuration in self._configurations[op]
+            for times in [times_of[configuration]]
         ]
 
 
-Value = Mapping[str, Any]  # as it is cached: time_ns, run, and sitting: when it began (ns, UTC)
-
-
-class _Values:
+class _SittingTimes:
     """Times of one sitting by configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_ns: int) -> None:
+        self._start_ns = start_ns
         self._times: dict[Configuration, tuple[list[float], list[int]]] = {}
 
-    def add(self, made: Configuration, times: Sequence[float], runs: Iterable[int]) -> None:
-        into = self._times.setdefault(made, ([], []))
+    def add(self, configuration: Configuration, times: Sequence[float], runs: Iterable[int]) -> None:
+        into = self._times.setdefault(configuration, ([], []))
         into[0].extend(times)
         into[1].extend(runs)
 
-    def plain(self, when: int) -> dict[Configuration, Value]:
-        return {made: {"time_ns": t, "run": runs, "sitting": when} for made, (t, runs) in self._times.items()}
+    def times(self) -> dict[Configuration, Times]:
+        return {
+            configuration: Times(tuple(times), tuple(runs), self._start_ns)
+            for configuration, (times, runs) in self._times.items()
+        }
 
 
-def asks(alike: Sequence[Op], found: Mapping[str, Sequence[Configuration]]) -> Iterator[tuple[Op, list[Configuration]]]:
-    """Ops of one kind and key are measured once, each time with a configuration that the op itself has.
+def asks(
+    alike: Sequence[Op], configurations: Mapping[str, Sequence[Configuration]]
+) -> Iterator[tuple[Op, list[Configuration]]]:
+    """Return what to measure of ops of one kind and key: each configuration once, of an op that has it.
 
-    Where several have to be asked, each is with its first configuration, too, which all of them have.
+    Where several ops are measured, each is in its first configuration, too, which all of them have.
     """
     seen: set[Configuration] = set()
     for op in alike:
-        own = [made for made in found[op.name] if made not in seen]
+        own = [configuration for configuration in configurations[op.name] if configuration not in seen]
         if own:
-            first = found[op.name][:1]
-            yield op, [*first, *(made for made in own if made not in first)]
+            first = configurations[op.name][:1]
+            yield op, [*first, *(configuration for configuration in own if configuration not in first)]
         seen |= {*own}
 
 
 def _parts(of: Sequence[T]) -> Iterator[list[T]]:
-    """Not more than are measured in turns, the first of all in each part."""
-    for at in range(1, max(2, len(of)), TOGETHER - 1):
-        yield [of[0], *of[at : at + TOGETHER - 1]]
-
-
-def _is_measurement(value: Any) -> bool:
-    """Whether a cache holds what it should."""
-    if not isinstance(value, dict) or not isinstance(value.get("time_ns"), list):
-        return False
-    times, runs = value["time_ns"], value.get("run")
-    return (
-        bool(times)
-        and isinstance(runs, list)
-        and len(runs) == len(times)
-        and all(type(t) in (int, float) and 0 <= t <= LARGEST for t in times)
-        and all(type(run) is int and run >= 0 for run in runs)
-        and type(value.get("sitting")) is int
-    )
+    """Return parts of no more than are measured in turns, the first of all in each."""
+    for start in range(1, max(2, len(of)), TOGETHER - 1):
+        yield [of[0], *of[start : start + TOGETHER - 1]]
 
 
 @dataclass(frozen=True)

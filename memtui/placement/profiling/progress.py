@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from memtui.core.units import span
 from memtui.placement.graph import Configuration
-from memtui.placement.profiling.planner import Step
+from memtui.placement.profiling.planner import ProfilingStep
 
 Say = Callable[[str], object]
 
@@ -32,7 +32,7 @@ class ProfileProgress:
         self._of: dict[str, int] = {}  # configurations by way of timing, in the order that they are measured in
         self._known: set[tuple[str, Configuration, str]] = set()
         self._phase = ""
-        self._step: Step | None = None
+        self._step: ProfilingStep | None = None
         self._since_s = time.monotonic()
 
     def phase(self, text: str) -> None:
@@ -51,7 +51,7 @@ class ProfileProgress:
         if self._begin is not None:
             self._begin(text)
 
-    def step(self, step: Step) -> None:
+    def step(self, step: ProfilingStep) -> None:
         self._known.update((each.op, each.configuration, each.mode) for each in step.samples)
         self.cached += step.cached
         self.moments.update(step.measured_ns)

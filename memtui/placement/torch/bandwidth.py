@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 
 from memtui.placement.torch.clock import Clock
 from memtui.placement.torch.pools import Pool
 from memtui.placement.torch.tensor_moves import Copy, Mover
+from memtui.placement.worker_protocol import Bandwidth
 
 SIZE = 64 << 20  # several times what a last-level cache holds in most machines
 REPEATS = 7
@@ -26,42 +26,6 @@ PAGE_REPEATS = 101  # they are short, so that an odd one is no matter
 _SIDE = 256  # of the matrices that are multiplied while something is copied
 _SHORT_SIDES = (96, 128, 192, 256, 384, 512)  # while a page is
 _HIDES = 1.5  # times as long as moving a page: so short that it is seen what that costs, and no shorter than it
-
-
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """Of one pool; medians. The first six are in bytes a second.
-
-    A move of n bytes takes its fixed time and n by the bandwidth: so a page takes what was measured.
-
-    Attributes:
-        read: adding up what is there, on the device that it is on.
-        written: filling it.
-        copied_from: copied from it into the fast pool.
-        copied_to: copied from the fast pool into it.
-        copied_from_meanwhile: as ``copied_from``, by another thread while ops run; None: there is no CPU left for it.
-        copied_to_meanwhile: as ``copied_to``, the same way.
-        copied_from_fixed_ns: what such a copy takes however small it is.
-        copied_to_fixed_ns: the same.
-        copied_from_meanwhile_fixed_ns: from when it is started to when it is done, less its bytes.
-        copied_to_meanwhile_fixed_ns: the same.
-        meanwhile_start_ns: by how much an op is longer during which a page is copied: starting that and waiting for it.
-    """
-
-    read: float
-    written: float
-    copied_from: float
-    copied_to: float
-    copied_from_meanwhile: float | None = None
-    copied_to_meanwhile: float | None = None
-    copied_from_fixed_ns: float | None = None
-    copied_to_fixed_ns: float | None = None
-    copied_from_meanwhile_fixed_ns: float | None = None
-    copied_to_meanwhile_fixed_ns: float | None = None
-    meanwhile_start_ns: float | None = None
-
-    def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int = REPEATS) -> list[Bandwidth]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
@@ -22,9 +21,12 @@ from memtui.placement.plan import Move, PlacementPlan
 from memtui.placement.torch.kernels import is_recorded
 from memtui.placement.torch.placed_step import Call, Machine
 from memtui.placement.torch.tensor_moves import Copy, Mover
+from memtui.placement.worker_protocol import Agreement, ExecutedPlan
 
 WARM_UPS = 2
 CLOSE = 1e-4  # relative; what another order of the same sums may make of 32-bit numbers
+
+_Run = tuple[list[float], float]  # time of each op with what it waits for, time of all moves that ops wait for, in ns
 
 
 @dataclass
@@ -79,8 +81,8 @@ class Execution:
         reads, writes = pools[move.source].read_wait_ns, pools[move.target].write_wait_ns
         return Copy(target, source, reads(move.size_bytes) + writes(move.size_bytes))
 
-    def run(self) -> tuple[list[float], float]:
-        """(time of each op with what it waits for, time of all moves that ops wait for), in ns."""
+    def run(self) -> _Run:
+        """Run the step once."""
         machine = self._machine
         ops, moves = [], 0.0
         for stage in self.stages:
@@ -110,10 +112,8 @@ class Execution:
 
 def execute(
     machine: Machine, plans: Sequence[PlacementPlan], repeats: int, seed: int, still_wanted: Callable[[], object]
-) -> dict[str, Any]:
-    """Run the step without placement and by each plan; what that took, and whether results are equal.
-
-    Everything is run in turns, in an order of chance. Raises NoMemory.
+) -> list[ExecutedPlan]:
+    """Run the step without placement and by each plan, in turns, in an order of chance. Raises NoMemory.
 
     Args:
         machine: the step and its pools.
@@ -123,21 +123,17 @@ def execute(
         still_wanted: is called between runs.
 
     Returns:
-        ``plans``: for each plan ``times_ns`` (of ops and moves, for each run), ``op_ns`` (typical, for each op),
-        ``move_ns`` (typical), ``equal`` (bit by bit), ``close``, ``worst`` (the largest difference, relative to the
-        largest number of a result), ``fast_bytes``, ``slow_bytes`` (taken from the pools), ``pages``.
+        for each plan what that took, and whether results are equal.
     """
     with torch.no_grad():
         expected = unplaced(machine, seed)
         executions = [Execution(machine, plan) for plan in plans]
-        found: list[dict[str, Any]] = []
-        for execution, plan in zip(executions, plans, strict=True):
+        agreements = []
+        for execution in executions:
             machine.reset(seed)
             execution.run()
-            sizes = execution.arenas.size_bytes
-            about = {"fast_bytes": sizes[plan.fast], "slow_bytes": sizes[plan.slow]}
-            found.append({**verified(machine.results(), expected), **about})
-        runs: list[list[tuple[list[float], float]]] = [[] for _ in plans]
+            agreements.append(agreement(machine.results(), expected))
+        runs: list[list[_Run]] = [[] for _ in plans]
         chance = random.Random(seed)
         for turn in range(WARM_UPS + repeats):
             for at in chance.sample(range(len(plans)), len(plans)):
@@ -147,13 +143,24 @@ def execute(
                     took = executions[at].run()
                 if turn >= WARM_UPS:
                     runs[at].append(took)
-        for execution, made, into in zip(executions, runs, found, strict=True):
-            into["times_ns"] = [sum(ops) + moves for ops, moves in made]
-            into["op_ns"] = [median(times) for times in zip(*(ops for ops, _ in made), strict=True)]
-            into["move_ns"] = median(moves for _, moves in made)
-            into["pages"] = execution.pages()
+        executed = []
+        for execution, plan, of_plan, results in zip(executions, plans, runs, agreements, strict=True):
+            executed.append(_executed(execution, plan, of_plan, results))
             execution.close()
-    return {"plans": found}
+    return executed
+
+
+def _executed(execution: Execution, plan: PlacementPlan, runs: Sequence[_Run], results: Agreement) -> ExecutedPlan:
+    sizes = execution.arenas.size_bytes
+    return ExecutedPlan(
+        times_ns=tuple(sum(ops) + moves for ops, moves in runs),
+        op_ns=tuple(median(times) for times in zip(*(ops for ops, _ in runs), strict=True)),
+        move_ns=median(moves for _, moves in runs),
+        agreement=results,
+        fast_bytes=sizes[plan.fast],
+        slow_bytes=sizes[plan.slow],
+        pages=execution.pages(),
+    )
 
 
 def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
@@ -177,15 +184,15 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
     return [*(tensor.detach().clone() for tensor in flat if isinstance(tensor, torch.Tensor)), *changed]
 
 
-def verified(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """Whether results are the same bit by bit, or nearly, and how far apart they are at most."""
-    equal = all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-    apart = [_apart(a.double(), b.double()) for a, b in zip(found, expected, strict=True) if b.numel()]
+def agreement(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> Agreement:
+    """Return whether results are the same bit by bit, or nearly, and how far apart they are at most."""
+    equal = all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
+    apart = [_apart(a.double(), b.double()) for a, b in zip(results, expected, strict=True) if b.numel()]
     finite = all(map(math.isfinite, apart))
     worst = max(apart, default=0.0) if finite else None
-    return {"equal": equal, "close": equal or (worst is not None and worst <= CLOSE), "worst": worst}
+    return Agreement(equal, equal or (worst is not None and worst <= CLOSE), worst)
 
 
-def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+def _apart(result: torch.Tensor, expected: torch.Tensor) -> float:
     most = float(expected.abs().max())
-    return float((found - expected).abs().max()) / (most or 1.0)
+    return float((result - expected).abs().max()) / (most or 1.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from memtui.placement import memory
 from memtui.placement.memory import HUGE_BYTES, NoMemory, rounded
 from memtui.placement.pool_specs import PoolSpec
+from memtui.placement.worker_protocol import MadePool
 
 _CHUNK = HUGE_BYTES
 
@@ -85,8 +85,10 @@ class Pool:
         """Return the same of writing."""
         return size_bytes * 1e9 / self.asked.write_bytes_per_s if self.asked.write_bytes_per_s else 0.0
 
-    def to_plain(self) -> dict[str, Any]:
-        return {"name": self.name, "emulated": self.asked.emulated, "note": self.note}
+    @property
+    def made(self) -> MadePool:
+        """The pool as it is reported."""
+        return MadePool(self.name, self.asked.emulated, self.note)
 
 
 def _tensor(made: mmap.mmap) -> torch.Tensor:

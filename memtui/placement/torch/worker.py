@@ -1,8 +1,8 @@
 """The process that captures, measures and runs; of all that places tensors only it imports torch.
 
-It takes one JSON object a line on its standard input and answers each with one on its standard output. The end of the
-input is the end. It looks for that between measurements, so it does not outlive the one who started it. What the
-user's model prints goes nowhere.
+The process takes requests on its standard input and answers each on its standard output, as ``worker_protocol`` has
+them, and ends when its input does. It checks that between measurements, so it does not outlive the process that
+started it. What the user's model prints goes nowhere.
 """
 
 from __future__ import annotations
@@ -18,10 +18,29 @@ from typing import Any, TextIO
 import psutil
 
 from memtui.core.units import size
-from memtui.placement.graph import Configuration
 from memtui.placement.memory import NoMemory
-from memtui.placement.plan import PlacementPlan
 from memtui.placement.pool_specs import parse_pool
+from memtui.placement.worker_protocol import (
+    Answer,
+    AnyRequest,
+    CapturedStep,
+    CaptureStep,
+    Environment,
+    ExecutedPlans,
+    ExecutePlans,
+    Failed,
+    InGraphTimes,
+    IsolatedTimes,
+    MadePools,
+    MakePools,
+    MeasureBandwidths,
+    MeasuredBandwidths,
+    Ready,
+    TimeInGraph,
+    TimeIsolated,
+    Unable,
+    request_of,
+)
 from memtui.probes.host import processor_name
 
 SWITCH_S = 1e-4  # a thread that moves tensors waits no longer for one that computes in Python, or waits busily
@@ -29,19 +48,19 @@ ROOM = 0.8  # of the memory that is free may be taken
 
 
 class ParentExited(Exception):
-    """Nobody is there any more."""
+    """The process that sends requests is gone."""
 
 
 class Worker:
-    """One captured step, its pools, and what it is told to do with them."""
+    """Holds one captured step and its pools, and does with them what is requested."""
 
-    def __init__(self, asked: TextIO, told: TextIO, threads: int) -> None:
-        """``asked``: where questions come from; ``told``: where answers go. Raises ImportError without torch."""
+    def __init__(self, requests: TextIO, answers: TextIO, threads: int) -> None:
+        """Take where requests come from, and where answers go. Raises ImportError without torch."""
         import torch
 
         from memtui.placement.torch.clock import Clock, resolution_ns
 
-        self._torch, self._asked, self._told = torch, asked, told
+        self._torch, self._requests, self._answers = torch, requests, answers
         # As the bench does: one CPU is left to the rest of the machine.
         torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))
         self._clock = Clock()
@@ -53,22 +72,36 @@ class Worker:
 
     def serve(self) -> None:
         """Answer until the input ends."""
-        environment = {
-            "torch": self._torch.__version__,
-            "threads": self._torch.get_num_threads(),
-            "cpu": processor_name(),
-            "capability": self._torch.backends.cpu.get_cpu_capability(),
-        }
-        self._tell({"at": "ready", "resolution_ns": self._resolution_ns, "environment": environment})
-        for line in self._asked:
-            asked = json.loads(line)
+        environment = Environment(
+            self._torch.__version__,
+            self._torch.get_num_threads(),
+            processor_name(),
+            self._torch.backends.cpu.get_cpu_capability(),
+        )
+        self._send(Ready(self._resolution_ns, environment))
+        for line in self._requests:
             try:
-                self._tell({"at": "done", **getattr(self, f"_{asked.pop('do')}")(**asked)})
+                self._send(self._answer(request_of(json.loads(line))))
             except (BrokenPipeError, ParentExited):
                 return
             except Exception as error:
                 traceback.print_exc()
-                self._tell({"at": "failed", "kind": type(error).__name__, "text": self._why(error)})
+                self._send(Failed(type(error).__name__, self._why(error)))
+
+    def _answer(self, request: AnyRequest) -> Answer:
+        match request:
+            case CaptureStep():
+                return self._capture(request)
+            case MakePools():
+                return self._make_pools(request)
+            case MeasureBandwidths():
+                return self._measure_bandwidths()
+            case TimeIsolated(op, configurations, seconds):
+                return IsolatedTimes(self._measuring.isolated(op, configurations, seconds))
+            case TimeInGraph(placements, seconds):
+                return InGraphTimes(self._measuring.in_graph(placements, seconds))
+            case ExecutePlans():
+                return self._execute(request)
 
     def _why(self, error: Exception) -> str:
         from memtui.placement.torch.models import NoStep
@@ -76,31 +109,31 @@ class Worker:
         line = str(error).partition("\n")[0]
         return line if isinstance(error, NoMemory | NoStep) else f"{type(error).__name__}: {line}"
 
-    def _capture(self, model: str, batch: int, seed: int) -> dict[str, Any]:
+    def _capture(self, request: CaptureStep) -> CapturedStep:
         from memtui.placement.torch.capture import capture
         from memtui.placement.torch.models import build
 
-        self._seed = seed
-        self._captured = capture(build(model, batch, seed), model)
-        copied = [k.op.name for k in self._captured.kernels if k.copies]
-        graph = self._captured.graph.to_plain()
-        return {"graph": graph, "fingerprint": self._captured.fingerprint, "copied": copied}
+        self._seed = request.seed
+        captured = capture(build(request.model, request.batch, request.seed), request.model)
+        self._captured = captured
+        copied = tuple(kernel.op.name for kernel in captured.kernels if kernel.copies)
+        return CapturedStep(captured.graph, captured.fingerprint, copied)
 
-    def _pools(self, names: list[str]) -> dict[str, Any]:
+    def _make_pools(self, request: MakePools) -> MadePools:
         from memtui.placement.torch.placed_step import Machine
         from memtui.placement.torch.pools import Pool
         from memtui.placement.torch.timers import Measuring
 
-        self._check_room(len(names))
+        self._check_room(len(request.names))
         pools = []
-        for name in names:
+        for name in request.names:
             try:
                 pools.append(Pool(parse_pool(name)))
             except NoMemory as error:
                 raise NoMemory(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from None
         self._machine = Machine(self._captured, pools, self._clock)
         self._measuring = Measuring(self._machine, self._seed, self._check_listener)
-        return {"pools": [pool.to_plain() for pool in pools]}
+        return MadePools(tuple(pool.made for pool in pools))
 
     def _check_room(self, pools: int) -> None:
         """Linux promises memory that it has not, and ends the process that then uses it. Raises NoMemory."""
@@ -109,34 +142,25 @@ class Worker:
         if needed > ROOM * free:
             raise NoMemory(f"every tensor in every pool takes {size(needed)}, and {size(free)} of memory are free")
 
-    def _bandwidths(self) -> dict[str, Any]:
+    def _measure_bandwidths(self) -> MeasuredBandwidths:
         from memtui.placement.torch.bandwidth import measure
 
-        found = measure(list(self._machine.pools.values()), self._clock)
-        return {"bandwidths": [bandwidth.to_plain() for bandwidth in found]}
+        return MeasuredBandwidths(tuple(measure(list(self._machine.pools.values()), self._clock)))
 
-    def _isolated(self, op: str, configurations: list[Any], seconds: float) -> dict[str, Any]:
-        found = [Configuration.from_plain(plain) for plain in configurations]
-        return {"times_ns": self._measuring.isolated(op, found, seconds)}
-
-    def _in_graph(self, placements: list[dict[str, str]], seconds: float) -> dict[str, Any]:
-        return {"runs_ns": self._measuring.in_graph(placements, seconds)}
-
-    def _run(self, plans: list[Any], repeats: int) -> dict[str, Any]:
+    def _execute(self, request: ExecutePlans) -> ExecutedPlans:
         from memtui.placement.torch.execution import execute
 
-        return execute(
-            self._machine, [PlacementPlan.from_plain(plan) for plan in plans], repeats, self._seed, self._check_listener
-        )
+        plans = execute(self._machine, request.plans, request.repeats, self._seed, self._check_listener)
+        return ExecutedPlans(tuple(plans))
 
     def _check_listener(self) -> None:
-        """Raise Gone when the other end of the input was closed: nobody says anything while it waits for an answer."""
-        if select.select([self._asked], [], [], 0)[0]:
+        """Raise ParentExited when the other end of the input was closed: who waits for an answer sends nothing."""
+        if select.select([self._requests], [], [], 0)[0]:
             raise ParentExited
 
-    def _tell(self, plain: dict[str, Any]) -> None:
-        self._told.write(json.dumps(plain, separators=(",", ":")) + "\n")
-        self._told.flush()
+    def _send(self, answer: Answer) -> None:
+        self._answers.write(json.dumps(answer.to_dict(), separators=(",", ":")) + "\n")
+        self._answers.flush()
 
 
 def main() -> int:
@@ -145,15 +169,15 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
     # From here on the standard streams are the user's model's, and lead nowhere.
-    asked, told = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     sys.setswitchinterval(SWITCH_S)
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
-        os.dup2(nothing, stream)
+        os.dup2(null, stream)
     try:
-        Worker(asked, told, options.threads).serve()
+        Worker(requests, answers, options.threads).serve()
     except (ImportError, RuntimeError) as error:
-        print(json.dumps({"at": "unable", "text": str(error).partition("\n")[0]}), file=told, flush=True)
+        print(json.dumps(Unable(str(error).partition("\n")[0]).to_dict()), file=answers, flush=True)
         return 1
     except (KeyboardInterrupt, BrokenPipeError):
         return 130

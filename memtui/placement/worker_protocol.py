@@ -1,0 +1,446 @@
+"""What the process that measures and its parent send each other: one JSON object a line, a dataclass for each.
+
+A request names what has to be done (``do``), an answer how that went (``at``). Each of the two knows how it is written
+(``to_dict``); ``request_of`` and the ``from_dict`` of the answers read it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
+
+from memtui.placement.graph import Configuration, Graph
+from memtui.placement.plan import PlacementPlan
+from memtui.placement.validation import maybe, number, one, positive, table
+
+FAILED = "failed"
+
+
+class Request(Protocol):
+    """Something that the process can do."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureStep:
+    """Capture a training step of a model. Answered by ``CapturedStep``."""
+
+    do: ClassVar = "capture"
+    model: str
+    batch: int
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"do": self.do, "model": self.model, "batch": self.batch, "seed": self.seed}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> CaptureStep:
+        return cls(message["model"], message["batch"], message["seed"])
+
+
+@dataclass(frozen=True, slots=True)
+class MakePools:
+    """Make pools for the captured step, the fast one first. Answered by ``MadePools``."""
+
+    do: ClassVar = "pools"
+    names: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"do": self.do, "names": list(self.names)}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> MakePools:
+        return cls(tuple(message["names"]))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureBandwidths:
+    """Measure how fast the pools are. Answered by ``MeasuredBandwidths``."""
+
+    do: ClassVar = "bandwidths"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"do": self.do}
+
+    @classmethod
+    def from_dict(cls, _: Mapping[str, Any]) -> MeasureBandwidths:
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIsolated:
+    """Time an op by itself in some configurations. Answered by ``IsolatedTimes``.
+
+    Attributes:
+        op: its name.
+        configurations: of it.
+        seconds: for each of them.
+    """
+
+    do: ClassVar = "isolated"
+    op: str
+    configurations: tuple[Configuration, ...]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        configurations = [configuration.to_plain() for configuration in self.configurations]
+        return {"do": self.do, "op": self.op, "configurations": configurations, "seconds": self.seconds}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> TimeIsolated:
+        configurations = tuple(Configuration.from_plain(value) for value in message["configurations"])
+        return cls(message["op"], configurations, message["seconds"])
+
+
+@dataclass(frozen=True, slots=True)
+class TimeInGraph:
+    """Time all ops in runs of the step. Answered by ``InGraphTimes``.
+
+    Attributes:
+        placements: the pool of each storage that is not in the fast one, by name.
+        seconds: for each placement.
+    """
+
+    do: ClassVar = "in_graph"
+    placements: tuple[Mapping[str, str], ...]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"do": self.do, "placements": [dict(each) for each in self.placements], "seconds": self.seconds}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> TimeInGraph:
+        return cls(tuple(message["placements"]), message["seconds"])
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutePlans:
+    """Execute plans in turns. Answered by ``ExecutedPlans``."""
+
+    do: ClassVar = "run"
+    plans: tuple[PlacementPlan, ...]
+    repeats: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"do": self.do, "plans": [plan.to_plain() for plan in self.plans], "repeats": self.repeats}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> ExecutePlans:
+        return cls(tuple(PlacementPlan.from_plain(plan) for plan in message["plans"]), message["repeats"])
+
+
+AnyRequest = CaptureStep | MakePools | MeasureBandwidths | TimeIsolated | TimeInGraph | ExecutePlans
+_REQUESTS: Mapping[str, type[AnyRequest]] = {
+    kind.do: kind for kind in (CaptureStep, MakePools, MeasureBandwidths, TimeIsolated, TimeInGraph, ExecutePlans)
+}
+
+
+def request_of(message: Mapping[str, Any]) -> AnyRequest:
+    """Return the request that a line holds. Raises KeyError for what is not one."""
+    return _REQUESTS[message["do"]].from_dict(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What every time depends on, whatever is measured.
+
+    Attributes:
+        torch: its version.
+        threads: of its ops.
+        cpu: name of the processor.
+        capability: vector instructions that PyTorch uses.
+    """
+
+    torch: str
+    threads: int
+    cpu: str
+    capability: str
+
+    def to_dict(self) -> dict[str, str | int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process can be asked.
+
+    Attributes:
+        resolution_ns: of the clock with which ops are timed.
+        environment: what its times depend on.
+    """
+
+    resolution_ns: float
+    environment: Environment
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": "ready", "resolution_ns": self.resolution_ns, "environment": self.environment.to_dict()}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> Ready:
+        return cls(float(message["resolution_ns"]), Environment(**message["environment"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """The process ends, as it cannot measure anything here; ``text`` says why."""
+
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": "unable", "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request failed.
+
+    Attributes:
+        kind: name of the exception.
+        text: one line for the user.
+    """
+
+    kind: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": FAILED, "kind": self.kind, "text": self.text}
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> Failed:
+        return cls(str(message["kind"]), str(message["text"]))
+
+
+def _done(**more: Any) -> dict[str, Any]:
+    return {"at": "done", **more}
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedStep:
+    """A step that was captured.
+
+    Attributes:
+        graph: of it.
+        fingerprint: of the graph and what was given to it.
+        copied: names of the ops whose results are copied to their place.
+    """
+
+    graph: Graph
+    fingerprint: str
+    copied: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return _done(graph=self.graph.to_plain(), fingerprint=self.fingerprint, copied=list(self.copied))
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> CapturedStep:
+        return cls(Graph.from_plain(message["graph"]), str(message["fingerprint"]), tuple(message["copied"]))
+
+
+@dataclass(frozen=True, slots=True)
+class MadePool:
+    """A pool as it was made.
+
+    Attributes:
+        name: as it was asked for.
+        emulated: whether it is fast memory with waits in it.
+        note: what else has to be said of it.
+    """
+
+    name: str
+    emulated: bool
+    note: str
+
+    def to_dict(self) -> dict[str, str | bool]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MadePools:
+    """All pools, in the order in which they were asked for."""
+
+    pools: tuple[MadePool, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return _done(pools=[pool.to_dict() for pool in self.pools])
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> MadePools:
+        return cls(tuple(MadePool(**pool) for pool in message["pools"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Of one pool; medians. The first six are in bytes a second.
+
+    A move of n bytes takes its fixed time and n by the bandwidth: so a page takes what was measured.
+
+    Attributes:
+        read: adding up what is there, on the device that it is on.
+        written: filling it.
+        copied_from: copied from it into the fast pool.
+        copied_to: copied from the fast pool into it.
+        copied_from_meanwhile: as ``copied_from``, by another thread while ops run; None: there is no CPU left for it.
+        copied_to_meanwhile: as ``copied_to``, the same way.
+        copied_from_fixed_ns: what such a copy takes however small it is.
+        copied_to_fixed_ns: the same.
+        copied_from_meanwhile_fixed_ns: from when it is started to when it is done, less its bytes.
+        copied_to_meanwhile_fixed_ns: the same.
+        meanwhile_start_ns: by how much an op is longer during which a page is copied: starting that and waiting for it.
+    """
+
+    read: float
+    written: float
+    copied_from: float
+    copied_to: float
+    copied_from_meanwhile: float | None = None
+    copied_to_meanwhile: float | None = None
+    copied_from_fixed_ns: float | None = None
+    copied_to_fixed_ns: float | None = None
+    copied_from_meanwhile_fixed_ns: float | None = None
+    copied_to_meanwhile_fixed_ns: float | None = None
+    meanwhile_start_ns: float | None = None
+
+    def to_dict(self) -> dict[str, float | None]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Any, what: str = "bandwidth") -> Bandwidth:
+        """Raise Damaged: a cache holds bandwidths, too."""
+        fields = table(value, what)
+        return cls(
+            one(fields, "read", positive),
+            one(fields, "written", positive),
+            one(fields, "copied_from", positive),
+            one(fields, "copied_to", positive),
+            maybe(fields, "copied_from_meanwhile", positive),
+            maybe(fields, "copied_to_meanwhile", positive),
+            maybe(fields, "copied_from_fixed_ns", number),
+            maybe(fields, "copied_to_fixed_ns", number),
+            maybe(fields, "copied_from_meanwhile_fixed_ns", number),
+            maybe(fields, "copied_to_meanwhile_fixed_ns", number),
+            maybe(fields, "meanwhile_start_ns", number),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBandwidths:
+    """Of all pools, in their order."""
+
+    bandwidths: tuple[Bandwidth, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return _done(bandwidths=[bandwidth.to_dict() for bandwidth in self.bandwidths])
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> MeasuredBandwidths:
+        return cls(tuple(Bandwidth.from_dict(value) for value in message["bandwidths"]))
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedTimes:
+    """Times in ns of an op by itself, a list for each configuration."""
+
+    times_ns: list[list[float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return _done(times_ns=self.times_ns)
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> IsolatedTimes:
+        return cls(message["times_ns"])
+
+
+@dataclass(frozen=True, slots=True)
+class InGraphTimes:
+    """Times in ns in runs of the step: for each placement, for each run, for each op."""
+
+    runs_ns: list[list[list[float]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return _done(runs_ns=self.runs_ns)
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> InGraphTimes:
+        return cls(message["runs_ns"])
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How the results of a plan lie to those of the unplaced step.
+
+    Attributes:
+        equal: they are the same bit by bit.
+        close: or differ by no more than another order of the same sums may make of them.
+        worst: largest difference, relative to the largest number of a result; None: something is not finite.
+    """
+
+    equal: bool
+    close: bool
+    worst: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedPlan:
+    """What executing a plan gave.
+
+    Attributes:
+        times_ns: of ops and moves, for each run.
+        op_ns: typical, for each op.
+        move_ns: typical, of the moves that ops wait for.
+        agreement: of its results with those of the unplaced step.
+        fast_bytes: that were taken of the fast pool for the plan.
+        slow_bytes: and of the slow one.
+        pages: of each pool's memory by NUMA node, as the kernel reports; empty where it does not.
+    """
+
+    times_ns: tuple[float, ...]
+    op_ns: tuple[float, ...]
+    move_ns: float
+    agreement: Agreement
+    fast_bytes: int
+    slow_bytes: int
+    pages: Mapping[str, Mapping[str, int]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> ExecutedPlan:
+        return cls(
+            tuple(value["times_ns"]),
+            tuple(value["op_ns"]),
+            value["move_ns"],
+            Agreement(**value["agreement"]),
+            value["fast_bytes"],
+            value["slow_bytes"],
+            value["pages"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedPlans:
+    """What executing plans gave, in their order."""
+
+    plans: tuple[ExecutedPlan, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return _done(plans=[plan.to_dict() for plan in self.plans])
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> ExecutedPlans:
+        return cls(tuple(ExecutedPlan.from_dict(plan) for plan in message["plans"]))
+
+
+Answer = (
+    Ready
+    | Unable
+    | Failed
+    | CapturedStep
+    | MadePools
+    | MeasuredBandwidths
+    | IsolatedTimes
+    | InGraphTimes
+    | ExecutedPlans
+)

@@ -1,0 +1,100 @@
+"""Messages between the process that measures and its parent: each is read as it was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from memtui.placement.graph import Configuration
+from memtui.placement.plan import PlacementPlan
+from memtui.placement.validation import Damaged
+from memtui.placement.worker_protocol import (
+    Agreement,
+    Answer,
+    AnyRequest,
+    Bandwidth,
+    CapturedStep,
+    CaptureStep,
+    Environment,
+    ExecutedPlan,
+    ExecutedPlans,
+    ExecutePlans,
+    Failed,
+    InGraphTimes,
+    IsolatedTimes,
+    MadePool,
+    MadePools,
+    MakePools,
+    MeasureBandwidths,
+    MeasuredBandwidths,
+    Ready,
+    TimeInGraph,
+    TimeIsolated,
+    request_of,
+)
+from tests.support.placements import graph_of
+
+PLAN = PlacementPlan("static", "dram", "slow", False, "single", 1, (), (), 2.0, 1, 1, "optimal")
+SLOW = Bandwidth(1.0, 2.0, 3.0, 4.0, meanwhile_start_ns=5.0)
+
+
+def line(message: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(message))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CaptureStep("mlp", 8, 3),
+        MakePools(("dram", "emulated:2,1")),
+        MeasureBandwidths(),
+        TimeIsolated("mm", (Configuration(("dram", "slow"), ("dram",)),), 0.5),
+        TimeInGraph(({"t": "slow"}, {}), 0.5),
+        ExecutePlans((PLAN,), 30),
+    ],
+)
+def test_a_request_is_read_as_it_was_written(request_: AnyRequest) -> None:
+    assert request_of(line(request_.to_dict())) == request_
+
+
+def test_what_is_not_a_request_is_refused() -> None:
+    with pytest.raises(KeyError):
+        request_of({"do": "_check_room"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "read", "at"),
+    [
+        (Ready(41.0, Environment("2.8", 3, "cpu", "AVX2")), Ready.from_dict, "ready"),
+        (Failed("NoMemory", "there is none"), Failed.from_dict, "failed"),
+        (CapturedStep(graph_of({"n": ("x", "t")}, {"t": 8}), "f1", ("n",)), CapturedStep.from_dict, "done"),
+        (MadePools((MadePool("dram", False, ""), MadePool("emulated:2,1", True, "x"))), MadePools.from_dict, "done"),
+        (
+            MeasuredBandwidths((SLOW, Bandwidth(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))),
+            MeasuredBandwidths.from_dict,
+            "done",
+        ),
+        (IsolatedTimes([[1.0, 2.0], [3.0]]), IsolatedTimes.from_dict, "done"),
+        (InGraphTimes([[[1.0], [2.0]]]), InGraphTimes.from_dict, "done"),
+        (
+            ExecutedPlans(
+                (ExecutedPlan((3.0,), (1.0, 2.0), 0.5, Agreement(False, True, None), 8, 0, {"dram": {"0": 1}}),)
+            ),
+            ExecutedPlans.from_dict,
+            "done",
+        ),
+    ],
+)
+def test_an_answer_is_read_as_it_was_written(answer: Answer, read: Callable[[Any], Answer], at: str) -> None:
+    message = line(answer.to_dict())
+    assert message["at"] == at
+    assert read(message) == answer
+
+
+@pytest.mark.parametrize("change", [{"read": None}, {"written": "fast"}, {"meanwhile_start_ns": -1}])
+def test_bandwidths_that_somebody_put_into_a_cache_are_checked(change: dict[str, Any]) -> None:
+    with pytest.raises(Damaged):
+        Bandwidth.from_dict(SLOW.to_dict() | change)
