@@ -36,8 +36,8 @@ NAMES = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 whatever the figures are, 2 for an unknown benchmark, 1 when one of them broke."""
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return what the command line says. Raises SystemExit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What memtui costs, against its limits.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all when none is given")
     parser.add_argument("--quick", action="store_true", help="fewer, shorter measurements: to see that it works")
@@ -52,15 +52,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--into takes the table of one benchmark: name it")
     if given.into and not documents.has_place(given.into, given.names[0]):
         parser.error(f"{given.into} has no place for {given.names[0]}: {documents.BEGIN.format(given.names[0])}")
+    return given
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 whatever the figures are, 2 for an unknown benchmark, 1 when one of them broke."""
+    given = _parsed(arguments)
     # What a shell runs in the background ignores SIGINT, and so does what that starts; recordings are ended by it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     load_before = machine.load()
-    if words := machine.warning(load_before):
-        say(words)
+    if warning := machine.warning(load_before):
+        say(warning)
     rows: list[Row] = []
-    broken = interrupted = False
+    status = _measure(given, rows)
+    text = "\n\n".join(
+        part
+        for part in (warning, machine.describe(load_before, machine.load()), _quick(given.quick), markdown(rows))
+        if part
+    )
+    print(text)
+    if given.output:
+        given.output.write_text(text + "\n")
+    if given.into:
+        documents.put(given.into, given.names[0], text)
+    return status
+
+
+def _measure(given: argparse.Namespace, rows: list[Row]) -> int:
+    """Run the benchmarks, whose figures go into ``rows``; return the exit status."""
+    broken = False
     with tempfile.TemporaryDirectory(prefix="memtui-bench-") as folder:
         run = Run(given.quick, Path(folder))
         for name in given.names or NAMES:
@@ -71,23 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except Skip as why:
                 rows.append(Row(name, failed=str(why)))
             except KeyboardInterrupt:
-                interrupted = True
-                break
+                return 130
             except Exception as error:
                 traceback.print_exc()
                 rows.append(Row(name, failed=f"{type(error).__name__}: {error}".partition("\n")[0]))
                 broken = True
-    text = "\n\n".join(
-        part
-        for part in (words, machine.describe(load_before, machine.load()), _quick(given.quick), markdown(rows))
-        if part
-    )
-    print(text)
-    if given.output:
-        given.output.write_text(text + "\n")
-    if given.into:
-        documents.put(given.into, given.names[0], text)
-    return 130 if interrupted else int(broken)
+    return int(broken)
 
 
 def _quick(quick: bool) -> str:

@@ -96,7 +96,7 @@ class Target:
         found = []
         for process in (self.pid, *(child.pid for child in psutil.Process(self.pid).children(recursive=True))):
             try:
-                tasks = os.listdir(f"/proc/{process}/task")
+                tasks = [entry.name for entry in Path(f"/proc/{process}/task").iterdir()]
             except OSError:
                 continue  # a child that has ended meanwhile
             for task in tasks:

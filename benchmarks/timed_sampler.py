@@ -12,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from memtui.core.samples import Window
@@ -97,7 +98,7 @@ def run(windows: list[Any]) -> int:
     try:
         return __main__.main()
     finally:
-        with open(sys.argv[1], "w") as file:
+        with Path(sys.argv[1]).open("w") as file:
             json.dump(windows, file)
 
 

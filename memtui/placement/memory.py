@@ -118,12 +118,19 @@ def of_file(size: int, folder: str) -> mmap.mmap:
         raise NoMemory(f"{folder}: no file of {size} bytes can be had there: {error.strerror}") from None
 
 
+def _is_folder(folder: str) -> bool:
+    try:
+        return Path(folder).is_dir()
+    except OSError:  # the folder above is closed
+        return False
+
+
 def about_folder(folder: str) -> tuple[bool, str]:
     """Whether files of a folder are mapped without the page cache (DAX), and what is to be said of it.
 
     Raises NoMemory where it is no folder.
     """
-    if not os.path.isdir(folder):
+    if not _is_folder(folder):
         raise NoMemory(f"{folder} is no folder")
     kind, options = _file_system(os.path.realpath(folder))
     if kind in _IN_MEMORY:
@@ -192,7 +199,7 @@ def _ranges(text: str) -> list[int]:
 def _huge_bytes(first: int, size: int) -> int:
     """Return what of a range lies in transparent huge pages, from smaps."""
     found, inside = 0, False
-    with open("/proc/self/smaps") as file:
+    with Path("/proc/self/smaps").open() as file:
         for line in file:
             head, _, rest = line.partition(" ")
             if not head.endswith(":"):

@@ -152,35 +152,42 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
         problem = problem_of(loaded.profile, plan.slow, plan.mode, plan.limit_bytes)
     except UserError as error:
         return TimelineView("", (), (), (), (), 0, f"the plan is not of this profile: {error}")
-    ops, fast = len(problem.steps), list(problem.fixed_bytes)
+    fast_bytes = list(problem.fixed_bytes)
     rows = []
     for item in problem.items:
-        where = [NOT_HERE] * ops
-        for span in plan.spans:
-            if span.storage == item.name:
-                for k in range(span.first, min(span.last, ops - 1) + 1):
-                    where[k] = HERE_FAST if span.pool == plan.fast else HERE_SLOW
-        moves = tuple((m.op, m.target == plan.fast, m.overlapped) for m in plan.moves if m.storage == item.name)
-        for k, place in enumerate(where):
-            arriving = any(op == k and into and meanwhile for op, into, meanwhile in moves)
-            fast[k] += item.size_bytes if place == HERE_FAST or arriving else 0
-        rows.append(TimelineRow(item.name, item.size_bytes, "".join(where), moves))
+        row = _timeline_row(plan, item.name, item.size_bytes, len(problem.steps))
+        for op, where in enumerate(row.where):
+            arriving = any(at == op and into and meanwhile for at, into, meanwhile in row.moves)
+            fast_bytes[op] += item.size_bytes if where == HERE_FAST or arriving else 0
+        rows.append(row)
     title = f"{plan.formulation}, {size(plan.limit_bytes)} in {plan.fast}, {plan.mode} times"
     more = _more(problem.all_fast_ns, plan)
-    words = [
+    sentences = [
         [f"{duration_ns(plan.predicted_ns)} predicted{against}"]
         for against in (f"{more} against all in {plan.fast}" if more else "", more)
     ]
     if plan.gap is not None:
-        words[0].append(f"at most {percent(plan.gap)} from the optimum")
-        words[1].append(f"gap {percent(plan.gap)}")
+        sentences[0].append(f"at most {percent(plan.gap)} from the optimum")
+        sentences[1].append(f"gap {percent(plan.gap)}")
     if plan.moves:
-        for each in words:
+        for each in sentences:
             each.append(f"{len(plan.moves)} moves, ops wait {duration_ns(plan.move_ns)}")
     names = tuple(step.name for step in problem.steps)
     return TimelineView(
-        title, tuple(" · ".join(each) for each in words), names, tuple(rows), tuple(fast), plan.limit_bytes
+        title, tuple(" · ".join(each) for each in sentences), names, tuple(rows), tuple(fast_bytes), plan.limit_bytes
     )
+
+
+def _timeline_row(plan: PlacementPlan, storage: str, size_bytes: int, ops: int) -> TimelineRow:
+    where = [NOT_HERE] * ops
+    for span in plan.spans:
+        if span.storage == storage:
+            for op in range(span.first, min(span.last, ops - 1) + 1):
+                where[op] = HERE_FAST if span.pool == plan.fast else HERE_SLOW
+    moves = tuple(
+        (move.op, move.target == plan.fast, move.overlapped) for move in plan.moves if move.storage == storage
+    )
+    return TimelineRow(storage, size_bytes, "".join(where), moves)
 
 
 def _more(all_fast_ns: float | None, plan: PlacementPlan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
@@ -340,7 +339,7 @@ def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
     found = []
     for path in (file.path, *beside(file.path)):
         try:
-            status = os.stat(path)
+            status = path.stat()
             found.append((status.st_mtime_ns, status.st_size))
         except OSError:
             found.append((0, 0))

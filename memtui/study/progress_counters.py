@@ -123,7 +123,7 @@ class Bytes(Counter):
         self._path, self._field = f"/proc/{pid}/io", f"{field}: ".encode()
 
     def read(self) -> float | None:
-        with open(self._path, "rb") as file:
+        with Path(self._path).open("rb") as file:
             text = file.read()
         return float(text.partition(self._field)[2].partition(b"\n")[0])
 
@@ -169,7 +169,7 @@ def open_counter(kind: str, path: str, pid: int) -> Counter:
     candidates = [(path, path)] if path else _outputs_of(pid)
     for path, shown in candidates:
         try:
-            if not stat.S_ISREG(os.stat(path).st_mode):
+            if not stat.S_ISREG(Path(path).stat().st_mode):
                 raise UserError(f"{shown}: is not a file; {HOW}")
             tail = _tail(path, _TAIL_BYTES)
         except OSError as error:
@@ -193,8 +193,8 @@ def _outputs_of(pid: int) -> list[tuple[str, str]]:
     for fd in (1, 2):
         path = f"/proc/{pid}/fd/{fd}"
         try:
-            names.append(os.readlink(path))
-            if stat.S_ISREG(os.stat(path).st_mode):
+            names.append(str(Path(path).readlink()))
+            if stat.S_ISREG(Path(path).stat().st_mode):
                 found.setdefault(names[-1], path)
         except OSError:
             continue

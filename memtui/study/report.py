@@ -143,7 +143,8 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
 def _data(setting: Setting, redact: bool) -> str:
     if not setting.data:
         return "generated images in the shape of CIFAR-10's"
-    return f"CIFAR-10's binary files from {MASK if redact else os.path.abspath(setting.data)}"
+    folder = os.path.normpath(Path(setting.data).absolute())
+    return f"CIFAR-10's binary files from {MASK if redact else folder}"
 
 
 def _command(words: Sequence[str], redact: bool) -> str:

@@ -126,7 +126,7 @@ def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):
 def test_the_table_of_tensors(tmp_path):
     path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET, (sessions.DATA + (64 << 20), 4096, 5))))
     export(path, "csv", tmp_path / "out")
-    with open(tmp_path / "out" / "tensors.csv") as file:
+    with (tmp_path / "out" / "tensors.csv").open() as file:
         rows = {row["name"]: row for row in csv.DictReader(file)}
     assert rows["a"] == {
         "pid": "4242", "name": "a", "category": "weights", "size_bytes": str(3 << 20),
@@ -136,7 +136,7 @@ def test_the_table_of_tensors(tmp_path):
     assert (rows["b"]["touched_bytes"], rows["b"]["windows"]) == (str(8 << 20), "12")
     assert (rows["c"]["touched_share"], rows["c"]["last_sample"]) == ("0.0", "")
     export(path, "csv", tmp_path / "redacted", redact=True)
-    with open(tmp_path / "redacted" / "tensors.csv") as file:
+    with (tmp_path / "redacted" / "tensors.csv").open() as file:
         hidden = list(csv.DictReader(file))
     assert [row["name"] for row in hidden] == [f"layer-{n + 1}" for n in range(len(rows))]
     plain = [{**row, "name": ""} for row in rows.values()]

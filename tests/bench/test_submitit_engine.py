@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +56,7 @@ class TestRun:
     @pytest.fixture
     def here(self):
         """An environment in which no Slurm is found."""
-        return {**os.environ, "PATH": os.path.dirname(sys.executable)}
+        return {**os.environ, "PATH": str(Path(sys.executable).parent)}
 
     def test_parts_run_and_are_merged(self, tmp_path, here):
         path = tmp_path / "x y.db"

@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from memtui.core.samples import Capability
 from memtui.probes.pages import select_tracker
 from tests.support.cli import memtui
 from tests.support.doctor_truth import assert_true, config_of_this_machine
+from tests.support.folders import names_in
 from tests.support.live import TRACKED, needs_root, pattern
 from tests.support.users import as_other
 
@@ -57,13 +59,13 @@ def test_the_choice_is_the_one_that_a_recording_makes(tmp_path):
 
 def test_it_leaves_nothing_behind():
     def children():
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        with Path(f"/proc/self/task/{os.getpid()}/children").open() as file:
             return file.read().split()
 
     examine()
-    before = len(os.listdir("/proc/self/fd")), children()
+    before = len(names_in("/proc/self/fd")), children()
     findings = examine()
-    assert (len(os.listdir("/proc/self/fd")), children()) == before
+    assert (len(names_in("/proc/self/fd")), children()) == before
     assert json.loads(json.dumps(findings)) == findings
     assert format_findings(findings).count("\ntracker ") == len(findings["trackers"])
 

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -416,7 +417,7 @@ def test_sessions_are_looked_into_once(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr("memtui.cli.home.summarize", lambda path: calls.append(path) or summarize(path))
     for _ in range(3):
-        rows = {os.path.basename(row.path): row for row in home.look().sessions}
+        rows = {Path(row.path).name: row for row in home.look().sessions}
     assert len(calls) == 2
     assert (rows["good.memtui"].samples, rows["good.memtui"].trouble) == (5, "")
     assert (rows["bad.memtui"].samples, rows["bad.memtui"].trouble) == (None, "is truncated")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from memtui.core.errors import UserError
 from memtui.core.file_set import all_or_none, make_folder, take_away
 from memtui.reports.export import export, writers
 from tests.support.cli import memtui, refused
+from tests.support.folders import names_in
 from tests.support.live import needs_root
 from tests.support.memory_logs import mxnet_log
 from tests.support.sessions import messages, write_session
@@ -135,6 +135,6 @@ def test_names_come_all_at_once(tmp_path):
     with all_or_none(tmp_path / "out", force=False) as files:
         files.write("one", lambda file: file.write(b"1"))
         files.write("two", lambda file: file.write(b"2"))
-        assert not {"one", "two"} & set(os.listdir(tmp_path / "out"))
+        assert not {"one", "two"} & set(names_in(tmp_path / "out"))
         assert files.finish() == [tmp_path / "out" / "one", tmp_path / "out" / "two"]
     assert contents(tmp_path / "out") == {"one": b"1", "two": b"2"}

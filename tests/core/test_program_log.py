@@ -16,6 +16,7 @@ from memtui.core.program_log import create_log, log_beside, open_log
 from memtui.tui.presenters import log_tail
 from memtui.tui.presenters.log_tail import OutputLog
 from memtui.tui.presenters.terminal_text import CHARACTERS, LINE_CHARACTERS, LINES, TerminalText
+from tests.support.folders import names_in
 
 
 def lines_of(*texts: str) -> list[str]:
@@ -120,11 +121,11 @@ def test_only_a_plain_file_is_opened(kind, session, tmp_path):
             path.symlink_to("/dev/tty")
     with pytest.raises(OSError, match=r"."):
         open_log(path)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(names_in("/proc/self/fd"))
     view = shown(session).view()
     assert "is not opened" in view.note
     assert view.rows == ()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(names_in("/proc/self/fd")) == before
 
 
 def test_it_says_why_there_is_nothing(session):

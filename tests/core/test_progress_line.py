@@ -27,7 +27,7 @@ class Screen:
         self.master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 10, COLUMNS, 0, 0))
         os.set_blocking(self.master, False)
-        self.stream: TextIO = open(slave, "w", encoding="utf-8")
+        self.stream: TextIO = os.fdopen(slave, "w", encoding="utf-8")
         self.screen = pyte.Screen(COLUMNS, 10)
         self._fed = pyte.ByteStream(self.screen)
         self.output = b""
@@ -148,13 +148,13 @@ def test_without_a_terminal_whole_lines_come_again_and_again(capfd: pytest.Captu
 
 def test_printing_counts_as_a_word() -> None:
     reading, writing = os.pipe()
-    with open(writing, "w") as stream, ProgressLine("tune", "run 2", stream=stream, first_s=2.0) as line:
+    with os.fdopen(writing, "w") as stream, ProgressLine("tune", "run 2", stream=stream, first_s=2.0) as line:
         end_s = time.monotonic() + 2.5
         while time.monotonic() < end_s:
             time.sleep(0.02)
             with line.above():
                 pass
-    with open(reading) as pipe:
+    with os.fdopen(reading) as pipe:
         assert pipe.read() == ""
 
 
@@ -162,7 +162,7 @@ def test_silence_before_the_work_counts() -> None:
     reading, writing = os.pipe()
     before_s = time.monotonic() - LONG_S
     with (
-        open(writing, "w") as stream,
+        os.fdopen(writing, "w") as stream,
         ProgressLine("record", "recording", stream=stream, first_s=LONG_S, every_s=LONG_S, silent_since_s=before_s),
     ):
         assert os.read(reading, 100) == b"memtui record: recording (0 s)\n"

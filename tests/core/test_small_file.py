@@ -50,7 +50,7 @@ def borrowed() -> Iterator[Bench]:
         folder.chmod(0o755)
     make_place(place)
     for name, begin in (("sparse", b""), ("sparse.json", b'[{"'), ("sparse.py", b"#")):
-        with open(place / name, "wb") as file:
+        with (place / name).open("wb") as file:
             file.write(begin)
             file.truncate(10 << 30)
     (place / "of-zeros").mkdir()

@@ -293,10 +293,10 @@ def test_report_and_exports(session, tmp_path):
     export(session, "csv", tmp_path)
     export(session, "json", tmp_path)
     check_files(tmp_path)
-    with open(tmp_path / "vmas.csv", encoding="utf-8") as file:
+    with (tmp_path / "vmas.csv").open(encoding="utf-8") as file:
         names = {row["name"] for row in csv.DictReader(file)}
     assert {"'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\\t=1", "'\\r=1"} <= names
-    with open(tmp_path / "reuse.csv", encoding="utf-8") as file:
+    with (tmp_path / "reuse.csv").open(encoding="utf-8") as file:
         assert all(int(row["distance_bytes"]) >= -1 for row in csv.DictReader(file)), "numbers stay numbers"
     plain = json.loads((tmp_path / "session.json").read_text())
     assert {row["name"] for row in plain["vmas"]} == {*FORMULAS, "/tmp/" + EVIL, EVIL}
@@ -344,9 +344,9 @@ def evil_process(folder: Path, *, bare: bool):
     ``bare``: with an empty command line, so that the name stands for it.
     """
     where = os.fsencode(folder) + b"/" + OSC52.encode() + b"[bold]\r\xff\xfe<"
-    os.makedirs(where)
+    Path(os.fsdecode(where)).mkdir(parents=True)
     mapped = where + b"/script>=\xe2\x80\xae.bin"
-    with open(mapped, "wb") as file:
+    with Path(os.fsdecode(mapped)).open("wb") as file:
         file.truncate(1 << 20)
     environment = os.environ | {"COMM": b"\x1b]52;c;eA\x07[b]\xff".hex(), "MAPPED": mapped.hex()}
     words = (

@@ -15,6 +15,7 @@ import pytest
 from memtui.recording.registry import find_all
 from memtui.session.reader import SessionReader
 from tests.support.cli import memtui
+from tests.support.folders import names_in
 from tests.support.live import (
     TRACKER,
     gone,
@@ -152,7 +153,7 @@ def test_a_screen_that_goes_detaches(how, state, terminal):
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
-    assert os.listdir(state) == [path.name]
+    assert names_in(state) == [path.name]
     assert list((state.parent / "running").iterdir()) == list((state.parent / "control").iterdir()) == []
 
 

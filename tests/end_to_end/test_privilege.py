@@ -23,6 +23,7 @@ from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
 from memtui.recording.sampler.commands import SamplerConfig
 from memtui.session.reader import SessionReader
+from tests.support.folders import names_in
 from tests.support.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
 from tests.support.repository import ROOT
 from tests.support.terminals import Terminal
@@ -40,7 +41,7 @@ def status(pid: int, task: int | None = None) -> dict[str, str]:
 
 def caps(pid: int, field: str = "CapEff") -> set[str]:
     """The capabilities of a process, all of its threads together."""
-    tasks = map(int, os.listdir(f"/proc/{pid}/task"))
+    tasks = map(int, names_in(f"/proc/{pid}/task"))
     return {name for task in tasks for name in capabilities.names(int(status(pid, task)[field], 16))}
 
 

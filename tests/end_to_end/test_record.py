@@ -20,6 +20,7 @@ import pytest
 
 from memtui.session.reader import SessionReader
 from tests.support.cli import memtui
+from tests.support.folders import names_in
 from tests.support.live import (
     gone,
     held_threads,
@@ -158,7 +159,7 @@ def test_a_signal_ends_a_recording_in_order(number, session):
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
-    assert os.listdir(session.parent) == [session.name]
+    assert names_in(session.parent) == [session.name]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_a_real_file_is_exact_from_the_second_touch_on(folder):
     """One page in 64 is read: the first time its neighbours come with it, the second time it comes alone."""
     need_pagetable()
     path = f"{folder}/memtui-{os.getpid()}"
-    with open(path, "wb") as file:
+    with Path(path).open("wb") as file:
         file.write(os.urandom(448 * 4096))
     try:
         with Target() as target, PageTableTracker() as tracker:
@@ -94,14 +95,14 @@ def test_a_real_file_is_exact_from_the_second_touch_on(folder):
             assert first.note(window.pages, None, vmas_of(target.pid), window.generation) < 7 * 4096
             observer.close()
     finally:
-        os.unlink(path)
+        Path(path).unlink()
 
 
 def test_a_file_that_is_mapped_by_2_mib_has_pages_of_2_mib():
     """Where the page cache has large folios (ext4 since Linux 6.16), the kernel maps them whole, and so they count."""
     need_pagetable()
     path = f"/var/tmp/memtui-huge-{os.getpid()}"
-    with open(path, "wb") as file:
+    with Path(path).open("wb") as file:
         file.write(os.urandom(8 << 20))
     try:
         with Target() as target, PageTableTracker() as tracker:
@@ -122,4 +123,4 @@ def test_a_file_that_is_mapped_by_2_mib_has_pages_of_2_mib():
             assert not blocks & set(observer.window(target.pid).pages.huge.tolist())
             observer.close()
     finally:
-        os.unlink(path)
+        Path(path).unlink()

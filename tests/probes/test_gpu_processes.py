@@ -270,7 +270,7 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
     def say(text: str) -> None:
         new = tmp_path / "new"
         new.write_text(text)
-        os.replace(new, lists)
+        new.replace(lists)
 
     def wait_for(condition) -> None:
         deadline = time.monotonic() + 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,7 +205,7 @@ def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target
 
     def window(*touched: int) -> list[int]:
         """What is seen after these pages were touched."""
-        with open(f"/proc/{target.pid}/pagemap", "rb", buffering=0) as file:
+        with Path(f"/proc/{target.pid}/pagemap").open("rb", buffering=0) as file:
             for page in touched:
                 word = int.from_bytes(os.pread(file.fileno(), 8, (address // PAGE + page) * 8), "little")
                 bits.frames.discard(word & (1 << 55) - 1)

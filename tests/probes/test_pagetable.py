@@ -28,6 +28,7 @@ from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.tracker import PageTracker, TrackerError
 from memtui.probes.pause.pauser import Pauser
+from tests.support.folders import names_in
 from tests.support.pagetable_targets import (
     PAGE,
     Observer,
@@ -493,10 +494,10 @@ def test_there_is_room_for_page_tables_after_growth(target):
 
 
 def test_it_holds_no_descriptor_afterwards(skeleton, target):
-    before = set(os.listdir("/proc/self/fd"))
+    before = set(names_in("/proc/self/fd"))
     with PageTableTracker(skeleton=skeleton, slots=16) as tracker:
         tracker.begin(target.pid, vmas_of(target.pid))
         tracker.window(target.pid, vmas_of(target.pid), want_resident=True)
         tracker.forget(target.pid)
         tracker.begin(target.pid, vmas_of(target.pid))
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert set(names_in("/proc/self/fd")) <= before

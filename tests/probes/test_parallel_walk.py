@@ -20,6 +20,7 @@ from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tlb_flush import Handle
 from memtui.probes.pause.pauser import Pauser
+from tests.support.folders import names_in
 from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
 
 pytestmark = pytest.mark.real_clock
@@ -283,7 +284,7 @@ def test_what_was_opened_ahead_sees_what_is_touched_afterwards(eager, target):
     """And leaves no descriptor behind: when it ran, when it never did, when the process is forgotten."""
 
     def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
+        return len(names_in("/proc/self/fd"))
 
     address = target.do("a = anonymous(4000, align=1 << 21); v = view(a, 4000); answer = a")
     assert isinstance(address, int)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -85,7 +86,7 @@ def _zombie(code: str) -> subprocess.Popen:
     child = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        with open(f"/proc/{child.pid}/stat") as file:
+        with Path(f"/proc/{child.pid}/stat").open() as file:
             if file.read().rpartition(")")[2].split()[0] == "Z":
                 return child
         time.sleep(0.01)

@@ -133,11 +133,11 @@ def test_a_child_that_has_become_another_is_left_out():
         )
         target = user.start(sys.executable, "-c", source, user.home / "sleep")
         try:
-            wait_until(lambda: os.stat(f"/proc/{target.pid}").st_uid == user.uid, 5)
+            wait_until(lambda: Path(f"/proc/{target.pid}").stat().st_uid == user.uid, 5)
             stream = through_sudo(user, target.pid, 6)
             assert target.stdout is not None
             became, born = map(int, target.stdout.readline().split())
-            assert os.stat(f"/proc/{became}").st_uid == 0
+            assert Path(f"/proc/{became}").stat().st_uid == 0
             assert {p.pid for p in stream.of(Process)} >= {target.pid, became}
             assert stream.of_pid(born) == []
             windows = stream.of_pid(became)

@@ -11,6 +11,7 @@ import termios
 import time
 from contextlib import suppress
 from itertools import combinations
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from memtui.core.samples import Process
 from memtui.probes.protected_processes import ProtectedProcesses
 from memtui.recording.sampler.commands import STOP
+from tests.support.folders import names_in
 from tests.support.live import needs_root, needs_tracker, truth_in
 from tests.support.paused import state, tracer
 from tests.support.streams import finish, order_for, sample
@@ -125,9 +127,9 @@ def _is_tracked(sampler: int, pid: int) -> bool:
 
 def _open_files(pid: int) -> list[str]:
     found = []
-    for name in os.listdir(f"/proc/{pid}/fd"):
+    for name in names_in(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # closed since, as some are in every window
-            found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+            found.append(str(Path(f"/proc/{pid}/fd/{name}").readlink()))
     return found
 
 
@@ -157,7 +159,7 @@ def test_a_storm_of_short_children(together):
         assert target.stdout.readline() == "done\n", "a child was held back or killed"
         time.sleep(0.5)
         files = _open_files(sampler.pid)
-        threads = os.listdir(f"/proc/{sampler.pid}/task")
+        threads = names_in(f"/proc/{sampler.pid}/task")
         assert psutil.Process(target.pid).children() == [], "a zombie was left"
         sampler.stdin.write(STOP)
         sampler.stdin.flush()

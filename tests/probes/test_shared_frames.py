@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -359,7 +360,7 @@ def _small(one: TouchedFrames) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _frame(pid: int, page: int) -> int:
-    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
+    with Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap:
         return int.from_bytes(os.pread(pagemap.fileno(), 8, page * 8), "little") & ((1 << 55) - 1)
 
 

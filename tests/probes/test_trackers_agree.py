@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,12 +130,12 @@ def accessed(walker: Walker, pid: int) -> PageSet:
 
 
 def referenced(pid: int) -> dict[int, int]:
-    with open(f"/proc/{pid}/smaps", "rb") as smaps:
+    with Path(f"/proc/{pid}/smaps").open("rb") as smaps:
         return dict(sizes_by_vma(smaps.read(), _REFERENCED))
 
 
 def clear(pid: int) -> None:
-    with open(f"/proc/{pid}/clear_refs", "wb", buffering=0) as file:
+    with Path(f"/proc/{pid}/clear_refs").open("wb", buffering=0) as file:
         for order in (b"1", b"4"):
             file.write(order)
 

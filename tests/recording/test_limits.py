@@ -26,6 +26,7 @@ from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
 from tests.support.cli import memtui, refused
+from tests.support.folders import names_in
 from tests.support.live import needs_tracker, pattern, runs
 from tests.support.sessions import DATA, MS, VMAS, hello
 
@@ -280,7 +281,7 @@ def test_a_disk_that_runs_low_ends_the_recording_in_order():
             assert reader.end is not None
             assert reader.end.kind == "low disk"
             reader.close()
-            assert sorted(os.listdir(folder)) == ["ballast", "s.memtui"]
+            assert sorted(names_in(folder)) == ["ballast", "s.memtui"]
         finally:
             subprocess.run(["umount", "-l", folder], check=True)
 

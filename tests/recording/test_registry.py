@@ -21,6 +21,7 @@ from memtui.recording.client import only_one
 from memtui.recording.registry import Running, find_all
 from memtui.session.reader import SessionReader
 from tests.support.cli import memtui, refused
+from tests.support.folders import names_in
 from tests.support.live import (
     gone,
     needs_tracker,
@@ -107,7 +108,7 @@ def test_stop_by_id(recording):
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
-    assert os.listdir(path.parent / "state" / "memtui" / "control") == []
+    assert names_in(path.parent / "state" / "memtui" / "control") == []
 
 
 def test_marks(recording):

@@ -270,7 +270,7 @@ def test_leftovers_and_lies_are_no_recordings(state):
     assert not file.exists()
     for text in ("", "[]", '{"pid": 1}', "\x00"):
         file.write_text(text)
-        with open(file) as held:
+        with file.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             assert registry.find(state, *key) is None
     file.unlink()

@@ -26,6 +26,7 @@ from memtui.session.reader import SessionReader
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
 from tests.mutations import SCHEMA, mutate
+from tests.support.folders import names_in
 from tests.support.hostile_sessions import MIB, SAMPLES, little_memory, small_stream
 from tests.support.sessions import write_session
 
@@ -325,7 +326,7 @@ def test_a_file_that_took_the_sessions_place_stays_as_it_is(tmp_path):
     path, other = tmp_path / "s.memtui", tmp_path / "other"
     writer = SessionWriter(path)
     other.write_text("not ours")
-    os.replace(other, path)
+    other.replace(path)
     with pytest.raises(OSError, match="took its place"):
         writer.discard()
     assert path.read_text() == "not ours"
@@ -335,7 +336,7 @@ def test_nothing_is_left_of_a_session_that_could_not_begin(tmp_path, monkeypatch
     monkeypatch.setattr("memtui.session.writer.schema", lambda: "CREATE nonsense;")
     with pytest.raises(sqlite3.Error):
         SessionWriter(tmp_path / "s.memtui")
-    assert os.listdir(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_decoded_page_sets_are_kept_within_a_limit(path, monkeypatch):

@@ -28,6 +28,7 @@ from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, 
 from memtui.session.reader import SessionReader
 from memtui.session.writer import SessionWriter
 from tests.support import sessions
+from tests.support.folders import names_in
 from tests.support.sessions import CODE, DATA, HEAP, STACK, messages, touched, write_session
 from tests.support.strategies import same_pages
 
@@ -48,9 +49,9 @@ def reader(path):
 
 def test_file_is_private_and_alone(path):
     assert path.stat().st_mode & 0o777 == 0o600
-    assert os.listdir(path.parent) == [path.name]
+    assert names_in(path.parent) == [path.name]
     SessionReader(path).close()
-    assert os.listdir(path.parent) == [path.name], "a folded session stays one file when it is read"
+    assert names_in(path.parent) == [path.name], "a folded session stays one file when it is read"
 
 
 def test_scalars(reader):
@@ -174,7 +175,7 @@ def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     assert reader.end is not None
     reader.release()
     assert writer.close()
-    assert os.listdir(tmp_path) == ["s.memtui"]
+    assert names_in(tmp_path) == ["s.memtui"]
     assert reader.page_set(0, 1) is not None, "a released reader opens the file again"
     reader.close()
 
@@ -204,7 +205,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
     viewer.start()
     try:
         assert writer.close()
-        assert os.listdir(tmp_path) == ["s.memtui"]
+        assert names_in(tmp_path) == ["s.memtui"]
     finally:
         looked.set()
         viewer.join()
@@ -406,7 +407,7 @@ def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
     assert len(reader.samples) == 20
     reader.close()
     assert writer.close()
-    assert os.listdir(tmp_path) == ["s.memtui"]
+    assert names_in(tmp_path) == ["s.memtui"]
     reader = SessionReader(path)
     assert same_pages(reader.page_set(19, 1), kept(19))
     reader.close()
@@ -434,7 +435,7 @@ def test_a_journal_that_names_another_file_is_not_followed(no_wal, tmp_path):
     killed_without_wal(path)
     victim.write_text("precious")
     name = os.fsencode(victim)
-    with open(path.with_name(path.name + "-journal"), "ab") as journal:
+    with path.with_name(path.name + "-journal").open("ab") as journal:
         number = (0x3FFFFFFF // 8192 + 1).to_bytes(4, "big")
         tail = len(name).to_bytes(4, "big") + sum(name).to_bytes(4, "big") + JOURNAL_MAGIC
         journal.write(number + name + tail)
@@ -462,7 +463,7 @@ def neighbours():
 
 def test_exported_runs_stop_at_the_borders_of_ranges(tmp_path):
     export(write_session(tmp_path / "s.memtui", neighbours()), "csv", tmp_path)
-    with open(tmp_path / "pages.csv") as file:
+    with (tmp_path / "pages.csv").open() as file:
         runs = [(int(r["sample"]), int(r["start"]) - DATA, int(r["end"]) - DATA) for r in csv.DictReader(file)]
     border = 4 << 20
     assert runs == [
@@ -470,7 +471,7 @@ def test_exported_runs_stop_at_the_borders_of_ranges(tmp_path):
         (2, 0, border),
         (3, 0, border),
     ]
-    with open(tmp_path / "vmas.csv") as file:
+    with (tmp_path / "vmas.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0])[8:] == ["wss_bytes", "rss_bytes"]
     assert [(r["name"], r["wss_bytes"], r["rss_bytes"]) for r in rows] == [

@@ -136,7 +136,7 @@ def test_counters_of_files(tmp_path):
 
 def test_bytes_written_are_counted():
     program = "import os, sys\nfor _ in sys.stdin: os.write(3, b'x' * 1000); os.write(1, b'.')"
-    with open(os.devnull, "wb") as null:
+    with Path(os.devnull).open("wb") as null:
         child = subprocess.Popen(
             ["sh", "-c", 'exec "$0" -c "$1" 3>/dev/null', sys.executable, program],
             stdin=subprocess.PIPE,

@@ -135,7 +135,7 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
     try:
         told = done(tmp_path, means, [sys.executable, "-c", code])
         assert told["exit"] == 0
-        assert f"here {os.getcwd()} kept True" in (tmp_path / "boxed.log").read_text()
+        assert f"here {Path.cwd()} kept True" in (tmp_path / "boxed.log").read_text()
         with pytest.raises(UserError, match="failed with status 3"):
             done(tmp_path, means, [sys.executable, "-c", f"{code}\nsys.exit(3)"])
     finally:

@@ -554,7 +554,7 @@ def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
 @pytest.mark.slow
 def test_what_was_left_behind_all_the_same_is_swept_by_the_next_one():
     """Whoever made it is gone: its name is that of a process that never was."""
-    gone = f"{os.stat('/proc/self/ns/pid').st_ino}-{(1 << 22) + 1}"
+    gone = f"{Path('/proc/self/ns/pid').stat().st_ino}-{(1 << 22) + 1}"
     script = f"""
 from memtui.study.runs import cgroup_limit, swap_file
 cgroup_limit.mark = swap_file.mark = lambda: {gone!r}

@@ -178,8 +178,8 @@ def assert_touched(pid: int, pages: PageSet, address: int, count: int, expected)
 def _is_idle(pid: int, page: int) -> bool:
     """Whether something else than we cleared the mark of this page (KPF_IDLE)."""
     with (
-        open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap,
-        open("/proc/kpageflags", "rb", buffering=0) as flags,
+        Path(f"/proc/{pid}/pagemap").open("rb", buffering=0) as pagemap,
+        Path("/proc/kpageflags").open("rb", buffering=0) as flags,
     ):
         entry = int.from_bytes(os.pread(pagemap.fileno(), 8, page * 8), "little")
         frame = entry & ((1 << 55) - 1)

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.folders import names_in
+
 # Counts in shared memory for ever, in several threads, so that standing still can be seen.
 _COUNTER = """
 import mmap, sys, threading
@@ -112,7 +114,7 @@ def state(pid: int) -> str:
 
 
 def tasks(pid: int) -> list[int]:
-    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return [int(name) for name in names_in(f"/proc/{pid}/task")]
 
 
 def tracer(pid: int) -> str:

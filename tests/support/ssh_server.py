@@ -51,7 +51,7 @@ class Server:
             "PrintLastLog": "no",
         }
         (folder / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-        self._log = open(folder / "sshd.log", "wb")
+        self._log = (folder / "sshd.log").open("wb")
         command = [SSHD, "-D", "-e", "-f", folder / "sshd_config"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
         alone = ("IdentitiesOnly=yes", "BatchMode=yes", "StrictHostKeyChecking=yes", "LogLevel=ERROR")

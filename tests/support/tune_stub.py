@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import zlib
+from pathlib import Path
 
 FAILS, IS_KILLED, STOPS, SAYS_NOTHING, FAILS_SILENTLY = "13", "17", "19", "23", "29"
 
@@ -23,7 +24,7 @@ def train(words: list[str]) -> int:
     settings = dict(word.partition("=")[::2] for flag, word in itertools.pairwise(rest) if flag == "--set")
     batch = settings.get("batch_size", "10")
     if path := os.environ.get("TUNE_RUNS"):
-        with open(path, "a") as file:
+        with Path(path).open("a") as file:
             file.write(f"{network} {json.dumps(settings)} {os.getpid()}\n")
     for iteration in range(1, 4):
         print(f"iteration: {iteration}, accuracy: {iteration * 10}%", file=sys.stderr, flush=True)
@@ -33,7 +34,7 @@ def train(words: list[str]) -> int:
         return 1
     if batch == FAILS_SILENTLY:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        os.truncate(os.readlink("/proc/self/fd/1").removesuffix(".out") + ".err", 0)
+        os.truncate(str(Path("/proc/self/fd/1").readlink()).removesuffix(".out") + ".err", 0)
         return 3
     if batch == IS_KILLED:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -60,7 +61,7 @@ def main(words: list[str]) -> int:
 
     def stand_in(point, networks) -> list[str]:
         made = command_of(point, networks)
-        return [sys.executable, "-P", os.path.abspath(__file__), *made[made.index("train") :]]
+        return [sys.executable, "-P", str(Path(__file__).absolute()), *made[made.index("train") :]]
 
     runner.command_of = stand_in
     command.check_torch = lambda: None
@@ -72,7 +73,7 @@ def listen(words: list[str]) -> int:
     try:
         return train(words)
     except KeyboardInterrupt:
-        with open(f"{os.environ['TUNE_RUNS']}.ended", "a") as file:
+        with Path(f"{os.environ['TUNE_RUNS']}.ended").open("a") as file:
             file.write(f"{os.getpid()}\n")
         return 130
 

@@ -53,14 +53,14 @@ def make_place(place: Path) -> None:
     (place / "full").mkdir()
     (place / "full" / "file").write_text("years of work\n")
     os.mkfifo(place / "pipe")
-    os.chmod(place / "pipe", 0o666)
+    (place / "pipe").chmod(0o666)
     os.mkfifo(place / "pipe.toml")
     (place / "loop").symlink_to("loop")
     (place / "nowhere").symlink_to("gone/gone")
     (place / "device").symlink_to("/dev/zero")
     (place / "empty").write_bytes(b"")
     (place / "garbage").write_bytes(bytes(range(256)) * 40)
-    with open(place / "endless", "wb") as file:
+    with (place / "endless").open("wb") as file:
         file.truncate(1 << 40)
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(place / "socket"))

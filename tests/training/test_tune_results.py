@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +30,7 @@ from memtui.training.tune.results import (  # fmt: skip
     reopen,
     row_of,
 )
+from tests.support.folders import names_in
 
 NOW = datetime(2026, 7, 31, 12, 0, 5, tzinfo=UTC)
 GRID = from_words(["type=BP,DFA", "batch_size=50,100"], "fcReLu", {}, {})
@@ -51,7 +51,7 @@ def test_a_folder_is_named_by_its_time_and_holds_the_grid(tmp_path):
     assert reopen(made.path).grid == GRID
     assert begin(tmp_path / "results", GRID, NOW).path.name == "2026-07-31T12-00-05Z-2"
     assert made.rows() == {}
-    assert os.listdir(made.path) == [GRID_FILE]
+    assert names_in(made.path) == [GRID_FILE]
 
 
 def test_networks_of_the_user_are_kept_for_the_runs(tmp_path):
@@ -99,7 +99,7 @@ def test_the_table_has_the_axes_first_and_no_formula(tmp_path):
     head, line = csv.reader(made.summary.read_text().splitlines())
     assert head == ["type", "batch_size", *FIGURES, "output"]
     assert line == ["DFA", "50", *[""] * 6, "1.5", "1", "'=cmd()\\x1b[31m", "", "3-type=DFA-batch_size=50.out"]
-    assert not [name for name in os.listdir(tmp_path) if name.endswith(".new")]
+    assert not [name for name in names_in(tmp_path) if name.endswith(".new")]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class Cache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
-                check_plain(path, os.stat(path))
+                check_plain(path, path.stat())
             # SQLite's own words do not tell rights from damage.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = connect_writer(path, self._prepare)

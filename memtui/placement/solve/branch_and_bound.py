@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from memtui.placement.solve.problem import Problem
+from memtui.placement.solve.problem import Item, Problem
 from memtui.placement.solve.schedule import B, F, Path, S, State, after, cost, path_of, tidied
 
 MOST_STATES = 200_000  # of one op: some seconds
@@ -68,7 +68,7 @@ def exact(problem: Problem, known: Sequence[Path], *, moves: bool, most: int = M
 def _begins(
     problem: Problem, k: int, alive: tuple[int, ...], ends: dict[_Where, float], moves: bool
 ) -> dict[_Where, tuple[float, _Where]]:
-    """Every state that an op can begin with: cost, and the state before. Moves come before it.
+    """Return every state that an op can begin with: its cost, and the state before. Moves come before the op.
 
     An item leaves right after it was touched, or stays until it is touched again; it comes in right before. Any other
     moment costs the same and holds fast memory for longer.
@@ -80,16 +80,7 @@ def _begins(
         item, grown = items[i], []
         at = alive.index(i) if i in alive else -1
         for where, held, so_far, before in parts:
-            options: list[tuple[State, float]]
-            if at < 0:
-                options = [(F, 0.0), (S, 0.0)]
-            else:
-                was = before[at]
-                options = [(was, 0.0)]
-                if moves and item.movable and was != S and k - 1 in item.accesses:
-                    options.append((S, item.out_ns or 0.0 if was == F else 0.0))
-                if moves and item.movable and was == S and k in item.accesses:
-                    options.append((B, item.in_ns or 0.0))
+            options = [(F, 0.0), (S, 0.0)] if at < 0 else _options(item, k, before[at], moves)
             for state, ns in options:
                 more = held + (item.size_bytes if state != S else 0)
                 if more <= room:
@@ -97,11 +88,21 @@ def _begins(
         parts = grown
         if len(parts) > 4 * MOST_STATES:
             raise TooLarge
-    found: dict[_Where, tuple[float, _Where]] = {}
+    cheapest: dict[_Where, tuple[float, _Where]] = {}
     for where, _, so_far, before in parts:
-        if room >= 0 and (where not in found or so_far < found[where][0]):
-            found[where] = so_far, before
-    return found
+        if room >= 0 and (where not in cheapest or so_far < cheapest[where][0]):
+            cheapest[where] = so_far, before
+    return cheapest
+
+
+def _options(item: Item, k: int, was: State, moves: bool) -> list[tuple[State, float]]:
+    """Return the states that an item can be in when an op begins, with what it costs to come there."""
+    options = [(was, 0.0)]
+    if moves and item.movable and was != S and k - 1 in item.accesses:
+        options.append((S, item.out_ns or 0.0 if was == F else 0.0))
+    if moves and item.movable and was == S and k in item.accesses:
+        options.append((B, item.in_ns or 0.0))
+    return options
 
 
 def _time_ns(problem: Problem, k: int, where: _Where) -> float:

@@ -97,8 +97,8 @@ def _last(frames: Iterable[traceback.FrameSummary]) -> str:
     """Return the innermost frame that is neither torch's nor ours; the interpreter's own ones are not files."""
     found = ""
     for frame in frames:
-        path = os.path.realpath(frame.filename)
-        if os.path.isfile(path) and not path.startswith(_NOT_THE_USERS):
+        path = Path(os.path.realpath(frame.filename))
+        if path.is_file() and not str(path).startswith(_NOT_THE_USERS):
             code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-            found = f" ({os.path.basename(path)}:{frame.lineno}: {code[:_LONGEST]})"
+            found = f" ({path.name}:{frame.lineno}: {code[:_LONGEST]})"
     return found

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import UserError
@@ -64,7 +65,7 @@ def _obey(word: dict[str, Any], group: LimitGroup, swap_bytes: int, uid: int) ->
     if "join" in word:
         try:
             # Under sudo who asks is the user: nobody else's process is to be limited.
-            if os.stat(f"/proc/{int(word['join'])}").st_uid != uid:
+            if Path(f"/proc/{int(word['join'])}").stat().st_uid != uid:
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
             group.join(word["join"])
         except OSError as error:

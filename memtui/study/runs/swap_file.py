@@ -136,7 +136,7 @@ def sweep() -> None:
 
 def mark() -> str:
     """Who is the owner: PID namespace and pid, as they stand in the names of what is made."""
-    return f"{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}"
+    return f"{Path('/proc/self/ns/pid').stat().st_ino}-{os.getpid()}"
 
 
 def owner_lives(owner: str) -> bool:
@@ -153,7 +153,7 @@ def owner_lives(owner: str) -> bool:
 def file_system(folder: str) -> str:
     """Type of the file system that a folder lies on; "" when that cannot be told."""
     try:
-        device, path = os.stat(folder).st_dev, os.path.realpath(folder)
+        device, path = Path(folder).stat().st_dev, os.path.realpath(folder)
     except OSError:
         return ""
     best = ("", "")
@@ -172,13 +172,13 @@ def file_system(folder: str) -> str:
 def _attach(file: int) -> tuple[str, int]:
     """Return a free loop device with this file on it. Raises OSError."""
     info = [0] * 9 + [f"{_NAME} {mark()}".encode(), b"", b"", 0, 0]
-    with open("/dev/loop-control", "rb") as control:
+    with Path("/dev/loop-control").open("rb") as control:
         for attempt in range(8):  # another one may be quicker
             number = fcntl.ioctl(control, _CTL_GET_FREE)
             # Past the page cache: what is cached there would be memory that no limit counts.
             info[_FLAGS] = _AUTOCLEAR | _DIRECT_IO
             device = f"/dev/loop{number}"
-            if not os.path.exists(device):
+            if not Path(device).exists():
                 os.mknod(device, 0o600 | 0o060000, os.makedev(7, number))
             handle = os.open(device, os.O_RDWR | os.O_CLOEXEC)
             try:

@@ -6,7 +6,6 @@ A file is a row of records: a byte with the class, then 32 x 32 bytes of red, of
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ def check_folder(folder: Path) -> None:
     """Raise ValueError, with one line, where a folder does not hold the files, and OSError where it is closed."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: is no folder")
-    os.listdir(folder)  # a search in a closed one finds nothing, and does not say why
+    next(folder.iterdir(), None)  # a search in a closed one finds nothing, and does not say why
     found = [*sorted(folder.glob(TRAINING)), *folder.glob(VALIDATION)]
     if not any(path.name != VALIDATION for path in found):
         raise ValueError(f"{folder}: has no data_batch_1.bin; the binary version of CIFAR-10 has")
