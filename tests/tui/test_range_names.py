@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 from memtui.analysis.range_uses import uses_of
 from memtui.session.reader import SessionReader
+from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.range_names import name_of, short_label
 from memtui.tui.presenters.ranges import RangeTable
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
@@ -119,3 +120,18 @@ def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
     heaps = [size for row, size in sizes.items() if found.get(row, "").startswith("malloc heap")]
     assert len(heaps) >= 3
     assert max(heaps) <= 64 * MIB
+
+
+def test_ranges_that_are_as_they_were_are_not_named_again():
+    row = VmaRow(7, 1, 42, BASE, BASE + MIB, "rw-p", "", 0, 9, "")
+    table = RangeTable()
+    table._rows = [row, row._replace(id=8, name="/lib/a.so")]
+    first, library = table._sift().shown.found
+    table._rows = [row._replace(), row._replace(id=8, name="/lib/b.so")]
+    again, other = table._sift().shown.found
+    assert again is first
+    assert (library[1], other[1]) == ("a.so", "b.so")
+    table.words = "b.so"
+    sifted = table._sift()
+    assert sifted.shown.found == [other]
+    assert sifted.unmatched.found == [first]

@@ -97,6 +97,8 @@ class RangeTable:
         self._glanced = False
         self.surveyed = False  # the last view was made of more than a glance at the session
         self._sifted: _Sifted | None = None
+        # Row id -> the row, its use, and the spans it was cut into for the last answer of _sift.
+        self._parted: dict[int, tuple[Any, str | None, tuple[tuple[int, _Found, _Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._looked_again_at = -1  # the sample for which ranges were read anew
@@ -189,18 +191,32 @@ class RangeTable:
         by = (self._unfiltered, self.filters_on, self.words, self.pid)
         if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
             return self._sifted
+        # Most rows are those of the last time: a session with many short processes has thousands of them.
+        before = self._parted if self._sifted is not None and self._sifted.by == by else {}
+        self._parted = {}
         parts: list[tuple[list[_Found], list[_Span]]] = [([], []), ([], []), ([], [])]
         for row in self._rows:
             if self.pid not in (None, row.pid):
                 continue
-            for span in self._spans(row):
-                _, _, why, then = span
-                hidden = bool(why) and self.filters_on
-                found, spans = parts[1 if hidden else 0 if self._matches(then) else 2]
-                found.append((then, "" if hidden else self.name(then), why))
-                spans.append(span)
+            use, same = self._uses.get(row.id), before.get(row.id)
+            if same is None or same[0] != row or same[1] != use:
+                same = row, use, self._part(row)
+            self._parted[row.id] = same
+            for number, found, span in same[2]:
+                parts[number][0].append(found)
+                parts[number][1].append(span)
         self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
         return self._sifted
+
+    def _part(self, row: Any) -> tuple[tuple[int, _Found, _Span], ...]:
+        """Return the spans of a range, each with the part it belongs to: shown, left out by the filter, not matching."""
+        out = []
+        for span in self._spans(row):
+            _, _, why, then = span
+            hidden = bool(why) and self.filters_on
+            number = 1 if hidden else 0 if self._matches(then) else 2
+            out.append((number, (then, "" if hidden else self.name(then), why), span))
+        return tuple(out)
 
     def _spans(self, row: Any) -> list[_Span]:
         """Return what the filter says of a range, from when until when."""
