@@ -209,7 +209,7 @@ class RangeTable:
         return self._sifted
 
     def _part(self, row: Any) -> tuple[tuple[int, _Found, _Span], ...]:
-        """Return the spans of a range, each with the part it belongs to: shown, left out by the filter, not matching."""
+        """Return the spans of a range, each with its part: 0 shown, 1 left out by the filter, 2 not matching."""
         out = []
         for span in self._spans(row):
             _, _, why, then = span
