@@ -17,6 +17,14 @@ from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
 from memtui.core.page_set import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.core.units import size
 from memtui.tui.presenters.address_cursor import SUBROWS, AddressCursor, Interval, Stack
+from memtui.tui.presenters.heat_columns import (
+    Column,
+    covering_window,
+    mean_column,
+    picked_windows,
+    stored_samples,
+    window_stride,
+)
 from memtui.tui.presenters.heat_rows import (
     GROUP_SHIFT,
     ProcessRange,
@@ -27,11 +35,11 @@ from memtui.tui.presenters.heat_rows import (
     worth_a_row,
 )
 from memtui.tui.presenters.lru_cache import LruCache
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.tensor_locations import Placed
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
 
-Column = NDArray[np.float32]
 KEEP_COLUMNS = 4096
 KEEP_SETS = 1024
 KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
@@ -77,7 +85,7 @@ class HeatColumns:
 
     def view(
         self,
-        reader: Any,
+        reader: SessionLike,
         axis: TimeAxis,
         ranges: Sequence[ProcessRange],
         columns: int,
@@ -94,57 +102,21 @@ class HeatColumns:
         ``mapped(process, start, end)`` counts the ranges there were in a part of memory. ``live``: the next view comes
         soon, so a layout may wait: where processes come and go, each window would ask for another one.
         """
-        begin_s = time.thread_time()
+        start_s = time.thread_time()
         self._ranges = list(ranges)
-        if len(self._groups) > KEEP_GROUPS:  # of processes that are not drawn any more
-            known = {r.process for r in ranges}
-            self._groups = {process: groups for process, groups in self._groups.items() if process in known}
-        if self.zooms:
-            seen = self.zooms[-1]
-            ranges = [r for r in ranges if r.process == seen.process and r.start < seen.end and r.end > seen.start]
+        self._forget_processes()
+        ranges = self._in_sight()
         hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
-        every, ranges = len(ranges), worth_a_row(ranges, cells, self.keep)
-        self._lay_out(ranges, cells, mapped, live=live)
-        width, first = axis.bins(columns)
-        if self._grid != (width, axis.origin_ns):
-            self._grid, self._stride = (width, axis.origin_ns), 0
-            self._bins.clear()
-        blank = np.full(cells * 2, np.nan, np.float32)
-        ends, starts = reader.samples.end_ns, reader.samples.start_ns
-        edges = axis.origin_ns + (first + np.arange(columns + 1)) * width
-        place = np.searchsorted(ends, edges, side="right").tolist()
-        stride = self._stride = _stride(ends[place[0] : place[-1]], width, self._stride)
-        picture: list[Column] = [blank] * columns
-        complete = True
-        # The right edge first: that is where the eye is when time runs out.
-        for column in range(columns - 1, -1, -1):
-            kept = self._bins.get(first + column)
-            if kept is not None:
-                picture[column] = kept
-                continue
-            low, high = place[column], place[column + 1]
-            found = self._summed(reader, low, high, allowance)
-            if not found:
-                wanted = _picked(low, high, stride) or _held(low, starts, ends, edges[column : column + 2])
-                samples = [int(reader.samples.sample[n]) for n in wanted]
-                if samples and reader.thinned_to_bytes is not None:
-                    samples = _stored(reader, samples, int(reader.samples.sample[max(low, high - 1)]))
-                found = [self._column(reader, sample, allowance) for sample in samples]
-            done = [one for one in found if one is not None]
-            picture[column] = made = _mean(done) if done else blank
-            if len(done) < len(found):
-                complete = False
-            elif high < len(ends):  # a later window is known, so this bin will not change
-                self._bins[first + column] = made
-        if len(self._bins) > 4 * columns:
-            self._bins.clear()
+        drawn = worth_a_row(ranges, cells, self.keep)
+        self._lay_out(drawn, cells, mapped, live=live)
+        picture, complete = self._picture(reader, axis, columns, cells, allowance)
         parts = [f"hottest {hottest.label} {size(touched[hottest.key])}"] if hottest else []
-        if every > len(ranges):
-            parts.append(f"{every - len(ranges)} small ones not drawn")
+        if len(ranges) > len(drawn):
+            parts.append(f"{len(ranges) - len(drawn)} small ones not drawn")
         share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
         self._decoded = complete
         if not self._settled:
-            self._layout_cost_s += time.thread_time() - begin_s
+            self._layout_cost_s += time.thread_time() - start_s
             self._settled = complete
         zoom = size(self._stack.bytes_shown) if self.zooms else ""
         cursor = self._cursor(reader, axis, hottest)
@@ -152,6 +124,19 @@ class HeatColumns:
         if self.tensors is not None:
             view = replace(view, by_kind=True, kinds=self._row_kinds(cells))
         return view, complete and (self._waits or not self._grown)
+
+    def _forget_processes(self) -> None:
+        """Forget where processes were touched that are not drawn any more."""
+        if len(self._groups) > KEEP_GROUPS:
+            drawn = {r.process for r in self._ranges}
+            self._groups = {process: groups for process, groups in self._groups.items() if process in drawn}
+
+    def _in_sight(self) -> Sequence[ProcessRange]:
+        """Return the ranges in the zoom; all of them without one."""
+        if not self.zooms:
+            return self._ranges
+        zoom = self.zooms[-1]
+        return [r for r in self._ranges if r.process == zoom.process and r.start < zoom.end and r.end > zoom.start]
 
     def _row_kinds(self, cells: int) -> NDArray[np.uint8] | None:
         """Of the pixel rows; None where no tensor is known. Found once for each layout and each map."""
@@ -230,7 +215,7 @@ class HeatColumns:
         """Where a cursor begins: on the hottest range, or at the top."""
         return self._hottest or self._stack.place_at(self._stack.step(0, 0))
 
-    def _cursor(self, reader: Any, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
+    def _cursor(self, reader: SessionLike, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
         self._hottest = AddressCursor(hottest.process, hottest.start) if hottest else None
         if self._wanted is not None:
             self.place, self._wanted = self._stack.place_of(self._wanted) or self.place, None
@@ -334,7 +319,56 @@ class HeatColumns:
 
     # Columns
 
-    def _column(self, reader: Any, sample: int, allowance: TimeBudget) -> Column | None:
+    def _picture(
+        self, reader: SessionLike, axis: TimeAxis, columns: int, cells: int, allowance: TimeBudget
+    ) -> tuple[list[Column], bool]:
+        """Return all columns of the picture, nan where there was no time left, and whether there was time for all."""
+        width, first = axis.bins(columns)
+        if self._grid != (width, axis.origin_ns):
+            self._grid, self._stride = (width, axis.origin_ns), 0
+            self._bins.clear()
+        ends = reader.samples.end_ns
+        edges = axis.origin_ns + (first + np.arange(columns + 1)) * width
+        place = np.searchsorted(ends, edges, side="right").tolist()
+        self._stride = window_stride(ends[place[0] : place[-1]], width, self._stride)
+        blank = np.full(cells * SUBROWS, np.nan, np.float32)
+        picture: list[Column] = [blank] * columns
+        complete = True
+        # The right edge first: that is where the eye is when time runs out.
+        for column in range(columns - 1, -1, -1):
+            cached = self._bins.get(first + column)
+            if cached is not None:
+                picture[column] = cached
+                continue
+            low, high = place[column], place[column + 1]
+            parts = self._parts(reader, low, high, edges[column : column + 2], allowance)
+            done = [part for part in parts if part is not None]
+            picture[column] = mean_column(done) if done else blank
+            if len(done) < len(parts):
+                complete = False
+            elif high < len(ends):  # a later window is known, so this bin will not change
+                self._bins[first + column] = picture[column]
+        if len(self._bins) > 4 * columns:
+            self._bins.clear()
+        return picture, complete
+
+    def _parts(
+        self, reader: SessionLike, low: int, high: int, edges_ns: NDArray[np.floating], allowance: TimeBudget
+    ) -> list[Column | None]:
+        """Return what a column of the picture is the mean of; None stands for what there is no time for.
+
+        ``low`` to before ``high``: the windows that end in it; ``edges_ns``: where it begins and ends.
+        """
+        if parts := self._summed(reader, low, high, allowance):
+            return parts
+        number = reader.samples.sample
+        windows = picked_windows(low, high, self._stride) or covering_window(reader.samples, low, edges_ns)
+        samples = [int(number[index]) for index in windows]
+        if samples and reader.thinned_to_bytes is not None:
+            samples = stored_samples(reader, samples, int(number[max(low, high - 1)]))
+        return [self._column(reader, sample, allowance) for sample in samples]
+
+    def _column(self, reader: SessionLike, sample: int, allowance: TimeBudget) -> Column | None:
         if sample in self._columns:
             return self._columns[sample]
         if allowance.spent:
@@ -356,7 +390,7 @@ class HeatColumns:
         rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
         return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
 
-    def _scale(self, reader: Any, sample: int, process: int) -> np.float32:
+    def _scale(self, reader: SessionLike, sample: int, process: int) -> np.float32:
         """How much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
         if not reader.hello.options.samples_pages:
             return np.float32(1)
@@ -364,7 +398,7 @@ class HeatColumns:
         (stored,) = (row["stored_bytes"] for row in reader.process_samples(sample, sample) if row["process"] == process)
         return np.float32(stored / seen.size_bytes if stored and seen is not None and seen.size_bytes else 1)
 
-    def page_set(self, reader: Any, sample: int, process: int) -> PageSet | None:
+    def page_set(self, reader: SessionLike, sample: int, process: int) -> PageSet | None:
         """Return the touched pages of a window, decoded once."""
         if process not in self._processes(reader, sample):
             return None
@@ -376,13 +410,13 @@ class HeatColumns:
             self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
         return self._sets[key]
 
-    def _processes(self, reader: Any, sample: int) -> frozenset[int]:
+    def _processes(self, reader: SessionLike, sample: int) -> frozenset[int]:
         """Return the processes of which pages of a window are stored."""
         if sample not in self._with_pages:
             self._with_pages.put(sample, reader.processes_with_pages(sample))
         return self._with_pages[sample]
 
-    def _summed(self, reader: Any, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
+    def _summed(self, reader: SessionLike, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
         """Return the column of samples (by their places) of which sums were stored; empty where there are none.
 
         None stands for what there is no time for.
@@ -406,44 +440,3 @@ class HeatColumns:
             bin_sum(sums.get(one), layout) * self._scale(reader, last, one) for one, layout, _ in self._stack.layouts
         ]
         return [self._full(parts)]
-
-
-def _stored(reader: Any, samples: list[int], last: int) -> list[int]:
-    """Return samples of the same column whose page sets are there, where those that were picked were thinned out."""
-    found = (reader.stored_sample(sample, last) for sample in samples)
-    return sorted({sample for sample in found if sample is not None})
-
-
-def _mean(columns: list[Column]) -> Column:
-    """Mean of one or two columns (np.mean takes ten times as long on so little)."""
-    return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
-
-
-def _stride(ends: np.ndarray, width: float, before: int) -> int:
-    """Of how many windows one is looked at: a power of two, so that a column has one or two of the many it may cover.
-
-    More would cost and hardly show. Which ones they are holds still while time goes by: the stride that was taken
-    ``before`` is kept as long as it is nearly right (0: there was none).
-    """
-    each = width * (len(ends) - 1) / float(ends[-1] - ends[0]) if len(ends) > 1 else 1.0
-    if before and (before == 1 or each >= 0.9 * before) and each < 2.2 * before:
-        return before
-    return 1 << max(int(each), 1).bit_length() - 1
-
-
-def _picked(low: int, high: int, stride: int) -> Sequence[int]:
-    """Windows looked at for one column, by their places: one at least where there is any, two at most."""
-    if high <= low:
-        return ()
-    found = range(-(-low // stride) * stride, high, stride)
-    return found[:2] or (low,)
-
-
-def _held(low: int, starts: np.ndarray, ends: np.ndarray, edges: np.ndarray) -> tuple[int, ...]:
-    """Return a column narrower than a window shows the one it lies in.
-
-    A quarter of slack bridges the target's pause.
-    """
-    if low < len(ends) and starts[low] - (ends[low] - starts[low]) / 4 <= edges.mean():
-        return (low,)
-    return ()

@@ -109,7 +109,7 @@ class OutputLog:
     def _read(self) -> None:
         """Take in what is new."""
         try:
-            file = open(open_log(self._path), "rb", buffering=0)
+            file = os.fdopen(open_log(self._path), "rb", buffering=0)
         except FileNotFoundError:
             self._note = self._missing.format(name=self._path.name)
             return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events
@@ -268,7 +268,7 @@ def _session_row(row: SessionRow) -> Row:
         str(row.samples) if row.samples is not None else "n/a",
         text.size(row.size_bytes),
         row.state,
-        f"{os.path.basename(row.path)}: {row.trouble}" if row.trouble else program_first(row.command),
+        f"{Path(row.path).name}: {row.trouble}" if row.trouble else program_first(row.command),
     )
     role = "live" if row.pid is not None else "dim" if row.trouble else "text"
     return Row((REPLAY, row.path), cells, role)  # whatever becomes of it, it is the same row

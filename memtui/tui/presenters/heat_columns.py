@@ -1,0 +1,63 @@
+"""Which windows a column of the heat map shows: a column may cover thousands of them, or a part of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.tui.presenters.session_like import SessionLike
+
+if TYPE_CHECKING:
+    from memtui.session.sample_table import SampleTable
+
+Column = NDArray[np.float32]  # shares of the pages of each pixel row that were touched
+
+
+def window_stride(ends_ns: NDArray[np.int64], width_ns: float, before: int) -> int:
+    """Return of how many windows one is looked at: a power of two, so that a column has one or two of those it covers.
+
+    More would cost and hardly show. Which ones they are holds still while time goes by: the stride that was taken
+    ``before`` stays as long as it is nearly right (0: there was none).
+
+    Args:
+        ends_ns: i8[n] of the windows in the picture.
+        width_ns: of a column.
+        before: the stride of the picture before.
+    """
+    each = width_ns * (len(ends_ns) - 1) / float(ends_ns[-1] - ends_ns[0]) if len(ends_ns) > 1 else 1.0
+    if before and (before == 1 or each >= 0.9 * before) and each < 2.2 * before:
+        return before
+    return 1 << max(int(each), 1).bit_length() - 1
+
+
+def picked_windows(low: int, high: int, stride: int) -> Sequence[int]:
+    """Return the windows looked at of those from ``low`` to before ``high``: two at most, one at least if any is."""
+    if high <= low:
+        return ()
+    windows = range(-(-low // stride) * stride, high, stride)
+    return windows[:2] or (low,)
+
+
+def covering_window(samples: SampleTable, index: int, edges_ns: NDArray[np.floating]) -> tuple[int, ...]:
+    """Return the window in which the middle of a column lies, of a column in which no window ends.
+
+    A quarter of slack bridges the target's pause. ``index``: the window that ends next; ``edges_ns``: f8[2].
+    """
+    starts_ns, ends_ns = samples.start_ns, samples.end_ns
+    if index < len(ends_ns) and starts_ns[index] - (ends_ns[index] - starts_ns[index]) / 4 <= edges_ns.mean():
+        return (index,)
+    return ()
+
+
+def stored_samples(reader: SessionLike, samples: list[int], last: int) -> list[int]:
+    """Return samples of the same column whose page sets are there, where those that were picked were thinned out."""
+    stored = (reader.stored_sample(sample, last) for sample in samples)
+    return sorted({sample for sample in stored if sample is not None})
+
+
+def mean_column(columns: list[Column]) -> Column:
+    """Return the mean of one or two columns (np.mean takes ten times as long on so little)."""
+    return columns[0] if len(columns) == 1 else (columns[0] + columns[1]) * np.float32(0.5)
