@@ -30,6 +30,9 @@ def picture_cells(width: int, height: int) -> tuple[int, int]:
     return max(0, inside - label_cells(inside) - 1), max(0, height - 2)
 
 
+NO_TENSOR = "  no tensor is known (memtui trace)", "  no tensor is known"  # for much room and for little
+
+
 class HeatMap(Panel):
     """Half blocks: two rows of addresses to a row of cells. Ranges carry their names on the axis."""
 
@@ -58,7 +61,9 @@ class HeatMap(Panel):
         line: Line = [(self.title, self.look["title"])]
         if self.view.by_kind and not self.view.note:
             if self.view.kinds is None:
-                line.append(("  no tensor is known (memtui trace)", self.look["warning"]))
+                long, short = NO_TENSOR
+                fits = len(self.title + long) + 4 < self.size.width
+                line.append((long if fits else short, self.look["warning"]))
             elif (self.view.kinds == NO_KIND).all():
                 line += [("  tensors fill no row of it: ", self.look["warning"]), ("z", self.look["key"])]
                 line.append((" zooms in", self.look["warning"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memtui.core.text import program_first
 from memtui.widgets import text
 from memtui.widgets.panel import cut
 from memtui.widgets.raster import Line
@@ -14,6 +15,7 @@ COLUMNS = (
     *((name, 10) for name in SIZES),
     *(("of WSS", 9), ("CPU", 9)),
 )
+SHORT_COMMAND = 20  # cells: with fewer, a column that says nothing gives way to the command
 FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private", "PSS")
 
 
@@ -60,7 +62,7 @@ class ProcessTable(RowPanel):
         shown, cells = self.view.rows[self.top : self.top + self.in_sight], columns[-1][1]
         notes = [self._note(row, cells) for row in shown]
         room = [cells - text.width(note) for note in notes]
-        commands = text.in_column(self.view.rows, self.top, lambda row: row.command, room)
+        commands = text.in_column(self.view.rows, self.top, lambda row: program_first(row.command), room)
         rows = [self._row(row, width, columns, *said) for row, *said in zip(shown, commands, notes, strict=True)]
         tree = self.view.tree
         return [header, *rows, *([self._row(tree, width, columns, text.fit(tree.command, cells), "")] if tree else [])]
@@ -86,7 +88,24 @@ class ProcessTable(RowPanel):
             if sum(cells for _, cells in columns) + 10 <= width:
                 break
             columns = [column for column in columns if column[0] != name]
-        return [*columns, ("command", max(8, width - 2 - sum(cells for _, cells in columns)))]
+        if self._room(columns, width) < SHORT_COMMAND and self._gpu_is_a_footing:
+            columns = [column for column in columns if column[0] != "GPU mem"]
+        return [*columns, ("command", self._room(columns, width))]
+
+    @staticmethod
+    def _room(columns: list[tuple[str, int]], width: int) -> int:
+        """Return the cells that are left for the command."""
+        return max(8, width - 2 - sum(cells for _, cells in columns))
+
+    @property
+    def _gpu_is_a_footing(self) -> bool:
+        """Whether the footing says of every row why its GPU memory is not known."""
+        rows = self.view.rows
+        return (
+            self.view.tree is None
+            and not self.view.pss_note
+            and all(r.gpu_bytes is None and r.gpu_reason for r in rows)
+        )
 
     def _row(self, row: ProcessRow, width: int, columns: list[tuple[str, int]], command: str, note: str) -> Line:
         look, chosen = self.look, row.key == self.selected

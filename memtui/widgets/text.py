@@ -62,6 +62,14 @@ def sentence(words: str, cells: int) -> str:
     return fit(set_cell_size(words, cells - 1).rstrip() + "…", cells)
 
 
+def fitting_keys(keys: Sequence[str], cells: int) -> str:
+    """Join as many keys as have room, the most important first; the last two, help and the way out, always stay."""
+    shown = list(keys)
+    while width(" · ".join(shown)) > cells and len(shown) > 2:
+        shown.pop(-3)
+    return " · ".join(shown)
+
+
 def fit(text: str, cells: int, *, right: bool = False) -> str:
     """Exactly ``cells`` wide: padded, or cut with an ellipsis in the middle (both ends of a name tell something)."""
     if cells <= 0:

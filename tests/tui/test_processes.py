@@ -237,3 +237,15 @@ def test_ranks_and_nothing_else_of_the_environment(environ, told, monkeypatch):
         process.wait()
         process.stdout.close()
     assert ranks_of(process.pid) == {}
+
+
+@pytest.mark.parametrize(("gpu_bytes", "shown"), [(None, False), (5 * MIB, True)])
+async def test_a_column_without_a_figure_gives_way_to_the_command(gpu_bytes, shown):
+    command = "/root/.pyenv/versions/3.11/bin/python3 train.py"
+    row = ProcessRow(7, "target", wss_bytes=MIB, rss_bytes=MIB, command=command, shared_bytes=0)
+    row = replace(row, gpu_bytes=gpu_bytes, gpu_reason="" if shown else "no NVIDIA driver")
+    text = await drawn(ProcessTable(ProcessesView((row,))), 80, 6)
+    assert ("GPU mem" in text.splitlines()[1]) == shown
+    assert ("python3 train.py" in text) != shown
+    assert "/root" not in text
+    assert ("GPU memory n/a: no NVIDIA driver" in text) != shown

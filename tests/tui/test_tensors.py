@@ -208,6 +208,8 @@ async def test_what_was_not_traced_says_how_to(tmp_path):
         await d.until(lambda: "no tensor is known: memtui trace -- python train.py" in d.text)
         await d.until(lambda: "no tensor is known (memtui trace)" in d.text)
         assert "w tensors" not in d.text
+        await d.pilot.resize_terminal(100, 30)
+        await d.until(lambda: "┌ where and when  no tensor is known ─" in d.text)
 
 
 async def test_of_a_process_that_told_of_nothing(tmp_path):

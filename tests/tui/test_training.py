@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,6 +125,7 @@ async def test_it_fits(tmp_path, size, how):
         assert len(lines) == size[1]
         assert any("peak 87.0 MiB" in line for line in lines)
         assert any("activations" in line for line in lines)
+        assert re.search(r"\? help [·|] Esc back$", lines[-1].rstrip())
         if how.get("ascii_only"):
             assert "\n".join(lines).isascii()
             assert any("AAAA" in line for line in lines)

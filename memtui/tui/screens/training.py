@@ -34,7 +34,10 @@ _COLUMNS = (
     Column("most in sight", 15, right=True),
     Column("least in sight", 16, right=True, rank=2),
 )
-_KEYS = "Enter recorded step near here · space pause · ← → sample · + - time · P peak · n N process · ? help · Esc back"
+_KEYS = (
+    "Enter recorded step near here", "space pause", "← → sample", "+ - time", "P peak", "n N process", "? help",
+    "Esc back",
+)  # fmt: skip
 
 
 class _Ready(Message):
@@ -79,7 +82,7 @@ class TrainingScreen(Screen[None]):
         self.learning = LearningChart()
         self.chart = UsageChart()
         self.kinds = Listing(ListingView("by kind", _COLUMNS))
-        self.foot = Words("dim", f" {_KEYS}", id="footer")
+        self.foot = Words("dim", id="footer")
         self.notice = Notice(id="notice")
 
     @property
@@ -98,6 +101,7 @@ class TrainingScreen(Screen[None]):
 
     def on_resize(self) -> None:
         words = too_small(*self.app.size)
+        self.foot.show(f" {text.fitting_keys(_KEYS, self.app.size.width - 2)}")
         self.notice.show(words)
         self.notice.display = bool(words)
         learns = self._view is not None and self._view.learning is not None
