@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from memtui.analysis.reuse_cdf import Knee
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.page_set import PageSet
 from memtui.study.studies import basic, batch_size, cpus, filters, overhead
-from memtui.study.studies.pass_separation import alike
+from memtui.study.studies.pass_separation import PartSimilarity, alike
 from memtui.study.studies.sample_time import study
 
 MIB = 1 << 20
 
 
 def basic_numbers(**changes):
-    numbers = {
-        "wss_bytes": {basic.BARE: [100.0 * MIB] * 6, basic.BOXED: [101.0 * MIB] * 6},
-        "bundled": True,
-        "rss_bytes": 800.0 * MIB,
-        "wss_by_interval_bytes": {"0.2": 100.0 * MIB, "2": 150.0 * MIB},
-        "reuse": {"knee": {"size_bytes": 120.0 * MIB, "share": 0.9, "bend": 0.6, "clear": True}},
-        "passes": {"same_part": 0.9, "opposite_part": 0.4, "visible": True, "reason": ""},
-        "import_only": {"asleep_wss_bytes": 0.1 * MIB},
-    }
-    return numbers | changes
+    numbers = basic.BasicNumbers(
+        wss_bytes={basic.BARE: [100.0 * MIB] * 6, basic.BOXED: [101.0 * MIB] * 6},
+        bundled=True,
+        rss_bytes=800.0 * MIB,
+        mapped_bytes=None,
+        wss_by_interval_bytes={"0.2": 100.0 * MIB, "2": 150.0 * MIB},
+        reuse=basic.ReuseNumbers(0, 0, {}, Knee(120.0 * MIB, 0.9, 0.6)),
+        passes=PartSimilarity(0.9, 0.4, True),
+        asleep={basic.IMPORT: basic.AsleepNumbers(0.1 * MIB, 0.0)},
+    )
+    return replace(numbers, **changes)
 
 
 def said(sentences, *words):
@@ -40,7 +44,7 @@ def pairs(median, low, high):
 
 def test_basic_says_how_much_and_beside_it_what_was_published():
     said(
-        basic.conclude(basic_numbers(), None),
+        basic.conclude(basic_numbers()),
         "touches 100 MiB, 12.5 % of the 800 MiB",
         "published figure is 98.77 MiB",
     )
@@ -48,7 +52,7 @@ def test_basic_says_how_much_and_beside_it_what_was_published():
 
 def test_basic_without_a_window_of_training():
     none = {basic.BARE: [None], basic.BOXED: []}
-    said(basic.conclude(basic_numbers(wss_bytes=none), None), "nothing can be said")
+    said(basic.conclude(basic_numbers(wss_bytes=none)), "nothing can be said")
 
 
 @pytest.mark.parametrize(
@@ -61,12 +65,12 @@ def test_basic_without_a_window_of_training():
     ],
 )
 def test_basic_on_the_container(ratio, words):
-    said(basic.conclude(basic_numbers(), ratio), words)
+    said(basic.conclude(basic_numbers(container_ratio=ratio)), words)
 
 
 def test_basic_comes_out_either_way():
     said(
-        basic.conclude(basic_numbers(), None),
+        basic.conclude(basic_numbers()),
         "grows with the window",
         "a clear knee",
         "passes are visible",
@@ -74,13 +78,13 @@ def test_basic_comes_out_either_way():
     )
     other = basic_numbers(
         wss_by_interval_bytes={"0.2": 100.0, "2": 100.2},
-        reuse={"knee": {"size_bytes": 1.0, "share": 0.1, "bend": 0.1, "clear": False}},
-        passes={"same_part": 0.9, "opposite_part": 0.9, "visible": False, "reason": ""},
-        import_only={"asleep_wss_bytes": 30.0 * MIB},
+        reuse=basic.ReuseNumbers(0, 0, {}, Knee(1.0, 0.1, 0.1)),
+        passes=PartSimilarity(0.9, 0.9, False),
+        asleep={basic.IMPORT: basic.AsleepNumbers(30.0 * MIB, 0.0)},
     )
-    said(basic.conclude(other, None), "hardly grows", "no clear knee", "cannot be told apart", "no small part")
-    unknown = basic_numbers(passes={"same_part": None, "reason": "no two steps follow"})
-    said(basic.conclude(unknown, None), "is not known: no two steps follow")
+    said(basic.conclude(other), "hardly grows", "no clear knee", "cannot be told apart", "no small part")
+    unknown = basic_numbers(passes=PartSimilarity(reason="no two steps follow"))
+    said(basic.conclude(unknown), "is not known: no two steps follow")
 
 
 def windows_of(steps, phase):
@@ -91,22 +95,19 @@ def windows_of(steps, phase):
 
 
 def test_passes_are_told_apart_where_parts_of_steps_touch_their_own_pages():
-    seen = alike(*windows_of(4, lambda share: 1 + int(share * 16)))
-    assert (seen["same_part"], seen["opposite_part"], seen["visible"]) == (1.0, 0.0, True)
-    seen = alike(*windows_of(4, lambda share: 7))
-    assert (seen["same_part"], seen["opposite_part"], seen["visible"]) == (1.0, 1.0, False)
+    assert alike(*windows_of(4, lambda share: 1 + int(share * 16))) == PartSimilarity(1.0, 0.0, True)
+    assert alike(*windows_of(4, lambda share: 7)) == PartSimilarity(1.0, 1.0, False)
 
 
 def test_passes_are_not_known_where_steps_are_short_or_few():
     starts, ends, pages, _ = windows_of(4, lambda share: 7)
-    assert "as little as 4 windows" in alike(starts, ends, pages, list(range(0, 65, 4)))["reason"]
-    assert alike(starts, ends, pages, [0, 16])["visible"] is None
-    assert alike(starts, ends, pages, [])["visible"] is None
+    assert "as little as 4 windows" in alike(starts, ends, pages, list(range(0, 65, 4))).reason
+    assert alike(starts, ends, pages, [0, 16]).visible is None
+    assert alike(starts, ends, pages, []).visible is None
 
 
 def point(interval_s, wss, error=0.01, speed=5.0):
-    point = {"interval_s": interval_s, "wss_bytes": wss * MIB, "error": error, "windows": 9, "curves_apart": 0.0}
-    return point | {"steps_per_running_s": speed, "derived_steps_per_running_s": 5.0}
+    return study.IntervalPoint(interval_s, speed, 5.0, wss * MIB, None, error, 0.0, 9, 9)
 
 
 def test_sample_time_calls_runs_of_their_own_what_they_are():
@@ -138,8 +139,8 @@ def test_sample_time_tells_a_line_from_a_logarithm():
 
 
 def lost(wss, moved):
-    each = {"wss_share": wss, "points_moved": moved, "holds": filters.holds(wss, moved)}
-    return {"lost": dict.fromkeys((*filters.TERMS, filters.ALL), each), "saved": {}}
+    each = filters.Losses(wss_share=wss, points_moved=moved)
+    return filters.FilterNumbers(dict.fromkeys((*filters.TERMS, filters.ALL), each), {})
 
 
 @pytest.mark.parametrize(
@@ -152,26 +153,26 @@ def lost(wss, moved):
     ],
 )
 def test_the_verdict_on_filters(one, many, words):
-    said(filters.conclude({"threads": {"1": one, "2": many}}), words)
+    said(filters.conclude({1: one, 2: many}), words)
 
 
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
-        ({"median": 0.8, "low": 0.7, "high": 0.9, "count": 6}, "time is saved"),
-        ({"median": 1.2, "low": 1.1, "high": 1.3, "count": 6}, "they cost time"),
-        ({"median": 1.0, "low": 0.9, "high": 1.1, "count": 6}, "nothing that can be told from chance"),
-        ({"median": 1.0, "low": None, "high": None, "count": 2}, "too few pairs (2)"),
+        (pairs(0.8, 0.7, 0.9), "time is saved"),
+        (pairs(1.2, 1.1, 1.3), "they cost time"),
+        (pairs(1.0, 0.9, 1.1), "nothing that can be told from chance"),
+        (replace(pairs(1.0, None, None), count=2), "too few pairs (2)"),
         (None, "is not known: no pause was measured"),
     ],
 )
 def test_what_filters_save(ratio, words):
-    both = lost(0.001, 0.01) | {"saved": {filters.ALL: {"pause_ratio": ratio}}}
-    said(filters.conclude({"threads": {"1": both}}), words)
+    both = replace(lost(0.001, 0.01), saved={filters.ALL: filters.Savings(ratio)})
+    said(filters.conclude({1: both}), words)
 
 
 def batch(size, wss):
-    return {"batch": size, "wss_bytes": wss * MIB, "wss_per_sample_bytes": wss * MIB / size}
+    return batch_size.BatchPoint(size, wss * MIB)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_batch_size_with_too_little():
 
 
 def cores(threads, wss, rate, speed_up):
-    return {"threads": threads, "wss_bytes": wss * MIB, "steps_per_s": rate, "speed_up": speed_up}
+    return cpus.CpusPoint(threads, wss * MIB, rate, None, None, speed_up)
 
 
 def test_cpus_comes_out_either_way_and_says_what_it_cannot_show():
@@ -203,9 +204,8 @@ def test_cpus_comes_out_either_way_and_says_what_it_cannot_show():
 
 
 def cost(interval_s, median, low, high):
-    slow = None if median is None else {"median": median, "low": low, "high": high}
-    words = f"{(median or 0) * 100:+.1f} %"
-    return {"tracker": "pagetable", "pause": True, "interval_s": interval_s, "slow_down": slow, "words": words}
+    slow_down = None if median is None else pairs(median, low, high)
+    return overhead.OverheadPoint("", "pagetable", True, interval_s, slow_down)
 
 
 def test_overhead_comes_out_either_way():
@@ -220,7 +220,8 @@ def test_overhead_comes_out_either_way():
 
 def test_cheap_is_what_is_cheap_from_a_window_on():
     cheap, dear, unsure = (0.01, 0.0, 0.02), (0.1, 0.05, 0.2), (0.01, None, None)
-    assert overhead.cheap_from([cost(0.2, *dear), cost(0.5, *cheap), cost(1.0, *cheap)]) == 0.5
-    assert overhead.cheap_from([cost(0.2, *cheap), cost(0.5, *dear), cost(1.0, *cheap)]) == 1.0
-    assert overhead.cheap_from([cost(0.2, *cheap), cost(1.0, *dear)]) is None
-    assert overhead.cheap_from([cost(0.2, *cheap), cost(1.0, *unsure)]) is None
+    cheap, dear, unsure = (pairs(*each) for each in (cheap, dear, unsure))
+    assert overhead.cheap_from([(0.2, dear), (0.5, cheap), (1.0, cheap)]) == 0.5
+    assert overhead.cheap_from([(0.2, cheap), (0.5, dear), (1.0, cheap)]) == 1.0
+    assert overhead.cheap_from([(0.2, cheap), (1.0, dear)]) is None
+    assert overhead.cheap_from([(0.2, cheap), (1.0, unsure)]) is None

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from memtui.analysis.statistics import MedianInterval
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PAGE_BYTES, PageSet
 from memtui.core.samples import Window
@@ -18,8 +19,8 @@ from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
 from memtui.study.runs.runner import perform
 from memtui.study.studies.base import Setting
-from memtui.study.studies.sample_time.alternating import conclude_turns, keeps, turns
-from memtui.study.studies.sample_time.merge_error import Stretch, is_as_long, merge_error, stretches_of
+from memtui.study.studies.sample_time.alternating import TurnPoint, conclude_turns, keeps, turns
+from memtui.study.studies.sample_time.merge_error import MergeError, Stretch, is_as_long, merge_error, stretches_of
 from tests.support.live import needs_tracker
 from tests.support.sessions import MS, messages, write_session
 
@@ -100,10 +101,8 @@ def test_windows_are_those_of_their_block_as_long_as_asked_and_undisturbed(tmp_p
 
 
 def point(median, low, high, interval_s=0.5, malloc_keeps=False):
-    beyond = {"median": median, "low": low, "high": high, "confidence": 0.96, "count": 9}
-    return {"interval_s": interval_s, "finest_s": 0.1, "beyond": beyond, "words": f"{median:+.0%}"} | {
-        "malloc_keeps": malloc_keeps
-    }
+    error = MergeError(MedianInterval(median, low, high, 0.96, 9), 0.0, 0.0, 9, 9)
+    return TurnPoint(interval_s, 0.1, malloc_keeps, error)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def point(median, low, high, interval_s=0.5, malloc_keeps=False):
         ([point(-0.15, -0.2, -0.04)], "cannot be told"),
         ([point(0.01, -0.01, 0.01), point(0.01, -0.1, 0.01)], "cannot be told"),
         ([point(0.01, None, None)], "cannot be told"),
-        ([{"beyond": None, "malloc_keeps": False}], "is not known"),
+        ([TurnPoint(0.5, 0.1, False, None)], "is not known"),
         ([], "is not known"),
     ],
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.reuse_cdf import cdf, knee, quantiles
+from memtui.analysis.reuse_cdf import Knee, cdf, knee, quantiles
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval, ratio_of_pairs
 from memtui.core.units import duration, percent, size
@@ -27,10 +28,9 @@ from memtui.study.studies.base import (
     mean,
     median_of,
     needs_pages,
-    plain_interval,
     training,
 )
-from memtui.study.studies.pass_separation import alike
+from memtui.study.studies.pass_separation import PartSimilarity, alike
 
 BARE, BOXED, IMPORT, EMPTY, PASSES = "bare", "in a container", "import only", "container only", "passes of a step"
 INTERVAL_S, PASSES_S = 0.2, 0.05
@@ -40,6 +40,89 @@ MERGED = (1, 2, 5, 10)  # windows: 0.2, 0.4, 1 and 2 s
 IDLE_S = 5.0  # as the published experiment slept after its imports
 SLEEPS = 0.02  # of a CPU: less is no work; the kernel counts in hundredths of a second
 NOTICEABLE = 0.05  # a share of the working set; below that a difference is called small
+
+
+@dataclass(frozen=True, slots=True)
+class AsleepNumbers:
+    """What a program touches that only sleeps.
+
+    Attributes:
+        asleep_wss_bytes: mean over the windows in which it slept.
+        largest_wss_bytes: of any window.
+    """
+
+    asleep_wss_bytes: float | None
+    largest_wss_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseNumbers:
+    """Reuse distances of a run.
+
+    Attributes:
+        touches: one a page and window.
+        first_touches: of that, of pages that were not touched before.
+        quantiles_bytes: (lower, upper) within which a share of the returning touches came back, by that share.
+        knee: where the curve bends most.
+    """
+
+    touches: int
+    first_touches: int
+    quantiles_bytes: Mapping[str, tuple[int, int] | None]
+    knee: Knee | None
+
+    def to_dict(self) -> dict[str, Any]:
+        knee = self.knee
+        return {
+            "touches": self.touches,
+            "first_touches": self.first_touches,
+            "quantiles_bytes": dict(self.quantiles_bytes),
+            "knee": None if knee is None else asdict(knee) | {"clear": knee.clear},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BasicNumbers:
+    """What the runs came to.
+
+    Attributes:
+        bundled: whether the bundled network was trained.
+        wss_bytes: mean over the windows of training, of each repeat, by group.
+        rss_bytes: mean over the windows of training, of the first repeat; as ``mapped_bytes``.
+        mapped_bytes: address space.
+        wss_by_interval_bytes: mean WSS by the length of merged windows in s.
+        reuse: of the first repeat.
+        container_ratio: WSS in a container over that outside.
+        asleep: of programs that only sleep, by group.
+        passes: how alike parts of steps are; None where no step was cut.
+        advice_bytes: (lower, upper) size of a memory that would do.
+    """
+
+    bundled: bool
+    wss_bytes: Mapping[str, Sequence[float | None]]
+    rss_bytes: float | None
+    mapped_bytes: float | None
+    wss_by_interval_bytes: Mapping[str, float | None]
+    reuse: ReuseNumbers
+    container_ratio: MedianInterval | None = None
+    asleep: Mapping[str, AsleepNumbers] = field(default_factory=dict)
+    passes: PartSimilarity | None = None
+    advice_bytes: tuple[float, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "interval_s": INTERVAL_S,
+            "bundled": self.bundled,
+            "wss_bytes": {group: list(values) for group, values in self.wss_bytes.items()},
+            "rss_bytes": self.rss_bytes,
+            "mapped_bytes": self.mapped_bytes,
+            "wss_by_interval_bytes": dict(self.wss_by_interval_bytes),
+            "reuse": self.reuse.to_dict(),
+            "container_ratio": None if self.container_ratio is None else asdict(self.container_ratio),
+            **{group.replace(" ", "_"): asdict(numbers) for group, numbers in self.asleep.items()},
+            **({} if self.passes is None else {"passes": self.passes.to_dict()}),
+            "advice_bytes": None if self.advice_bytes is None else list(self.advice_bytes),
+        }
 
 
 class Basic:
@@ -95,44 +178,45 @@ class Basic:
         needs_pages(trace)
         exact = trace.reuse()
         merged = trace.reuse(training=True, count=2)
-        numbers: dict[str, Any] = {
-            "interval_s": INTERVAL_S,
-            "bundled": not setting.command,
-            "wss_bytes": {group: [_wss(one) for one in groups.get(group, [])] for group in (BARE, BOXED)},
-            "rss_bytes": mean(trace.samples.rss_bytes[trace.training]),
-            "mapped_bytes": mean(trace.mapped_bytes[trace.training]),
-            "wss_by_interval_bytes": {
-                f"{INTERVAL_S * count:g}": mean([pages.size_bytes for pages in trace.merged(count)]) for count in MERGED
-            },
-            "reuse": _reuse_numbers(exact),
-        }
-        pairs = ratio_of_pairs(*(numbers["wss_bytes"][group] for group in (BOXED, BARE))) if BOXED in groups else None
-        numbers["container_ratio"] = plain_interval(pairs)
+        wss_bytes = {group: [_wss(one) for one in groups.get(group, [])] for group in (BARE, BOXED)}
         charts = _charts(trace, exact)
+        asleep_by_group = {}
         for group in (IMPORT, EMPTY):
             if group in groups:
                 other = groups[group][0].trace()
-                sleeping = asleep(other)
-                numbers[group.replace(" ", "_")] = {
-                    "asleep_wss_bytes": mean(other.samples.wss_bytes[sleeping]),
-                    "largest_wss_bytes": float(np.nanmax(other.samples.wss_bytes, initial=0.0)),
-                }
+                asleep_by_group[group] = AsleepNumbers(
+                    mean(other.samples.wss_bytes[asleep(other)]),
+                    float(np.nanmax(other.samples.wss_bytes, initial=0.0)),
+                )
                 charts.append(memory_lines(other, group, f"{group}: VM, RSS and WSS, windows of {INTERVAL_S:g} s"))
                 other.close()
+        parts = None
         if PASSES in groups:
-            numbers["passes"], chart = passes(groups[PASSES][0].trace())
+            parts, chart = passes(groups[PASSES][0].trace())
             charts += [chart] if chart is not None else []
-        text, found = advice_words((INTERVAL_S, trace.reuse(training=True)), (2 * INTERVAL_S, merged))
-        numbers["advice_bytes"] = list(found.bytes_) if found else None
+        text, advised = advice_words((INTERVAL_S, trace.reuse(training=True)), (2 * INTERVAL_S, merged))
+        numbers = BasicNumbers(
+            bundled=not setting.command,
+            wss_bytes=wss_bytes,
+            rss_bytes=mean(trace.samples.rss_bytes[trace.training]),
+            mapped_bytes=mean(trace.mapped_bytes[trace.training]),
+            wss_by_interval_bytes={
+                f"{INTERVAL_S * count:g}": mean([pages.size_bytes for pages in trace.merged(count)]) for count in MERGED
+            },
+            reuse=_reuse_numbers(exact),
+            container_ratio=ratio_of_pairs(wss_bytes[BOXED], wss_bytes[BARE]) if BOXED in groups else None,
+            asleep=asleep_by_group,
+            passes=parts,
+            advice_bytes=advised.bytes_ if advised else None,
+        )
         doubts = trace.doubts()
         if not trace.by_steps:
             doubts.append("the program told of no steps, so all windows but the first tenth count as training")
         if not setting.container:
             doubts.append("no container could be made here, so nothing is known of what one changes")
         trace.close()
-        return Findings(
-            numbers, [*conclude(numbers, pairs), text[0].upper() + text[1:] + "."], charts, [_table(numbers)], doubts
-        )
+        conclusion = [*conclude(numbers), text[0].upper() + text[1:] + "."]
+        return Findings(numbers.to_dict(), conclusion, charts, [_table(numbers)], doubts)
 
 
 def asleep(trace: Trace) -> NDArray[np.bool_]:
@@ -145,46 +229,47 @@ def asleep(trace: Trace) -> NDArray[np.bool_]:
     return found
 
 
-def conclude(numbers: dict[str, Any], pairs: MedianInterval | None) -> list[str]:
+def conclude(numbers: BasicNumbers) -> list[str]:
     """Return what the numbers say, in sentences."""
-    wss = median_of(numbers["wss_bytes"][BARE])
+    wss = median_of(numbers.wss_bytes[BARE])
     if wss is None:
         return ["No window lies between the first and the last step, so nothing can be said: longer runs help."]
-    rss = numbers["rss_bytes"]
-    found = [
+    rss = numbers.rss_bytes
+    sentences = [
         f"In a window of {INTERVAL_S:g} s training touches {size(wss.median)}"
         + (f", {percent(wss.median / rss)} of the {size(rss)} that are resident" if rss else "")
         + "."
-        + (" The published figure is 98.77 MiB." if numbers["bundled"] else "")
+        + (" The published figure is 98.77 MiB." if numbers.bundled else "")
     ]
-    if pairs is not None:
-        found.append(_of_container(pairs))
-    for name, what in (
-        ("import_only", "Once imported and asleep, the framework"),
-        ("container_only", "The container by itself"),
-    ):
-        if (asleep := numbers.get(name, {}).get("asleep_wss_bytes")) is not None:
-            share = asleep / wss.median if wss.median else 0.0
+    if numbers.container_ratio is not None:
+        sentences.append(_of_container(numbers.container_ratio))
+    for group, what in ((IMPORT, "Once imported and asleep, the framework"), (EMPTY, "The container by itself")):
+        if group in numbers.asleep and (asleep_bytes := numbers.asleep[group].asleep_wss_bytes) is not None:
+            share = asleep_bytes / wss.median if wss.median else 0.0
             verdict = "small beside the training" if share < NOTICEABLE else "no small part of it"
-            found.append(f"{what} touches {size(asleep)} a window, {percent(share)} of what training does: {verdict}.")
-    grown = [(interval, value) for interval, value in numbers["wss_by_interval_bytes"].items() if value is not None]
+            sentences.append(
+                f"{what} touches {size(asleep_bytes)} a window, {percent(share)} of what training does: {verdict}."
+            )
+    grown = [(interval, value) for interval, value in numbers.wss_by_interval_bytes.items() if value is not None]
     if len(grown) > 1:
         (first, least), (last, most) = grown[0], grown[-1]
         way = "grows" if most > least * 1.01 else "hardly grows"
-        found.append(f"The working set {way} with the window: {size(least)} at {first} s, {size(most)} at {last} s.")
-    if (bend := numbers["reuse"].get("knee")) is not None:
-        found.append(
+        sentences.append(
+            f"The working set {way} with the window: {size(least)} at {first} s, {size(most)} at {last} s."
+        )
+    if (bend := numbers.reuse.knee) is not None:
+        sentences.append(
             f"At windows of {INTERVAL_S:g} s the reuse curve "
             + (
-                f"has a clear knee: a memory of {size(bend['size_bytes'])} certainly holds {percent(bend['share'])} "
+                f"has a clear knee: a memory of {size(bend.size_bytes)} certainly holds {percent(bend.share)} "
                 "of all touches."
-                if bend["clear"]
-                else f"has no clear knee (it bends by {bend['bend']:.2f} of 1)."
+                if bend.clear
+                else f"has no clear knee (it bends by {bend.bend:.2f} of 1)."
             )
         )
-    if (seen := numbers.get("passes")) is not None:
-        found.append(_of_passes(seen))
-    return found
+    if numbers.passes is not None:
+        sentences.append(_of_passes(numbers.passes))
+    return sentences
 
 
 def _of_container(pairs: MedianInterval) -> str:
@@ -199,24 +284,24 @@ def _of_container(pairs: MedianInterval) -> str:
     return f"{words}: a difference, and {kind}."
 
 
-def _of_passes(seen: dict[str, Any]) -> str:
-    if seen["same_part"] is None:
-        return f"Whether forward and backward passes can be told apart is not known: {seen['reason']}."
+def _of_passes(parts: PartSimilarity) -> str:
+    if parts.same_part is None:
+        return f"Whether forward and backward passes can be told apart is not known: {parts.reason}."
     words = (
-        f"The same eighths of neighbouring steps share {percent(seen['same_part'])} of their pages, opposite eighths "
-        f"{percent(seen['opposite_part'])}"
+        f"The same eighths of neighbouring steps share {percent(parts.same_part)} of their pages, opposite eighths "
+        f"{percent(parts.opposite_part)}"
     )
-    if seen["visible"]:
+    if parts.visible:
         return f"{words}: forward and backward passes are visible."
     return f"{words}: forward and backward passes cannot be told apart in this way."
 
 
-def passes(trace: Trace) -> tuple[dict[str, Any], HeatChart | None]:
-    """How alike parts of neighbouring steps are, and a picture of some steps. Closes the trace."""
+def passes(trace: Trace) -> tuple[PartSimilarity, HeatChart | None]:
+    """Return how alike parts of neighbouring steps are, and a picture of some steps. Close the trace."""
     times_ns = trace.told["step_times_ns"]
     try:
-        numbers = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
-        return numbers, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None
+        parts = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
+        return parts, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None
     finally:
         trace.close()
 
@@ -252,17 +337,10 @@ def _charts(trace: Trace, exact: ExactReuse) -> list[Chart | HeatChart]:
     return found
 
 
-def _reuse_numbers(exact: ExactReuse) -> dict[str, Any]:
+def _reuse_numbers(exact: ExactReuse) -> ReuseNumbers:
     curve = cdf(exact)
-    bend = knee(curve) if curve is not None else None
-    return {
-        "touches": exact.touches,
-        "first_touches": exact.first_touches,
-        "quantiles_bytes": {f"{share:g}": found for share, found in quantiles(exact).items()},
-        "knee": None
-        if bend is None
-        else {"size_bytes": bend.size_bytes, "share": bend.share, "bend": bend.bend, "clear": bend.clear},
-    }
+    by_share = {f"{share:g}": bounds for share, bounds in quantiles(exact).items()}
+    return ReuseNumbers(exact.touches, exact.first_touches, by_share, None if curve is None else knee(curve))
 
 
 def _wss(one: Observed) -> float | None:
@@ -273,8 +351,8 @@ def _wss(one: Observed) -> float | None:
         trace.close()
 
 
-def _table(numbers: dict[str, Any]) -> Table:
-    wss = numbers["wss_bytes"]
+def _table(numbers: BasicNumbers) -> Table:
+    wss = numbers.wss_bytes
     rows = [(f"WSS, {group}", *(size(value) for value in wss[group])) for group in wss if wss[group]]
     widest = max((len(row) for row in rows), default=1)
     heads = ("", *(f"repeat {number}" for number in range(1, widest)))

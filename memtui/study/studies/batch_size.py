@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from memtui.analysis.reuse_cdf import cdf, quantiles
@@ -19,6 +20,42 @@ BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 INTERVAL_S = 0.5
 REPEATS = 3
 GROWN = 1.1  # times as much: less is not called growth
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPoint:
+    """What was measured with a batch; medians over the repeats.
+
+    Attributes:
+        batch: images in a step.
+        wss_bytes: mean over the windows of training; as ``rss_bytes``.
+        rss_bytes: what is resident.
+        median_reuse_bytes: (lower, upper) within which half of the returning touches came back, in the first repeat.
+        images_per_s: of training.
+        windows: of training, in all repeats.
+    """
+
+    batch: int
+    wss_bytes: float | None
+    rss_bytes: float | None = None
+    median_reuse_bytes: tuple[int, int] | None = None
+    images_per_s: float | None = None
+    windows: int = 0
+
+    @property
+    def wss_per_sample_bytes(self) -> float | None:
+        return None if self.wss_bytes is None else self.wss_bytes / self.batch
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "wss_bytes": self.wss_bytes,
+            "wss_per_sample_bytes": self.wss_per_sample_bytes,
+            "rss_bytes": self.rss_bytes,
+            "median_reuse_bytes": self.median_reuse_bytes,
+            "images_per_s": self.images_per_s,
+            "windows": self.windows,
+        }
 
 
 class BatchSize:
@@ -72,8 +109,8 @@ class BatchSize:
                 [
                     ChartLine(
                         "WSS",
-                        [p["batch"] for p in points],
-                        [(p["wss_bytes"] or float("nan")) / MIB for p in points],
+                        [p.batch for p in points],
+                        [(p.wss_bytes or float("nan")) / MIB for p in points],
                         points=True,
                     )
                 ],
@@ -87,12 +124,12 @@ class BatchSize:
             charts.append(reuse_lines("reuse", f"Reuse distances by batch, {window}", curves))
         rows = [
             (
-                str(p["batch"]),
-                size(p["wss_bytes"]),
-                size(p["wss_per_sample_bytes"]),
-                size(p["rss_bytes"]),
-                "n/a" if p["median_reuse_bytes"] is None else " to ".join(map(size, p["median_reuse_bytes"])),
-                "n/a" if p["images_per_s"] is None else f"{p['images_per_s']:.0f}",
+                str(p.batch),
+                size(p.wss_bytes),
+                size(p.wss_per_sample_bytes),
+                size(p.rss_bytes),
+                "n/a" if p.median_reuse_bytes is None else " to ".join(map(size, p.median_reuse_bytes)),
+                "n/a" if p.images_per_s is None else f"{p.images_per_s:.0f}",
             )
             for p in points
         ]
@@ -103,7 +140,11 @@ class BatchSize:
         for some in traces.values():
             for trace in some:
                 trace.close()
-        numbers = {"interval_s": INTERVAL_S, "points": points, "slope_bytes_per_image": slope(points)}
+        numbers = {
+            "interval_s": INTERVAL_S,
+            "points": [point.to_dict() for point in points],
+            "slope_bytes_per_image": slope(points),
+        }
         return Findings(numbers, conclude(points), charts, [Table(f"By batch, {window}", heads, rows)], doubts)
 
 
@@ -111,55 +152,56 @@ def group(batch: int) -> str:
     return f"batch {batch}"
 
 
-def _point(batch: int, traces: Sequence[Trace]) -> dict[str, Any]:
+def _point(batch: int, traces: Sequence[Trace]) -> BatchPoint:
     wss = median([mean(trace.wss()) for trace in traces])
     rates = [trace.told.get("steps_per_s") for trace in traces]
     rate = median(rates)
-    return {
-        "batch": batch,
-        "wss_bytes": wss,
-        "wss_per_sample_bytes": None if wss is None else wss / batch,
-        "rss_bytes": median([mean(trace.samples.rss_bytes[trace.training]) for trace in traces]),
-        "median_reuse_bytes": quantiles(traces[0].reuse(training=True))[0.5],
-        "images_per_s": None if rate is None else rate * batch,
-        "windows": sum(int(trace.training.sum()) for trace in traces),
-    }
+    return BatchPoint(
+        batch=batch,
+        wss_bytes=wss,
+        rss_bytes=median([mean(trace.samples.rss_bytes[trace.training]) for trace in traces]),
+        median_reuse_bytes=quantiles(traces[0].reuse(training=True))[0.5],
+        images_per_s=None if rate is None else rate * batch,
+        windows=sum(int(trace.training.sum()) for trace in traces),
+    )
 
 
-def slope(points: Sequence[Mapping[str, Any]]) -> float | None:
-    """Bytes of WSS that one more image adds, from the smallest batch to the largest; None with fewer than two."""
-    known = [point for point in points if point["wss_bytes"] is not None]
-    if len(known) < 2:
+def _sizes(points: Sequence[BatchPoint]) -> list[tuple[int, float]]:
+    """Return (batch, mean WSS in bytes) where the WSS is known."""
+    return [(point.batch, point.wss_bytes) for point in points if point.wss_bytes is not None]
+
+
+def slope(points: Sequence[BatchPoint]) -> float | None:
+    """Return the bytes of WSS that one more image adds, from the smallest batch to the largest.
+
+    Return None with fewer than two.
+    """
+    sizes = _sizes(points)
+    if len(sizes) < 2:
         return None
-    first, last = known[0], known[-1]
-    return (last["wss_bytes"] - first["wss_bytes"]) / (last["batch"] - first["batch"])
+    (first, least), (last, most) = sizes[0], sizes[-1]
+    return (most - least) / (last - first)
 
 
-def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def conclude(points: Sequence[BatchPoint]) -> list[str]:
     """Return what the batches say."""
-    known = [point for point in points if point["wss_bytes"] is not None]
-    if len(known) < 2:
+    sizes = _sizes(points)
+    if len(sizes) < 2:
         return ["Fewer than two batches have whole windows of training: nothing can be said."]
-    first, last = known[0], known[-1]
-    times = last["wss_bytes"] / first["wss_bytes"]
+    (first, first_bytes), (last, last_bytes) = sizes[0], sizes[-1]
+    times = last_bytes / first_bytes
     if times >= GROWN:
         way = f"grows {times:.2f} times"
     elif times > 1 / GROWN:
         way = f"stays nearly the same ({times:.2f} times)"
     else:
         way = f"falls to {times:.2f} of itself"
-    found = [
-        f"From batches of {first['batch']} to batches of {last['batch']} the WSS at {INTERVAL_S:g} s {way}, from "
-        f"{size(first['wss_bytes'])} to {size(last['wss_bytes'])}, while the batch grows "
-        f"{last['batch'] / first['batch']:.0f} times."
-    ]
-    least = min(known, key=lambda point: point["wss_per_sample_bytes"])
-    found.append(
-        f"Per image it is least at batches of {least['batch']}: {size(least['wss_per_sample_bytes'])}, against "
-        f"{size(first['wss_per_sample_bytes'])} at {first['batch']}."
-    )
-    found.append(
+    least, least_bytes = min(((batch, wss / batch) for batch, wss in sizes), key=lambda each: each[1])
+    return [
+        f"From batches of {first} to batches of {last} the WSS at {INTERVAL_S:g} s {way}, from "
+        f"{size(first_bytes)} to {size(last_bytes)}, while the batch grows {last / first:.0f} times.",
+        f"Per image it is least at batches of {least}: {size(least_bytes)}, against "
+        f"{size(first_bytes / first)} at {first}.",
         "A window has room for many small batches and for part of a large one, so this belongs to the window as much "
-        "as to the batch."
-    )
-    return found
+        "as to the batch.",
+    ]

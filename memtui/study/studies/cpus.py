@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from memtui.analysis.reuse_cdf import cdf, quantiles
@@ -19,6 +20,30 @@ INTERVAL_S = 0.5
 REPEATS = 3
 ORIGINAL_MOST = 12  # threads of the published experiment
 PAYS = 1.1  # times as fast: less is not worth more cores
+
+
+@dataclass(frozen=True, slots=True)
+class CpusPoint:
+    """What was measured with a number of threads; medians over the repeats.
+
+    Attributes:
+        threads: how many.
+        wss_bytes: mean over the windows of training.
+        steps_per_s: of training.
+        run_s: length of a run.
+        median_reuse_bytes: (lower, upper) within which half of the returning touches came back, in the first repeat.
+        speed_up: times as fast as with the first number of threads; None where steps were not seen.
+    """
+
+    threads: int
+    wss_bytes: float | None
+    steps_per_s: float | None
+    run_s: float | None
+    median_reuse_bytes: tuple[int, int] | None
+    speed_up: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 class Cpus:
@@ -57,14 +82,13 @@ class Cpus:
         for of_count in traces.values():
             needs_pages(of_count[0])
         points = [_point(threads, some) for threads, some in traces.items()]
-        for point in points:
-            point["speed_up"] = speed_up(points[0], point)
+        points = [replace(point, speed_up=speed_up(points[0], point)) for point in points]
         window = f"windows of {INTERVAL_S:g} s"
         firsts = {of_threads(threads): some[0] for threads, some in traces.items()}
         curves = {
             name: curve for name, trace in firsts.items() if (curve := cdf(trace.reuse(training=True))) is not None
         }
-        x = [point["threads"] for point in points]
+        x = [point.threads for point in points]
         charts = [
             wss_lines("wss", f"WSS by threads, {window}", firsts),
             Chart(
@@ -72,7 +96,7 @@ class Cpus:
                 f"Mean WSS by threads, {window}",
                 "threads",
                 "WSS (MiB)",
-                [ChartLine("WSS", x, [(p["wss_bytes"] or float("nan")) / MIB for p in points], points=True)],
+                [ChartLine("WSS", x, [(p.wss_bytes or float("nan")) / MIB for p in points], points=True)],
                 x_ticks=x,
                 from_zero=True,
             ),
@@ -82,7 +106,7 @@ class Cpus:
                 "threads",
                 "times as fast as one",
                 [
-                    ChartLine("speed-up", x, [p["speed_up"] or float("nan") for p in points], points=True),
+                    ChartLine("speed-up", x, [p.speed_up or float("nan") for p in points], points=True),
                     ChartLine("ideal", x, x),
                 ],
                 x_ticks=x,
@@ -96,12 +120,12 @@ class Cpus:
             ]
         rows = [
             (
-                str(p["threads"]),
-                size(p["wss_bytes"]),
-                "n/a" if p["steps_per_s"] is None else f"{p['steps_per_s']:.2f}",
-                "n/a" if p["speed_up"] is None else f"{p['speed_up']:.2f}",
-                "n/a" if p["median_reuse_bytes"] is None else " to ".join(map(size, p["median_reuse_bytes"])),
-                "n/a" if p["run_s"] is None else f"{p['run_s']:.1f} s",
+                str(p.threads),
+                size(p.wss_bytes),
+                "n/a" if p.steps_per_s is None else f"{p.steps_per_s:.2f}",
+                "n/a" if p.speed_up is None else f"{p.speed_up:.2f}",
+                "n/a" if p.median_reuse_bytes is None else " to ".join(map(size, p.median_reuse_bytes)),
+                "n/a" if p.run_s is None else f"{p.run_s:.1f} s",
             )
             for p in points
         ]
@@ -111,7 +135,7 @@ class Cpus:
         for some in traces.values():
             for trace in some:
                 trace.close()
-        numbers = {"interval_s": INTERVAL_S, "points": points}
+        numbers = {"interval_s": INTERVAL_S, "points": [point.to_dict() for point in points]}
         return Findings(numbers, conclude(points), charts, [Table(f"By threads, {window}", heads, rows)], doubts)
 
 
@@ -121,41 +145,41 @@ def counts(most: int) -> list[int]:
     return found if found[-1] == most else [*found, most]
 
 
-def _point(threads: int, traces: Sequence[Trace]) -> dict[str, Any]:
-    return {
-        "threads": threads,
-        "wss_bytes": median([mean(trace.wss()) for trace in traces]),
-        "steps_per_s": median([trace.told.get("steps_per_s") for trace in traces]),
-        "run_s": median([trace.told.get("seconds") for trace in traces]),
-        "median_reuse_bytes": quantiles(traces[0].reuse(training=True))[0.5],
-    }
+def _point(threads: int, traces: Sequence[Trace]) -> CpusPoint:
+    return CpusPoint(
+        threads=threads,
+        wss_bytes=median([mean(trace.wss()) for trace in traces]),
+        steps_per_s=median([trace.told.get("steps_per_s") for trace in traces]),
+        run_s=median([trace.told.get("seconds") for trace in traces]),
+        median_reuse_bytes=quantiles(traces[0].reuse(training=True))[0.5],
+    )
 
 
-def speed_up(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
-    """How many times as fast; None where steps were not seen."""
-    if not one["steps_per_s"] or not other["steps_per_s"]:
+def speed_up(first: CpusPoint, other: CpusPoint) -> float | None:
+    """Return how many times as fast the other is; None where steps were not seen."""
+    if not first.steps_per_s or not other.steps_per_s:
         return None
-    return other["steps_per_s"] / one["steps_per_s"]
+    return other.steps_per_s / first.steps_per_s
 
 
-def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def conclude(points: Sequence[CpusPoint]) -> list[str]:
     """Return what the counts say, and what these cores cannot."""
     first, last = points[0], points[-1]
     found = []
-    if first["wss_bytes"] and last["wss_bytes"]:
+    if first.wss_bytes and last.wss_bytes:
         found.append(
-            f"From 1 to {of_threads(last['threads'])} the mean WSS at {INTERVAL_S:g} s goes from "
-            f"{size(first['wss_bytes'])} to {size(last['wss_bytes'])}, {last['wss_bytes'] / first['wss_bytes']:.2f} "
+            f"From 1 to {of_threads(last.threads)} the mean WSS at {INTERVAL_S:g} s goes from "
+            f"{size(first.wss_bytes)} to {size(last.wss_bytes)}, {last.wss_bytes / first.wss_bytes:.2f} "
             "times."
         )
-    if last["speed_up"] is not None:
-        pays = "more cores pay" if last["speed_up"] >= PAYS else "more cores do not pay"
-        found.append(f"{of_threads(last['threads'])} are {last['speed_up']:.2f} times as fast as one: {pays}.")
+    if last.speed_up is not None:
+        pays = "more cores pay" if last.speed_up >= PAYS else "more cores do not pay"
+        found.append(f"{of_threads(last.threads)} are {last.speed_up:.2f} times as fast as one: {pays}.")
     else:
         found.append("The program told of no steps, so nothing is known of its speed.")
-    if last["threads"] < ORIGINAL_MOST:
+    if last.threads < ORIGINAL_MOST:
         found.append(
-            f"This machine was asked for {last['threads']} CPUs; what happens up to {ORIGINAL_MOST}, where the "
+            f"This machine was asked for {last.threads} CPUs; what happens up to {ORIGINAL_MOST}, where the "
             "published experiment found that more cores gain nothing, it cannot show."
         )
     return found

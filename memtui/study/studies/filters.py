@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from memtui.analysis.reuse_cdf import Cdf, apart, cdf, shift
-from memtui.analysis.statistics import median, ratio_of_pairs
+from memtui.analysis.statistics import MedianInterval, median, ratio_of_pairs
 from memtui.analysis.window_merging import reuse_of
+from memtui.core.page_set import PageSet
 from memtui.core.units import duration, percent
 from memtui.reports.charts.model import Findings, Table
 from memtui.study.charts import reuse_lines
@@ -20,7 +22,6 @@ from memtui.study.studies.base import (
     mean,
     needs_pages,
     of_threads,
-    plain_interval,
     thread_counts,
     training,
 )
@@ -33,6 +34,91 @@ INTERVAL_S = 0.2
 REPEATS = 6
 MOST_WSS = 0.02  # share of the working set that may be left out
 MOST_SHIFT = 0.05  # part of itself by which a quantile of the reuse distances may move
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What a filter leaves out; None where it is not known.
+
+    Attributes:
+        pages_a_window: that are left out.
+        page_share: of the touched pages.
+        wss_share: of the working set.
+        curves_apart: largest distance of the curves of reuse with and without it.
+        points_moved: by how much of itself a quantile of the reuse distances moves at most.
+        runs: of which these are medians.
+    """
+
+    pages_a_window: float | None = None
+    page_share: float | None = None
+    wss_share: float | None = None
+    curves_apart: float | None = None
+    points_moved: float | None = None
+    runs: int = 1
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the filter may be used; None where that is not known."""
+        if self.wss_share is None or self.points_moved is None:
+            return None
+        return self.wss_share <= MOST_WSS and self.points_moved <= MOST_SHIFT
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pages_a_window": self.pages_a_window,
+            "page_share": self.page_share,
+            "wss_share": self.wss_share,
+            "curves_apart": self.curves_apart,
+            "points_moved": self.points_moved,
+            "holds": self.holds,
+            "runs": self.runs,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """What recording with a filter saves, in pairs of repeats.
+
+    Attributes:
+        pause_ratio: pause of a window over that without the filter.
+        cpu_ratio: CPU time of sampler and recorder over that without.
+        pause_without_s: pause of a window without.
+    """
+
+    pause_ratio: MedianInterval | None
+    cpu_ratio: MedianInterval | None = None
+    pause_without_s: float | None = None
+
+    @property
+    def pause_words(self) -> str:
+        return interval_words(self.pause_ratio)
+
+    @property
+    def cpu_words(self) -> str:
+        return interval_words(self.cpu_ratio)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pause_ratio": None if self.pause_ratio is None else asdict(self.pause_ratio),
+            "cpu_ratio": None if self.cpu_ratio is None else asdict(self.cpu_ratio),
+            "pause_words": self.pause_words,
+            "cpu_words": self.cpu_words,
+            "pause_without_s": self.pause_without_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FilterNumbers:
+    """What each filter leaves out and saves, with one number of threads."""
+
+    lost: Mapping[str, Losses]
+    saved: Mapping[str, Savings]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "lost": {chosen: losses.to_dict() for chosen, losses in self.lost.items()},
+            "saved": {chosen: savings.to_dict() for chosen, savings in self.saved.items()},
+        }
 
 
 class Filters:
@@ -69,19 +155,19 @@ class Filters:
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
-        numbers: dict[str, Any] = {"interval_s": INTERVAL_S, "threads": {}}
+        by_threads: dict[int, FilterNumbers] = {}
         charts, lost_rows, cost_rows, doubts = [], [], [], []
         for threads in thread_counts(setting):
-            lost, curves, said = _lost(groups[group(NONE, threads)])
+            lost, curves, of_runs = _lost(groups[group(NONE, threads)])
             saved = {
                 chosen: _saved(groups[group(NONE, threads)], groups[group(chosen, threads)])
                 for chosen in FILTERS[1:]
                 if group(chosen, threads) in groups
             }
-            numbers["threads"][str(threads)] = {"lost": lost, "saved": saved}
-            lost_rows += [_lost_row(threads, chosen, found) for chosen, found in lost.items()]
-            cost_rows += [_cost_row(threads, chosen, found) for chosen, found in saved.items()]
-            doubts += [f"{of_threads(threads)}: {text}" for text in said]
+            by_threads[threads] = FilterNumbers(lost, saved)
+            lost_rows += [_lost_row(threads, chosen, numbers) for chosen, numbers in lost.items()]
+            cost_rows += [_cost_row(threads, chosen, savings) for chosen, savings in saved.items()]
+            doubts += [f"{of_threads(threads)}: {text}" for text in of_runs]
             if len(curves) == 2:
                 title = (
                     f"Reuse distances with and without all filters, {of_threads(threads)}, windows of {INTERVAL_S:g} s"
@@ -108,71 +194,71 @@ class Filters:
                 cost_rows,
             ),
         ]
-        return Findings(numbers, conclude(numbers), charts, tables, doubts)
+        numbers = {
+            "interval_s": INTERVAL_S,
+            "threads": {str(threads): each.to_dict() for threads, each in by_threads.items()},
+        }
+        return Findings(numbers, conclude(by_threads), charts, tables, doubts)
 
 
 def group(chosen: str, threads: int) -> str:
     return f"{chosen}, {of_threads(threads)}"
 
 
-def holds(wss_share: float | None, moved: float | None) -> bool | None:
-    """Whether a filter may be used; None where that is not known."""
-    if wss_share is None or moved is None:
-        return None
-    return wss_share <= MOST_WSS and moved <= MOST_SHIFT
-
-
-def conclude(numbers: Mapping[str, Any]) -> list[str]:
+def conclude(by_threads: Mapping[int, FilterNumbers]) -> list[str]:
     """Return the verdict: whether "probably okay" holds, on one thread and on all."""
-    verdicts: dict[str, bool | None] = {}
-    found = []
-    for threads, both in numbers["threads"].items():
-        lost = both["lost"][ALL]
-        verdicts[threads] = lost["holds"]
-        who = f"With {of_threads(int(threads))}"
-        if lost["holds"] is None:
-            found.append(f"{who}, no page came back, or none was seen: nothing can be said.")
+    verdicts: dict[int, bool | None] = {}
+    sentences = []
+    for threads, numbers in by_threads.items():
+        lost = numbers.lost[ALL]
+        verdicts[threads] = lost.holds
+        who = f"With {of_threads(threads)}"
+        if lost.holds is None:
+            sentences.append(f"{who}, no page came back, or none was seen: nothing can be said.")
             continue
-        found.append(
-            f"{who}, all filters together leave out {percent(lost['wss_share'])} of the WSS and move the reuse "
-            f"distances by at most {percent(lost['points_moved'])} of themselves: "
-            + ("that holds." if lost["holds"] else f"more than {MOST_WSS:.0%} and {MOST_SHIFT:.0%} allow.")
+        sentences.append(
+            f"{who}, all filters together leave out {percent(lost.wss_share)} of the WSS and move the reuse "
+            f"distances by at most {percent(lost.points_moved)} of themselves: "
+            + ("that holds." if lost.holds else f"more than {MOST_WSS:.0%} and {MOST_SHIFT:.0%} allow.")
         )
-        worst = max(TERMS, key=lambda term: both["lost"][term]["wss_share"] or 0.0)
-        found.append(
-            f"{who}, most of it is left out by {worst}: {percent(both['lost'][worst]['wss_share'])} of the WSS."
+        worst = max(TERMS, key=lambda term: numbers.lost[term].wss_share or 0.0)
+        sentences.append(
+            f"{who}, most of it is left out by {worst}: {percent(numbers.lost[worst].wss_share)} of the WSS."
         )
-        if (saved := both["saved"].get(ALL)) is not None:
-            found.append(f"{who}, {_of_saved(saved)}")
+        if (savings := numbers.saved.get(ALL)) is not None:
+            sentences.append(f"{who}, {_of_savings(savings)}")
+    return [*sentences, _verdict(verdicts)]
+
+
+def _verdict(verdicts: Mapping[int, bool | None]) -> str:
+    """Return the sentence about all numbers of threads."""
     known = [verdict for verdict in verdicts.values() if verdict is not None]
     if len(known) < len(verdicts) or not known:
-        found.append('Whether "probably okay" holds is not known here.')
-    elif all(known):
+        return 'Whether "probably okay" holds is not known here.'
+    if all(known):
         more = "on one thread and on all" if len(known) > 1 else "on one thread; this machine was asked for no more"
-        found.append(f'"Probably okay" holds, {more}.')
-    elif any(known):
-        which = ", ".join(of_threads(int(threads)) for threads, verdict in verdicts.items() if verdict)
-        found.append(f'"Probably okay" holds with {which} and with no other number of threads that was tried.')
-    else:
-        found.append('"Probably okay" does not hold here.')
-    return found
+        return f'"Probably okay" holds, {more}.'
+    if any(known):
+        threads = ", ".join(of_threads(threads) for threads, verdict in verdicts.items() if verdict)
+        return f'"Probably okay" holds with {threads} and with no other number of threads that was tried.'
+    return '"Probably okay" does not hold here.'
 
 
-def _of_saved(saved: Mapping[str, Any]) -> str:
-    pause = saved["pause_ratio"]
+def _of_savings(savings: Savings) -> str:
+    pause = savings.pause_ratio
     if pause is None:
         return "what they save is not known: no pause was measured."
-    words = f"a window's pause with them is {percent(pause['median'])} of that without"
-    if pause["low"] is None:
-        return f"{words}; too few pairs ({pause['count']}) to say whether that is more than chance."
-    if pause["low"] <= 1 <= pause["high"]:
+    words = f"a window's pause with them is {percent(pause.median)} of that without"
+    if pause.low is None or pause.high is None:
+        return f"{words}; too few pairs ({pause.count}) to say whether that is more than chance."
+    if pause.low <= 1 <= pause.high:
         return f"{words}: nothing that can be told from chance is saved."
-    return f"{words}: {'time is saved' if pause['median'] < 1 else 'they cost time'}."
+    return f"{words}: {'time is saved' if pause.median < 1 else 'they cost time'}."
 
 
-def _lost(runs: Sequence[Observed]) -> tuple[dict[str, dict[str, Any]], dict[str, Cdf], list[str]]:
-    """By filter, medians over runs; curves of the first run without and with all; doubts."""
-    found: dict[str, list[dict[str, Any]]] = {chosen: [] for chosen in FILTERS[1:]}
+def _lost(runs: Sequence[Observed]) -> tuple[dict[str, Losses], dict[str, Cdf], list[str]]:
+    """Return medians over runs by filter; curves of the first run without and with all; doubts."""
+    by_filter: dict[str, list[Losses]] = {chosen: [] for chosen in FILTERS[1:]}
     curves: dict[str, Cdf] = {}
     doubts: list[str] = []
     for one in runs:
@@ -181,48 +267,54 @@ def _lost(runs: Sequence[Observed]) -> tuple[dict[str, dict[str, Any]], dict[str
         doubts += trace.doubts()
         whole = [pages for pages in trace.training_pages() if pages is not None]
         reuse = reuse_of(whole)
-        touched = sum(pages.size_bytes for pages in whole)
-        counted = sum(pages.touch_count for pages in whole)
         for chosen in FILTERS[1:]:
-            kept = [pages for pages in trace.filtered(chosen) if pages is not None]
-            of_kept = reuse_of(kept)
-            found[chosen].append(
-                {
-                    "pages_a_window": (counted - sum(pages.touch_count for pages in kept)) / len(whole)
-                    if whole
-                    else None,
-                    "page_share": 1 - sum(pages.touch_count for pages in kept) / counted if counted else None,
-                    "wss_share": 1 - sum(pages.size_bytes for pages in kept) / touched if touched else None,
-                    "curves_apart": apart(reuse, of_kept),
-                    "points_moved": shift(reuse, of_kept),
-                }
-            )
+            rest = [pages for pages in trace.filtered(chosen) if pages is not None]
+            of_rest = reuse_of(rest)
+            by_filter[chosen].append(_losses(whole, rest, apart(reuse, of_rest), shift(reuse, of_rest)))
             if chosen == ALL and not curves:
-                pair = {"none left out": cdf(reuse), "all filters": cdf(of_kept)}
+                pair = {"none left out": cdf(reuse), "all filters": cdf(of_rest)}
                 curves = {name: curve for name, curve in pair.items() if curve is not None}
         trace.close()
-    medians = {}
-    for chosen, each in found.items():
-        values: dict[str, Any] = {name: median([one[name] for one in each]) for name in each[0]}
-        medians[chosen] = values | {"holds": holds(values["wss_share"], values["points_moved"]), "runs": len(each)}
-    return medians, curves, doubts
+    return {chosen: _medians(each) for chosen, each in by_filter.items()}, curves, doubts
 
 
-def _saved(without: Sequence[Observed], with_it: Sequence[Observed]) -> dict[str, Any]:
-    """Pause of a window and own CPU time, recording with a filter over recording without, in pairs of repeats."""
-    pauses, shares = ([_costs(one) for one in runs] for runs in (without, with_it))
-    ratios = [ratio_of_pairs([after[at] for after in shares], [before[at] for before in pauses]) for at in (0, 1)]
-    return {
-        "pause_ratio": plain_interval(ratios[0]),
-        "cpu_ratio": plain_interval(ratios[1]),
-        "pause_words": interval_words(ratios[0]),
-        "cpu_words": interval_words(ratios[1]),
-        "pause_without_s": median([before[0] for before in pauses]),
-    }
+def _losses(
+    whole: Sequence[PageSet], rest: Sequence[PageSet], curves_apart: float | None, points_moved: float | None
+) -> Losses:
+    """Return what is left out of the windows of a run of which ``rest`` is left."""
+    touched = sum(pages.size_bytes for pages in whole)
+    counted, of_rest = (sum(pages.touch_count for pages in windows) for windows in (whole, rest))
+    return Losses(
+        pages_a_window=(counted - of_rest) / len(whole) if whole else None,
+        page_share=1 - of_rest / counted if counted else None,
+        wss_share=1 - sum(pages.size_bytes for pages in rest) / touched if touched else None,
+        curves_apart=curves_apart,
+        points_moved=points_moved,
+    )
+
+
+def _medians(runs: Sequence[Losses]) -> Losses:
+    return Losses(
+        pages_a_window=median([each.pages_a_window for each in runs]),
+        page_share=median([each.page_share for each in runs]),
+        wss_share=median([each.wss_share for each in runs]),
+        curves_apart=median([each.curves_apart for each in runs]),
+        points_moved=median([each.points_moved for each in runs]),
+        runs=len(runs),
+    )
+
+
+def _saved(without: Sequence[Observed], with_it: Sequence[Observed]) -> Savings:
+    """Compare pause of a window and own CPU time: with a filter over without, in pairs of repeats."""
+    before, after = ([_costs(one) for one in runs] for runs in (without, with_it))
+    pauses, shares = (
+        ratio_of_pairs([cost[which] for cost in after], [cost[which] for cost in before]) for which in (0, 1)
+    )
+    return Savings(pauses, shares, median([cost[0] for cost in before]))
 
 
 def _costs(one: Observed) -> tuple[float | None, float | None]:
-    """(mean pause of a window in s, share of a CPU that sampler and recorder took)."""
+    """Return (mean pause of a window in s, share of a CPU that sampler and recorder took)."""
     trace = one.trace()
     try:
         return mean(trace.paused_s()), trace.own_cpu_share()
@@ -230,19 +322,18 @@ def _costs(one: Observed) -> tuple[float | None, float | None]:
         trace.close()
 
 
-def _lost_row(threads: int, chosen: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    apart_, pages = found["curves_apart"], found["pages_a_window"]
+def _lost_row(threads: int, chosen: str, lost: Losses) -> tuple[str, ...]:
     return (
         of_threads(threads),
         chosen,
-        "n/a" if pages is None else f"{pages:.0f}",
-        percent(found["page_share"]),
-        percent(found["wss_share"]),
-        "n/a" if apart_ is None else f"{apart_:.3f}",
-        percent(found["points_moved"]),
-        {True: "yes", False: "no", None: "not known"}[found["holds"]],
+        "n/a" if lost.pages_a_window is None else f"{lost.pages_a_window:.0f}",
+        percent(lost.page_share),
+        percent(lost.wss_share),
+        "n/a" if lost.curves_apart is None else f"{lost.curves_apart:.3f}",
+        percent(lost.points_moved),
+        {True: "yes", False: "no", None: "not known"}[lost.holds],
     )
 
 
-def _cost_row(threads: int, chosen: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    return of_threads(threads), chosen, found["pause_words"], found["cpu_words"], duration(found["pause_without_s"])
+def _cost_row(threads: int, chosen: str, savings: Savings) -> tuple[str, ...]:
+    return of_threads(threads), chosen, savings.pause_words, savings.cpu_words, duration(savings.pause_without_s)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from memtui.analysis.slowdown import Block, doubts, slow_down
+from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.plan import BLOCKS, Run
@@ -16,7 +18,6 @@ from memtui.study.studies.base import (
     Setting,
     by_group,
     interval_words,
-    plain_interval,
     training,
     without_end,
 )
@@ -27,6 +28,38 @@ QUICK_S = (0.2, 0.5)
 BATCH = 32  # small, so that blocks have many steps
 SETTLE_S = 1.0  # between blocks; see ``memtui.study.calibration``
 DEAR = 0.05  # more than that is no longer called cheap
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadPoint:
+    """What watching costs at an interval, with a tracker and a way of pausing.
+
+    Attributes:
+        group: of its run.
+        tracker: that watched.
+        pause: whether the program was paused while its pages were read.
+        interval_s: length of a window.
+        slow_down: of a step; None where no steps were counted.
+    """
+
+    group: str
+    tracker: str
+    pause: bool
+    interval_s: float
+    slow_down: MedianInterval | None
+
+    @property
+    def way(self) -> str:
+        """Tracker and way of pausing."""
+        return f"{self.tracker}, {'paused' if self.pause else 'not paused'}"
+
+    @property
+    def words(self) -> str:
+        """The slow-down as text."""
+        return interval_words(self.slow_down, sign=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"words": self.words}
 
 
 class Overhead:
@@ -67,40 +100,30 @@ class Overhead:
         return [runs]
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
-        points: list[dict[str, Any]] = []
-        said: list[str] = []
-        for name, (one, *_) in by_group(observed).items():
-            blocks = [Block(**block) for block in one.told["blocks"]]
-            cost = slow_down(blocks)
-            trace = one.trace()
+        points: list[OverheadPoint] = []
+        every_doubt: list[str] = []
+        for name, (first, *_) in by_group(observed).items():
+            blocks = [Block(**block) for block in first.told["blocks"]]
+            trace = first.trace()
             tracker = trace.hello.tracker
             trace.close()
-            points.append(
-                {
-                    "group": name,
-                    "tracker": tracker,
-                    "pause": one.run.pause,
-                    "interval_s": one.run.interval_s,
-                    "slow_down": plain_interval(cost),
-                    "words": interval_words(cost, sign=True),
-                }
-            )
-            said += [
+            points.append(OverheadPoint(name, tracker, first.run.pause, first.run.interval_s, slow_down(blocks)))
+            every_doubt += [
                 f"{name}: {text}" for text in map(_without_options, doubts(blocks)) if "windows a block" not in text
             ]
-        if not any(point["slow_down"] for point in points):
+        if all(point.slow_down is None for point in points):
             raise UserError("the program told of no steps (such as: step 120), so nothing can be said of its speed")
-        points.sort(key=lambda point: (point["tracker"], not point["pause"], point["interval_s"]))
+        points.sort(key=lambda point: (point.tracker, not point.pause, point.interval_s))
         lines = []
-        for name in dict.fromkeys(_way(point) for point in points):
-            mine = [p for p in points if _way(p) == name and p["slow_down"]]
+        for name in dict.fromkeys(point.way for point in points):
+            costs = _costs(point for point in points if point.way == name)
             lines.append(
                 ChartLine(
                     name,
-                    [p["interval_s"] for p in mine],
-                    [p["slow_down"]["median"] * 100 for p in mine],
+                    [interval_s for interval_s, _ in costs],
+                    [cost.median * 100 for _, cost in costs],
                     points=True,
-                    bars=_bars(mine),
+                    bars=[_bar(cost) for _, cost in costs],
                 )
             )
         chart = Chart(
@@ -110,64 +133,69 @@ class Overhead:
             "more time a step (%)",
             lines,
             x_log=True,
-            x_ticks=sorted({p["interval_s"] for p in points}),
+            x_ticks=sorted({point.interval_s for point in points}),
         )
-        rows = [(_way(p), f"{p['interval_s']:g} s", p["words"]) for p in points]
+        rows = [(point.way, f"{point.interval_s:g} s", point.words) for point in points]
         table = Table(
             "Time a step takes with sampling over without", ("how", "window", "slow-down [95 % interval]"), rows
         )
-        return Findings({"points": points}, conclude(points), [chart], [table], said)
+        numbers = {"points": [point.to_dict() for point in points]}
+        return Findings(numbers, conclude(points), [chart], [table], every_doubt)
 
 
 def group(tracker: str, pause: bool, interval_s: float) -> str:
     return f"{tracker}, {'paused' if pause else 'not paused'}, {interval_s:g} s"
 
 
-def conclude(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each way of watching, what the shortest window costs, and from which one on it is cheap."""
-    found = []
-    for name in dict.fromkeys(_way(point) for point in points):
-        mine = [p for p in points if _way(p) == name and p["slow_down"]]
-        if not mine:
-            found.append(f"{name}: no steps were counted.")
+def conclude(points: Sequence[OverheadPoint]) -> list[str]:
+    """Return for each way of watching what the shortest window costs, and from which one on it is cheap."""
+    sentences = []
+    for name in dict.fromkeys(point.way for point in points):
+        costs = _costs(point for point in points if point.way == name)
+        if not costs:
+            sentences.append(f"{name}: no steps were counted.")
             continue
-        parts = [f"{p['words']} at windows of {p['interval_s']:g} s" for p in mine]
-        from_s = cheap_from(mine)
+        parts = [f"{interval_words(cost, sign=True)} at windows of {interval_s:g} s" for interval_s, cost in costs]
+        from_s = cheap_from(costs)
         verdict = (
             f"it is surely below {DEAR:.0%} from {from_s:g} s on"
             if from_s is not None
-            else f"not even at {mine[-1]['interval_s']:g} s is it surely below {DEAR:.0%}"
+            else f"not even at {costs[-1][0]:g} s is it surely below {DEAR:.0%}"
         )
-        found.append(f"{name}: a step takes longer by {', '.join(parts)}; {verdict}.")
-        chance = [p for p in mine if p["slow_down"]["low"] is not None and p["slow_down"]["low"] <= 0]
-        if chance:
-            which = ", ".join(f"{point['interval_s']:g} s" for point in chance)
-            found.append(f"{name}: at {which} it cannot be told from nothing.")
-    return found
+        sentences.append(f"{name}: a step takes longer by {', '.join(parts)}; {verdict}.")
+        unproven = [interval_s for interval_s, cost in costs if cost.low is not None and cost.low <= 0]
+        if unproven:
+            intervals = ", ".join(f"{interval_s:g} s" for interval_s in unproven)
+            sentences.append(f"{name}: at {intervals} it cannot be told from nothing.")
+    return sentences
 
 
-def _bars(points: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """(low, high) of each slow-down, per cent; nan where there is no interval."""
-    bounds = [(p["slow_down"]["low"], p["slow_down"]["high"]) for p in points]
-    return [(math.nan, math.nan) if None in pair else (pair[0] * 100, pair[1] * 100) for pair in bounds]
+def _costs(points: Iterable[OverheadPoint]) -> list[tuple[float, MedianInterval]]:
+    """Return (length of a window in s, slow-down) where the slow-down is known."""
+    return [(point.interval_s, point.slow_down) for point in points if point.slow_down is not None]
 
 
-def _way(point: Mapping[str, Any]) -> str:
-    return f"{point['tracker']}, {'paused' if point['pause'] else 'not paused'}"
+def _bar(cost: MedianInterval) -> tuple[float, float]:
+    """Return (low, high) of a slow-down, per cent; nan where there is no interval."""
+    if cost.low is None or cost.high is None:
+        return math.nan, math.nan
+    return cost.low * 100, cost.high * 100
 
 
-def cheap_from(points: Sequence[Mapping[str, Any]]) -> float | None:
+def cheap_from(costs: Sequence[tuple[float, MedianInterval]]) -> float | None:
     """Return the shortest interval from which on the upper end of every slow-down's interval is small.
 
     Return None without one.
+
+    Args:
+        costs: (length of a window in s, slow-down).
     """
-    found = None
-    for point in sorted(points, key=lambda point: -point["interval_s"]):
-        high = point["slow_down"]["high"]
-        if high is None or high > DEAR:
+    shortest_s = None
+    for interval_s, cost in sorted(costs, key=lambda each: -each[0]):
+        if cost.high is None or cost.high > DEAR:
             break
-        found = point["interval_s"]
-    return found
+        shortest_s = interval_s
+    return shortest_s
 
 
 def _without_options(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +17,29 @@ PARTS = 8  # of a step
 VISIBLE = 0.1  # by how much the same parts of steps are more alike than opposite ones
 
 
+@dataclass(frozen=True, slots=True)
+class PartSimilarity:
+    """How alike the pages are that parts of neighbouring steps touch.
+
+    Attributes:
+        same_part: mean Jaccard index of the same parts, 0..1; None, as the others, where it is not known.
+        opposite_part: of opposite parts.
+        visible: whether the first is notably larger.
+        reason: why it is not known.
+    """
+
+    same_part: float | None = None
+    opposite_part: float | None = None
+    visible: bool | None = None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 def alike(
     starts_ns: Sequence[int], ends_ns: Sequence[int], pages: Sequence[PageSet | None], steps_ns: Sequence[int]
-) -> dict[str, Any]:
+) -> PartSimilarity:
     """Compare what the parts of a step touch with the same and with the opposite part of the next step.
 
     A step is cut into ``PARTS`` of equal length, because one step may take longer than another; a part is the union of
@@ -31,8 +52,7 @@ def alike(
         steps_ns: when steps ended, rising.
 
     Returns:
-        ``same_part`` and ``opposite_part``: mean Jaccard index, 0..1; ``visible``: whether the first is notably larger.
-        All None with a ``reason`` where no two neighbouring steps have a window in every part.
+        How alike they are; not known where no two neighbouring steps have a window in every part.
     """
     middles = (np.array(starts_ns, float) + np.array(ends_ns, float)) / 2
     steps: list[list[PageSet] | None] = []
@@ -46,8 +66,8 @@ def alike(
             continue
         by_part: list[list[PageSet]] = [[] for _ in range(PARTS)]
         for at, k in zip(inside, part, strict=True):
-            if (found := pages[at]) is not None:
-                by_part[k].append(found)
+            if (touched := pages[at]) is not None:
+                by_part[k].append(touched)
         steps.append([union(some) for some in by_part])
     same, opposite = [], []
     for one, other in pairwise(steps):
@@ -59,10 +79,5 @@ def alike(
         why = "no two steps follow each other that were seen whole"
         if fewest is not None and fewest < PARTS:
             why += f": a step lasts as little as {fewest} windows, and {PARTS} are needed"
-        return {"same_part": None, "opposite_part": None, "visible": None, "reason": why}
-    return {
-        "same_part": of_same,
-        "opposite_part": of_opposite,
-        "visible": of_same > of_opposite + VISIBLE,
-        "reason": "",
-    }
+        return PartSimilarity(reason=why)
+    return PartSimilarity(of_same, of_opposite, of_same > of_opposite + VISIBLE)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from memtui.analysis.statistics import mean
+from memtui.analysis.statistics import MedianInterval, mean
 from memtui.core.units import percent, size
 from memtui.reports.charts.model import Table
 from memtui.study.plan import ALTERNATE, Run
@@ -18,11 +18,10 @@ from memtui.study.studies.base import (
     interval_words,
     needs_pages,
     of_threads,
-    plain_interval,
     training,
     without_end,
 )
-from memtui.study.studies.sample_time.merge_error import is_as_long, merge_error, stretches_of
+from memtui.study.studies.sample_time.merge_error import MergeError, is_as_long, merge_error, stretches_of
 
 COARSE_S = (0.5, 1.0, 2.0)
 QUICK_S = (0.5,)
@@ -33,6 +32,48 @@ SWITCH_S = 0.2  # between blocks; see ``memtui.study.runs.worker``
 KEPT_S = 1.0  # the coarse interval at which it is tried what it is like when no memory is given back
 KEEPS = (("MALLOC_TRIM_THRESHOLD_", "4000000000"), ("MALLOC_MMAP_THRESHOLD_", "4000000000"))  # glibc's; mallopt(3)
 ENOUGH = 0.05  # an error that is still called small
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPoint:
+    """The error of merged windows at a coarse interval.
+
+    Attributes:
+        interval_s: the coarse one.
+        finest_s: the fine one.
+        malloc_keeps: whether the program's malloc gave nothing back to the kernel.
+        error: None where no pair of blocks has windows of both lengths.
+        left_out: windows that do not count.
+        given_back_bytes: mean of what went in a coarse window; None where that is not known.
+    """
+
+    interval_s: float
+    finest_s: float
+    malloc_keeps: bool
+    error: MergeError | None
+    left_out: int = 0
+    given_back_bytes: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The error as text."""
+        return interval_words(self.error.beyond if self.error else None, sign=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        error = self.error
+        return {
+            "interval_s": self.interval_s,
+            "finest_s": self.finest_s,
+            "malloc_keeps": self.malloc_keeps,
+            "beyond": None if error is None else asdict(error.beyond),
+            "words": self.words,
+            "coarse_bytes": error.coarse_bytes if error else None,
+            "merged_bytes": error.merged_bytes if error else None,
+            "coarse_windows": error.coarse_windows if error else 0,
+            "merged_windows": error.merged_windows if error else 0,
+            "left_out": self.left_out,
+            "given_back_bytes": self.given_back_bytes,
+        }
 
 
 def turns(setting: Setting, threads: int, fine_s: float) -> list[Run]:
@@ -70,12 +111,9 @@ def keeps(run: Run) -> bool:
     return set(KEEPS) <= set(map(tuple, run.environment))
 
 
-def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, Any]]:
-    """Return the error at each coarse interval.
-
-    "beyond" is None where no pair of blocks has windows of both lengths.
-    """
-    found = []
+def turn_points(observed: Sequence[Observed], threads: int) -> list[TurnPoint]:
+    """Return the error at each coarse interval."""
+    points = []
     mine = [one for one in observed if one.run.kind == ALTERNATE and one.run.cpus == threads]
     for one in sorted(mine, key=lambda one: (keeps(one.run), one.run.other_interval_s)):
         coarse_s = one.run.other_interval_s
@@ -88,86 +126,81 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[dict[str, An
         finally:
             trace.close()
         error = merge_error(stretches, round(coarse_s / one.run.interval_s))
-        found.append(
-            {
-                "interval_s": coarse_s,
-                "finest_s": one.run.interval_s,
-                "malloc_keeps": keeps(one.run),
-                "beyond": plain_interval(error.beyond if error else None),
-                "words": interval_words(error.beyond if error else None, sign=True),
-                "coarse_bytes": error.coarse_bytes if error else None,
-                "merged_bytes": error.merged_bytes if error else None,
-                "coarse_windows": error.coarse_windows if error else 0,
-                "merged_windows": error.merged_windows if error else 0,
-                "left_out": left_out,
-                "given_back_bytes": mean(given_back[~np.isnan(given_back)].tolist()),
-            }
+        points.append(
+            TurnPoint(
+                interval_s=coarse_s,
+                finest_s=one.run.interval_s,
+                malloc_keeps=keeps(one.run),
+                error=error,
+                left_out=left_out,
+                given_back_bytes=mean(given_back[~np.isnan(given_back)].tolist()),
+            )
         )
-    return found
+    return points
 
 
-def conclude_turns(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
+def conclude_turns(points: Sequence[TurnPoint], threads: int) -> list[str]:
     """Return what the method's error is, and whether a fine trace can stand for the others."""
     who = f"With {of_threads(threads)}"
-    known = [point for point in points if point["beyond"] is not None and not point["malloc_keeps"]]
+    known = [point for point in points if point.error is not None and not point.malloc_keeps]
     if not known:
         return [f"{who}, no pair of blocks has windows of both lengths: the error of merged windows is not known."]
-    parts = ", ".join(f"{p['words']} at {p['interval_s']:g} s" for p in known)
-    fine = f"{known[0]['finest_s']:g} s"
+    errors = [point.error.beyond for point in known if point.error is not None]
+    parts = ", ".join(f"{point.words} at {point.interval_s:g} s" for point in known)
+    fine = f"{known[0].finest_s:g} s"
     return [
         f"{who}, in one run with windows of {fine} and longer ones in turn, the longer ones hold {parts} beyond the "
-        f"union of those of {fine} (median over pairs of blocks and its 95 % interval): {_verdict(known)}.",
-        *_kept(points, who),
+        f"union of those of {fine} (median over pairs of blocks and its 95 % interval): {_verdict(errors)}.",
+        *_with_malloc_keeping(points, who),
     ]
 
 
-def _kept(points: Sequence[Mapping[str, Any]], who: str) -> list[str]:
+def _with_malloc_keeping(points: Sequence[TurnPoint], who: str) -> list[str]:
     """Return what is left where no memory is given back, beside the ordinary run of the same interval."""
-    of_kind = {(p["interval_s"], p["malloc_keeps"]): p for p in points if p["beyond"] is not None}
-    found = []
-    for (seconds, kept), point in of_kind.items():
-        other = of_kind.get((seconds, False))
-        if not kept or other is None:
+    errors = {(point.interval_s, point.malloc_keeps): (point.words, point.error) for point in points if point.error}
+    sentences = []
+    for (seconds, malloc_keeps), (words, error) in errors.items():
+        other_words, other = errors.get((seconds, False), ("", None))
+        if not malloc_keeps or other is None:
             continue
-        low, high = point["beyond"]["low"], other["beyond"]["high"]
+        low, high = error.beyond.low, other.beyond.high
         because = (
             "memory that is given back before a long window ends is seen by the short ones alone"
             if low is not None and high is not None and low > high
             else "that memory is given back is not shown to make a difference"
         )
-        found.append(
-            f"{who}, with a malloc that gives nothing back they hold {point['words']} at {seconds:g} s "
-            f"({other['words']} with the ordinary one): {because}."
+        sentences.append(
+            f"{who}, with a malloc that gives nothing back they hold {words} at {seconds:g} s "
+            f"({other_words} with the ordinary one): {because}."
         )
-    return found
+    return sentences
 
 
-def _verdict(points: Sequence[Mapping[str, Any]]) -> str:
-    bounds = [(point["beyond"]["low"], point["beyond"]["high"]) for point in points]
-    sure = [(low, high) for low, high in bounds if low is not None and high is not None]
+def _verdict(errors: Sequence[MedianInterval]) -> str:
+    sure = [(error.low, error.high) for error in errors if error.low is not None and error.high is not None]
     if any(low > ENOUGH or high < -ENOUGH for low, high in sure):
         side = "see more than a long one" if any(high < -ENOUGH for _, high in sure) else "see less than a long one"
         return f"more than {percent(ENOUGH)}, a fine trace cannot stand for the others here; its windows {side}"
-    if len(sure) == len(points) and all(low >= -ENOUGH and high <= ENOUGH for low, high in sure):
+    if len(sure) == len(errors) and all(low >= -ENOUGH and high <= ENOUGH for low, high in sure):
         return f"within {percent(ENOUGH)}, a fine trace can stand for the others"
     return f"whether that is within {percent(ENOUGH)} cannot be told from so few or so unlike blocks"
 
 
-def turn_table(points: Mapping[int, Sequence[Mapping[str, Any]]]) -> Table:
-    """By number of threads and interval."""
+def turn_table(points: Mapping[int, Sequence[TurnPoint]]) -> Table:
+    """Return the table by number of threads and interval."""
     rows = [
         (
             of_threads(threads),
-            f"{point['interval_s']:g} s" + (", malloc keeps" if point["malloc_keeps"] else ""),
-            size(point["coarse_bytes"]),
-            size(point["merged_bytes"]),
-            size(point["given_back_bytes"]),
-            point["words"],
-            f"{point['coarse_windows']} and {point['merged_windows']}",
-            str(point["left_out"]),
+            f"{point.interval_s:g} s" + (", malloc keeps" if point.malloc_keeps else ""),
+            size(point.error.coarse_bytes if point.error else None),
+            size(point.error.merged_bytes if point.error else None),
+            size(point.given_back_bytes),
+            point.words,
+            f"{point.error.coarse_windows} and {point.error.merged_windows}" if point.error else "0 and 0",
+            str(point.left_out),
         )
-        for threads, mine in points.items()
-        for point in mine
+        for threads, of_threads_ in points.items()
+        for point in of_threads_
     ]
     heads = ("", "window", "WSS of long ones", "WSS of merged ones", "given back", "beyond [95 % interval]", "windows")
     note = (

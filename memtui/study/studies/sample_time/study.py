@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,44 @@ REPEATS = 3
 WINDOWS = 4  # of the longest interval, in a quick run
 SAME_SPEED = 0.1  # in steps a second of two runs: a larger difference is told
 LEAST_R2 = 0.5  # of a fit that is called one
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalPoint:
+    """What was measured at one interval, and derived for it from the finest; medians over the repeats.
+
+    Attributes:
+        interval_s: length of a window.
+        steps_per_running_s: in a second in which the program was not paused.
+        derived_steps_per_running_s: in the run with the finest windows.
+        wss_bytes: mean over the windows of training, measured.
+        derived_wss_bytes: derived.
+        error: by what part of the derived value the measured one is larger.
+        curves_apart: largest distance of the two curves of reuse.
+        windows: that were measured, in all repeats.
+        derived_windows: that were derived.
+    """
+
+    interval_s: float
+    steps_per_running_s: float | None
+    derived_steps_per_running_s: float | None
+    wss_bytes: float | None
+    derived_wss_bytes: float | None
+    error: float | None
+    curves_apart: float | None
+    windows: int
+    derived_windows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Coefficients of determination (R²) of WSS over the interval: of a straight line, and over its logarithm."""
+
+    linear_r2: float
+    logarithmic_r2: float
 
 
 class SampleTime:
@@ -82,16 +121,16 @@ class SampleTime:
         intervals_s = sorted({one.run.interval_s for one in observed if one.run.kind == RECORD} - {FINEST_S})
         in_turn = {threads: turn_points(observed, threads) for threads in thread_counts(setting)}
         numbers: dict[str, Any] = {"finest_s": FINEST_S, "threads": {}}
-        charts: list[Any] = []
+        charts: list[Chart] = []
         conclusion, doubts = [], []
         table: list[tuple[str, ...]] = []
         for threads in thread_counts(setting):
             with _Traces(groups, threads, (FINEST_S, *intervals_s)) as traces:
                 points = [_point(traces, interval_s) for interval_s in intervals_s]
                 numbers["threads"][str(threads)] = {
-                    "points": points,
-                    "shape": shape(points),
-                    "in_turn": in_turn[threads],
+                    "points": [point.to_dict() for point in points],
+                    "shape": None if (fit := shape(points)) is None else asdict(fit),
+                    "in_turn": [point.to_dict() for point in in_turn[threads]],
                 }
                 charts += _charts(traces, points, threads)
                 conclusion += conclude(points, threads) + conclude_turns(in_turn[threads], threads)
@@ -135,8 +174,8 @@ def group(interval_s: float, threads: int) -> str:
     return f"{interval_s:g} s, {of_threads(threads)}"
 
 
-def _point(traces: _Traces, interval_s: float) -> dict[str, Any]:
-    """Measured and derived at one interval: medians over repeats of mean WSS, bytes."""
+def _point(traces: _Traces, interval_s: float) -> IntervalPoint:
+    """Return what was measured and derived at one interval."""
     count = round(interval_s / FINEST_S)
     measured = [trace.merged(1) for trace in traces.by_interval[interval_s]]
     derived = [trace.merged(count) for trace in traces.by_interval[FINEST_S]]
@@ -145,19 +184,19 @@ def _point(traces: _Traces, interval_s: float) -> dict[str, Any]:
     fine, coarse = (
         median([trace.steps_per_running_s() for trace in traces.by_interval[s]]) for s in (FINEST_S, interval_s)
     )
-    return {
-        "interval_s": interval_s,
-        "steps_per_running_s": coarse,
-        "derived_steps_per_running_s": fine,
-        "wss_bytes": of_measured,
-        "derived_wss_bytes": of_derived,
-        "error": error(of_measured, of_derived),
-        "curves_apart": apart(
+    return IntervalPoint(
+        interval_s=interval_s,
+        steps_per_running_s=coarse,
+        derived_steps_per_running_s=fine,
+        wss_bytes=of_measured,
+        derived_wss_bytes=of_derived,
+        error=error(of_measured, of_derived),
+        curves_apart=apart(
             traces.first(interval_s).reuse(training=True), traces.first(FINEST_S).reuse(training=True, count=count)
         ),
-        "windows": sum(map(len, measured)),
-        "derived_windows": sum(map(len, derived)),
-    }
+        windows=sum(map(len, measured)),
+        derived_windows=sum(map(len, derived)),
+    )
 
 
 def error(measured: float | None, derived: float | None) -> float | None:
@@ -167,12 +206,12 @@ def error(measured: float | None, derived: float | None) -> float | None:
     return measured / derived - 1
 
 
-def shape(points: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    """How well a straight line fits WSS over the interval, and over its logarithm (coefficient of determination, R²).
+def shape(points: Sequence[IntervalPoint]) -> Shape | None:
+    """Return how well a straight line fits WSS over the interval, and over its logarithm.
 
-    None with fewer than three points, or when all are equal: everything fits then.
+    Return None with fewer than three points, or when all are equal: everything fits then.
     """
-    known = [(p["interval_s"], p["wss_bytes"]) for p in points if p["wss_bytes"] is not None]
+    known = [(point.interval_s, point.wss_bytes) for point in points if point.wss_bytes is not None]
     if len(known) < 3:
         return None
     seconds, sizes = (np.array(values, float) for values in zip(*known, strict=True))
@@ -184,46 +223,47 @@ def shape(points: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
         rest = sizes - np.polyval(np.polyfit(x, sizes, 1), x)
         return 1 - float((rest**2).sum()) / whole
 
-    return {"linear_r2": fit(seconds), "logarithmic_r2": fit(np.log(seconds))}
+    return Shape(fit(seconds), fit(np.log(seconds)))
 
 
-def conclude(points: Sequence[Mapping[str, Any]], threads: int) -> list[str]:
+def conclude(points: Sequence[IntervalPoint], threads: int) -> list[str]:
     """Return what the points of one number of threads say."""
     who = f"With {of_threads(threads)}"
-    known = [point for point in points if point["wss_bytes"] is not None]
-    if len(known) < 2:
+    known = [point for point in points if point.wss_bytes is not None]
+    sizes = [(point.interval_s, point.wss_bytes) for point in points if point.wss_bytes is not None]
+    if len(sizes) < 2:
         return [f"{who}, fewer than two intervals have whole windows of training: nothing can be said."]
-    first, last = known[0], known[-1]
-    times = last["wss_bytes"] / first["wss_bytes"]
-    found = [
-        f"{who}, the mean WSS goes from {size(first['wss_bytes'])} at {first['interval_s']:g} s to "
-        f"{size(last['wss_bytes'])} at {last['interval_s']:g} s, {times:.2f} times as much: "
+    (first_s, first_bytes), (last_s, last_bytes) = sizes[0], sizes[-1]
+    times = last_bytes / first_bytes
+    sentences = [
+        f"{who}, the mean WSS goes from {size(first_bytes)} at {first_s:g} s to {size(last_bytes)} at {last_s:g} s, "
+        f"{times:.2f} times as much: "
         + ("it grows with the window." if times > 1.01 else "it does not grow with the window.")
     ]
     fit = shape(known)
     if fit is not None:
-        best = max(fit.values())
-        better = "a straight line fits" if fit["linear_r2"] == best else "a logarithm fits"
+        best = max(fit.linear_r2, fit.logarithmic_r2)
+        better = "a straight line fits" if fit.linear_r2 == best else "a logarithm fits"
         words = f"{better} better" if best >= LEAST_R2 else "neither a straight line nor a logarithm fits"
-        found.append(
-            f"{who}, {words} (R² {fit['linear_r2']:.2f} linear, {fit['logarithmic_r2']:.2f} logarithmic, "
+        sentences.append(
+            f"{who}, {words} (R² {fit.linear_r2:.2f} linear, {fit.logarithmic_r2:.2f} logarithmic, "
             f"of {len(known)} points)."
         )
-    errors = [(abs(p["error"]), p) for p in known if p["error"] is not None]
+    errors = [(abs(point.error), point) for point in known if point.error is not None]
     if errors:
-        worst, point = max(errors, key=lambda one: one[0])
-        found.append(
+        worst, point = max(errors, key=lambda each: each[0])
+        sentences.append(
             f"{who}, WSS measured in a run of its own and derived from the fine run differ by at most "
-            f"{percent(worst)} (at {point['interval_s']:g} s, {point['windows']} windows): two runs of the program, so "
+            f"{percent(worst)} (at {point.interval_s:g} s, {point.windows} windows): two runs of the program, so "
             f"this is not the method's error alone{_of_speed(known)}."
         )
-    return found
+    return sentences
 
 
-def _of_speed(points: Sequence[Mapping[str, Any]]) -> str:
-    """Say when runs got on at different speeds: they differ in what a window holds, whatever the method is."""
-    speeds = [(p["steps_per_running_s"], p["derived_steps_per_running_s"], p["interval_s"]) for p in points]
-    apart_by = [(abs(one / other - 1), seconds) for one, other, seconds in speeds if one and other]
+def _of_speed(points: Sequence[IntervalPoint]) -> str:
+    """Return a sentence when runs got on at different speeds: they differ in what a window holds, by any method."""
+    speeds = [(point.steps_per_running_s, point.derived_steps_per_running_s, point.interval_s) for point in points]
+    apart_by = [(abs(coarse / fine - 1), seconds) for coarse, fine, seconds in speeds if coarse and fine]
     if not apart_by or max(apart_by)[0] <= SAME_SPEED:
         return ""
     most, seconds = max(apart_by)
@@ -233,25 +273,25 @@ def _of_speed(points: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _row(point: Mapping[str, Any]) -> tuple[str, ...]:
-    apart_ = point["curves_apart"]
+def _row(point: IntervalPoint) -> tuple[str, ...]:
     return (
-        f"{point['interval_s']:g} s",
-        size(point["wss_bytes"]),
-        size(point["derived_wss_bytes"]),
-        "n/a" if point["error"] is None else f"{point['error'] * 100:+.1f} %",
-        "n/a" if apart_ is None else f"{apart_:.2f}",
-        str(point["windows"]),
+        f"{point.interval_s:g} s",
+        size(point.wss_bytes),
+        size(point.derived_wss_bytes),
+        "n/a" if point.error is None else f"{point.error * 100:+.1f} %",
+        "n/a" if point.curves_apart is None else f"{point.curves_apart:.2f}",
+        str(point.windows),
     )
 
 
-def _charts(traces: _Traces, points: Sequence[Mapping[str, Any]], threads: int) -> list[Chart]:
+def _charts(traces: _Traces, points: Sequence[IntervalPoint], threads: int) -> list[Chart]:
     who, name = of_threads(threads), f"{threads}-thread"
     by_name = {f"{s:g} s": traces.first(s) for s in traces.by_interval if s != FINEST_S}
-    x = [point["interval_s"] for point in points]
+    x = [point.interval_s for point in points]
+    measured, derived = [point.wss_bytes for point in points], [point.derived_wss_bytes for point in points]
     lines = [
-        ChartLine(words, x, [np.nan if p[key] is None else p[key] / MIB for p in points], points=True)
-        for words, key in (("measured", "wss_bytes"), (f"derived from {FINEST_S:g} s", "derived_wss_bytes"))
+        ChartLine(label, x, [np.nan if wss is None else wss / MIB for wss in sizes], points=True)
+        for label, sizes in (("measured", measured), (f"derived from {FINEST_S:g} s", derived))
     ]
     curves = {label: cdf(trace.reuse(training=True)) for label, trace in by_name.items()}
     known: dict[str, Cdf] = {label: curve for label, curve in curves.items() if curve is not None}
