@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ import pytest
 import memtui as memtui_package
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
 from memtui.core.page_set import PAGE_BYTES, PageSet
 from memtui.session.reader import VmaRow
@@ -32,6 +34,7 @@ from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
 from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
 from memtui.study.studies.fast_memory.miss_curve import MissCurve, swappable
+from memtui.study.studies.fast_memory.numbers import FastMemoryNumbers, LimitPoint, ProgramNumbers
 from memtui.study.studies.fast_memory.runs import seen
 from memtui.study.workloads.access_orders import lru_misses, touch_order
 from tests.support.cli import memtui
@@ -257,41 +260,38 @@ def test_a_factor_is_to_the_nearer_bound(value, bounds, is_):
 
 
 def interval(value, low=None, high=None):
-    return {"median": value, "low": low, "high": high, "confidence": 0.0, "count": 2}
+    return MedianInterval(value, low, high, 0.0, 2)
 
 
 def point(faults, pages, predicted, **changes):
-    found = {
-        "share": 0.5,
-        "runs": 2,
-        "limit_bytes": 40 * MIB,
-        "room_bytes": 38 * MIB,
-        "major_faults": interval(faults),
-        "swapped_in": None if pages is None else interval(pages),
-        "minor_faults": interval(5.0),
-        "step_s": interval(0.3),
-        "predicted": predicted,
-        "predicted_merged": predicted,
-        "faults_factor": interval(1.5),
-        "exact_factor": None,
-    }
-    return found | changes
+    found = LimitPoint(
+        share=0.5,
+        runs=2,
+        limit_bytes=40 * MIB,
+        room_bytes=38 * MIB,
+        steps=9.0,
+        major_faults=interval(faults),
+        swapped_in=None if pages is None else interval(pages),
+        process_major_faults=None,
+        minor_faults=interval(5.0),
+        step_s=interval(0.3),
+        predicted=predicted,
+        predicted_merged=predicted,
+        faults_factor=interval(1.5),
+    )
+    return replace(found, **changes)
 
 
 def numbers_of(*points, **changes):
     free = point(0.0, 0.0, None, share=0.0, step_s=interval(0.1))
-    program = {
-        "touches_per_step": 1000.0,
-        "steps_per_window": 0.5,
-        "known_order": False,
-        "points": [free, *points],
-    } | changes
-    return {
-        "interval_s": 0.1,
-        "merged_interval_s": 0.2,
-        "page_cluster": 3,
-        "programs": {"training": program},
-    }
+    program = ProgramNumbers(
+        working_set_bytes=80 * MIB,
+        steps_per_window=0.5,
+        touches_per_step=1000.0,
+        known_order=False,
+        points=[free, *points],
+    )
+    return FastMemoryNumbers(0.1, 0.2, {"training": replace(program, **changes)}, page_cluster=3)
 
 
 @pytest.mark.parametrize(
@@ -318,9 +318,9 @@ def test_the_verdict_on_a_limit_comes_out_each_way(faults, pages, predicted, wor
 def test_the_factor_of_major_faults_has_its_interval_where_there_is_one():
     one = point(300, 300, [90, 110])
     assert "1.50 of the nearer one (no interval: 2 repeats" in " ".join(conclude(numbers_of(one)))
-    sure = " ".join(conclude(numbers_of(one | {"faults_factor": interval(1.5, 1.4, 1.7)})))
+    sure = " ".join(conclude(numbers_of(replace(one, faults_factor=interval(1.5, 1.4, 1.7)))))
     assert "for training at 50%: 1.50 of the nearer one (95 % interval 1.40 to 1.70)" in sure
-    same = one | {"faults_factor": interval(1.0)}
+    same = replace(one, faults_factor=interval(1.0))
     assert "lie within the bounds at each of these limits, too" in " ".join(conclude(numbers_of(same)))
 
 
@@ -348,8 +348,8 @@ def test_reasons_are_given_where_the_numbers_show_them():
     assert "holds 2.5 steps" not in few
     assert "no difference that these bounds show" in few
     assert "given back" not in " ".join(conclude(often))
-    anew = numbers_of(point(100, 100, [90, 110]))
-    anew["programs"]["training"]["points"][0]["minor_faults"] = interval(400.0)
+    free = point(0.0, 0.0, None, share=0.0, step_s=interval(0.1), minor_faults=interval(400.0))
+    anew = numbers_of(points=[free, point(100, 100, [90, 110])])
     assert "400 minor faults a step" in " ".join(conclude(anew))
 
 

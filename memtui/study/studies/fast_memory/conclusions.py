@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
+from memtui.analysis.statistics import MedianInterval
 from memtui.core.units import between, size
+from memtui.study.studies.fast_memory.numbers import FastMemoryNumbers, LimitPoint, ProgramNumbers
 from memtui.study.studies.fast_memory.runs import LEAST_STEPS
 
 NEAR = 0.1  # of a bound: steps are seen every 20 ms and windows have edges, so nothing is exact to the touch
@@ -25,15 +27,14 @@ def factor(value: float | None, bounds: Sequence[float] | None) -> float | None:
     return value / low if value < low else 1.0
 
 
-def verdict(point: Mapping[str, Any], touches: float | None) -> str:
-    """``none``: neither predicted nor seen; ``within``: the ranges meet; ``more`` or ``fewer`` misses; "" not known.
+def verdict(point: LimitPoint, touches: float | None) -> str:
+    """Return ``none``: neither predicted nor counted; ``within``: the ranges meet; ``more`` or ``fewer`` misses.
 
-    The seen range is that from major faults to pages from swap, and ranges meet when they come within ``NEAR``.
+    Return "" where that is not known. Ranges meet when they come within ``NEAR``.
     """
-    bounds, faults = point["predicted"], point["major_faults"]
-    if bounds is None or faults is None:
+    if point.predicted is None or point.counted is None:
         return ""
-    (low, high), least, most = bounds, faults["median"], _most(point)
+    (low, high), (least, most) = point.predicted, point.counted
     few = FEW * (touches or 0.0)
     if low <= few and most <= few:
         return "none"
@@ -42,62 +43,58 @@ def verdict(point: Mapping[str, Any], touches: float | None) -> str:
     return "fewer" if most < low * (1 - NEAR) else "within"
 
 
-def conclude(numbers: Mapping[str, Any]) -> list[str]:
-    """Of each program at each limit, then of all of them, then why."""
-    found: list[str] = []
-    said = {
-        (name, at): verdict(point, program["touches_per_step"])
-        for name, program in numbers["programs"].items()
-        for at, point in enumerate(program["points"])
-        if point["share"]
+def conclude(numbers: FastMemoryNumbers) -> list[str]:
+    """Return what is to be said of each program at each limit, then of all of them, then why."""
+    sentences: list[str] = []
+    verdicts = {
+        (name, at): verdict(point, program.touches_per_step)
+        for name, program in numbers.programs.items()
+        for at, point in enumerate(program.points)
+        if point.share
     }
-    for (name, at), word in said.items():
-        found.append(_of_point(name, numbers["programs"][name]["points"][at], word, numbers))
-    known = {where: word for where, word in said.items() if word}
+    for (name, at), word in verdicts.items():
+        sentences.append(_of_point(name, numbers.programs[name].points[at], word, numbers))
+    known = {where: word for where, word in verdicts.items() if word}
     if not known:
-        return [*found, "Whether the curve says what a memory misses is not known here."]
+        return [*sentences, "Whether the curve says what a memory misses is not known here."]
     off = {where: word for where, word in known.items() if word in ("more", "fewer")}
     held = len(known) - len(off)
     text = f"At {held} of {len(known)} limits the misses that were seen lie within the bounds of the curve"
     if off:
-        worst = max(_apart(numbers["programs"][name]["points"][at], word) for (name, at), word in off.items())
+        worst = max(_apart(numbers.programs[name].points[at], word) for (name, at), word in off.items())
         text += f"; at the worst one they are a factor of {worst:.1f} outside"
-    found.append(text + ".")
-    found += _of_faults(numbers, list(known)) + _of_time(numbers)
-    return found + _of_truth(numbers) + _why(numbers, off)
+    sentences.append(text + ".")
+    sentences += _of_faults(numbers, list(known)) + _of_time(numbers)
+    return sentences + _of_truth(numbers) + _why(numbers, off)
 
 
-def _most(point: Mapping[str, Any]) -> float:
-    """Return the upper end of what was seen."""
-    least: float = point["major_faults"]["median"]
-    return least if point["swapped_in"] is None else max(point["swapped_in"]["median"], least)
-
-
-def _apart(point: Mapping[str, Any], word: str) -> float:
-    """By what factor the seen range lies outside the predicted one; at least 1."""
-    (low, high), least = point["predicted"], point["major_faults"]["median"]
+def _apart(point: LimitPoint, word: str) -> float:
+    """Return by what factor the counted range lies outside the predicted one; at least 1."""
+    assert point.predicted is not None
+    assert point.counted is not None
+    (low, high), (least, most) = point.predicted, point.counted
     if word == "more":
-        return float(least / high) if high > 0 else float("inf")
-    return low / _most(point) if _most(point) > 0 else float("inf")
+        return least / high if high > 0 else float("inf")
+    return low / most if most > 0 else float("inf")
 
 
-def _of_point(name: str, point: Mapping[str, Any], word: str, numbers: Mapping[str, Any]) -> str:
-    who = f"{name}, limit at {point['share']:.0%} of its working set"
-    if not point["runs"]:
+def _of_point(name: str, point: LimitPoint, word: str, numbers: FastMemoryNumbers) -> str:
+    who = f"{name}, limit at {point.share:.0%} of its working set"
+    if not point.runs:
         return (
             f"{who}: fewer than {LEAST_STEPS} steps were made under it after it settled, so nothing can be said; "
             "longer runs (no --quick, or more --seconds) have more."
         )
-    who += f" ({size(point['limit_bytes'])}, room for {size(point['room_bytes'])} of its pages)"
-    swapped = point["swapped_in"]
-    pages = f", and {swapped['median']:.0f} pages came from swap" if swapped is not None else ""
-    happened = f"there were {_number(point['major_faults'])} major faults a step{pages}"
-    if not word:
+    who += f" ({size(point.limit_bytes)}, room for {size(point.room_bytes)} of its pages)"
+    swapped = point.swapped_in
+    pages = f", and {swapped.median:.0f} pages came from swap" if swapped is not None else ""
+    happened = f"there were {_number(point.major_faults)} major faults a step{pages}"
+    if not word or point.predicted is None:
         return f"{who}: {happened}; what to expect is not known, because the recording has no window of training."
-    (low, high), (low_merged, high_merged) = point["predicted"], point["predicted_merged"] or point["predicted"]
+    (low, high), (low_merged, high_merged) = point.predicted, point.predicted_merged or point.predicted
     expected = (
-        f"windows of {numbers['interval_s']:g} s predict {low:.0f} to {high:.0f} misses a step (of "
-        f"{numbers['merged_interval_s']:g} s {low_merged:.0f} to {high_merged:.0f})"
+        f"windows of {numbers.interval_s:g} s predict {low:.0f} to {high:.0f} misses a step (of "
+        f"{numbers.merged_interval_s:g} s {low_merged:.0f} to {high_merged:.0f})"
     )
     words = {
         "none": "neither is notable",
@@ -108,35 +105,35 @@ def _of_point(name: str, point: Mapping[str, Any], word: str, numbers: Mapping[s
     return f"{who}: {expected}; {happened}: {words}."
 
 
-def _of_faults(numbers: Mapping[str, Any], known: Sequence[tuple[str, int]]) -> list[str]:
-    """Major faults alone, which is what a step waits for."""
-    factors = {
-        (name, at): numbers["programs"][name]["points"][at]["faults_factor"]
+def _of_faults(numbers: FastMemoryNumbers, known: Sequence[tuple[str, int]]) -> list[str]:
+    """Return what is to be said of major faults alone, which is what a step waits for."""
+    factors = [
+        (name, point.share, point.faults_factor)
         for name, at in known
-        if numbers["programs"][name]["points"][at]["faults_factor"] is not None
-    }
+        for point in [numbers.programs[name].points[at]]
+        if point.faults_factor is not None
+    ]
     if not factors:
         return []
-    (name, at), worst = max(factors.items(), key=lambda item: abs(log(max(item[1]["median"], 1e-9))))
-    if worst["median"] == 1.0:
+    name, share, worst = max(factors, key=lambda each: abs(log(max(each[2].median, 1e-9))))
+    if worst.median == 1.0:
         return ["Major faults alone lie within the bounds at each of these limits, too."]
     interval = (
-        f"no interval: {worst['count']} repeat{'s' * (worst['count'] != 1)}, and 95 % needs 6"
-        if worst["low"] is None
-        else f"95 % interval {worst['low']:.2f} to {worst['high']:.2f}"
+        f"no interval: {worst.count} repeat{'s' * (worst.count != 1)}, and 95 % needs 6"
+        if worst.low is None
+        else f"95 % interval {worst.low:.2f} to {worst.high:.2f}"
     )
-    point = numbers["programs"][name]["points"][at]
     return [
-        f"Major faults alone are farthest from the bounds for {name} at {point['share']:.0%}: {worst['median']:.2f} of "
+        f"Major faults alone are farthest from the bounds for {name} at {share:.0%}: {worst.median:.2f} of "
         f"the nearer one ({interval})."
     ]
 
 
-def _of_time(numbers: Mapping[str, Any]) -> list[str]:
+def _of_time(numbers: FastMemoryNumbers) -> list[str]:
     """Return what the least memory costs each program."""
     found = []
-    for name, program in numbers["programs"].items():
-        times = {p["share"]: p["step_s"]["median"] for p in program["points"] if p["step_s"] is not None}
+    for name, program in numbers.programs.items():
+        times = {p.share: p.step_s.median for p in program.points if p.step_s is not None}
         free, least = times.pop(0.0, None), min(times, default=None)
         if free and least is not None:
             found.append(f"{name} at {least:.0%}: {times[least] / free:.1f}")
@@ -145,13 +142,13 @@ def _of_time(numbers: Mapping[str, Any]) -> list[str]:
     return [f"A step takes so many times as long as without a limit: {', '.join(found)}."]
 
 
-def _of_truth(numbers: Mapping[str, Any]) -> list[str]:
+def _of_truth(numbers: FastMemoryNumbers) -> list[str]:
     """Whether the curve is right where the truth is known."""
     known = [
-        point["exact_factor"]["median"]
-        for program in numbers["programs"].values()
-        for point in program["points"]
-        if program["known_order"] and point["share"] and point["exact_factor"] is not None
+        point.exact_factor.median
+        for program in numbers.programs.values()
+        for point in program.points
+        if program.known_order and point.share and point.exact_factor is not None
     ]
     if not known:
         return []
@@ -164,20 +161,20 @@ def _of_truth(numbers: Mapping[str, Any]) -> list[str]:
     return [f"{text}, and at the worst one a factor of {outside:.2f} outside: the curve itself is off by that."]
 
 
-def _why(numbers: Mapping[str, Any], off: Mapping[tuple[str, int], str]) -> list[str]:
+def _why(numbers: FastMemoryNumbers, off: Mapping[tuple[str, int], str]) -> list[str]:
     """Return what makes the kernel differ from an LRU memory, as far as the numbers show it."""
     found = []
     ratios: list[float] = []
-    for name, program in numbers["programs"].items():
+    for name, program in numbers.programs.items():
         words = {word for (of, _), word in off.items() if of == name}
-        for point in program["points"]:
-            faults, pages = point["major_faults"], point["swapped_in"]
-            if point["share"] and faults and pages and faults["median"] > FEW * (program["touches_per_step"] or 0.0):
-                ratios.append(pages["median"] / max(faults["median"], 1e-9))
-        windows = program["steps_per_window"]
+        for point in program.points:
+            faults, pages = point.major_faults, point.swapped_in
+            if point.share and faults and pages and faults.median > FEW * (program.touches_per_step or 0.0):
+                ratios.append(pages.median / max(faults.median, 1e-9))
+        windows = program.steps_per_window
         if windows is not None and windows > 1 and "more" in words:
             found.append(
-                f"{name}: a window of {numbers['interval_s']:g} s holds {windows:.1f} steps, and a page that is "
+                f"{name}: a window of {numbers.interval_s:g} s holds {windows:.1f} steps, and a page that is "
                 "touched in each of them counts once: the curve misses those misses."
             )
         if (new := _given_anew(program)) is not None:
@@ -186,7 +183,7 @@ def _why(numbers: Mapping[str, Any], off: Mapping[tuple[str, int], str]) -> list
                 "again. To the curve they return; the kernel gives empty ones, and reads nothing: it predicts too much."
             )
     if len(ratios) and max(ratios) >= READS_AHEAD:
-        cluster = numbers["page_cluster"]
+        cluster = numbers.page_cluster
         up_to = "" if cluster is None else f" (page-cluster {cluster}: up to {1 << cluster})"
         found.append(
             f"A major fault brought in {min(ratios):.1f} to {max(ratios):.1f} pages, the wanted one and neighbours"
@@ -204,26 +201,26 @@ def _why(numbers: Mapping[str, Any], off: Mapping[tuple[str, int], str]) -> list
     return found
 
 
-def _given_anew(program: Mapping[str, Any]) -> float | None:
+def _given_anew(program: ProgramNumbers) -> float | None:
     """Minor faults of a step without limit, where they are a notable part of what is touched."""
-    free = next((point for point in program["points"] if not point["share"]), None)
-    touches = program["touches_per_step"]
-    if free is None or free["minor_faults"] is None or not touches:
+    free = next((point for point in program.points if not point.share), None)
+    touches = program.touches_per_step
+    if free is None or free.minor_faults is None or not touches:
         return None
-    faults = float(free["minor_faults"]["median"])
+    faults = float(free.minor_faults.median)
     return faults if faults > GIVEN_ANEW * touches else None
 
 
-def doubts_of(numbers: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> list[str]:
+def doubts_of(numbers: FastMemoryNumbers, told: Sequence[Mapping[str, Any]]) -> list[str]:
     """Conditions and weaknesses, from what workers told of the limits."""
     limited = [one for one in told if one["limit_bytes"] is not None]
     found = []
     if limited:
-        versions = " and ".join(map(str, numbers["cgroup_version"]))
-        cluster = "not known" if numbers["page_cluster"] is None else numbers["page_cluster"]
+        versions = " and ".join(map(str, numbers.cgroup_version))
+        cluster = "not known" if numbers.page_cluster is None else numbers.page_cluster
         sizes = sorted({one["swap_bytes"] for one in limited})
         found.append(
-            f"memory cgroup version {versions}; page-cluster {cluster}; swap is {'; '.join(numbers['swap'])} "
+            f"memory cgroup version {versions}; page-cluster {cluster}; swap is {'; '.join(numbers.swap)} "
             f"({between(size(sizes[0]), size(sizes[-1]))}): times are those of this swap, and say nothing of another "
             "fast and slow memory"
         )
@@ -239,5 +236,5 @@ def doubts_of(numbers: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> 
     return found
 
 
-def _number(interval: Mapping[str, Any] | None) -> str:
-    return "n/a" if interval is None else f"{interval['median']:.0f}"
+def _number(interval: MedianInterval | None) -> str:
+    return "n/a" if interval is None else f"{interval.median:.0f}"

@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from memtui.analysis.reuse_cdf import cdf
+from memtui.analysis.statistics import MedianInterval
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.units import duration, size
 from memtui.reports.charts.model import Chart, ChartLine
 from memtui.study.charts import BOUNDS_NOTE, MIB, reuse_lines
 from memtui.study.studies.fast_memory.miss_curve import MissCurve
+from memtui.study.studies.fast_memory.numbers import Bounds, LimitPoint, ProgramNumbers
 
 
-def row(name: str, point: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of the table."""
-    exact = point["exact_lru"]
+def row(name: str, point: LimitPoint) -> tuple[str, ...]:
+    """Return the row of the table."""
+    exact = point.exact_lru
     return (
         name,
-        size(point["limit_bytes"]) if point["share"] else "none",
-        size(point["room_bytes"]) if point["share"] else "n/a",
-        _range(point["predicted"]),
-        _range(point["predicted_merged"]),
-        "n/a" if exact is None else f"{exact['median']:.0f}",
-        _middle(point["major_faults"]),
-        _middle(point["swapped_in"]),
-        _factor(point["faults_factor"]),
-        _factor(point["pages_factor"]),
-        "n/a" if point["step_s"] is None else duration(point["step_s"]["median"]),
+        size(point.limit_bytes) if point.share else "none",
+        size(point.room_bytes) if point.share else "n/a",
+        _range(point.predicted),
+        _range(point.predicted_merged),
+        "n/a" if exact is None else f"{exact.median:.0f}",
+        _middle(point.major_faults),
+        _middle(point.swapped_in),
+        _factor(point.faults_factor),
+        _factor(point.pages_factor),
+        "n/a" if point.step_s is None else duration(point.step_s.median),
     )
 
 
-def charts_of(name: str, found: Mapping[str, Any], curve: MissCurve, interval_s: float) -> list[Chart]:
+def charts_of(name: str, numbers: ProgramNumbers, curve: MissCurve, interval_s: float) -> list[Chart]:
     """Predicted and seen misses by memory, and the curve itself."""
     limited = sorted(
-        (p for p in found["points"] if p["share"] and p["room_bytes"] is not None), key=lambda p: p["room_bytes"]
+        ((p.room_bytes, p) for p in numbers.points if p.share and p.room_bytes is not None), key=lambda each: each[0]
     )
-    rooms = [point["room_bytes"] for point in limited]
+    rooms = [room for room, _ in limited]
     most = max([curve.largest_bytes, *rooms, PAGE_BYTES]) * 1.05
     at = np.linspace(0, most, 300)
     low, high = curve.misses(at)
     lines = [ChartLine("predicted at least", at / MIB, low, until=high)]
     x = [room / MIB for room in rooms]
-    for words, key in (("major faults", "major_faults"), ("pages from swap", "swapped_in"), ("exact LRU", "exact_lru")):
-        each = [point[key] for point in limited]
-        if each and all(one is not None for one in each):
-            bars = [(one["low"], one["high"]) for one in each] if all(one["low"] is not None for one in each) else None
-            lines.append(ChartLine(words, x, [one["median"] for one in each], points=True, bars=bars))
+    for label, intervals in (
+        ("major faults", [point.major_faults for _, point in limited]),
+        ("pages from swap", [point.swapped_in for _, point in limited]),
+        ("exact LRU", [point.exact_lru for _, point in limited]),
+    ):
+        known = [interval for interval in intervals if interval is not None]
+        if known and len(known) == len(intervals):
+            bars = [(each.low, each.high) for each in known if each.low is not None and each.high is not None]
+            medians = [interval.median for interval in known]
+            lines.append(ChartLine(label, x, medians, points=True, bars=bars if len(bars) == len(known) else None))
     window = f"windows of {interval_s:g} s"
     key = name.replace(" ", "-")
     note = f"{BOUNDS_NOTE} Here first touches are left out, because the kernel reads nothing for them."
@@ -68,13 +74,11 @@ def charts_of(name: str, found: Mapping[str, Any], curve: MissCurve, interval_s:
     return drawn
 
 
-def slow_down(programs: Mapping[str, Mapping[str, Any]]) -> Chart:
+def slow_down(programs: Mapping[str, ProgramNumbers]) -> Chart:
     """Time of a step by limit."""
     lines = []
     for name, program in programs.items():
-        times = {
-            point["share"]: point["step_s"]["median"] for point in program["points"] if point["step_s"] is not None
-        }
+        times = {point.share: point.step_s.median for point in program.points if point.step_s is not None}
         base = times.pop(0.0, None)
         if base and times:
             x = sorted(times)
@@ -91,16 +95,16 @@ def slow_down(programs: Mapping[str, Mapping[str, Any]]) -> Chart:
     )
 
 
-def _middle(interval: Mapping[str, Any] | None) -> str:
-    return "n/a" if interval is None else f"{interval['median']:.0f}"
+def _middle(interval: MedianInterval | None) -> str:
+    return "n/a" if interval is None else f"{interval.median:.0f}"
 
 
-def _range(bounds: Sequence[float] | None) -> str:
+def _range(bounds: Bounds | None) -> str:
     return "n/a" if bounds is None else f"{bounds[0]:.0f} to {bounds[1]:.0f}"
 
 
-def _factor(interval: Mapping[str, Any] | None) -> str:
+def _factor(interval: MedianInterval | None) -> str:
     if interval is None:
         return "n/a"
-    text = f"{interval['median']:.2f}"
-    return text if interval["low"] is None else f"{text} [{interval['low']:.2f}, {interval['high']:.2f}]"
+    text = f"{interval.median:.2f}"
+    return text if interval.low is None else f"{text} [{interval.low:.2f}, {interval.high:.2f}]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +24,12 @@ from memtui.study.studies.base import (
     by_group,
     median_of,
     needs_pages,
-    plain_interval,
     training,
 )
 from memtui.study.studies.fast_memory.conclusions import NEAR, conclude, doubts_of, factor
 from memtui.study.studies.fast_memory.figures import charts_of, row, slow_down
 from memtui.study.studies.fast_memory.miss_curve import MissCurve, working_set
+from memtui.study.studies.fast_memory.numbers import Bounds, FastMemoryNumbers, LimitPoint, ProgramNumbers
 from memtui.study.studies.fast_memory.runs import SETTLE, Seen, seen
 from memtui.study.workloads.access_orders import ORDERS, ZIPF_EXPONENT, lru_misses, touch_order
 
@@ -135,7 +136,7 @@ class FastMemory:
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
-        numbers: dict[str, Any] = {"interval_s": INTERVAL_S, "merged_interval_s": MERGED * INTERVAL_S, "programs": {}}
+        programs: dict[str, ProgramNumbers] = {}
         charts: list[Chart] = []
         rows: list[tuple[str, ...]] = []
         doubts: list[str] = []
@@ -144,13 +145,13 @@ class FastMemory:
             needs_pages(trace)
             doubts += [f"{name}, recorded: {text}" for text in trace.doubts()]
             curves = [MissCurve.of(trace, count) for count in (1, MERGED)]
-            numbers["programs"][name] = found = _program(setting, name, trace, curves, groups)
-            charts += charts_of(name, found, curves[0], INTERVAL_S)
-            rows += [row(group(name, point["share"]), point) for point in found["points"]]
+            programs[name] = program = _program(setting, name, trace, curves, groups)
+            charts += charts_of(name, program, curves[0], INTERVAL_S)
+            rows += [row(group(name, point.share), point) for point in program.points]
             trace.close()
         told = [one.told["memory"] for one in observed if "memory" in one.told]
-        numbers |= _conditions(told)
-        charts.append(slow_down(numbers["programs"]))
+        numbers = _numbers(programs, told)
+        charts.append(slow_down(programs))
         windows = f"windows of {INTERVAL_S:g} s and of {MERGED * INTERVAL_S:g} s"
         heads = (
             "",
@@ -170,7 +171,7 @@ class FastMemory:
         again = sum(one.told.get("attempts", 1) > 1 for one in observed)
         if again:
             doubts.append(f"{again} runs were done again, as the kernel had killed the program though swap had room")
-        return Findings(numbers, conclude(numbers), charts, tables, doubts)
+        return Findings(numbers.to_dict(), conclude(numbers), charts, tables, doubts)
 
 
 def group(name: str, share: float | None) -> str:
@@ -244,22 +245,21 @@ def _without_end(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _program(
     setting: Setting, name: str, trace: Trace, curves: Sequence[MissCurve], groups: Mapping[str, list[Observed]]
-) -> dict[str, Any]:
-    """Its numbers."""
+) -> ProgramNumbers:
     touches = _known(setting).get(name)
     whole = working_set(trace).size_bytes
     rate = trace.told.get("steps_per_s") if trace.by_steps else None
     points = []
     for share in (0.0, *shares(setting)):
-        runs = [(one, found) for one in groups.get(group(name, share), []) if (found := _seen(one)) is not None]
+        runs = [(one, counted) for one in groups.get(group(name, share), []) if (counted := _seen(one)) is not None]
         points.append(_point(share, runs, curves, touches, whole))
-    return {
-        "working_set_bytes": whole,
-        "steps_per_window": None if rate is None else rate * INTERVAL_S,
-        "touches_per_step": curves[0].touches / curves[0].steps if curves[0].steps else None,
-        "known_order": touches is not None,
-        "points": points,
-    }
+    return ProgramNumbers(
+        working_set_bytes=whole,
+        steps_per_window=None if rate is None else rate * INTERVAL_S,
+        touches_per_step=curves[0].touches / curves[0].steps if curves[0].steps else None,
+        known_order=touches is not None,
+        points=points,
+    )
 
 
 def _seen(one: Observed) -> Seen | None:
@@ -273,55 +273,75 @@ def _point(
     curves: Sequence[MissCurve],
     touches: _Touches | None,
     touched: int,
-) -> dict[str, Any]:
-    """Predicted and seen at one limit; medians over runs, and intervals where there are enough of them."""
-    found: dict[str, Any] = {
-        "share": share,
-        "runs": len(runs),
-        "limit_bytes": median([one.told["memory"]["limit_bytes"] for one, _ in runs]),
-        "room_bytes": median([each.room_bytes for _, each in runs]),
-        "steps": sum(each.steps for _, each in runs),
-    }
-    for key in ("major_faults", "swapped_in", "process_major_faults", "minor_faults", "step_s"):
-        found[key] = plain_interval(median_of([getattr(each, key) for _, each in runs]))
-    by_run = [_held_against(one, each, curves, touches, touched) for one, each in runs if share]
-    for key in ("predicted", "predicted_merged"):
-        pairs = [one[key] for one in by_run]
-        bounds = [median([pair[at] for pair in pairs]) for at in (0, 1)]
-        found[key] = None if None in bounds else bounds
-    for key in ("faults_factor", "pages_factor", "exact_lru", "exact_factor"):
-        found[key] = plain_interval(median_of([one[key] for one in by_run]))
-    return found
+) -> LimitPoint:
+    by_run = [_compared(one, each, curves, touches, touched) for one, each in runs if share]
+    return LimitPoint(
+        share=share,
+        runs=len(runs),
+        limit_bytes=median([one.told["memory"]["limit_bytes"] for one, _ in runs]),
+        room_bytes=median([each.room_bytes for _, each in runs]),
+        steps=sum(each.steps for _, each in runs),
+        major_faults=median_of([each.major_faults for _, each in runs]),
+        swapped_in=median_of([each.swapped_in for _, each in runs]),
+        process_major_faults=median_of([each.process_major_faults for _, each in runs]),
+        minor_faults=median_of([each.minor_faults for _, each in runs]),
+        step_s=median_of([each.step_s for _, each in runs]),
+        predicted=_median_bounds([each.predicted for each in by_run]),
+        predicted_merged=_median_bounds([each.predicted_merged for each in by_run]),
+        faults_factor=median_of([each.faults_factor for each in by_run]),
+        pages_factor=median_of([each.pages_factor for each in by_run]),
+        exact_lru=median_of([each.exact_lru for each in by_run]),
+        exact_factor=median_of([each.exact_factor for each in by_run]),
+    )
 
 
-def _held_against(
+def _median_bounds(bounds: Sequence[Bounds]) -> Bounds | None:
+    low, high = (median([pair[which] for pair in bounds]) for which in (0, 1))
+    return None if low is None or high is None else (low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One run against the prediction at its own room; see ``LimitPoint``."""
+
+    predicted: Bounds
+    predicted_merged: Bounds
+    exact_lru: float | None
+    faults_factor: float | None
+    pages_factor: float | None
+    exact_factor: float | None
+
+
+def _compared(
     one: Observed, each: Seen, curves: Sequence[MissCurve], touches: _Touches | None, touched: int
-) -> dict[str, Any]:
-    """One run against the prediction at its own room."""
+) -> _Compared:
     assert each.room_bytes is not None
-    predicted = [[float(bound) for bound in curve.misses(each.room_bytes)] for curve in curves]
-    known = predicted[0] if predicted[0][0] == predicted[0][0] else None
+    (low, high), (low_merged, high_merged) = (curve.misses(each.room_bytes) for curve in curves)
+    predicted, predicted_merged = (float(low), float(high)), (float(low_merged), float(high_merged))
+    known = None if math.isnan(predicted[0]) else predicted
     exact = None
     if touches is not None:
         # What else the process touches, interpreter and library, stays in memory and takes of the room.
         aside = max(touched - touches.pages * PAGE_BYTES, 0)
         exact = touches.misses(each.room_bytes - aside, one.run.seed)
-    return {
-        "predicted": predicted[0],
-        "predicted_merged": predicted[1],
-        "exact_lru": exact,
-        "faults_factor": factor(each.major_faults, known),
-        "pages_factor": factor(each.swapped_in, known),
-        "exact_factor": factor(exact, known),
-    }
+    return _Compared(
+        predicted,
+        predicted_merged,
+        exact,
+        factor(each.major_faults, known),
+        factor(each.swapped_in, known),
+        factor(exact, known),
+    )
 
 
-def _conditions(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How the limits were set."""
+def _numbers(programs: Mapping[str, ProgramNumbers], told: Sequence[Mapping[str, Any]]) -> FastMemoryNumbers:
     limited = [one for one in told if one["limit_bytes"] is not None]
     clusters = {one["page_cluster"] for one in told}
-    return {
-        "cgroup_version": sorted({one["version"] for one in told}),
-        "swap": sorted({one["swap"] for one in limited}),
-        "page_cluster": clusters.pop() if len(clusters) == 1 else None,
-    }
+    return FastMemoryNumbers(
+        INTERVAL_S,
+        MERGED * INTERVAL_S,
+        programs,
+        cgroup_version=sorted({one["version"] for one in told}),
+        swap=sorted({one["swap"] for one in limited}),
+        page_cluster=clusters.pop() if len(clusters) == 1 else None,
+    )
