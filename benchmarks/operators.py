@@ -12,7 +12,8 @@ from benchmarks.run import Run, say
 from benchmarks.table import Row, Skip, slower
 from memtui.bench.configuration import Configuration, make
 from memtui.bench.cpu_speed import Yardstick, beside
-from memtui.bench.plan import CPU_BLOCK_NS, BenchPlan, BenchWindow
+from memtui.bench.messages import Done, Failed
+from memtui.bench.plan import CPU_BLOCK_NS, BenchPlan
 from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.undisturbed_blocks import quiet_blocks
 from memtui.bench.worker_client import WorkerProcess
@@ -78,12 +79,11 @@ def _theirs(timer: Any, yardstick: Yardstick) -> float:
 def _ours(worker: WorkerProcess, configuration: Configuration) -> float:
     worker.measure(configuration, PLAN)
     while True:
-        word = worker.hear(60)
-        if word is None or word["at"] == "failed":
-            raise RuntimeError(f"the worker: {word}")
-        if word["at"] == "done":
-            windows = [BenchWindow.from_plain(w) for w in word["windows"]]
-            visit = Visit(tuple(windows), Series(), Conditions(yard_limit_ns=word["yard_limit_ns"]))
+        reply = worker.receive(60)
+        if reply is None or isinstance(reply, Failed):
+            raise RuntimeError(f"the worker: {reply}")
+        if isinstance(reply, Done):
+            visit = Visit(reply.windows, Series(), Conditions(yard_limit_ns=reply.yard_limit_ns))
             found = evaluate(configuration, PLAN, visit).measured_ns  # theirs is not brought to any other speed, either
             assert found is not None
             return found

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,7 +87,7 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], how
         return _screen(args, request, how, shard, _foot)
     rows, skipped, path = _measure(args, request, how, shard)
     if args.json:
-        plain = {"database": str(path), "skipped": skipped, "rows": [table.to_plain(row) for row in rows]}
+        plain = {"database": str(path), "skipped": skipped, "rows": [table.to_dict(row) for row in rows]}
         print(as_json(plain))
         return 0
     for text in _foot(rows):
@@ -148,7 +148,7 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     points = window_length.study(rows)
     if args.json:
         plain = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
-        print(as_json(plain | window_length.to_plain(points)))
+        print(as_json(plain | window_length.to_dict(points)))
     else:
         print()
         for text in window_length.lines(points):
@@ -160,7 +160,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
     """``bench resnet50``: the network against the sum of its operators."""
     usual = asked.conditions(args)
     # What goes from layer to layer was just written: it is in the cache.
-    usual = {"cache": "warm", "weights": "same"} | usual
+    usual = {"cache": "warm", "weights": "same", **usual}
     try:
         network, counts = make(NETWORK, usual), resnet50_counts(usual=usual)
     except ValueError as error:
@@ -191,7 +191,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
     rows, _, path = _measure(args, request, how, None)
     found = network_vs_operators.compose(network, counts, rows, partial=args.quick)
     if args.json:
-        print(as_json({"database": str(path), **network_vs_operators.to_plain(found)}))
+        print(as_json({"database": str(path), **network_vs_operators.to_dict(found)}))
     else:
         print()
         for text in network_vs_operators.lines(found):
@@ -260,7 +260,7 @@ def _screen(
             def load() -> Callable[..., Any]:
                 from memtui.bench.screen import BenchApp
 
-                return partial(BenchApp, title, process.hear, table.COLUMNS, heading)
+                return partial(BenchApp, title, process.receive, table.COLUMNS, heading)
 
             code = run_app(load)
     finally:
@@ -314,7 +314,7 @@ def _compare(args: argparse.Namespace) -> int:
     if others:
         complain(others)
     if args.json:
-        print(as_json({"a": str(first), "b": str(second), "rows": [one.to_plain() for one in found]}))
+        print(as_json({"a": str(first), "b": str(second), "rows": [one.to_dict() for one in found]}))
         return 0
     for text in compare.table(found, terminal_columns()):
         print(visible(text))
@@ -339,9 +339,11 @@ def _db(args: argparse.Namespace) -> int:
             operators: dict[str, int] = {}
             for row in database.rows():
                 operators[row["op"]] = operators.get(row["op"], 0) + 1
-        plain = {"database": str(path), "rows": counts, "measurements": operators}
-        for text in [as_json(plain)] if args.json else map(visible, _info(plain)):
-            print(text)
+        if args.json:
+            print(as_json({"database": str(path), "rows": counts, "measurements": operators}))
+        else:
+            for text in _info(path, counts, operators):
+                print(visible(text))
     elif verb == "merge" and words:
         for word in words:  # all of them, before a database is made or changed
             if _same_file(Path(word), path):
@@ -374,10 +376,11 @@ def _same_file(one: Path, other: Path) -> bool:
         return False  # what is wrong with either is told where it is opened
 
 
-def _info(plain: dict[str, Any]) -> list[str]:
-    rows = ", ".join(f"{count} {name}" for name, count in plain["rows"].items())
-    measured = ", ".join(f"{op} {count}" for op, count in plain["measurements"].items()) or "nothing yet"
-    return [plain["database"], f"rows: {rows}", f"measured: {measured}"]
+def _info(path: Path, counts: Mapping[str, int], operators: Mapping[str, int]) -> list[str]:
+    """Return what a database holds, for people: rows by table, measurements by operator."""
+    rows = ", ".join(f"{count} {name}" for name, count in counts.items())
+    measured = ", ".join(f"{op} {count}" for op, count in operators.items()) or "nothing yet"
+    return [str(path), f"rows: {rows}", f"measured: {measured}"]
 
 
 def _export(database: Database, path: Path) -> int:

@@ -32,9 +32,9 @@ class Comparison:
     verdict: str
     devices: tuple[str, str]
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            **self.configuration.to_plain(),
+            **self.configuration.to_dict(),
             "time_ratio": self.time[0] if self.time else None,
             "time_low": self.time[1] if self.time else None,
             "time_high": self.time[2] if self.time else None,
@@ -45,24 +45,25 @@ class Comparison:
 def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
     """Return the configurations that both have, in the order of A, and how many of them another version wrote."""
     found, unknown = [], 0
-    newest = [{row["configuration"]: row for row in side.rows() if row["status"] == "ok"} for side in (a, b)]
+    newest = [{row.configuration: row for row in side.finished()} for side in (a, b)]
     for key, first in newest[0].items():
         second = newest[1].get(key)
         if second is None:
             continue
-        sides = ((b, second["id"]), (a, first["id"]))
+        sides = ((b, second.id), (a, first.id))
         # One CPU is held against itself at one speed; of two, the speed is a part of what they differ in.
-        reference_ns = first["reference_ns"] if first["device_name"] == second["device_name"] else None
+        reference_ns = first.reference_ns if first.device_name == second.device_name else None
         means = [side.quiet_means(number, reference_ns) for side, number in sides]
         if min(map(len, means)) < 2:  # like with like
             means = [side.window_means(number) for side, number in sides]
         time = ratio_interval(means[0], means[1])
         verdict = UNKNOWN if time is None else SLOWER if time[1] > 1 else FASTER if time[2] < 1 else SAME
-        alike = first["energy_source"] == second["energy_source"] and first["energy_j"] and second["energy_j"]
-        energy = second["energy_j"] / first["energy_j"] if alike else None
-        devices = first["device_name"], second["device_name"]
+        energy = None
+        if first.energy_source == second.energy_source and first.energy_j and second.energy_j:
+            energy = second.energy_j / first.energy_j
+        devices = first.device_name, second.device_name
         try:
-            found.append(Comparison(from_text(first["text"]), time, energy, verdict, devices))
+            found.append(Comparison(from_text(first.text), time, energy, verdict, devices))
         except ValueError:
             unknown += 1
     return found, unknown

@@ -111,7 +111,7 @@ class Configuration:
         found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
         return found | {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {"key": self.key, **self._plain()}
 

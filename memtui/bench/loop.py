@@ -16,6 +16,7 @@ import numpy as np
 from memtui.bench.configuration import Configuration
 from memtui.bench.cpu_speed import Yardstick, beside
 from memtui.bench.data import Data
+from memtui.bench.messages import Phase
 from memtui.bench.plan import (
     BLOCK_NS,
     CALIBRATION_NS,
@@ -30,7 +31,7 @@ from memtui.bench.plan import (
 from memtui.bench.undisturbed_blocks import counted, enough, quiet_blocks
 
 MEDIAN_ERROR = 0.93  # standard error of a median by the interquartile range and 1 / sqrt(n): sqrt(pi / 2) / 1.349
-Tell = Callable[[dict[str, Any]], None]
+Send = Callable[[Phase], None]
 
 
 class Interrupted(Exception):
@@ -83,14 +84,14 @@ class Load:
 
 
 def measure(
-    load: Load, plan: BenchPlan, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None = None
+    load: Load, plan: BenchPlan, send: Send, settled: Callable[[], bool], yardstick: Yardstick | None = None
 ) -> tuple[list[BenchWindow], bool]:
     """Warm up, then measure.
 
     Args:
         load: the calls.
         plan: how long and how often.
-        tell: is told of phases and of every window.
+        send: takes the phases, every window among them.
         settled: whether the one who asked sees that the power has settled. Asked between blocks; raises Interrupted.
         yardstick: of the CPU that is measured.
 
@@ -103,12 +104,12 @@ def measure(
         _first_calls(load)
         call_ns = _calibrate(load)
         at_once = max(1, round((CPU_BLOCK_NS if yardstick else BLOCK_NS) / call_ns))
-        alike, call_ns = _warm_up(load, plan, at_once, tell, settled, yardstick)
+        alike, call_ns = _warm_up(load, plan, at_once, send, settled, yardstick)
         chance = random.Random(plan.seed)
         windows: list[BenchWindow] = []
         while len(windows) < plan.windows or (len(windows) < plan.most_windows and _lacks(windows, plan, yardstick)):
-            number = len(windows)
-            tell({"at": "window", "number": number, "of": max(number + 1, plan.windows), "seconds": plan.seconds})
+            number = len(windows) + 1
+            send(Phase("window", number, max(number, plan.windows)))
             windows.append(_window(load, math.ceil(plan.seconds * 1e9 / call_ns), at_once, settled, yardstick))
             # The sensor makes its next step under the same load, and the next window begins anywhere between two.
             _run_on(load, plan.tail_ns + int(chance.random() * plan.phase_ns), at_once, settled)
@@ -151,7 +152,7 @@ def _calibrate(load: Load) -> float:
 
 
 def _warm_up(
-    load: Load, plan: BenchPlan, at_once: int, tell: Tell, settled: Callable[[], bool], yardstick: Yardstick | None
+    load: Load, plan: BenchPlan, at_once: int, send: Send, settled: Callable[[], bool], yardstick: Yardstick | None
 ) -> tuple[bool, float]:
     """Run until three spans in a row are alike; False when some were not, and the time of a call in the last span.
 
@@ -161,7 +162,7 @@ def _warm_up(
     spans: list[tuple[float, float]] = []
     blocks: list[float] = []
     quiet: list[float] = []
-    tell({"at": "warm-up", "seconds": plan.warm_up_s})
+    send(Phase("warm-up"))
     while True:
         # The median of its blocks: what other guests of the machine take now and then is no warm-up.
         took, first = 0, len(blocks)

@@ -62,7 +62,7 @@ class Covered:
     def whole(self) -> bool:
         return self.operators == self.of_operators
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with the share of the multiplications."""
         return {**asdict(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
 
@@ -188,7 +188,7 @@ def _shares(
     return found
 
 
-def to_plain(found: Composition) -> dict[str, Any]:
+def to_dict(found: Composition) -> dict[str, Any]:
     """JSON-ready."""
 
     def shares(some: Mapping[str, Share] | None, unit: str) -> dict[str, Any] | None:
@@ -210,7 +210,7 @@ def to_plain(found: Composition) -> dict[str, Any]:
         "conditions": dict(found.network.conditions),
         "rounds": found.rounds,
         "calls": found.calls,
-        "covered": {name: one.to_plain() for name, one in found.covered.items()},
+        "covered": {name: one.to_dict() for name, one in found.covered.items()},
         "network_ns": found.network_ns,
         "network_j": found.network_j,
         "drift": found.drift,

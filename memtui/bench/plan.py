@@ -61,7 +61,7 @@ class BenchPlan:
         share = self.windows // self.visits + (number < self.windows % self.visits)
         return replace(self, windows=share, visits=1, medians=self.parts)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -100,5 +100,5 @@ class BenchWindow:
         return self.wall_ns / self.calls
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> BenchWindow:
+    def from_dict(cls, plain: dict[str, Any]) -> BenchWindow:
         return cls(**{**plain, "block_ns": tuple(plain["block_ns"]), "yard_ns": tuple(plain["yard_ns"])})

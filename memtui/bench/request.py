@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from memtui.bench.configuration import Configuration, from_file, make, parse_grid, product
 from memtui.bench.operators import CATALOGUE
+from memtui.bench.operators.base import Value
 from memtui.bench.plan import BenchPlan
 from memtui.bench.spaces import in_space
 from memtui.core.errors import UserError
@@ -46,8 +46,8 @@ def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
         raise UserError(str(error)) from None
 
 
-def conditions(args: argparse.Namespace) -> dict[str, Any]:
-    """Those that options name."""
+def conditions(args: argparse.Namespace) -> dict[str, Value]:
+    """Return the conditions that options name."""
     return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
 
 

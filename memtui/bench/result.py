@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ OFF_SPEED = 0.05  # from the reference speed, where nothing tells what that does
 FAR_OFF = 0.3  # no clock does that: the reference was measured while something else worked on the core
 DISTURBED = "disturbed"  # the flag of a row with too few quiet windows
 MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
+DeviceState = Mapping[str, Any]  # as ``EnergySource.state`` returns it; kept as JSON
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Conditions:
     settled: bool = True
     stolen: float = 0.0
     flags: tuple[str, ...] = ()
-    states: tuple[dict[str, Any], ...] = ()
+    states: tuple[DeviceState, ...] = ()
     yard_limit_ns: float | None = None
     reference_ns: float | None = None
 
@@ -163,7 +164,7 @@ class BenchRow:
     reference: bool = False
     windows: tuple[BenchWindow, ...] = ()
     energies: tuple[WindowEnergy, ...] = ()
-    states: tuple[dict[str, Any], ...] = ()
+    states: tuple[DeviceState, ...] = ()
 
     @property
     def median_ns(self) -> float | None:
@@ -226,6 +227,7 @@ def evaluate(
     low, median, high = np.percentile(np.concatenate(blocks.parts), (25, 50, 75)).tolist()
     interval = blocks.interval
     energies = tuple(_energy(w, series) for w in windows)
+    energy = _call_energy(windows, energies, series)
     sensor = _sensor(windows, series)
     flags = (
         *conditions.flags,
@@ -259,7 +261,13 @@ def evaluate(
         windows=windows,
         energies=energies,
         states=conditions.states,
-        **_energies(windows, energies, series),
+        energy_status=energy.status,
+        energy_reason=energy.reason,
+        energy_j=energy.mean_j,
+        energy_low_j=energy.low_j,
+        energy_high_j=energy.high_j,
+        above_idle_j=energy.above_idle_j,
+        power_w=energy.power_w,
     )
 
 
@@ -273,8 +281,21 @@ def _energy(window: BenchWindow, series: Series) -> WindowEnergy:
     )
 
 
-def _energies(windows: Sequence[BenchWindow], energies: Sequence[WindowEnergy], series: Series) -> dict[str, Any]:
-    """Energy and power of a call, by the counter where it works in every window, and by the sensor otherwise."""
+@dataclass(frozen=True)
+class _CallEnergy:
+    """Energy and power of a call, with the status and reason of ``BenchRow``; low and high are of the 95 % interval."""
+
+    status: str = UNAVAILABLE
+    reason: str = ""
+    mean_j: float | None = None
+    low_j: float | None = None
+    high_j: float | None = None
+    above_idle_j: float | None = None
+    power_w: float | None = None
+
+
+def _call_energy(windows: Sequence[BenchWindow], energies: Sequence[WindowEnergy], series: Series) -> _CallEnergy:
+    """Return the energy by the counter where that works in every window, and by the sensor otherwise."""
     reason = ""
     for status, some in ((MEASURED, [e.counter for e in energies]), (INTEGRATED, [e.integral for e in energies])):
         watts = [e.power_w for e in some if e.power_w is not None]
@@ -287,16 +308,10 @@ def _energies(windows: Sequence[BenchWindow], energies: Sequence[WindowEnergy], 
         if series.idle_w is not None:
             above_idle_j = float(np.mean([(w - series.idle_w) * window.call_ns / 1e9 for w, window in pairs]))
         interval = mean_interval(joules)
-        return {
-            "energy_status": status,
-            "energy_reason": reason,
-            "energy_j": float(np.mean(joules)),
-            "energy_low_j": interval[1] if interval else None,
-            "energy_high_j": interval[2] if interval else None,
-            "above_idle_j": above_idle_j,
-            "power_w": float(np.mean(watts)),
-        }
-    return {"energy_reason": reason}
+        low_j, high_j = (interval[1], interval[2]) if interval else (None, None)
+        power_w = float(np.mean(watts))
+        return _CallEnergy(status, reason, float(np.mean(joules)), low_j, high_j, above_idle_j, power_w)
+    return _CallEnergy(reason=reason)
 
 
 def _sensor(windows: Sequence[BenchWindow], series: Series) -> Averages | None:

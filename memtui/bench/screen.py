@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from memtui.bench.sweep_task import FinishedRow, SweepEnded, SweepFailed, SweepMessage
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.list_screen import ListScreen, fitting
 from memtui.widgets import text
@@ -36,7 +37,7 @@ _NAMES = (
     "configuration",
 )  # fmt: skip
 _NONE = "no configuration is finished yet"
-Hear = Callable[[float], Sequence[dict[str, Any]]]
+Receive = Callable[[float], Sequence[SweepMessage]]
 
 
 def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") -> tuple[Column, ...]:
@@ -46,34 +47,33 @@ def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") ->
     return (*figures, Column(heading, NAME))
 
 
-class _Heard(Message):
-    """Words of the sweep."""
+class _Received(Message):
+    """Messages of the sweep."""
 
-    def __init__(self, words: list[dict[str, Any]]) -> None:
+    def __init__(self, messages: list[SweepMessage]) -> None:
         super().__init__()
-        self.words = words
+        self.messages = messages
 
 
-def grown(view: BenchView, word: dict[str, Any]) -> BenchView:
-    """Return the view after a word of the sweep."""
-    if "error" in word:
-        return replace(view, phase="over", said=(*view.said, word["error"]))
-    if "over" in word:
-        return replace(view, phase="over", left_s=None, window=0, said=(*view.said, *word["over"]))
-    rows, said = view.rows, view.said
-    if word["row"] is not None:
-        plain = word["row"]
-        made = BenchRow(
-            tuple(plain["cells"]), plain["label"], tuple(plain["words"]), plain["ok"], plain["reference"], plain["name"]
-        )
-        rows = (*rows, made)
-    if word["notice"]:
-        said = (*said, word["notice"])
-    drawn = view.drawn
-    if word["t_ns"] > (drawn[-1].t_ns if drawn else 0):
-        inside = word["phase"] == "window" and word["window"] > 0
-        drawn = (*drawn[1 - KEEP_DRAWN :], PowerSample(word["t_ns"], word["power_w"], word["sensor_w"], inside))
-    return replace(view, rows=rows, said=said, drawn=drawn, **{name: word[name] for name in _NAMES})
+def updated(view: BenchView, message: SweepMessage) -> BenchView:
+    """Return the view after a message of the sweep."""
+    if isinstance(message, SweepFailed):
+        return replace(view, phase="over", said=(*view.said, message.text))
+    if isinstance(message, SweepEnded):
+        return replace(view, phase="over", left_s=None, window=0, said=(*view.said, *message.lines))
+    rows, said, drawn = view.rows, view.said, view.drawn
+    if message.row is not None:
+        rows = (*rows, _view_of(message.row))
+    if message.notice:
+        said = (*said, message.notice)
+    if message.t_ns > (drawn[-1].t_ns if drawn else 0):
+        inside = message.phase == "window" and message.window > 0
+        drawn = (*drawn[1 - KEEP_DRAWN :], PowerSample(message.t_ns, message.power_w, message.sensor_w, inside))
+    return replace(view, rows=rows, said=said, drawn=drawn, **{name: getattr(message, name) for name in _NAMES})
+
+
+def _view_of(row: FinishedRow) -> BenchRow:
+    return BenchRow(row.line.cells, row.label, row.words, row.ok, row.line.reference, row.name)
 
 
 class BenchScreen(ListScreen):
@@ -86,10 +86,10 @@ class BenchScreen(ListScreen):
     ]
 
     def __init__(
-        self, title: str, hear: Hear, figures: Sequence[tuple[str, int]], heading: str = "configuration"
+        self, title: str, receive: Receive, figures: Sequence[tuple[str, int]], heading: str = "configuration"
     ) -> None:
         super().__init__()
-        self._title, self._hear, self._columns = title, hear, columns(figures, heading)
+        self._title, self._receive, self._columns = title, receive, columns(figures, heading)
         self._view = BenchView()
         self._follows = True
         self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
@@ -113,20 +113,20 @@ class BenchScreen(ListScreen):
     def follow(self) -> None:
         """Show together what comes in half a second."""
         while not self.ended.is_set():
-            words: list[dict[str, Any]] = []
+            messages: list[SweepMessage] = []
             end = time.monotonic() + REFRESH_S
             while (left := end - time.monotonic()) > 0 and not self.ended.is_set():
-                found = self._hear(left)
-                words += found
-                if any("over" in word or "error" in word for word in found):
-                    self.post_message(_Heard(words))
+                received = self._receive(left)
+                messages += received
+                if any(isinstance(message, SweepEnded | SweepFailed) for message in received):
+                    self.post_message(_Received(messages))
                     return
-            if words:
-                self.post_message(_Heard(words))
+            if messages:
+                self.post_message(_Received(messages))
 
-    def on__heard(self, message: _Heard) -> None:
-        for word in message.words:
-            self._view = grown(self._view, word)
+    def on__received(self, received: _Received) -> None:
+        for message in received.messages:
+            self._view = updated(self._view, message)
         self.fill()
 
     def share_rows(self, height: int) -> None:
@@ -186,7 +186,7 @@ class BenchApp(TerminalApp[None]):
     def __init__(
         self,
         title: str,
-        hear: Hear,
+        receive: Receive,
         figures: Sequence[tuple[str, int]],
         heading: str = "configuration",
         *,
@@ -195,7 +195,7 @@ class BenchApp(TerminalApp[None]):
         theme_name: str = "dark",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
-        self._parts = title, hear, figures, heading
+        self._parts = title, receive, figures, heading
 
     def get_default_screen(self) -> BenchScreen:
         return BenchScreen(*self._parts)

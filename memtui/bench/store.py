@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,50 @@ from memtui.session.file_format import (
 from memtui.session.validation import check_rows, parse_json
 
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
+
+
+Environment = Mapping[str, str | int | float]  # versions, threads and limits by name
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A measurement, as far as other parts of the bench read it. What the columns mean is in ``schema.sql``.
+
+    Attributes:
+        configuration: key of it.
+        op: name of the operator.
+        text: of the configuration.
+        environment_text: JSON.
+        flags: that speak against the row.
+    """
+
+    id: int
+    run: str
+    configuration: str
+    op: str
+    text: str
+    device: int
+    device_kind: str
+    device_name: str
+    environment: int
+    environment_text: str
+    windows: int
+    seconds: float
+    status: str
+    call_ns: float | None
+    energy_status: str
+    energy_reason: str
+    energy_source: str
+    energy_scope: str
+    energy_j: float | None
+    reference_ns: float | None
+    flags: tuple[str, ...]
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> StoredRow:
+        """``columns``: of a row of ``Database.rows``."""
+        values = {field.name: columns[field.name] for field in fields(cls)}
+        return cls(**{**values, "flags": tuple(columns["flags"].split())})
 
 
 class Database:
@@ -90,7 +135,7 @@ class Database:
     def begin_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Name of a new run."""
         name = secrets.token_hex(8)
-        row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_plain()), idle_w, idle_reason
+        row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_dict()), idle_w, idle_reason
         self._write("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", *row)
         return name
 
@@ -99,7 +144,7 @@ class Database:
         self._write("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", kind, name, uuid)
         return self._one("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
 
-    def environment(self, plain: dict[str, Any]) -> int:
+    def environment(self, plain: Environment) -> int:
         """Return number of an environment, which is taken in if it is new."""
         self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(plain))
         return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
@@ -146,8 +191,12 @@ class Database:
         )
         return {key for (key,) in self._read(query, "t", device, environment, plan.windows, plan.seconds)}
 
+    def finished(self) -> Iterator[StoredRow]:
+        """Yield the measurements that have figures, oldest first, without references."""
+        return (StoredRow.from_columns(row) for row in self.rows() if row["status"] == "ok")
+
     def rows(self, *, op: str | None = None, references: bool = False) -> Iterator[dict[str, Any]]:
-        """Measurements as plain values, oldest first, with op, text, device, kind, environment, host; no windows."""
+        """Yield measurements by column, oldest first, with op, text, device, kind, environment, host; no windows."""
         more = {
             "op": "c.op", "text": "c.text", "device_name": "d.name", "device_kind": "d.kind", "device_uuid": "d.uuid",
             "environment_text": "e.text", "host": "r.host", "idle_w": "r.idle_w",

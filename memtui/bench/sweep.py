@@ -14,10 +14,11 @@ from typing import Any
 
 from memtui.bench.configuration import Configuration
 from memtui.bench.cpu_speed import References
-from memtui.bench.plan import MS, BenchPlan, BenchWindow
+from memtui.bench.messages import Done, Failed, Ready
+from memtui.bench.plan import MS, BenchPlan
 from memtui.bench.poller import Poller
-from memtui.bench.result import DISTURBED, BenchRow, Conditions, Series, Visit, evaluate, failed, joined
-from memtui.bench.store import Database
+from memtui.bench.result import DISTURBED, BenchRow, Conditions, DeviceState, Series, Visit, evaluate, failed, joined
+from memtui.bench.store import Database, Environment
 from memtui.bench.worker_client import WorkerProcess
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.file_lock import exclusively
@@ -140,8 +141,8 @@ class Sweep:
         """
         asked_s = time.monotonic()
         worker = self._opened()
-        device = self._database.device(self._kind, worker.ready["name"], worker.ready["uuid"])
-        environment = self._database.environment(self._environment(worker.ready))
+        device = self._database.device(self._kind, worker.device.name, worker.device.uuid)
+        environment = self._database.environment(self._environment(worker.device))
         done = set() if self._request.again else self._database.done(device, environment, self._request.plan)
         wanted = [c for c in self._request.configurations if c.key not in done]
         of = len(wanted) * self._request.rounds * (len(self._request.lengths_s) or 1)
@@ -213,7 +214,7 @@ class Sweep:
             self._lock()
             return self._started()
         worker = self._started()  # it knows which GPU is meant
-        self._open_source(worker.ready["uuid"])
+        self._open_source(worker.device.uuid)
         self._lock()
         return worker
 
@@ -249,11 +250,10 @@ class Sweep:
         self._show("idle", left_s=None)
         return self._poller.measure_idle(IDLE_S)
 
-    def _environment(self, ready: dict[str, Any]) -> dict[str, Any]:
-        found = {k: ready[k] for k in ("torch", "threads", "cuda", "cudnn", "capability") if ready.get(k) is not None}
-        if self._source is not None and self._source.limit_w is not None:
-            found["limit_w"] = self._source.limit_w
-        return found | {"python": platform.python_version(), "kernel": platform.release()}
+    def _environment(self, device: Ready) -> Environment:
+        limit_w = self._source.limit_w if self._source is not None else None
+        limits = {} if limit_w is None else {"limit_w": limit_w}
+        return {**device.environment(), **limits, "python": platform.python_version(), "kernel": platform.release()}
 
     def _measure(self, configuration: Configuration, whole: BenchPlan, visits: list[Visit]) -> BenchRow | None:
         """Return the next visit, which is added to the others.
@@ -269,47 +269,45 @@ class Sweep:
         if self._poller is not None:
             self._poller.forget()
         before = _steal()
-        states: list[dict[str, Any]] = []
+        states: list[DeviceState] = []
         try:
             worker.measure(configuration, plan)
-            word = self._follow(worker, plan, states)
+            reply = self._follow(worker, plan, states)
         except WorkerEnded as error:
             worker.close()
             self._worker = None  # the next one gets a new worker
             return failed(configuration, whole, "worker ended", str(error))
-        if word["at"] == "failed":
-            return failed(configuration, whole, word["why"], word["text"])
+        if isinstance(reply, Failed):
+            return failed(configuration, whole, reply.why, reply.text)
         series = self._poller.series() if self._poller is not None else Series(reason=self._no_energy)
         conditions = Conditions(
-            word["settled"],
+            reply.settled,
             _stolen(before, _steal()),
             self._flags(worker, states),
             tuple(states),
-            word["yard_limit_ns"],
-            self._reference_ns(worker, word["yard_ns"]),
+            reply.yard_limit_ns,
+            self._reference_ns(worker.device, reply.yard_ns),
         )
-        windows = tuple(BenchWindow.from_plain(w) for w in word["windows"])
-        visits.append(Visit(windows, series, conditions, word["walked_bytes"], word["copies"]))
+        visits.append(Visit(reply.windows, series, conditions, reply.walked_bytes, reply.copies))
         if len(visits) < whole.visits:
             return None
         return evaluate(configuration, whole, joined(visits), assumed_w=self._request.assumed_w)
 
-    def _reference_ns(self, worker: WorkerProcess, now_ns: float | None) -> float | None:
-        """Of the yardstick, at the reference speed of the CPU."""
+    def _reference_ns(self, device: Ready, now_ns: float | None) -> float | None:
+        """Return what the yardstick takes at the reference speed of the CPU; None without one."""
         if now_ns is None:
             return None
-        ready = worker.ready
-        words = (ready["name"], f"{ready['threads']} threads", f"torch {ready['torch']}", ready.get("capability", ""))
-        return self._references.of(", ".join(words), now_ns)
+        parts = (device.name, f"{device.threads} threads", f"torch {device.torch}", device.capability or "")
+        return self._references.of(", ".join(parts), now_ns)
 
-    def _follow(self, worker: WorkerProcess, plan: BenchPlan, states: list[dict[str, Any]]) -> dict[str, Any]:
-        """Listen until it is done. Raises WorkerEnded, also when it falls silent."""
+    def _follow(self, worker: WorkerProcess, plan: BenchPlan, states: list[DeviceState]) -> Done | Failed:
+        """Listen until the measurement is done. Raises WorkerEnded, also when the worker falls silent."""
         told = False
         limit_s = SILENT_S + plan.warm_up_s + plan.seconds * 10
         heard = time.monotonic()
         while True:
-            word = worker.hear(0.1)
-            if word is None:
+            reply = worker.receive(0.1)
+            if reply is None:
                 if self._poller is not None and not told and self._now.phase == "warm-up" and self._poller.settled():
                     worker.settled()
                     told = True
@@ -318,11 +316,11 @@ class Sweep:
                     raise WorkerEnded(f"it said nothing for {limit_s:.0f} s")
                 continue
             heard = time.monotonic()
-            if word["at"] in ("done", "failed"):
-                return word
-            if word["at"] == "window" and self._source is not None:
+            if isinstance(reply, Done | Failed):
+                return reply
+            if reply.name == "window" and self._source is not None:
                 states.append(self._source.state())
-            self._show(word["at"], window=int(word.get("number", -1)) + 1, windows=int(word.get("of", plan.windows)))
+            self._show(reply.name, window=reply.window, windows=reply.windows or plan.windows)
 
     def _show_power(self) -> None:
         """Twice a second."""
@@ -332,7 +330,7 @@ class Sweep:
                 power_w=self._poller.power_w(), sensor_w=self._poller.sensor_w(), t_ns=int(self._power_shown * 1e9)
             )
 
-    def _flags(self, worker: WorkerProcess, states: list[dict[str, Any]]) -> tuple[str, ...]:
+    def _flags(self, worker: WorkerProcess, states: list[DeviceState]) -> tuple[str, ...]:
         found = []
         if self._source is not None and self._source.holders() - {worker.pid, os.getpid()}:
             found.append("neighbours")

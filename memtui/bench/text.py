@@ -93,7 +93,7 @@ class BenchLine:
         return cls(cells(row), row.configuration.title, reason, row.flags, no_energy, estimated, row.reference)
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> BenchLine:
+    def from_dict(cls, plain: dict[str, Any]) -> BenchLine:
         """Of ``asdict``, from JSON."""
         return cls(**{**plain, "cells": tuple(plain["cells"]), "flags": tuple(plain["flags"])})
 
@@ -163,10 +163,10 @@ def foot(rows: Iterable[BenchLine]) -> list[str]:
     return said
 
 
-def to_plain(row: BenchRow) -> dict[str, Any]:
+def to_dict(row: BenchRow) -> dict[str, Any]:
     """JSON-ready; names and units are those of the database."""
     return {
-        **row.configuration.to_plain(),
+        **row.configuration.to_dict(),
         **row.columns(),
         "tflops": row.tflops,
         "gb_per_s": row.gb_per_s,

@@ -92,7 +92,7 @@ def shortest(points: Sequence[LengthPoint], what: str) -> float | None:
     return found
 
 
-def to_plain(points: Sequence[LengthPoint]) -> dict[str, Any]:
+def to_dict(points: Sequence[LengthPoint]) -> dict[str, Any]:
     """JSON-ready."""
 
     def precision(one: Precision | None) -> dict[str, float] | None:

@@ -1,8 +1,7 @@
 """The process that measures: it runs the operators, and is the only one that imports torch.
 
-It takes one JSON object a line on its standard input and answers with such lines on its standard output. A
-configuration with a plan is measured; ``{"settled": true}`` says that the power has settled; the end of the input is
-the end. It looks for that between blocks, so it does not outlive the one who started it.
+It takes the messages of ``messages`` on its standard input and answers on its standard output. The end of the input is
+its end: the worker looks for that between blocks, so it does not outlive the one who started it.
 """
 
 from __future__ import annotations
@@ -13,15 +12,24 @@ import os
 import select
 import sys
 import traceback
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from memtui.bench import data, loop
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.cpu_speed import Yardstick
+from memtui.bench.messages import (
+    Done,
+    Failed,
+    MeasureRequest,
+    Phase,
+    PowerSettled,
+    Ready,
+    Reply,
+    Unable,
+    request_from_dict,
+)
 from memtui.bench.plan import BenchPlan
 from memtui.probes.host import processor_name
 
@@ -29,7 +37,7 @@ ROOM = 0.8  # of the memory that is free may be taken
 
 
 class Worker:
-    """One device, and what it is told about it."""
+    """Measures on one device what it is asked for."""
 
     def __init__(self, device: str, threads: int) -> None:
         """Raise ImportError without torch, and RuntimeError where there is no such device."""
@@ -37,7 +45,7 @@ class Worker:
 
         self._torch, self._device = torch, device
         self._input = b""
-        self._told_settled = False
+        self._power_settled = False
         # One CPU is left to the rest of the machine: threads that wait for each other at the end of every call all wait
         # for the one that was disturbed.
         torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))
@@ -53,43 +61,37 @@ class Worker:
 
     def serve(self) -> None:
         """Answer until the input ends."""
-        self._tell({"at": "ready", **self._environment()})
+        send(self._ready())
         while (line := self._line()) is not None:
-            plain = json.loads(line)
-            if "configuration" not in plain:
+            request = request_from_dict(json.loads(line))
+            if not isinstance(request, MeasureRequest):
                 continue
-            self._told_settled = False
+            self._power_settled = False
             try:
-                self._measure(from_text(plain["configuration"]), BenchPlan(**plain["plan"]))
+                self._measure(from_text(request.configuration), request.plan)
             except data.OutOfMemory as error:
-                self._tell({"at": "failed", "why": "out of memory", "text": str(error)})
+                send(Failed("out of memory", str(error)))
             except loop.Interrupted:
                 return
             except Exception as error:
                 traceback.print_exc()
-                found = data.out_of_memory(error) if isinstance(error, RuntimeError) else None
-                why = "out of memory" if found else type(error).__name__
-                self._tell({"at": "failed", "why": why, "text": str(error).partition("\n")[0]})
+                is_memory = isinstance(error, RuntimeError) and data.out_of_memory(error)
+                why = "out of memory" if is_memory else type(error).__name__
+                send(Failed(why, str(error).partition("\n")[0]))
             if self._device.startswith("cuda"):
                 self._torch.cuda.empty_cache()
 
     def _measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         torch = self._torch
-        self._tell({"at": "data"})
+        send(Phase("data"))
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = configuration.dtype == "tf32"
         self._check_room(configuration)
-        made = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
-        load = loop.Load(torch, self._device, configuration, made)
-        windows, settled = loop.measure(load, plan, self._tell, self._settled, self._yardstick)
-        self._tell({
-            "at": "done",
-            "windows": [asdict(window) for window in windows],
-            "settled": settled,
-            "yard_limit_ns": self._yardstick.limit_ns() if self._yardstick else None,
-            "yard_ns": self._yardstick.usual_ns() if self._yardstick else None,
-            "walked_bytes": made.walked_bytes,
-            "copies": made.copies,
-        })  # fmt: skip
+        tensors = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
+        load = loop.Load(torch, self._device, configuration, tensors)
+        windows, settled = loop.measure(load, plan, send, self._settled, self._yardstick)
+        limit_ns = self._yardstick.limit_ns() if self._yardstick else None
+        usual_ns = self._yardstick.usual_ns() if self._yardstick else None
+        send(Done(tuple(windows), settled, limit_ns, usual_ns, tensors.walked_bytes, tensors.copies))
 
     def _check_room(self, configuration: Configuration) -> None:
         """Linux promises memory that it has not, and ends the process that then uses it. Raises OutOfMemory."""
@@ -100,26 +102,20 @@ class Worker:
         if size > ROOM * free:
             raise data.OutOfMemory(f"it takes {size} bytes, and {free} are free")
 
-    def _environment(self) -> dict[str, Any]:
+    def _ready(self) -> Ready:
         torch = self._torch
-        found: dict[str, Any] = {
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "cache_bytes": self._cache_bytes,
-            "pid": os.getpid(),
-        }
-        if self._device.startswith("cuda"):
-            properties = torch.cuda.get_device_properties(self._device)
-            found |= {
-                "name": properties.name,
-                "uuid": str(getattr(properties, "uuid", "")),
-                "memory_bytes": properties.total_memory,
-                "cuda": torch.version.cuda,
-                "cudnn": torch.backends.cudnn.version(),
-            }
-        else:
-            found |= {"name": processor_name(), "uuid": "", "capability": torch.backends.cpu.get_cpu_capability()}
-        return found
+        own = str(torch.__version__), torch.get_num_threads(), self._cache_bytes, os.getpid()
+        if not self._device.startswith("cuda"):
+            return Ready(*own, processor_name(), "", capability=torch.backends.cpu.get_cpu_capability())
+        properties = torch.cuda.get_device_properties(self._device)
+        return Ready(
+            *own,
+            properties.name,
+            str(getattr(properties, "uuid", "")),
+            memory_bytes=properties.total_memory,
+            cuda=torch.version.cuda,
+            cudnn=torch.backends.cudnn.version(),
+        )
 
     def _settled(self) -> bool:
         """Whether the other side said so. Raises Interrupted when it is gone."""
@@ -130,8 +126,8 @@ class Worker:
             self._input += chunk
         while b"\n" in self._input:
             line, _, self._input = self._input.partition(b"\n")
-            self._told_settled |= bool(json.loads(line).get("settled"))
-        return self._told_settled
+            self._power_settled |= isinstance(request_from_dict(json.loads(line)), PowerSettled)
+        return self._power_settled
 
     def _line(self) -> bytes | None:
         while b"\n" not in self._input:
@@ -142,9 +138,10 @@ class Worker:
         line, _, self._input = self._input.partition(b"\n")
         return line
 
-    def _tell(self, plain: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(plain, separators=(",", ":")) + "\n")
-        sys.stdout.flush()
+
+def send(message: Ready | Reply | Unable) -> None:
+    """Write a message to the sweep. Raises BrokenPipeError."""
+    print(json.dumps(message.to_dict(), separators=(",", ":")), flush=True)
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
@@ -166,7 +163,7 @@ def main() -> int:
     try:
         Worker(options.device, options.threads).serve()
     except (ImportError, RuntimeError, BrokenPipeError) as error:
-        print(json.dumps({"at": "unable", "text": str(error).partition("\n")[0]}), flush=True)
+        send(Unable(str(error).partition("\n")[0]))
         return 1
     except KeyboardInterrupt:
         return 130

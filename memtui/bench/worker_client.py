@@ -5,27 +5,38 @@ from __future__ import annotations
 import sys
 
 from memtui.bench.configuration import Configuration
+from memtui.bench.messages import MeasureRequest, PowerSettled, Reply, ready_from_dict, reply_from_dict
 from memtui.bench.plan import BenchPlan
 from memtui.core.processes import JsonLineProcess
 
 
 class WorkerProcess(JsonLineProcess):
-    """One worker on one device; what it says of itself has versions, name and UUID of the device."""
+    """One worker on one device.
+
+    Attributes:
+        device: what the worker said of itself: versions, name and UUID of the device.
+    """
 
     def __init__(self, device: str, threads: int) -> None:
-        """Start it and wait until it is ready. Raises WorkerEnded.
+        """Start the worker and wait until it is ready. Raises WorkerEnded.
 
         Args:
             device: ``cpu`` or ``cuda:N``.
             threads: of its own; 0: one less than there are CPUs.
         """
-        words = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
-        super().__init__([sys.executable, *words])
+        argv = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
+        super().__init__([sys.executable, *argv])
+        self.device = ready_from_dict(self.ready)
 
     def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
-        """Ask for a measurement; ``hear`` what becomes of it. Raises WorkerEnded."""
-        self.say({"configuration": configuration.text, "plan": plan.to_plain()})
+        """Ask for a measurement; ``receive`` what becomes of it. Raises WorkerEnded."""
+        self.say(MeasureRequest(configuration.text, plan).to_dict())
 
     def settled(self) -> None:
-        """Tell it that the power has settled."""
-        self.say({"settled": True})
+        """Tell the worker that the power has settled. Raises WorkerEnded."""
+        self.say(PowerSettled().to_dict())
+
+    def receive(self, seconds: float) -> Reply | None:
+        """Return the next answer; None when there was none for so long. Raises WorkerEnded."""
+        plain = self.hear(seconds)
+        return None if plain is None else reply_from_dict(plain)

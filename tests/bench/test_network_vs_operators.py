@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memtui.bench.configuration import make
-from memtui.bench.network_vs_operators import by_weight, compose, lines, macs, to_plain
+from memtui.bench.network_vs_operators import by_weight, compose, lines, macs, to_dict
 from memtui.bench.plan import BenchWindow
 from memtui.bench.result import BenchRow, failed
 from memtui.bench.spaces import resnet50_counts
@@ -50,7 +50,7 @@ def test_sums_and_shares_are_of_the_same_round():
     text = "\n".join(lines(found))
     assert "sum of 3 convolutions" in text
     assert "sum of 8 operators" in text
-    assert to_plain(found)["time"]["conv2d"]["ratio"] == pytest.approx(0.6)
+    assert to_dict(found)["time"]["conv2d"]["ratio"] == pytest.approx(0.6)
 
 
 def test_one_round_has_no_interval():
@@ -88,7 +88,7 @@ def test_a_quick_look_sums_what_it_measured_and_says_what_that_is():
     text = "\n".join(lines(found))
     assert "sum of 3 of 8 operators" in text
     assert "not measured: 1 of 2 operators (5 calls) with 0.0 % of the MACs" in text
-    plain = to_plain(found)
+    plain = to_dict(found)
     assert plain["covered"]["all"]["macs_share"] == 1.0
     assert plain["drift"] is None, "one round drifts from nothing"
 
@@ -102,7 +102,7 @@ def test_a_quick_look_without_its_network_is_none():
 
 def test_what_the_network_is_stands_in_the_json():
     counts = resnet50_counts()
-    plain = to_plain(compose(make("resnet50", {}), counts, []))
+    plain = to_dict(compose(make("resnet50", {}), counts, []))
     assert (plain["parameters"], plain["convolutions"], plain["macs"]) == (25_557_032, 53, 4_089_184_256)
 
 

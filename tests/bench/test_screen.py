@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 
 import pytest
 
@@ -15,10 +17,10 @@ from memtui.bench import text
 from memtui.bench.configuration import Titles, make
 from memtui.bench.plan import BenchPlan
 from memtui.bench.result import BenchRow, failed
-from memtui.bench.screen import BenchApp, BenchScreen, grown
+from memtui.bench.screen import BenchApp, BenchScreen, updated
 from memtui.bench.store import Database
 from memtui.bench.sweep import SweepProgress
-from memtui.bench.sweep_task import SweepProcess, to_plain
+from memtui.bench.sweep_task import SweepEnded, SweepMessage, SweepProcess, message_from_dict, update_of
 from memtui.core.errors import UserError
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.bench import BenchView
@@ -37,19 +39,27 @@ def row(n: int, **changes) -> BenchRow:
     )
 
 
-def word(phase="window", **changes) -> dict:
+def word(phase="window", **changes) -> SweepMessage:
     base = {"number": 0, "of": 30, "window": 2, "windows": 5, "left_s": 125.0, "source": "no RAPL zone"}
-    return to_plain(SweepProgress(phase, **{**base, "configuration": CONFIGURATIONS[3], **changes}))
+    return message(SweepProgress(phase, **{**base, "configuration": CONFIGURATIONS[3], **changes}))
 
 
-def told(*words: dict):
+def message(progress: SweepProgress, titles: Titles | None = None) -> SweepMessage:
+    """As it comes out of the pipe."""
+    update = update_of(progress, titles or Titles([]))
+    received = message_from_dict(json.loads(json.dumps(update.to_dict())))
+    assert received == update
+    return received
+
+
+def told(*words: SweepMessage):
     """A sweep that says these words, and nothing more."""
     left = [list(words)]
     return lambda seconds: left.pop() if left else (time.sleep(min(seconds, 0.05)) or [])
 
 
 @asynccontextmanager
-async def running(*words: dict, size=(120, 36), until="", **how):
+async def running(*words: SweepMessage, size=(120, 36), until="", **how):
     app = BenchApp("conv2d on cpu", told(*words), text.COLUMNS, **how)
     async with app.run_test(size=size) as pilot:
         for _ in range(300):
@@ -82,7 +92,7 @@ async def test_a_row_that_is_chosen_spells_its_flags_out():
         shown = screen_text(app)
         assert "the interquartile range of the time is above 25 %" in shown
         assert " energy is unavailable: no RAPL zone" in shown
-        app.screen.on__heard(type("Heard", (), {"words": [word("done", number=4, row=row(3))], "over": False}))
+        app.screen.on__received(type("Heard", (), {"messages": [word("done", number=4, row=row(3))]}))
         assert app.screen.rows.selected == 1, "it stays where it was put"
         await pilot.press("end")
         assert app.screen.rows.selected == 3
@@ -93,7 +103,7 @@ async def test_power_and_its_source():
         assert "251 W over 1 s (nvml counter)" in screen_text(app)
 
 
-def drawing(seconds: float, *, sensor: bool = True) -> list[dict]:
+def drawing(seconds: float, *, sensor: bool = True) -> list[SweepMessage]:
     """Twice a second: 100 W between windows, 300 W in them, 10 of every 20 s; the mean is 10 W lower."""
     words = []
     for n in range(1, int(seconds * 2) + 1):
@@ -152,10 +162,10 @@ async def test_without_a_sensor_there_is_no_room_for_it():
 async def test_a_reading_is_drawn_once():
     view = BenchView()
     for one in drawing(5):
-        view = grown(grown(view, one), {**one, "row": None})
+        view = updated(updated(view, one), replace(one, row=None))
     assert len(view.drawn) == 10
     for n in range(2000):
-        view = grown(view, word(t_ns=(100 + n) * 10**9, power_w=1.0))
+        view = updated(view, word(t_ns=(100 + n) * 10**9, power_w=1.0))
     assert len(view.drawn) == 400
     assert view.drawn[-1].t_ns == 2099 * 10**9
 
@@ -192,7 +202,7 @@ NEARLY_ALIKE = [
 async def test_rows_that_differ_in_the_middle_look_different(columns):
     titles = Titles(NEARLY_ALIKE)
     words = [
-        to_plain(SweepProgress("done", number=n + 1, of=12, row=BenchRow(made, PLAN, call_ns=1e6)), titles)
+        message(SweepProgress("done", number=n + 1, of=12, row=BenchRow(made, PLAN, call_ns=1e6)), titles)
         for n, made in enumerate(NEARLY_ALIKE)
     ]
     heading = text.heading(titles.common)
@@ -223,7 +233,7 @@ async def test_help_is_about_these_keys():
 
 
 async def test_the_end():
-    async with running(*FINISHED, {"over": ["2 of 3 rows are flagged"]}, until="it is over") as (app, pilot):
+    async with running(*FINISHED, SweepEnded(("2 of 3 rows are flagged",)), until="it is over") as (app, pilot):
         shown = screen_text(app)
         assert "2 of 3 rows are flagged" in shown
         assert "finished" in shown
@@ -233,7 +243,7 @@ async def test_the_end():
 
 
 def test_a_reference_is_no_row_of_the_count():
-    view = grown(BenchView(), word("done", number=0, row=row(0, reference=True)))
+    view = updated(BenchView(), word("done", number=0, row=row(0, reference=True)))
     assert (view.number, len(view.rows), view.rows[0].reference) == (0, 1, True)
 
 
@@ -248,9 +258,9 @@ def test_a_sweep_beside_a_screen_is_heard_to_its_end():
     assert process.begin()
     words = []
     while not process.over:
-        words += process.hear(1.0)
+        words += process.receive(1.0)
     process.end()
-    assert words[-1] == {"over": ["that was all"]}
+    assert words[-1] == SweepEnded(("that was all",))
     assert (len(process.measured), process.error, process.conclusion) == (1, None, ["that was all"])
 
 

@@ -10,7 +10,7 @@ from memtui.analysis.energy import Energy
 from memtui.bench.configuration import make
 from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import INTEGRATED, MEASURED, BenchRow, WindowEnergy, failed
-from memtui.bench.window_length import lines, shortest, study, to_plain
+from memtui.bench.window_length import lines, shortest, study, to_dict
 
 CONFIGURATION = make("relu", {})
 S = 10**9
@@ -51,7 +51,7 @@ def test_energy():
     )
     assert shortest(points, "energy") == 2.0
     assert points[0].energy.spread == pytest.approx(0.2)
-    plain = to_plain(points)
+    plain = to_dict(points)
     assert plain["shortest_s"] == {"time": 0.1, "energy": 2.0}
     assert plain["points"][0]["energy"]["error"] == pytest.approx(0)
     assert any("energy: 1 % is reached from 2 s on" in text for text in lines(points))

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from memtui.bench.text import to_plain
+from memtui.bench.text import to_dict
 from memtui.cli.doctor_findings import examine
 from memtui.core.console import JSON_VERSION, as_json
 from memtui.formats.detect import import_file
@@ -78,7 +78,7 @@ def test_doctor():
 
 def test_bench():
     rows = [row(), replace(row(), status="failed", reason="out of memory")]
-    check("bench", printed({"database": "bench.db", "skipped": 0, "rows": list(map(to_plain, rows))}))
+    check("bench", printed({"database": "bench.db", "skipped": 0, "rows": list(map(to_dict, rows))}))
 
 
 @pytest.mark.parametrize("name", ["report", "compare", "doctor", "bench", "list", "meta"])

@@ -65,8 +65,8 @@ def _print(lines: Iterable[str]) -> None:
 def _told(training: Training) -> dict[str, Any]:
     """Return what it was all fitted to, JSON-ready."""
     return {
-        "place": training.place.to_plain(),
-        "others": [place.to_plain() for place in training.others],
+        "place": training.place.to_dict(),
+        "others": [place.to_dict() for place in training.others],
         "rows": len(training.rows),
         "flagged": training.flagged,
         "left_out": training.left_out,

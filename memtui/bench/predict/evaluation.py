@@ -53,7 +53,7 @@ class Score:
     coverage: float
     range_ratio: float
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -101,8 +101,8 @@ class Section:
             "left out": f"{self.op} from the other operators",
         }[self.kind]
 
-    def to_plain(self) -> dict[str, Any]:
-        scores = {name: score.to_plain() for name, score in self.scores.items()}
+    def to_dict(self) -> dict[str, Any]:
+        scores = {name: score.to_dict() for name, score in self.scores.items()}
         return {"kind": self.kind, "op": self.op, "scores": scores, "reason": self.reason}
 
 

@@ -76,7 +76,7 @@ def evaluate(training: Training) -> Report:
             lines += [f"{section.title}{f': {NONE}: {section.reason}' if section.reason else ''}"]
             lines += [_score_line(name, score) for name, score in section.scores.items()]
         lines.append("")
-        plain[target] = {"reason": "", "sections": [section.to_plain() for section in found]}
+        plain[target] = {"reason": "", "sections": [section.to_dict() for section in found]}
     lines.append(
         "MAPE, median and 90 %: error of a prediction by the true value; in range: the share that lies in the "
         f"{LEVEL:.0%} range; high/low: how wide that is"
@@ -107,7 +107,7 @@ def run(training: Training, wanted: Sequence[Configuration], columns: int | None
         lines.append(text + (f"  [outside: {_some(outside[at])}]" if outside[at] else ""))
         plain.append(
             {
-                **configuration.to_plain(), "outside": list(outside[at]),
+                **configuration.to_dict(), "outside": list(outside[at]),
                 **dict(zip(("call_ns", "low_ns", "high_ns"), time or (None,) * 3, strict=True)),
                 **dict(zip(("energy_j", "energy_low_j", "energy_high_j"), joules or (None,) * 3, strict=True)),
                 "energy_reason": training.energy_reason,

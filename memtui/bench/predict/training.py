@@ -15,7 +15,7 @@ from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Samples
 from memtui.bench.predict.features import describe, group_of
 from memtui.bench.result import INTEGRATED, MEASURED
-from memtui.bench.store import Database
+from memtui.bench.store import Database, Environment, StoredRow
 from memtui.core.errors import UserError
 
 FLAGGED = "flagged"
@@ -55,7 +55,7 @@ class DeviceEnvironment:
 
     device: str
     kind: str
-    environment: dict[str, Any]
+    environment: Environment
     run: str
     configurations: int
 
@@ -64,7 +64,7 @@ class DeviceEnvironment:
         said = ", ".join(f"{key} {value}" for key, value in sorted(self.environment.items()))
         return f"{self.kind} {self.device} ({said})"
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "device": self.device, "kind": self.kind, "environment": self.environment, "run": self.run,
             "configurations": self.configurations,
@@ -124,7 +124,7 @@ def load(
     Raises:
         UserError: there is no such run, or there are too few rows or shapes.
     """
-    finished = (row for row in database.rows() if row["status"] == "ok" and (not operators or row["op"] in operators))
+    finished = (row for row in database.finished() if not operators or row.op in operators)
     places = _places(finished)
     if not places:
         what = f" of {', '.join(operators)}" if operators else ""
@@ -141,18 +141,18 @@ def load(
     return Training(place, others, rows, source, reason, left_out)
 
 
-def _places(rows: Iterable[dict[str, Any]]) -> dict[tuple[int, int], list[dict[str, Any]]]:
+def _places(rows: Iterable[StoredRow]) -> dict[tuple[int, int], list[StoredRow]]:
     """Rows by (device, environment), the place of the newest row last. ``rows``: oldest first."""
-    found: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    found: dict[tuple[int, int], list[StoredRow]] = {}
     for row in rows:
-        key = row["device"], row["environment"]
+        key = row.device, row.environment
         found[key] = found.pop(key, [])
         found[key].append(row)
     return found
 
 
-def _of_run(places: Mapping[tuple[int, int], list[dict[str, Any]]], run: str, path: Path) -> tuple[int, int]:
-    found = [key for key, rows in places.items() if any(row["run"].startswith(run) for row in rows)]
+def _of_run(places: Mapping[tuple[int, int], list[StoredRow]], run: str, path: Path) -> tuple[int, int]:
+    found = [key for key, rows in places.items() if any(row.run.startswith(run) for row in rows)]
     if len(found) != 1:
         runs = ", ".join(_place(rows).run for rows in places.values())
         what = "several runs whose names begin" if found else "no run whose name begins"
@@ -160,53 +160,50 @@ def _of_run(places: Mapping[tuple[int, int], list[dict[str, Any]]], run: str, pa
     return found[0]
 
 
-def _place(rows: Sequence[dict[str, Any]]) -> DeviceEnvironment:
+def _place(rows: Sequence[StoredRow]) -> DeviceEnvironment:
     """Of rows of one place, oldest first."""
-    newest, configurations = rows[-1], {row["configuration"] for row in rows}
-    environment = json.loads(newest["environment_text"])
-    return DeviceEnvironment(
-        newest["device_name"], newest["device_kind"], environment, newest["run"], len(configurations)
-    )
+    newest, configurations = rows[-1], {row.configuration for row in rows}
+    environment = json.loads(newest.environment_text)
+    return DeviceEnvironment(newest.device_name, newest.device_kind, environment, newest.run, len(configurations))
 
 
-def _usable(rows: Iterable[dict[str, Any]], unflagged: bool) -> tuple[tuple[Measured, ...], dict[str, int]]:
+def _usable(rows: Iterable[StoredRow], unflagged: bool) -> tuple[tuple[Measured, ...], dict[str, int]]:
     """One row of each configuration, and how many rows were left out, by reason."""
-    longest: dict[str, dict[str, Any]] = {}
+    longest: dict[str, StoredRow] = {}
     left_out: Counter[str] = Counter()
     for row in rows:  # oldest first
-        before = longest.get(row["configuration"])
+        before = longest.get(row.configuration)
         if before is not None:
             left_out["measured again"] += 1
         if before is None or _measured_s(row) >= _measured_s(before):
-            longest[row["configuration"]] = row
-    found = []
+            longest[row.configuration] = row
+    usable = []
     for row in longest.values():
-        flags = tuple(row["flags"].split())
         try:
-            configuration = from_text(row["text"])
+            configuration = from_text(row.text)
         except ValueError:
             left_out["of a configuration that this memtui does not know"] += 1
             continue
-        if not (row["call_ns"] or 0) > 0:
+        if row.call_ns is None or not row.call_ns > 0:
             left_out["without a time"] += 1
-        elif flags and unflagged:
+        elif row.flags and unflagged:
             left_out[FLAGGED] += 1
         else:
-            energy_j = row["energy_j"] if _is_energy(row) else None
-            found.append(Measured(configuration, row["call_ns"], energy_j, _source(row), flags))
-    return tuple(found), dict(left_out)
+            energy_j = row.energy_j if _is_energy(row) else None
+            usable.append(Measured(configuration, row.call_ns, energy_j, _source(row), row.flags))
+    return tuple(usable), dict(left_out)
 
 
-def _measured_s(row: Mapping[str, Any]) -> float:
-    return float(row["windows"] * row["seconds"])
+def _measured_s(row: StoredRow) -> float:
+    return row.windows * row.seconds
 
 
-def _is_energy(row: Mapping[str, Any]) -> bool:
-    return row["energy_status"] in (MEASURED, INTEGRATED) and (row["energy_j"] or 0) > 0
+def _is_energy(row: StoredRow) -> bool:
+    return row.energy_status in (MEASURED, INTEGRATED) and (row.energy_j or 0) > 0
 
 
-def _source(row: Mapping[str, Any]) -> str:
-    return f"{row['energy_source']} {row['energy_scope']}".strip()
+def _source(row: StoredRow) -> str:
+    return f"{row.energy_source} {row.energy_scope}".strip()
 
 
 def _with_energy(rows: Iterable[Measured], source: str) -> list[Measured]:
@@ -214,11 +211,11 @@ def _with_energy(rows: Iterable[Measured], source: str) -> list[Measured]:
     return [r for r in rows if r.energy_j is not None and r.energy_source == source and DOUBTFUL not in r.flags]
 
 
-def _energy_of(measured: Sequence[dict[str, Any]], rows: Iterable[Measured]) -> tuple[str, str]:
+def _energy_of(measured: Sequence[StoredRow], rows: Iterable[Measured]) -> tuple[str, str]:
     """(source of the energy, why there is no model of it). ``measured``: rows of the database, oldest first."""
     newest = next((row for row in reversed(measured) if _is_energy(row)), None)
     if newest is None:
-        return "", f"it was not measured: {measured[-1]['energy_reason'] or 'no reason was kept'}"
+        return "", f"it was not measured: {measured[-1].energy_reason or 'no reason was kept'}"
     return _source(newest), _too_few(_with_energy(rows, _source(newest)))
 
 
