@@ -19,6 +19,9 @@ from memtui.reports.comparison.text import plain, read, same_windows
 from memtui.reports.export.tables import meta
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
+from memtui.training.tune.command import document
+from memtui.training.tune.grid import Grid
+from memtui.training.tune.results import Results, TuneRow
 from tests.support import sessions
 from tests.support.bench_database import row
 from tests.support.compared_sessions import long, short
@@ -81,7 +84,17 @@ def test_bench():
     check("bench", printed({"database": "bench.db", "skipped": 0, "rows": list(map(to_dict, rows))}))
 
 
-@pytest.mark.parametrize("name", ["report", "compare", "doctor", "bench", "list", "meta"])
+def test_tune(tmp_path):
+    networks = {"mine": {"extends": "fcReLu", "sequence": [{"layer": "FullyConnected", "units": 10, "flatten": True}]}}
+    axes = (("name", ("fcReLu", "mine")), ("data", ("none",)), ("minimum_accuracy", ("1:30,2:50",)))
+    results = Results(tmp_path, Grid((*axes, ("sequence", ("fcReLu",))), networks=networks))
+    failed_row = TuneRow(seconds=1.0, exit=-9, error="was killed by SIGKILL")
+    finished = TuneRow(93.06, float("inf"), 4, 576, "expected 30", 4096, 2.5, 0, "", "/a/b.memtui")
+    check("tune", printed(document(results, {0: finished, 1: failed_row})))
+    check("tune", printed(document(results, {})))
+
+
+@pytest.mark.parametrize("name", ["report", "compare", "doctor", "bench", "list", "meta", "tune"])
 def test_what_is_not_described_is_refused(name):
     schema = json.loads((FOLDER / f"{name}.json").read_text())
     assert schema["properties"]["schema_version"] == {"const": JSON_VERSION}

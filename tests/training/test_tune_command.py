@@ -22,6 +22,7 @@ from memtui.training.tune.runner import command_of
 from tests.support import tune_stub
 from tests.support.cli import memtui, refused
 from tests.support.repository import ROOT
+from tests.support.schemas import check
 from tests.support.tune_stub import FAILS, FAILS_SILENTLY, IS_KILLED, SAYS_NOTHING, STOPS
 
 COMMAND = (sys.executable, "-P", tune_stub.__file__, "tune")
@@ -141,6 +142,7 @@ def test_the_grid_of_the_seed(tmp_path):
     assert again.returncode == 0
     assert "36 of 36 runs have ended" in again.stderr
     plain = json.loads(again.stdout)
+    check("tune", plain)
     assert (plain["runs"], plain["failed"], len(plain["rows"])) == (36, 12, 36)
     first = plain["rows"][0]
     assert (first["name"], first["batch_size"], first["learning_rate"]) == ("fcReLu", 50, 0.01)
@@ -188,7 +190,9 @@ def test_where_results_go(tmp_path):
     seen = tuned(tmp_path, str(folder))
     assert "all 1 runs have ended" in seen.stdout
     assert "seed=1" in seen.stdout
-    assert json.loads(tuned(tmp_path, str(folder), "--json").stdout)["runs"] == 1
+    looked_at = json.loads(tuned(tmp_path, str(folder), "--json").stdout)
+    check("tune", looked_at)
+    assert looked_at["runs"] == 1
     assert "1 of 1 runs have ended" in tuned(tmp_path, "--resume", str(folder)).stderr
     assert len(begun(tmp_path)) == 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -33,7 +32,7 @@ def tune(args: argparse.Namespace, console: Console) -> int:
     """Run it, or look at it; the exit code. Raises UserError."""
     screen = console.wants_screen(args) and not problem()
     if (looked_at := _looked_at(args)) is not None:
-        return _look(args, looked_at, screen)
+        return _look(args, looked_at, screen, console)
     results, resumed = _folder(args)
     before = len(results.rows())
     if screen:
@@ -48,7 +47,7 @@ def tune(args: argparse.Namespace, console: Console) -> int:
             console.notify(f"ended by {error}; {_how_far(results)}")
             return 128 + error.number
     if args.json:
-        console.print_json(_document(results, rows))
+        console.print_json(document(results, rows))
     else:
         console.print(str(results.summary))
     if failed := _failed(rows):
@@ -125,13 +124,13 @@ def _is_file(word: str) -> bool:
     return word.endswith(".toml") or "/" in word or Path(word).is_file()
 
 
-def _look(args: argparse.Namespace, results: Results, screen: bool) -> int:
+def _look(args: argparse.Namespace, results: Results, screen: bool, console: Console) -> int:
     """Show what there is, of a grid that runs, too."""
     if screen:
         return _show(args, results, None)
     rows = results.rows()
     if args.json:
-        print(json.dumps(_document(results, rows), indent=2))
+        console.print_json(document(results, rows))
         return 0
     print(text.head())
     for run in sorted(rows):
@@ -223,8 +222,8 @@ def _how_far(results: Results) -> str:
     return f"{ended} of {of} runs have ended; memtui tune --resume {results.path} goes on"
 
 
-def _document(results: Results, rows: Mapping[int, TuneRow]) -> dict[str, Any]:
-    """For ``--json``."""
+def document(results: Results, rows: Mapping[int, TuneRow]) -> dict[str, Any]:
+    """Return what ``--json`` prints, but for its version."""
     return {
         "folder": str(results.path),
         "summary": str(results.summary),
