@@ -15,7 +15,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     with console.progress("trying what this machine can measure"):
         findings = examine()
     if args.json:
-        console.print_json(findings)
+        console.print_json(findings.to_dict())
     else:
         print(format_findings(findings))
     return 0

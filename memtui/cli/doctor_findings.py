@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 from memtui._version import __version__
-from memtui.core.samples import Capability
+from memtui.core.samples import Capability, Host
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.host import read_host
 from memtui.probes.pages.referenced import prove_flush
@@ -25,34 +25,83 @@ _WRITE_PROTECTS = (
 )
 
 
-def examine() -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class AutoChoice:
+    """What a recording would take here, and why; None: there is no tracker."""
+
+    tracker: str | None
+    flush: str | None
+    rearm: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was tried, and what came of it.
+
+    Attributes:
+        root: whether this process has root's rights.
+        observers: other programs that clear accessed bits.
+        demo: whether it trains with PyTorch.
+        rights: what root would change.
+    """
+
+    memtui_version: str
+    python: str
+    host: Host
+    root: bool
+    auto: AutoChoice
+    trackers: tuple[Capability, ...]
+    flushes: tuple[Capability, ...]
+    observers: tuple[str, ...]
+    power: tuple[Capability, ...]
+    demo: Capability
+    rights: Capability
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints, but for its version."""
+        return {
+            "memtui_version": self.memtui_version,
+            "python": self.python,
+            "host": asdict(self.host),
+            "root": self.root,
+            "auto_tracker": self.auto.tracker,
+            "auto": asdict(self.auto),
+            "trackers": list(map(asdict, self.trackers)),
+            "flushes": list(map(asdict, self.flushes)),
+            "observers": list(self.observers),
+            "power": list(map(asdict, self.power)),
+            "demo": asdict(self.demo),
+            "rights": asdict(self.rights),
+        }
+
+
+def examine() -> Findings:
     """Try everything once; nothing is left behind."""
-    auto = _auto()
-    return {
-        "memtui_version": __version__,
-        "python": platform.python_version(),
-        "host": asdict(read_host()),
-        "root": os.geteuid() == 0,
-        "auto_tracker": auto["tracker"],
-        "auto": auto,
-        "trackers": [asdict(c) for c in capabilities()],
-        "flushes": [asdict(c) for c in _flushes()],
-        "observers": list(other_observers()),
-        "power": [asdict(c) for c in _power()],
-        "demo": asdict(_demo()),
-        "rights": asdict(_rights()),
-    }
+    return Findings(
+        memtui_version=__version__,
+        python=platform.python_version(),
+        host=read_host(),
+        root=os.geteuid() == 0,
+        auto=_auto(),
+        trackers=tuple(capabilities()),
+        flushes=tuple(_flushes()),
+        observers=other_observers(),
+        power=tuple(_power()),
+        demo=_demo(),
+        rights=_rights(),
+    )
 
 
-def _auto() -> dict[str, str | None]:
-    """Return what a recording would take here, and why: the choice itself, made and given back."""
+def _auto() -> AutoChoice:
+    """Make the choice that a recording would make, and release what was chosen."""
     try:
         tracker, rejected = choose("auto", "auto")
     except NoTracker as error:
-        return {"tracker": None, "flush": None, "rearm": None, "reason": str(error)}
+        return AutoChoice(None, None, None, str(error))
     try:
         why = "; ".join(f"{c.name} is out: {c.reason}" for c in rejected) or _MOST_EXACT
-        return {"tracker": tracker.name, "flush": tracker.flush, "rearm": tracker.rearm, "reason": why}
+        return AutoChoice(tracker.name, tracker.flush, tracker.rearm, why)
     finally:
         tracker.close()
 
@@ -69,10 +118,10 @@ def _flushes() -> list[Capability]:
     return [_soft_dirty(c) if c.name == SOFT_DIRTY else c for c in flush_capabilities()]
 
 
-def _soft_dirty(found: Capability) -> Capability:
+def _soft_dirty(capability: Capability) -> Capability:
     """Where page tables cannot be read, the referenced tracker proves this flush in its own way."""
-    found = found if found.ok else prove_flush()
-    return replace(found, reason=_WRITE_PROTECTS) if found.ok and soft_dirty_is_tracked() else found
+    proved = capability if capability.ok else prove_flush()
+    return replace(proved, reason=_WRITE_PROTECTS) if proved.ok and soft_dirty_is_tracked() else proved
 
 
 def _power() -> list[Capability]:
@@ -91,28 +140,28 @@ def _demo() -> Capability:
     return Capability("torch", False, "PyTorch is not installed: the demo trains a numpy network", "pip install torch")
 
 
-def format_findings(findings: dict[str, Any]) -> str:
+def format_findings(findings: Findings) -> str:
     """Return the findings as a page of text."""
-    host, auto = findings["host"], findings["auto"]
+    host, auto = findings.host, findings.auto
     lines = [
-        f"memtui {findings['memtui_version']}, Python {findings['python']}, Linux {host['kernel']} "
-        f"{host['architecture']}, {host['cpu_count']} CPUs, {host['memory_bytes'] / 2**30:.0f} GiB",
-        f"auto: tracker {auto['tracker']}, flush {auto['flush']}, rearm {auto['rearm']}: {auto['reason']}",
+        f"memtui {findings.memtui_version}, Python {findings.python}, Linux {host.kernel} "
+        f"{host.architecture}, {host.cpu_count} CPUs, {host.memory_bytes / 2**30:.0f} GiB",
+        f"auto: tracker {auto.tracker}, flush {auto.flush}, rearm {auto.rearm}: {auto.reason}",
     ]
     groups = (
-        ("rights", [findings["rights"]]),
-        ("tracker", findings["trackers"]),
-        ("flush", findings["flushes"]),
-        ("power", findings["power"]),
-        ("demo", [findings["demo"]]),
+        ("rights", (findings.rights,)),
+        ("tracker", findings.trackers),
+        ("flush", findings.flushes),
+        ("power", findings.power),
+        ("demo", (findings.demo,)),
     )
-    for title, found in groups:
-        for capability in found:
-            mark = "yes" if capability["ok"] else "no "
-            why = f": {capability['reason']}" if capability["reason"] else ""
-            lines.append(f"{title:<8} {mark} {capability['name']}{why}")
-            if capability["remedy"] and not capability["ok"]:
-                lines.append(f"{'':<12} {capability['remedy']}")
-    for name in findings["observers"]:
+    for title, group in groups:
+        for capability in group:
+            mark = "yes" if capability.ok else "no "
+            why = f": {capability.reason}" if capability.reason else ""
+            lines.append(f"{title:<8} {mark} {capability.name}{why}")
+            if capability.remedy and not capability.ok:
+                lines.append(f"{'':<12} {capability.remedy}")
+    for name in findings.observers:
         lines.append(f"observer     {name} clears accessed bits, too: some touched pages may be missed")
     return "\n".join(lines)

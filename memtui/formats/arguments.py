@@ -44,19 +44,19 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it multiplies no matrices; numpy would start threads for it
-    from memtui.formats.command import import_all, plain, words
+    from memtui.formats.command import describe, import_all, to_dict
 
     drop_root()
     wanted = args.first, args.last
     with console.progress("reading"):
-        found = import_all(args.logs, args.output, console.notify, wanted=wanted, force=args.force)
+        outcomes = import_all(args.logs, args.output, console.notify, wanted=wanted, force=args.force)
     if args.json:
-        console.print_json(plain(found))
+        console.print_json(to_dict(outcomes))
     else:
-        for outcome in found:
+        for outcome in outcomes:
             if outcome.session is not None:
-                console.print(words(outcome))
-    return 0 if all(outcome.session is not None for outcome in found) else BAD_INPUT
+                console.print(describe(outcome))
+    return 0 if all(outcome.session is not None for outcome in outcomes) else BAD_INPUT
 
 
 IMPORT = Command("import", "make sessions of memory logs and traces of other tools", _add_arguments, _run)

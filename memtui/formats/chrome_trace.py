@@ -28,6 +28,9 @@ _ABSENT = (
 )
 
 
+_Event = dict[str, Any]  # as the file has it: nothing of it is known to be right
+
+
 class _Span(NamedTuple):
     start_ns: int
     end_ns: int
@@ -82,20 +85,20 @@ def parse(plain: Any) -> Imported:
     return Imported(tuple(parts), about)
 
 
-def _tells(event: dict[str, Any], name: Any) -> bool:
+def _tells(event: _Event, name: Any) -> bool:
     """Whether what runs then says something about memory: an operator, an annotation, a module."""
     kind = event.get("cat")
     return isinstance(name, str) and (kind in ("cpu_op", "user_annotation") or name.startswith(_MODULE))
 
 
-def _time(event: dict[str, Any], base_ns: int) -> int:
+def _time(event: _Event, base_ns: int) -> int:
     t_ns = base_ns + round(event["ts"] * 1000)
     if not 0 <= t_ns < _MOST_NS:
         raise ValueError("a time out of range")
     return t_ns
 
 
-def _change(event: dict[str, Any], base_ns: int) -> _Change:
+def _change(event: _Event, base_ns: int) -> _Change:
     known = event["args"]
     size, total = known["Bytes"], known.get("Total Allocated", 0)
     kind, number, address = known.get("Device Type", 0), known.get("Device Id", -1), known.get("Addr", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,8 @@ def _none(given: list[Path], bad: list[Outcome]) -> str:
     return f"{where}: none of {len(bad)} files can be imported; the first: {bad[0].reason}{expected}"
 
 
-def words(outcome: Outcome) -> str:
-    """One line about a session that was made."""
+def describe(outcome: Outcome) -> str:
+    """Return one line about a session that was written."""
     assert outcome.imported is not None
     parts = outcome.imported.parts
     rows = sum(len(part.trace) - part.trace.existing for part in parts)
@@ -115,8 +115,8 @@ def words(outcome: Outcome) -> str:
     return f"{outcome.session}: {outcome.imported.about.format}, {rows} rows{f' ({devices})' if devices else ''}"
 
 
-def plain(found: list[Outcome]) -> dict[str, Any]:
-    """For ``--json``."""
+def to_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return what ``--json`` prints, but for its version."""
     return {
         "sessions": [
             {
@@ -136,8 +136,10 @@ def plain(found: list[Outcome]) -> dict[str, Any]:
                 "absent": list(outcome.imported.about.absent),
                 "warnings": list(outcome.imported.about.warnings),
             }
-            for outcome in found
+            for outcome in outcomes
             if outcome.imported is not None
         ],
-        "failed": [{"file": str(one.path), "reason": one.reason} for one in found if one.imported is None],
+        "failed": [
+            {"file": str(outcome.path), "reason": outcome.reason} for outcome in outcomes if outcome.imported is None
+        ],
     }

@@ -25,6 +25,9 @@ _ABSENT = (
 )
 
 
+_Object = dict[str, Any]  # a segment, an event or a frame as the file has it: nothing of it is known to be right
+
+
 def recognises(plain: Any) -> bool:
     """Whether it is of that form."""
     return isinstance(plain, dict) and isinstance(plain.get("device_traces"), list)
@@ -52,7 +55,7 @@ def parse(plain: Any) -> Imported:
     return Imported(tuple(parts), ImportedFrom(FORMAT, clock=clock, absent=_ABSENT), tuple(marks))
 
 
-def _alive(segments: list[dict[str, Any]], device: int) -> dict[int, int]:
+def _alive(segments: list[_Object], device: int) -> dict[int, int]:
     """Bytes of the blocks that are in use when the snapshot is taken, by address."""
     found = {}
     for segment in segments:
@@ -67,9 +70,7 @@ def _alive(segments: list[dict[str, Any]], device: int) -> dict[int, int]:
     return found
 
 
-def _part(
-    device: int, events: list[dict[str, Any]], alive: dict[int, int], timed: bool, marks: list[Event]
-) -> Part | None:
+def _part(device: int, events: list[_Object], alive: dict[int, int], timed: bool, marks: list[Event]) -> Part | None:
     if not events and not alive:
         return None
     ledger, names = Ledger(), _Names()
@@ -101,7 +102,7 @@ def _part(
     return Part(ledger.trace(first_ns, t_ns), f"cuda:{device}")
 
 
-def _time(event: dict[str, Any]) -> int:
+def _time(event: _Object) -> int:
     t_us = event["time_us"]
     if not 0 <= t_us < _MOST_US:
         raise ValueError("a time out of range")
@@ -120,7 +121,7 @@ class _Names:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}  # by identity; the frames are kept so that it stays theirs
 
-    def of(self, event: dict[str, Any]) -> str:
+    def of(self, event: _Object) -> str:
         """``forward (model.py:42)``; empty without frames."""
         frames = event.get("frames") or []
         if id(frames) not in self._known:
@@ -128,7 +129,7 @@ class _Names:
         return self._known[id(frames)][1]
 
 
-def _name(frames: list[dict[str, Any]]) -> str:
+def _name(frames: list[_Object]) -> str:
     python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
     own = [frame for frame in python if "/torch/" not in str(frame["filename"])]
     chosen = (own or python or frames)[:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,11 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memtui.core.errors import FAILURE, UserError
+from memtui.core.errors import UserError
 from memtui.core.privilege import as_invoker, borrows_root, invoker
 from memtui.training.datasets import CLASSES
 from memtui.training.network_specs import SEQUENCES
 from memtui.training.preflight import check, check_torch
+from memtui.training.result import TrainingResult, read_result
 from memtui.training.settings import (
     FROM_FOLDER,
     NETWORKS,
@@ -111,27 +113,20 @@ def run_plainly(what: TrainRequest, *, as_json: bool) -> int:
 
 def print_document(what: TrainRequest, path: Path, session: Path | None) -> None:
     """Print the JSON document of a training that has ended. Raises UserError where it left no result."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        raise UserError("the training left no result", FAILURE) from None
-    print(json.dumps(document(what, found, session), indent=2, allow_nan=False))
+    print(json.dumps(document(what, read_result(path), session), indent=2, allow_nan=False))
 
 
-def document(what: TrainRequest, found: dict[str, Any], session: Path | None) -> dict[str, Any]:
+def document(what: TrainRequest, result: TrainingResult, session: Path | None) -> dict[str, Any]:
     """Return what ``--json`` prints. Accuracy is in percent; what is not there is None, and a reason says why."""
-    loss = found.pop("loss")
-    head = {
+    return {
         "network": what.network,
         "type": what.settings.type,
-        "settings": what.settings.to_plain(),
+        "settings": what.settings.to_dict(),
         "seed": what.settings.seed,
-        "epochs": found.pop("epochs"),
-        "iterations": found.pop("iterations"),
-        "accuracy": found.pop("accuracy"),
-        "loss": loss if loss is not None and abs(loss) < float("inf") else None,
+        **result.to_dict(),
+        "loss": result.loss if result.loss is not None and math.isfinite(result.loss) else None,
+        "session": str(session) if session is not None else None,
     }
-    return head | found | {"session": str(session) if session is not None else None}
 
 
 def listed(say: Callable[[str], object]) -> None:

@@ -9,7 +9,7 @@ from memtui.core.errors import UserError
 from memtui.core.text import nearest
 
 Shape = tuple[int, ...]  # of one example: (features,) or (channels, height, width)
-Plain = dict[str, Any]  # {"layer": name, parameter: value, ...}, every parameter there
+LayerSpec = dict[str, Any]  # {"layer": name, parameter: value, ...}, every parameter there
 _NEEDED = object()
 
 # Parameters in the order in which a call may give them, and their defaults. Names are those of ZPP-MEM.
@@ -41,33 +41,33 @@ _MOST_LAYERS = 10_000
 _MOST_UNITS = 1 << 24
 
 
-def _fc(units: int | str, flatten: bool = False) -> Plain:
+def _fc(units: int | str, flatten: bool = False) -> LayerSpec:
     return {"layer": "FullyConnected", "units": units, "flatten": flatten}
 
 
-def _conv(size: int, filters: int, stride: int = 1, padding: str = "SAME") -> Plain:
+def _conv(size: int, filters: int, stride: int = 1, padding: str = "SAME") -> LayerSpec:
     dims = {"filter_dim": (size, size), "strides": (stride, stride), "padding": padding}
     return {"layer": "Convolutional", "num_of_filters": filters, **dims}
 
 
-def _pool(kind: str, size: int, stride: int, padding: str = "SAME") -> Plain:
+def _pool(kind: str, size: int, stride: int, padding: str = "SAME") -> LayerSpec:
     return {"layer": f"{kind}Pool", "kernel_size": (size, size), "strides": (stride, stride), "padding": padding}
 
 
 _RELU, _SIGMOID, _BN = {"layer": "ReLu"}, {"layer": "Sigmoid"}, {"layer": "BatchNormalization"}
 
 
-def _long(count: int, between: Sequence[Plain], layer: Callable[[bool], Plain]) -> list[Plain]:
+def _long(count: int, between: Sequence[LayerSpec], layer: Callable[[bool], LayerSpec]) -> list[LayerSpec]:
     return [part for n in range(count) for part in (layer(n == 0), *between)]
 
 
-def _liao_mnist(norm: Sequence[Plain]) -> list[Plain]:
+def _liao_mnist(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
     first = [_conv(5, 20, padding="VALID"), _pool("Max", 2, 2, "VALID"), _RELU, *norm]
     second = [_conv(5, 50, padding="VALID"), _pool("Max", 2, 2, "VALID"), _RELU, *norm]
     return [*first, *second, _fc(500, True), _RELU, *norm, _fc(OUTPUTS)]
 
 
-def _liao_cifar(norm: Sequence[Plain]) -> list[Plain]:
+def _liao_cifar(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
     """Without normalisation there is no ReLU behind the second pool."""
     first = [_conv(5, 32), _pool("Max", 3, 2), _RELU, *norm]
     second = [_conv(5, 64), _pool("Average", 3, 2), *((_RELU, *norm) if norm else ())]
@@ -75,17 +75,17 @@ def _liao_cifar(norm: Sequence[Plain]) -> list[Plain]:
     return [*first, *second, *third, _fc(128, True), _RELU, *norm, _fc(OUTPUTS)]
 
 
-def _vgg_16() -> list[Plain]:
-    found: list[Plain] = []
+def _vgg_16() -> list[LayerSpec]:
+    found: list[LayerSpec] = []
     for filters, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         found += [part for _ in range(count) for part in (_conv(3, filters), _RELU)]
         found.append(_pool("Max", 2, 2))
     return [*found, _fc(4096, True), _RELU, _fc(4096), _RELU, _fc(OUTPUTS)]
 
 
-def _resnet(counts: Sequence[int], bottleneck: bool) -> list[Plain]:
+def _resnet(counts: Sequence[int], bottleneck: bool) -> list[LayerSpec]:
     """After He et al. 2015, with the 3x3 convolution that images of 32x32 begin with."""
-    found: list[Plain] = [_conv(3, 64), _BN, _RELU]
+    found: list[LayerSpec] = [_conv(3, 64), _BN, _RELU]
     for stage, count in enumerate(counts):
         filters = 64 << stage
         for n in range(count):
@@ -101,7 +101,7 @@ def _resnet(counts: Sequence[int], bottleneck: bool) -> list[Plain]:
 
 _VECTOR, _DIGIT, _PHOTO = (64,), (1, 28, 28), (3, 32, 32)
 # Name -> (layers, the shape of data that is generated for it).
-SEQUENCES: dict[str, tuple[list[Plain], Shape]] = {
+SEQUENCES: dict[str, tuple[list[LayerSpec], Shape]] = {
     "fcReLu": ([_fc(100, True), _RELU, _fc(30), _RELU, _fc(OUTPUTS)], _VECTOR),
     "fcSigmoid": ([_fc(50, True), _SIGMOID, _fc(30), _SIGMOID, _fc(OUTPUTS), _SIGMOID], _VECTOR),
     "long_fc": ([*_long(30, (_BN, _SIGMOID), lambda first: _fc(500, first)), _fc(OUTPUTS), _SIGMOID], _VECTOR),
@@ -120,7 +120,7 @@ SEQUENCES: dict[str, tuple[list[Plain], Shape]] = {
 }
 
 
-def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list[Plain]:
+def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list[LayerSpec]:
     """Return the layers of a network, whole and checked.
 
     Args:
@@ -140,7 +140,7 @@ def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list
     return found
 
 
-def has_weights(layer: Plain) -> bool:
+def has_weights(layer: LayerSpec) -> bool:
     """Whether a layer, or one inside of it, has a matrix of weights."""
     inside = layer.get("layers", ()) or [part for part in (layer.get("head"),) if part]
     return layer["layer"] in WEIGHTS or any(map(has_weights, inside))
@@ -154,7 +154,7 @@ def data_shape(sequence: str | Sequence[Mapping[str, Any]]) -> Shape:
     return _VECTOR if first.get("layer") == "FullyConnected" else _PHOTO
 
 
-def _whole(given: object, outputs: int, where: str) -> Plain:
+def _whole(given: object, outputs: int, where: str) -> LayerSpec:
     """One layer with all its parameters, each of the type that it has. Raises UserError."""
     if not isinstance(given, Mapping) or not isinstance(given.get("layer"), str):
         raise UserError(f"layer {where} is no table with a layer in it: {{layer = 'ReLu'}}")
@@ -165,7 +165,7 @@ def _whole(given: object, outputs: int, where: str) -> Plain:
     for key in given:
         if key != "layer" and key not in parameters:
             raise UserError(f"layer {where}: {name} has no parameter {key}; {nearest(key, parameters or ('none',))}")
-    made: Plain = {"layer": name}
+    made: LayerSpec = {"layer": name}
     for key, default in parameters.items():
         value = given.get(key, default)
         if value is _NEEDED:
@@ -218,13 +218,13 @@ def _padding(value: Any, *_: Any) -> str:
     return str(value)
 
 
-def _layers(value: Any, outputs: int, where: str) -> list[Plain]:
+def _layers(value: Any, outputs: int, where: str) -> list[LayerSpec]:
     if not isinstance(value, (list, tuple)) or len(value) > _MOST_LAYERS:
         raise ValueError
     return [_whole(layer, outputs, f"{where}[{n}]") for n, layer in enumerate(value)]
 
 
-def _head(value: Any, outputs: int, where: str) -> Plain:
+def _head(value: Any, outputs: int, where: str) -> LayerSpec:
     found = _whole(value, outputs, where)
     if found["layer"] not in WEIGHTS:
         raise ValueError
@@ -249,7 +249,7 @@ _CHECKS: dict[str, Callable[[Any, int, str], Any]] = {
 }
 
 
-def shape_after(layer: Plain, shape: Shape, where: str = "") -> Shape:
+def shape_after(layer: LayerSpec, shape: Shape, where: str = "") -> Shape:
     """Return what a layer makes of an example of some shape. Raises UserError where it cannot take it."""
     name = layer["layer"]
     words = f"layer {where} ({name})"
@@ -267,14 +267,14 @@ def shape_after(layer: Plain, shape: Shape, where: str = "") -> Shape:
     return _shape_after_window(layer, shape, words) if name in _WINDOWED else shape
 
 
-def _shape_after_all(layers: Sequence[Plain], shape: Shape, where: str) -> Shape:
+def _shape_after_all(layers: Sequence[LayerSpec], shape: Shape, where: str) -> Shape:
     """Return what layers inside of another one make of an example, one after another. Raises UserError."""
     for n, layer in enumerate(layers):
         shape = shape_after(layer, shape, f"{where}.{n}")
     return shape
 
 
-def _shape_after_window(layer: Plain, shape: Shape, words: str) -> Shape:
+def _shape_after_window(layer: LayerSpec, shape: Shape, words: str) -> Shape:
     """Return what a convolution or a pool makes of an image. Raises UserError, which begins with ``words``."""
     if len(shape) != 3:
         raise UserError(f"{words} needs channels, height and width, and gets {_words(shape)}")
@@ -291,7 +291,7 @@ def _shape_after_window(layer: Plain, shape: Shape, words: str) -> Shape:
     return (layer.get("num_of_filters", shape[0]), *size)
 
 
-def check_shapes(layers: Sequence[Plain], shape: Shape, outputs: int) -> None:
+def check_shapes(layers: Sequence[LayerSpec], shape: Shape, outputs: int) -> None:
     """Raise UserError unless examples of a shape go through and come out as one number for each class."""
     for n, layer in enumerate(layers):
         shape = shape_after(layer, shape, str(n))

@@ -67,7 +67,7 @@ class Settings:
     stat_period: int = 100
     seed: int = 1
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return asdict(self)
 

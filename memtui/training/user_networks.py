@@ -13,72 +13,93 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.core.small_file import MOST_PROGRAM_BYTES, check_readable
 from memtui.core.text import nearest
-from memtui.training.network_specs import ALSO_CALLED, LAYERS
+from memtui.training.network_specs import ALSO_CALLED, LAYERS, LayerSpec
 
 _MOST_S = 30.0
 
 
 def names_in(path: Path) -> list[str]:
     """Return the functions of a file that could be networks. Raises UserError: it cannot be run."""
-    return _asked(path)["names"]
+    return _run(path).names
 
 
-def sequence_in(path: Path, name: str, outputs: int) -> list[dict[str, Any]]:
+def sequence_in(path: Path, name: str, outputs: int) -> Any:
     """Return what such a function returns, for so many classes. Raises UserError: there is none, or it fails."""
-    found = _asked(path, str(outputs), name)
-    if name not in found["names"]:
-        raise UserError(f"{path} has no function {name}; {nearest(name, found['names'] or ('none',))}")
-    return found["layers"]
+    answer = _run(path, str(outputs), name)
+    if name not in answer.names:
+        raise UserError(f"{path} has no function {name}; {nearest(name, answer.names or ('none',))}")
+    return answer.layers
 
 
-def _asked(path: Path, *words: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the process of a file prints.
+
+    Attributes:
+        names: functions that could be networks.
+        layers: what the function of the given name returned; None without one. Nothing of it is checked.
+        error: why there is neither; "" where there is.
+    """
+
+    names: list[str] = field(default_factory=list)
+    layers: Any = None
+    error: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"names": self.names, "layers": self.layers, "error": self.error}
+
+
+def _run(path: Path, *arguments: str) -> _Answer:
+    """Run a file in a process of its own. Raises UserError."""
     check_readable(path, MOST_PROGRAM_BYTES)
-    command = [sys.executable, "-P", "-m", "memtui.training.user_networks", str(path), *words]
+    command = [sys.executable, "-P", "-m", "memtui.training.user_networks", str(path), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MOST_S)
     except subprocess.TimeoutExpired:
         raise UserError(f"{path}: did not end within {_MOST_S:.0f} s") from None
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        found = json.loads(lines[-1])
-    except (IndexError, ValueError):
+        answer = _Answer(**json.loads(lines[-1]))
+    except (IndexError, ValueError, TypeError):
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise UserError(f"{path}: {said[-1] if said else 'ended without a word'}") from None
-    if "error" in found:
-        raise UserError(f"{path}: {found['error']}")
-    return dict(found)
+    if answer.error:
+        raise UserError(f"{path}: {answer.error}")
+    return answer
 
 
-def _constructor(name: str) -> Callable[..., dict[str, Any]]:
+def _constructor(name: str) -> Callable[..., LayerSpec]:
     parameters = list(LAYERS[name])
 
-    def made(*values: Any, **named: Any) -> dict[str, Any]:
+    def layer(*values: Any, **named: Any) -> LayerSpec:
         if len(values) > len(parameters):
             raise TypeError(f"{name} takes at most {len(parameters)} values: {', '.join(parameters) or 'none'}")
         return {"layer": name, **dict(zip(parameters, values, strict=False)), **named}
 
-    return made
+    return layer
 
 
-def _main(path: str, outputs: str = "", name: str = "") -> dict[str, Any]:
-    layers = {known: _constructor(known) for known in LAYERS}
-    layers |= {also: layers[known] for also, known in ALSO_CALLED.items()}
+def _main(path: str, outputs: str = "", name: str = "") -> _Answer:
+    """Run a file in this process, and its function of the given name, if any."""
+    layers = {name: _constructor(name) for name in LAYERS}
+    layers |= {also: layers[name] for also, name in ALSO_CALLED.items()}
     try:
-        found = runpy.run_path(path, init_globals=dict(layers))
-        own = {key: value for key, value in found.items() if inspect.isfunction(value) and key not in layers}
+        variables = runpy.run_path(path, init_globals=dict(layers))
+        own = {key: value for key, value in variables.items() if inspect.isfunction(value) and key not in layers}
         names = [key for key, value in own.items() if not key.startswith("_") and value.__module__ == "<run_path>"]
-        made = own[name](int(outputs)) if name in names else None
-        json.dumps(made)
+        returned = own[name](int(outputs)) if name in names else None
+        json.dumps(returned)
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
-    return {"names": names, "layers": made}
+        return _Answer(error=f"{type(error).__name__}: {error}")
+    return _Answer(names, returned)
 
 
 if __name__ == "__main__":
-    print("\n" + json.dumps(_main(*sys.argv[1:])))
+    print("\n" + json.dumps(_main(*sys.argv[1:]).to_dict()))

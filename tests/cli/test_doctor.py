@@ -66,8 +66,8 @@ def test_it_leaves_nothing_behind():
     before = len(names_in("/proc/self/fd")), children()
     findings = examine()
     assert (len(names_in("/proc/self/fd")), children()) == before
-    assert json.loads(json.dumps(findings)) == findings
-    assert format_findings(findings).count("\ntracker ") == len(findings["trackers"])
+    assert json.loads(json.dumps(findings.to_dict())) == findings.to_dict()
+    assert format_findings(findings).count("\ntracker ") == len(findings.trackers)
 
 
 # -- a processor with other page tables; setarch makes the kernel say that this is one
@@ -122,7 +122,7 @@ def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
 def test_where_soft_dirty_pages_are_tracked_the_price_is_told(monkeypatch):
     monkeypatch.setattr("memtui.cli.doctor_findings.soft_dirty_is_tracked", lambda: True)
     findings = examine()
-    (found,) = [f for f in findings["flushes"] if f["name"] == "soft-dirty"]
-    assert found["ok"]
-    assert "CONFIG_MEM_SOFT_DIRTY: it write-protects" in found["reason"]
-    assert f"flush    yes soft-dirty: {found['reason']}" in format_findings(findings)
+    (flush,) = [flush for flush in findings.flushes if flush.name == "soft-dirty"]
+    assert flush.ok
+    assert "CONFIG_MEM_SOFT_DIRTY: it write-protects" in flush.reason
+    assert f"flush    yes soft-dirty: {flush.reason}" in format_findings(findings)

@@ -76,7 +76,7 @@ def test_compare(tmp_path):
 
 
 def test_doctor():
-    check("doctor", printed(examine()))
+    check("doctor", printed(examine().to_dict()))
 
 
 def test_bench():

@@ -122,7 +122,7 @@ def test_nothing_but_the_one_error_comes_out(changes: dict[str, Any]) -> None:
     except UserError:
         return
     assert isinstance(found, Settings)
-    assert settings_of("fcReLu", found.to_plain()) == found
+    assert settings_of("fcReLu", found.to_dict()) == found
 
 
 def test_a_network_that_says_nothing_is_the_usual_one() -> None:

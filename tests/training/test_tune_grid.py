@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.errors import UserError
-from memtui.training.tune.grid import Grid, from_file, from_plain, from_words
+from memtui.training.tune.grid import Grid, from_dict, from_file, from_words
 
 WHOLE = """
 epochs = 2
@@ -81,7 +81,7 @@ def test_runs_are_the_product_in_order(data):
     )
     assert len(made.points) == math.prod(map(len, lists))
     assert [point.values for point in made.points] == list(itertools.product(*lists))
-    assert from_plain(json.loads(json.dumps(made.to_plain()))) == made
+    assert from_dict(json.loads(json.dumps(made.to_dict()))) == made
     for point in made.points:
         values = dict(zip(keys, point.values, strict=True))
         assert point.network == values.pop("name", "fcReLu")
@@ -166,7 +166,7 @@ def test_every_run_is_checked_before_the_first(tmp_path):
 )  # fmt: skip
 def test_what_memtui_did_not_write_is_refused(plain):
     with pytest.raises(UserError):
-        from_plain(plain)
+        from_dict(plain)
 
 
 json_values = st.recursive(
@@ -180,6 +180,6 @@ def test_no_json_breaks_it(plain):
     whole = {"axes": [["type", ["BP"]]], "network": "fcReLu", "settings": {}, "networks": {}}
     for key in whole:
         try:
-            from_plain({**whole, key: plain})
+            from_dict({**whole, key: plain})
         except UserError:
             pass

@@ -227,7 +227,7 @@ def test_figures_that_are_none(left):
     row = left(json.dumps(odd | {"stopped": 3, "session": ["x"]}))
     assert (row.accuracy, row.epochs, row.iterations, row.peak_bytes, row.stopped, row.session) == (*[None] * 4, "", "")
     assert row.loss != row.loss
-    plain = Results(Path("r"), GRID).to_plain({0: row})[0]
+    plain = Results(Path("r"), GRID).to_dict({0: row})[0]
     assert (plain["loss"], plain["type"], plain["batch_size"]) == (None, "BP", 50)
     json.dumps(plain, allow_nan=False)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from memtui.training.network_specs import Plain, Shape, shape_after
+from memtui.training.network_specs import LayerSpec, Shape, shape_after
 from memtui.training.torch import layers as made_of
 from memtui.training.torch.composite_layers import Block, Kept, Residual, begins_segment, forward
 from memtui.training.torch.layers import BatchNormalization, Convolutional, FullyConnected, Layer, Weighted
@@ -42,12 +42,12 @@ class Network(nn.Module):
         seed: of weights, and by another generator of feedback: weights are the same under all rules.
     """
 
-    def __init__(self, description: Sequence[Plain], shape: Shape, outputs: int, rule: BP, seed: int) -> None:
+    def __init__(self, description: Sequence[LayerSpec], shape: Shape, outputs: int, rule: BP, seed: int) -> None:
         super().__init__()
         weights, feedback = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1)
-        for n, plain in enumerate(description):
-            self.add_module(f"{plain['layer']}_{n}", build(plain, shape, weights))
-            shape = shape_after(plain, shape)
+        for n, spec in enumerate(description):
+            self.add_module(f"{spec['layer']}_{n}", build(spec, shape, weights))
+            shape = shape_after(spec, shape)
         self.segments = _segments([(name, layer) for name, layer in self.named_children() if isinstance(layer, Layer)])
         learning = [segment for segment in self.segments if segment.learns]
         for segment in learning[1:]:  # what is below the first one learns nothing
@@ -79,23 +79,23 @@ class Network(nn.Module):
                 module.advances = advances
 
 
-def build(plain: Plain, shape: Shape, generator: torch.Generator) -> Layer:
+def build(spec: LayerSpec, shape: Shape, generator: torch.Generator) -> Layer:
     """Return a layer for examples of a shape."""
-    name = plain["layer"]
+    name = spec["layer"]
     if name == "FullyConnected":
-        return FullyConnected(shape, plain["units"], plain["add_biases"], generator)
+        return FullyConnected(shape, spec["units"], spec["add_biases"], generator)
     if name == "Convolutional":
-        how = (plain["filter_dim"], plain["num_of_filters"], plain["strides"], plain["padding"], plain["add_biases"])
+        how = (spec["filter_dim"], spec["num_of_filters"], spec["strides"], spec["padding"], spec["add_biases"])
         return Convolutional(shape, *how, generator)
     if name in ("MaxPool", "AveragePool"):
-        return _pool(plain, shape)
+        return _pool(spec, shape)
     if name == "BatchNormalization":
-        return BatchNormalization(shape[0], plain["momentum"], plain["epsilon"])
+        return BatchNormalization(shape[0], spec["momentum"], spec["epsilon"])
     if name == "LeakyReLu":
-        return made_of.LeakyReLu(plain["slope"])
+        return made_of.LeakyReLu(spec["slope"])
     if name in _SIMPLE:
         return getattr(made_of, name)()
-    inside = [plain["head"], *plain["tail"]] if name == "Block" else plain["layers"]
+    inside = [spec["head"], *spec["tail"]] if name == "Block" else spec["layers"]
     before, parts = shape, []
     for n, part in enumerate(inside):
         parts.append((f"{part['layer']}_{n}", build(part, shape, generator)))
@@ -110,12 +110,12 @@ def _shortcut(before: Shape, after: Shape, generator: torch.Generator) -> Convol
     return Convolutional(before, (1, 1), after[0], strides, "SAME", False, generator)
 
 
-def _pool(plain: Plain, shape: Shape) -> Layer:
+def _pool(spec: LayerSpec, shape: Shape) -> Layer:
     """As TensorFlow pads: SAME covers every pixel, with what is missing divided between both sides."""
-    kind = getattr(made_of, plain["layer"])
-    window = plain["kernel_size"] or shape[1:]
-    strides = plain["strides"] or window
-    if plain["padding"] == "VALID" or plain["kernel_size"] is None:
+    kind = getattr(made_of, spec["layer"])
+    window = spec["kernel_size"] or shape[1:]
+    strides = spec["strides"] or window
+    if spec["padding"] == "VALID" or spec["kernel_size"] is None:
         return kind(window, strides, [0, 0], False)
     missing = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(shape[1:], window, strides, strict=True)]
     return kind(window, strides, [n // 2 for n in missing], any(n % 2 for n in missing))

@@ -28,6 +28,7 @@ from memtui.training.datasets import CLASSES, check_batch, load, shape_of
 from memtui.training.learning_curve import Curve
 from memtui.training.network_specs import data_shape, layers_of
 from memtui.training.plots import write_plots
+from memtui.training.result import PeakMemory, TrainingResult
 from memtui.training.settings import Settings, settings_from
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         with ProgressLine("train", f"reading data for {given.network}", wanted=given.progress_line):
             result = train(given.network, settings_from(json.loads(given.settings)), say)
         if given.result is not None:
-            given.result.write_text(json.dumps(result))
+            given.result.write_text(json.dumps(result.to_dict()))
     except UserError as error:
         print(visible(f"memtui train: {error}"), file=sys.stderr, flush=True)
         return error.code
@@ -75,8 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[str, Any]:
-    """One training, from reading the data to the last line; what came of it.
+def train(name: str, settings: Settings, say: Callable[[str], object]) -> TrainingResult:
+    """Run one training, from reading the data to the last line.
 
     Raises:
         UserError: data cannot be read, torch is missing, a file cannot be read or written.
@@ -102,7 +103,7 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[s
         restore(network, Path(settings.restore_model_path or ""))
     training = Training(settings, network, data, say)
     segments = tuple(segment.names for segment in network.segments)
-    about = About(os.getpid(), name, settings.type, settings.to_plain(), segments, not rule.keeps_all)
+    about = About(os.getpid(), name, settings.type, settings.to_dict(), segments, not rule.keeps_all)
     run = f"{name}_{settings.type}_{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     watched = _Watched(network, training.optimiser)
     curve = Curve(os.getpid(), about_text(about), watched.tell)
@@ -132,14 +133,16 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> dict[s
     if settings.save_model:
         save(network, Path(settings.save_model_path or ""))
         say(f"saved {visible(settings.save_model_path or '')}")
-    found: dict[str, Any] = {
-        "iterations": training.iterations,
-        "epochs": training.epochs,
-        "accuracy": training.accuracy,
-    }
-    found |= {"loss": training.loss, "stopped": training.stopped, "files": [str(path) for path in written]}
-    found["reason"] = "" if training.accuracy is not None else _unmeasured(settings, training.iterations)
-    return found | _peak_plain(peak)
+    return TrainingResult(
+        training.epochs,
+        training.iterations,
+        training.accuracy,
+        training.loss,
+        training.stopped,
+        [str(path) for path in written],
+        "" if training.accuracy is not None else _unmeasured(settings, training.iterations),
+        _peak_memory(peak),
+    )
 
 
 class _Watched:
@@ -215,20 +218,18 @@ def _unmeasured(settings: Settings, iterations: int) -> str:
     return f"training ended after {iterations} iterations, before the accuracy was measured"
 
 
-def _peak_plain(peak: Peak | None) -> dict[str, Any]:
+def _peak_memory(peak: Peak | None) -> PeakMemory:
     if peak is None:
-        absent = ("peak_bytes", "peak_above_start_bytes", "peak_by_category", "activation_bytes", "peak_segment")
-        return dict.fromkeys((*absent, "peak_segment_bytes", "peak_op")) | {"peak_reason": UNRECORDED}
-    return {
-        "peak_bytes": peak.bytes_,
-        "peak_above_start_bytes": peak.above_start_bytes,
-        "peak_by_category": peak.parts,
-        "activation_bytes": peak.parts.get("activations", 0),
-        "peak_segment": list(peak.segment) or None,
-        "peak_segment_bytes": peak.segment_bytes if peak.segment else None,
-        "peak_op": peak.op,
-        "peak_reason": "",
-    }
+        return PeakMemory(peak_reason=UNRECORDED)
+    return PeakMemory(
+        peak.bytes_,
+        peak.above_start_bytes,
+        peak.parts,
+        peak.parts.get("activations", 0),
+        list(peak.segment) or None,
+        peak.segment_bytes if peak.segment else None,
+        peak.op,
+    )
 
 
 if __name__ == "__main__":

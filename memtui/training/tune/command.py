@@ -229,5 +229,5 @@ def document(results: Results, rows: Mapping[int, TuneRow]) -> dict[str, Any]:
         "summary": str(results.summary),
         "runs": len(results.names),
         "failed": _failed(rows),
-        "rows": results.to_plain(rows),
+        "rows": results.to_dict(rows),
     }

@@ -78,7 +78,7 @@ class Grid:
         pairs = zip(self.axes, point.values, strict=True)
         return " ".join(value if key == NAME else f"{key}={value}" for (key, _), value in pairs)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
             "axes": [[key, list(values)] for key, values in self.axes],
@@ -90,7 +90,7 @@ class Grid:
     @property
     def text(self) -> str:
         """Canonical: equal for equal grids."""
-        return json.dumps(self.to_plain(), sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class GridPoint:
     values: tuple[str, ...]
 
 
-def from_plain(plain: Any) -> Grid:
-    """Return what ``to_plain`` gave. Raises UserError for anything else."""
+def from_dict(plain: Any) -> Grid:
+    """Return what ``to_dict`` gave. Raises UserError for anything else."""
     try:
         axes = tuple((key, tuple(values)) for key, values in plain["axes"])
         check_networks(plain["networks"], "networks")

@@ -163,12 +163,12 @@ class Results:
     def _head(self) -> list[str]:
         return [*(key for key, _ in self.grid.axes), *FIGURES, _OUTPUT]
 
-    def to_plain(self, rows: Mapping[int, TuneRow]) -> list[dict[str, Any]]:
+    def to_dict(self, rows: Mapping[int, TuneRow]) -> list[dict[str, Any]]:
         """Return the rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
         found = []
         for run in sorted(rows):
             point = self.grid.points[run]
-            used = self.grid.settings_at(point).to_plain() | {grids.NAME: point.network}
+            used = self.grid.settings_at(point).to_dict() | {grids.NAME: point.network}
             figures = dict(zip(FIGURES, map(_json, _figures(rows[run])), strict=True))
             found.append({**{key: used[key] for key, _ in self.grid.axes}, **figures, _OUTPUT: str(self.output(run))})
         return found
@@ -192,9 +192,7 @@ def begin(parent: Path, grid: Grid, now: datetime) -> Results:
     made = Results(path, grid)
     if made.networks is not None:
         _write(made.networks, _toml(grid.networks))
-    _write(
-        path / GRID_FILE, json.dumps(grid.to_plain(), indent=2) + "\n"
-    )  # what makes it a folder of a grid comes last
+    _write(path / GRID_FILE, json.dumps(grid.to_dict(), indent=2) + "\n")  # what makes it a folder of a grid comes last
     return made
 
 
@@ -270,7 +268,7 @@ def left_s(rows: Iterable[TuneRow], waiting: int, running_s: Iterable[float]) ->
 def _grid_in(path: Path) -> Grid:
     file = path / GRID_FILE
     try:
-        return grids.from_plain(json.loads(read_small_bytes(file, _TABLE_BYTES)))
+        return grids.from_dict(json.loads(read_small_bytes(file, _TABLE_BYTES)))
     except FileNotFoundError:
         raise UserError(f"{path}: is no folder of memtui tune: it has no {GRID_FILE}") from None
     except OSError as error:
