@@ -13,7 +13,7 @@ from memtui.core.options import LETTERS
 from memtui.core.text import visible
 from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.model import Recorded, SameWindows
-from memtui.reports.comparison.text import plain, read, same_windows, text
+from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
 from memtui.reports.source import ReportSource
 
@@ -42,7 +42,7 @@ def compare(args: argparse.Namespace, console: Console) -> int:
             with console.progress("reading page sets"):
                 same = same_windows(sessions, readers)
             titles = [reader.title if args.redact else str(reader.path) for reader in readers]
-            console.print_json(plain(sessions, same, titles))
+            console.print_json(to_dict(sessions, same, titles))
         elif args.tui and console.interactive:
             from memtui.tui.app import run_comparison
             from memtui.tui.arguments import prepare_screen

@@ -15,7 +15,8 @@ from memtui.cli.doctor_findings import examine
 from memtui.core.console import JSON_VERSION, as_json
 from memtui.formats.detect import import_file
 from memtui.formats.session_writer import write
-from memtui.reports.comparison.text import plain, read, same_windows
+from memtui.reports.comparison.text import read, same_windows
+from memtui.reports.comparison.text import to_dict as comparison_document
 from memtui.reports.export.tables import meta
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
@@ -72,7 +73,9 @@ def test_compare(tmp_path):
     paths = [made(kind, tmp_path / f"{kind}.memtui") for kind in ("short windows", "long windows", "no tracker")]
     with closing(open_source(paths[0])) as a, closing(open_source(paths[1])) as b, closing(open_source(paths[2])) as c:
         recorded = read([a, b, c], paths)
-        check("compare", printed(plain(recorded, same_windows(recorded, [a, b, c]), list(map(str, paths)))))
+        check(
+            "compare", printed(comparison_document(recorded, same_windows(recorded, [a, b, c]), list(map(str, paths))))
+        )
 
 
 def test_doctor():

@@ -21,7 +21,7 @@ from memtui.analysis.page_raster import picture_of
 from memtui.reports.comparison.common_windows import common_interval_s
 from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_words
 from memtui.reports.comparison.model import against, letters
-from memtui.reports.comparison.text import plain, read, same_windows, text
+from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.session.reader import SessionReader, VmaRow
@@ -176,7 +176,7 @@ def test_trainings_and_other_sessions_are_read_alike(opened):
     assert any(line.startswith("A  fcReLu by BP") for line in lines)
     assert any(line.startswith("WSS, median") for line in lines)
     document = json.loads(
-        json.dumps(plain(sessions, same, ["a.memtui", "b.memtui"])), parse_constant=partial(pytest.fail, "no JSON")
+        json.dumps(to_dict(sessions, same, ["a.memtui", "b.memtui"])), parse_constant=partial(pytest.fail, "no JSON")
     )
     assert document["sessions"][0]["training"]["last_accuracy"] == 90
     assert document["sessions"][1]["training"] is None
@@ -190,7 +190,7 @@ def test_trainings_and_other_sessions_are_read_alike(opened):
 
 def test_nothing_of_a_redacted_session_tells_whose_it_is(opened):
     sessions, same = opened(redact=True, secret_file=messages(20), other=long())
-    said = json.dumps(plain(sessions, same, ["session", "session"])) + "\n".join(text(sessions, same))
+    said = json.dumps(to_dict(sessions, same, ["session", "session"])) + "\n".join(text(sessions, same))
     for secret in ("secret_file", "train.py", "alice", '"lab"', "6.18.0-"):
         assert secret not in said, secret
     assert "command-1" in said

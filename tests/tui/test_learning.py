@@ -12,7 +12,7 @@ import pytest
 from memtui.core.samples import LearningProgress
 from memtui.reports.comparison.model import change_words
 from memtui.reports.comparison.text import read
-from memtui.reports.comparison.training import told_apart
+from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.redact import open_source
 from memtui.session.reader import SessionReader
 from memtui.session.records.allocations import trace_of
@@ -171,7 +171,7 @@ def test_the_figures_of_a_run(tmp_path):
 
 def test_two_of_one_name_are_told_apart_by_their_files(tmp_path):
     one, _ = runs(tmp_path)
-    same = told_apart([replace(one, name="x"), replace(one, name="y")])
+    same = with_distinct_titles([replace(one, name="x"), replace(one, name="y")])
     assert [session.training.title for session in same] == ["fcReLu by BP (x)", "fcReLu by BP (y)"]
 
 

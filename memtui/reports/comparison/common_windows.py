@@ -17,7 +17,7 @@ from memtui.analysis.statistics import quantile
 from memtui.analysis.window_merging import merge_windows
 from memtui.core.page_set import PageSet
 from memtui.core.units import between, duration
-from memtui.reports.comparison.load import NOTHING, held, reuse_of
+from memtui.reports.comparison.load import NOTHING, reuse_of, stepped
 from memtui.reports.comparison.model import Memory, SameWindows, letters
 from memtui.reports.source import ReportSource
 from memtui.session.page_windows import PageWindows, busiest
@@ -34,7 +34,7 @@ def common_interval_s(intervals_s: Sequence[float]) -> float | None:
     longest = max(intervals_s)
     for times in range(1, MOST_TIMES + 1):
         length = times * longest
-        if all(abs(round(length / one) * one - length) <= NEARLY * length for one in intervals_s):
+        if all(abs(round(length / interval) * interval - length) <= NEARLY * length for interval in intervals_s):
             return length
     return None
 
@@ -53,28 +53,26 @@ def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory |
     """
     steady: list[float] = []
     reasons: dict[int, str] = {}
-    for place, memory in enumerate(memories):
+    for index, memory in enumerate(memories):
         if memory is None:
-            reasons[place] = "no window was recorded"
+            reasons[index] = "no window was recorded"
         elif memory.interval_s[0] != memory.interval_s[1]:
-            reasons[place] = f"its windows took {between(*map(duration, memory.interval_s))}"
-        elif busiest(readers[place]) is None:
-            reasons[place] = "no page sets are stored"
+            reasons[index] = f"its windows took {between(*map(duration, memory.interval_s))}"
+        elif busiest(readers[index]) is None:
+            reasons[index] = "no page sets are stored"
         else:
             steady.append(memory.interval_s[0])
     if len(steady) < 2:
-        return SameWindows(0.0, (), reasons, "; ".join(f"{letters([at])}: {why}" for at, why in reasons.items()))
+        return SameWindows(0.0, (), reasons, "; ".join(f"{letters([index])}: {why}" for index, why in reasons.items()))
     length_s = common_interval_s(steady)
     if length_s is None:
-        lengths = ", ".join(f"{one:g} s" for one in sorted(set(steady)))
+        lengths = ", ".join(f"{interval:g} s" for interval in sorted(set(steady)))
         return SameWindows(0.0, (), reasons, f"no length is a whole number of {lengths}")
-    found: list[Memory | None] = []
-    for place, (reader, memory) in enumerate(zip(readers, memories, strict=True)):
-        if place in reasons or memory is None:
-            found.append(None)
-            continue
-        found.append(merged(reader, round(length_s / memory.interval_s[0]), length_s))
-    return SameWindows(length_s, found, reasons)
+    long = [
+        None if index in reasons or memory is None else merged(reader, round(length_s / memory.interval_s[0]), length_s)
+        for index, (reader, memory) in enumerate(zip(readers, memories, strict=True))
+    ]
+    return SameWindows(length_s, long, reasons)
 
 
 def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
@@ -83,9 +81,9 @@ def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
     if process is None:
         return None
     tracker, exact = ReuseTracker(), ExactReuse()
-    places, sizes = [], []
-    for place, pages in _groups(PageWindows(reader, process.key), count):
-        places.append(place)
+    firsts, sizes = [], []
+    for first, pages in _groups(PageWindows(reader, process.key), count):
+        firsts.append(first)
         sizes.append(np.nan if pages is None else pages.size_bytes)
         if pages is not None:
             exact.add(tracker.touch(pages))
@@ -100,13 +98,14 @@ def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
     if not np.isfinite(wss).any():
         reasons |= dict.fromkeys(("wss_median_bytes", "wss_p95_bytes"), "no such window is whole")
     samples = reader.samples
-    first = np.searchsorted(samples.sample, int(samples.sample[0]) + np.array([*places, count * len(places)], np.int64))
-    begins_ns = np.append(samples.start_ns, samples.end_ns[-1])[first] - samples.start_ns[0]
-    line = held(begins_ns[:-1], wss, begins_ns[-1])
+    edges = int(samples.sample[0]) + np.array([*firsts, count * len(firsts)], np.int64)
+    indices = np.searchsorted(samples.sample, edges)
+    edges_ns = np.append(samples.start_ns, samples.end_ns[-1])[indices] - samples.start_ns[0]
+    line = stepped(edges_ns[:-1], wss, edges_ns[-1])
     return Memory((length_s, length_s), line, NOTHING, NOTHING, curve, figures, reasons)
 
 
 def _groups(windows: PageWindows, count: int) -> Iterator[tuple[int, PageSet | None]]:
-    """(place of its first window, pages) of each long window; None where one of its parts is not known."""
+    """Yield (index of its first window, pages) of each long window; None where one of its parts is not known."""
     for first in range(0, len(windows) - count + 1, count):
         yield first, next(merge_windows(windows[first : first + count], count), None)

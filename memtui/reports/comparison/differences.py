@@ -1,4 +1,4 @@
-"""Figures of sessions against those of the first, conditions that are not the same, and why that matters."""
+"""Figures of sessions beside those of the first, conditions that are not the same, and why that matters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Row:
 
 
 def figure_rows(memories: Sequence[Memory | None]) -> list[Row]:
-    """Figures that at least one session has, in the order of ``FIGURES``, then power and energy by source."""
+    """Return figures that at least one session has, in the order of ``FIGURES``, then power and energy by source."""
     rows = []
     for name, (label, form) in FIGURES.items():
         values = [None if memory is None else memory.figures.get(name) for memory in memories]
@@ -90,7 +90,7 @@ def _power_rows(memories: Sequence[Memory | None], device: str, scope: str) -> l
 
 
 def training_rows(runs: Sequence[Run | None]) -> list[Row]:
-    """Figures of trainings, where at least one session tells of one."""
+    """Return the figures of trainings, where at least one session has one."""
     if not any(runs):
         return []
     return [
@@ -100,9 +100,9 @@ def training_rows(runs: Sequence[Run | None]) -> list[Row]:
             form,
             [None if run is None else getattr(run, name) for run in runs],
             ["no training" if run is None else "not told" for run in runs],
-            told=told,
+            compared=compared,
         )
-        for name, label, form, told in _OF_TRAINING
+        for name, label, form, compared in _OF_TRAINING
     ]
 
 
@@ -117,14 +117,14 @@ _OF_TRAINING: Sequence[tuple[str, str, Form, bool]] = (
 
 
 def _without_other_windows(row: Row, memories: Sequence[Memory | None]) -> Row:
-    """Return what depends on the length of a window is held against that of the same length only."""
+    """Return a row that depends on the length of windows, compared with windows of the same length only."""
     lengths = [None if memory is None else memory.interval_s for memory in memories]
     changes = zip(row.changes, lengths, strict=True)
     return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
 
 
 def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
-    """Conditions that are not the same in all sessions."""
+    """Return the conditions that are not the same in all sessions."""
     rows = []
     for name in sessions[0].conditions:
         values = tuple(session.conditions.get(name, "") for session in sessions)
@@ -134,28 +134,28 @@ def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
 
 
 def notes(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """Return what has to be known before figures are held against one another, most important first."""
-    found = []
+    """Return what has to be known before figures are compared, most important first."""
+    lines = []
     by_length: dict[tuple[float, float], list[int]] = {}
-    for place, session in enumerate(sessions):
+    for index, session in enumerate(sessions):
         if session.memory is not None:
-            by_length.setdefault(session.memory.interval_s, []).append(place)
+            by_length.setdefault(session.memory.interval_s, []).append(index)
     if len(by_length) > 1:
         lengths = ", ".join(
-            f"{letters(places)} {between(*map(duration, length))}" for length, places in by_length.items()
+            f"{letters(indices)} {between(*map(duration, length))}" for length, indices in by_length.items()
         )
-        found.append(
+        lines.append(
             f"windows differ ({lengths}): working sets and reuse of different windows are not directly comparable"
-            + _merging_words(same)
+            + _merging_clause(same)
         )
     for name, text in _MATTERS.items():
         groups: dict[str, list[int]] = {}
-        for place, session in enumerate(sessions):
-            groups.setdefault(session.conditions.get(name, ""), []).append(place)
+        for index, session in enumerate(sessions):
+            groups.setdefault(session.conditions.get(name, ""), []).append(index)
         if len(groups) > 1:
-            said = ", ".join(f"{letters(places)} {value}" for value, places in groups.items())
-            found.append(f"{name} differs ({said}): {text}")
-    return found + [f"{letters([place])}: {text}" for place, session in enumerate(sessions) for text in session.doubts]
+            values = ", ".join(f"{letters(indices)} {value}" for value, indices in groups.items())
+            lines.append(f"{name} differs ({values}): {text}")
+    return lines + [f"{letters([index])}: {text}" for index, session in enumerate(sessions) for text in session.doubts]
 
 
 _MATTERS = {
@@ -167,21 +167,22 @@ _MATTERS = {
 }
 
 
-def _merging_words(same: SameWindows | None) -> str:
+def _merging_clause(same: SameWindows | None) -> str:
     if same is None:
         return ""
     if same.reason:
         return f"; they cannot be merged to one length: {same.reason}"
-    left = "".join(f"; not {letters([place])}: {why}" for place, why in same.reasons.items())
+    left = "".join(f"; not {letters([index])}: {why}" for index, why in same.reasons.items())
     return f"; merged to {duration(same.interval_s)} they are{left}"
 
 
 def window_words(memories: Sequence[Memory | None]) -> str:
-    """``windows of 200 ms``, or of the shortest to the longest."""
-    known = [memory.interval_s for memory in memories if memory is not None]
-    if not known:
+    """Return ``windows of 200 ms``, or of the shortest to the longest."""
+    intervals_s = [memory.interval_s for memory in memories if memory is not None]
+    if not intervals_s:
         return ""
-    return f"windows of {between(duration(min(one[0] for one in known)), duration(max(one[1] for one in known)))}"
+    shortest, longest = min(low for low, _ in intervals_s), max(high for _, high in intervals_s)
+    return f"windows of {between(duration(shortest), duration(longest))}"
 
 
 def resident_words(memories: Sequence[Memory | None]) -> str:
@@ -201,11 +202,11 @@ def _row(
     values: Sequence[float | None],
     reasons: Sequence[str],
     *,
-    told: bool = True,
+    compared: bool = True,
 ) -> Row:
-    """``told``: how much more than the first it is."""
+    """Return a row of the table. ``compared``: with how much more than the first each value is."""
     why = tuple(reason if value is None else "" for value, reason in zip(values, reasons, strict=True))
-    if name in UNCHANGED or not told:
+    if name in UNCHANGED or not compared:
         changes = ("",) * len(values)
     else:
         changes = ("", *(against(value, values[0]) for value in values[1:]))
@@ -216,55 +217,58 @@ def sentences(sessions: Sequence[Recorded], same: SameWindows | None) -> list[st
     """Return what the others have of the first, in plain words; what is not comparable is not compared."""
     recorded = [session.memory for session in sessions]
     merged = list(same.memories) if same is not None and not same.reason else None
-    found = []
-    for place, session in enumerate(sessions[1:], 1):
-        said = _of_memory(place, recorded, merged) if session.memory is not None and recorded[0] is not None else []
-        said += _of_training(place, session.training, sessions[0].training)
-        if said:
-            found.append(f"{LETTERS[place]} against A: {'; '.join(said)}.")
-    return found
+    lines = []
+    for index, session in enumerate(sessions[1:], 1):
+        clauses = _of_memory(index, recorded, merged) + _of_training(session.training, sessions[0].training)
+        if clauses:
+            lines.append(f"{LETTERS[index]} against A: {'; '.join(clauses)}.")
+    return lines
 
 
-def _of_memory(place: int, recorded: Sequence[Memory | None], merged: Sequence[Memory | None] | None) -> list[str]:
-    one, first = recorded[place], recorded[0]
-    assert one is not None
-    assert first is not None
-    said = []
-    alike = one.interval_s == first.interval_s
-    pair: tuple[Memory | None, Memory | None] = (one, first)
-    if not alike:
-        pair = (merged[place], merged[0]) if merged is not None else (None, None)
-    this, that = pair
-    if this is None or that is None:
-        said.append("windows of different lengths, so that working sets and reuse are not held against each other")
-    else:
-        found = _compared(this, that, "wss_median_bytes", "median WSS")
-        found += _compared(this, that, "reuse_p95_bytes", "95 % of returning touches come back within")
-        if found:
-            window = f"windows of {between(*map(duration, this.interval_s))}{'' if alike else ', merged'}"
-            said = [*found[:-1], f"{found[-1]} ({window})"]
-    if {one.resident, first.resident} == {RSS}:
-        return said + _compared(one, first, "rss_median_bytes", "median RSS")
-    return said + _compared(one, first, "pss_median_bytes", "median PSS")  # a sum of RSS says nothing of the other
-
-
-def _compared(this: Memory, that: Memory, name: str, what: str) -> list[str]:
-    value, first = this.figures.get(name), that.figures.get(name)
-    if value is None or not first:
+def _of_memory(index: int, recorded: Sequence[Memory | None], merged: Sequence[Memory | None] | None) -> list[str]:
+    memory, first = recorded[index], recorded[0]
+    if memory is None or first is None:
         return []
-    return [f"{what} {size(value)} instead of {size(first)}, {_more(value / first - 1)}"]
+    if memory.interval_s == first.interval_s:
+        clauses = _of_windows(memory, first, "")
+    else:
+        pair = (merged[index], merged[0]) if merged is not None else (None, None)
+        clauses = _of_windows(*pair, ", merged")
+    if {memory.resident, first.resident} == {RSS}:
+        return clauses + _compared(memory, first, "rss_median_bytes", "median RSS")
+    return clauses + _compared(
+        memory, first, "pss_median_bytes", "median PSS"
+    )  # a sum of RSS says nothing of the other
 
 
-def _of_training(place: int, run: Run | None, first: Run | None) -> list[str]:
+def _of_windows(memory: Memory | None, first: Memory | None, merged: str) -> list[str]:
+    """Return what depends on the length of windows, of windows of one length; ``merged``: how they came to it."""
+    if memory is None or first is None:
+        return ["windows of different lengths, so that working sets and reuse are not held against each other"]
+    clauses = _compared(memory, first, "wss_median_bytes", "median WSS")
+    clauses += _compared(memory, first, "reuse_p95_bytes", "95 % of returning touches come back within")
+    if not clauses:
+        return []
+    return [*clauses[:-1], f"{clauses[-1]} (windows of {between(*map(duration, memory.interval_s))}{merged})"]
+
+
+def _compared(memory: Memory, first: Memory, name: str, label: str) -> list[str]:
+    value, of_first = memory.figures.get(name), first.figures.get(name)
+    if value is None or not of_first:
+        return []
+    return [f"{label} {size(value)} instead of {size(of_first)}, {_more(value / of_first - 1)}"]
+
+
+def _of_training(run: Run | None, first: Run | None) -> list[str]:
     if run is None or first is None:
         return []
-    said = []
+    clauses = []
     if run.last_accuracy is not None and first.last_accuracy is not None:
-        said.append(f"accuracy {run.last_accuracy:.1f} % instead of {first.last_accuracy:.1f} %")
+        clauses.append(f"accuracy {run.last_accuracy:.1f} % instead of {first.last_accuracy:.1f} %")
     if run.peak_above_start_bytes and first.peak_above_start_bytes:
         share = run.peak_above_start_bytes / first.peak_above_start_bytes - 1
-        said.append(f"peak of an iteration {size(run.peak_above_start_bytes)} above its start, {_more(share)}")
-    return said
+        clauses.append(f"peak of an iteration {size(run.peak_above_start_bytes)} above its start, {_more(share)}")
+    return clauses
 
 
 def _more(share: float) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.alike import groups
@@ -50,7 +50,7 @@ def names(paths: Sequence[Path], *, redact: bool = False) -> list[str]:
 
 
 def conditions(reader: ReportSource) -> dict[str, str]:
-    """How and on what it was recorded; what sessions that are held against one another should have in common."""
+    """Return how and on what a session was recorded: what sessions that are compared should have in common."""
     hello, samples = reader.hello, reader.samples
     options, host = hello.options, hello.host
     budget = allowed(options.max_overhead_ppm)
@@ -73,14 +73,15 @@ def conditions(reader: ReportSource) -> dict[str, str]:
 
 
 def memory_of(reader: ReportSource) -> Memory | None:
-    """Return the memory of the whole tree, as it was recorded; None where no window was."""
+    """Return the memory of the whole tree as it was recorded; None where no window was."""
     samples = reader.samples
     if not len(samples):
         return None
     mapped = mapped_bytes(reader.vma_rows(), samples.sample)
     line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
-    hello, held = reader.hello, resident(samples, reader.processes())
-    unshared = held.bytes * np.nan if held.name == SUM_OF_RSS else held.bytes
+    hello, resident_memory = reader.hello, resident(samples, reader.processes())
+    resident_bytes = resident_memory.bytes
+    unshared = resident_bytes * np.nan if resident_memory.name == SUM_OF_RSS else resident_bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
     lengths_ns = samples.end_ns - samples.start_ns
     alike = groups(samples.intervals_ns(), lengths_ns, exact=not samples.has_budget, most=1)[0].windows
@@ -106,30 +107,30 @@ def memory_of(reader: ReportSource) -> Memory | None:
         if allowed(hello.options.max_overhead_ppm) is None
         else intervals_s(samples.intervals_ns(), 0),
         over_time(reader, samples.wss_bytes),
-        over_time(reader, held.bytes),
+        over_time(reader, resident_bytes),
         over_time(reader, mapped),
         line,
         figures,
         reasons,
         power_summaries(reader.power(0, 1 << 62)),
-        held.name,
+        resident_memory.name,
     )
 
 
-def over_time(reader: ReportSource, values: Any) -> Line:
-    """Values of all windows over seconds since the first one began; nothing is known of windows that were lost."""
+def over_time(reader: ReportSource, values: NDArray[np.float64]) -> Line:
+    """Return values of all windows over seconds since the first one began; windows that were lost are holes."""
     samples = reader.samples
     lost = np.flatnonzero(np.diff(samples.sample) > 1) + 1
-    begins_ns = np.insert(samples.start_ns, lost, samples.end_ns[lost - 1])
-    found = np.insert(np.asarray(values, np.float64), lost, np.nan)
-    return held(begins_ns - samples.start_ns[0], found, samples.end_ns[-1] - samples.start_ns[0])
+    starts_ns = np.insert(samples.start_ns, lost, samples.end_ns[lost - 1])
+    with_holes = np.insert(np.asarray(values, np.float64), lost, np.nan)
+    return stepped(starts_ns - samples.start_ns[0], with_holes, samples.end_ns[-1] - samples.start_ns[0])
 
 
-def held(begins_ns: Any, values: Any, end_ns: int) -> Line:
-    """Values from moments on, the last one up to the end; times since the begin of the session."""
+def stepped(starts_ns: NDArray[np.int64], values: NDArray[np.float64], end_ns: int) -> Line:
+    """Return values from moments on, the last one up to the end; times since the start of the session."""
     if not len(values):
         return NOTHING
-    return Line(np.append(begins_ns, end_ns) / 1e9, np.append(values, values[-1]))
+    return Line(np.append(starts_ns, end_ns) / 1e9, np.append(values, values[-1]))
 
 
 def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None], dict[str, str]]:
@@ -139,8 +140,8 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
     if curve is None:
         return NOTHING, figures, dict.fromkeys(figures, why)
     reasons = {}
-    for share, found in quantiles(exact, (0.5, 0.95)).items():
-        figures[f"reuse_p{share * 100:.0f}_bytes"] = None if found is None else found[1]
+    for share, bounds in quantiles(exact, (0.5, 0.95)).items():
+        figures[f"reuse_p{share * 100:.0f}_bytes"] = None if bounds is None else bounds[1]
     bend = knee(curve)
     if bend.clear:
         figures |= {"knee_bytes": bend.size_bytes, "knee_share": bend.share}
@@ -150,7 +151,7 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
 
 
 def _why_no_reuse(reader: ReportSource) -> str:
-    for found in (reader.hello.wss, reader.hello.pages):
-        if not found.ok:
-            return found.reason
+    for capability in (reader.hello.wss, reader.hello.pages):
+        if not capability.ok:
+            return capability.reason
     return "no page was touched in two windows"

@@ -103,7 +103,7 @@ class SameWindows:
     Attributes:
         interval_s: the length.
         memories: in the order of the sessions; None where it cannot be derived.
-        reasons: why, by place in that order.
+        reasons: why, by index in that order.
         reason: why there is none at all; empty where there are some.
     """
 
@@ -114,20 +114,20 @@ class SameWindows:
 
 
 def change_words(run: Run, first: Run) -> str:
-    """How much less or more memory a training takes than another one at its peak, above the start."""
+    """Return how much less or more memory a training takes than another one at its peak, above the start."""
     if run is first or not run.peak_above_start_bytes or not first.peak_above_start_bytes:
         return ""
     return against(run.peak_above_start_bytes, first.peak_above_start_bytes)
 
 
 def against(value: float | None, first: float | None) -> str:
-    """``+4.2 %``: how much more than another value it is; empty where one of them is not known, or nothing."""
+    """Return how much more than another value one is, ``+4.2 %``; empty where one of them is not known, or nothing."""
     if value is None or not first:
         return ""
     return f"{value / first - 1:+.1%}".replace("%", " %").replace("-", "−")
 
 
-def letters(places: Sequence[int]) -> str:
+def letters(indices: Sequence[int]) -> str:
     """Return ``A, B and C``."""
-    names = [LETTERS[place] for place in places]
+    names = [LETTERS[index] for index in indices]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from memtui.analysis.lines import Line as Values
+from memtui.analysis.lines import Line
 from memtui.analysis.page_raster import Picture
 from memtui.core.options import LETTERS
 from memtui.core.units import duration
@@ -57,8 +57,8 @@ def page(
         draw: a chart as an SVG document.
     """
     title = f"{len(sessions)} sessions over one another"
-    labels = [f"{letter} {one.name}" for letter, one in zip(LETTERS, sessions, strict=False)]
-    memories = [one.memory for one in sessions]
+    labels = [f"{letter} {session.name}" for letter, session in zip(LETTERS, sessions, strict=False)]
+    memories = [session.memory for session in sessions]
     charts: list[Chart | HeatChart] = [
         *_trainings(sessions, labels),
         *_memory(sessions, labels),
@@ -69,11 +69,11 @@ def page(
     conditions = condition_rows(sessions)
     parts = [
         f"<h1>{escape(title)}</h1>",
-        *(dim(f"{label}: {one.program}") for label, one in zip(labels, sessions, strict=True)),
+        *(dim(f"{label}: {session.program}") for label, session in zip(labels, sessions, strict=True)),
         section("In words", sentences(sessions, same)),
         section("To be known before they are held against one another", notes(sessions, same), "wrong"),
         figures(charts, draw) if charts else "",
-        _table("Trainings", labels, training_rows([one.training for one in sessions])),
+        _table("Trainings", labels, training_rows([session.training for session in sessions])),
         _table("Figures, and how much more than in A", labels, figure_rows(memories)),
     ]
     if same is not None and merged:
@@ -89,9 +89,7 @@ def _table(title: str, labels: Sequence[str], rows: Sequence[Row]) -> str:
     """Return a row for each figure; reasons of what is not known stand in its place."""
     if not rows:
         return ""
-    cells = [
-        [row.label, *(_cell(*one) for one in zip(row.cells, row.changes, row.reasons, strict=True))] for row in rows
-    ]
+    cells = [[row.label, *map(_cell, row.cells, row.changes, row.reasons)] for row in rows]
     return findings_table(Table(title, ("", *labels), cells))
 
 
@@ -101,8 +99,8 @@ def _cell(cell: str, change: str, reason: str) -> str:
     return f"{cell} ({change})" if change else cell
 
 
-def _lines(labels: Sequence[str], values: Sequence[Values], scale: float = 1.0) -> list[ChartLine]:
-    return [ChartLine(label, one.x, one.y / scale) for label, one in zip(labels, values, strict=True) if len(one.x)]
+def _lines(labels: Sequence[str], values: Sequence[Line], scale: float = 1.0) -> list[ChartLine]:
+    return [ChartLine(label, line.x, line.y / scale) for label, line in zip(labels, values, strict=True) if len(line.x)]
 
 
 def _chart(
@@ -113,46 +111,47 @@ def _chart(
 
 def _memory(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
     """Return what was recorded of memory, over time and by size."""
-    known = [(label, one.memory) for label, one in zip(labels, sessions, strict=True) if one.memory is not None]
-    named, memories = [label for label, _ in known], [memory for _, memory in known]
+    pairs = zip(labels, sessions, strict=True)
+    recorded = [(label, session.memory) for label, session in pairs if session.memory is not None]
+    named, memories = [label for label, _ in recorded], [memory for _, memory in recorded]
     window = window_words(memories)
     since = "seconds since the session began"
     wss, rss, mapped = (
         _lines(named, [getattr(memory, name) for memory in memories], MIB) for name in ("wss", "rss", "mapped")
     )
     return [
-        *_chart("wss", f"Working set over time, {window}", since, "WSS (MiB)", _known(wss)),
-        *_chart("rss", "Resident set over time", since, f"{resident_words(memories)} (MiB)", _known(rss)),
+        *_chart("wss", f"Working set over time, {window}", since, "WSS (MiB)", _with_values(wss)),
+        *_chart("rss", "Resident set over time", since, f"{resident_words(memories)} (MiB)", _with_values(rss)),
         *_chart("vm", "Address space over time", since, "VM (MiB)", mapped),
         *_reuse("reuse", window, named, [memory.reuse for memory in memories]),
     ]
 
 
-def _known(lines: Sequence[ChartLine]) -> list[ChartLine]:
+def _with_values(lines: Sequence[ChartLine]) -> list[ChartLine]:
     return [line for line in lines if np.isfinite(line.y).any()]
 
 
-def _reuse(name: str, window: str, labels: Sequence[str], curves: Sequence[Values]) -> list[Chart]:
-    held = [
+def _reuse(name: str, window: str, labels: Sequence[str], curves: Sequence[Line]) -> list[Chart]:
+    hits = [
         ChartLine(label, curve.x / MIB, curve.y / 100)
         for label, curve in zip(labels, curves, strict=True)
         if len(curve.x)
     ]
-    missed = [ChartLine(line.name, line.x, 1 - line.y) for line in held]
+    misses = [ChartLine(line.name, line.x, 1 - line.y) for line in hits]
     across = "memory (MiB)"
     return [
-        *_chart(name, f"Touches that a memory certainly holds, {window}", across, "share of touches", held),
-        *_chart(f"{name}-misses", f"Miss ratio at most, {window}", across, "share of touches", missed),
+        *_chart(name, f"Touches that a memory certainly holds, {window}", across, "share of touches", hits),
+        *_chart(f"{name}-misses", f"Miss ratio at most, {window}", across, "share of touches", misses),
     ]
 
 
 def _merged(same: SameWindows | None, labels: Sequence[str]) -> list[Chart]:
     if same is None or same.reason:
         return []
-    known = [(label, memory) for label, memory in zip(labels, same.memories, strict=True) if memory is not None]
-    named, memories = [label for label, _ in known], [memory for _, memory in known]
+    merged = [(label, memory) for label, memory in zip(labels, same.memories, strict=True) if memory is not None]
+    named, memories = [label for label, _ in merged], [memory for _, memory in merged]
     window = f"windows of {duration(same.interval_s)} for all"
-    lines = _known(_lines(named, [memory.wss for memory in memories], MIB))
+    lines = _with_values(_lines(named, [memory.wss for memory in memories], MIB))
     title = f"Working set over time, {window}"
     note = "Of the stored pages of one process; shorter windows are merged."
     return [
@@ -162,8 +161,9 @@ def _merged(same: SameWindows | None, labels: Sequence[str]) -> list[Chart]:
 
 
 def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
-    """Loss, accuracy and memory of tensors, of those sessions that tell of a training."""
-    runs = [(label, one.training) for label, one in zip(labels, sessions, strict=True) if one.training is not None]
+    """Loss, accuracy and memory of tensors, of those sessions that have a training."""
+    pairs = zip(labels, sessions, strict=True)
+    runs = [(label, session.training) for label, session in pairs if session.training is not None]
     named = [label for label, _ in runs]
 
     def lines(name: str, scale: float = 1.0) -> list[ChartLine]:
@@ -180,8 +180,9 @@ def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Char
 
 def _heat(sessions: Sequence[Recorded], labels: Sequence[str], pictures: Sequence[Picture | None]) -> list[HeatChart]:
     """Where and when: a picture of each session, on one axis of time."""
-    lengths = [float(one.memory.figures["duration_s"] or 0.0) if one.memory is not None else 0.0 for one in sessions]
-    found = []
+    memories = [session.memory for session in sessions]
+    lengths = [float(memory.figures["duration_s"] or 0.0) if memory is not None else 0.0 for memory in memories]
+    charts = []
     for label, session, picture, length in zip(labels, sessions, pictures, lengths, strict=True):
         if picture is None:
             continue
@@ -191,9 +192,9 @@ def _heat(sessions: Sequence[Recorded], labels: Sequence[str], pictures: Sequenc
         )
         title = f"{label}: where and when, {window_words([session.memory])}"
         across, down = "seconds since the session began", "pages, by rising address"
-        found.append(
+        charts.append(
             HeatChart(
                 f"heat-{label[0]}", title, across, down, picture.share, note=note, until=length, limit=max(lengths)
             )
         )
-    return found
+    return charts

@@ -18,44 +18,43 @@ from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
 from memtui.reports.comparison.load import names, recorded
 from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, change_words
-from memtui.reports.comparison.training import told_apart
+from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.source import ReportSource
 
 
 def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
     """Return the sessions. Raises UserError."""
-    called = names(paths, redact=redact)
-    found = [recorded(reader, name) for reader, name in zip(readers, called, strict=True)]
-    for path, one in zip(paths, found, strict=True):
-        if one.training is None and one.memory is None:
+    sessions = [recorded(reader, name) for reader, name in zip(readers, names(paths, redact=redact), strict=True)]
+    for path, session in zip(paths, sessions, strict=True):
+        if session.training is None and session.memory is None:
             raise UserError(
                 f"{path}: holds no window and no training, so there is nothing to compare (of the file of another tool "
                 "memtui breakdown shows what memory is made of)"
             )
-    return told_apart(found)
+    return with_distinct_titles(sessions)
 
 
 def same_windows(sessions: Sequence[Recorded], readers: Sequence[ReportSource]) -> SameWindows | None:
-    """All in windows of one length; None where they have that already. Raises SessionError."""
+    """Return all in windows of one length; None where they have that already. Raises SessionError."""
     memories = [session.memory for session in sessions]
     return in_same_windows(readers, memories) if differ(memories) else None
 
 
-def plain(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON document: figures, curves as pairs, and what the others have of the first."""
+def to_dict(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
+    """Return the document of ``--json``: figures, curves as pairs, and what the others have of the first."""
     memories = [session.memory for session in sessions]
     rows = [*figure_rows(memories), *condition_rows(sessions)]
     return {
         "sessions": [
             {
                 "session": title,
-                "name": one.name,
-                "program": one.program,
-                "conditions": dict(one.conditions),
-                "training": None if one.training is None else _training(one.training),
-                "memory": None if one.memory is None else _memory(one.memory),
+                "name": session.name,
+                "program": session.program,
+                "conditions": dict(session.conditions),
+                "training": None if session.training is None else _training(session.training),
+                "memory": None if session.memory is None else _memory(session.memory),
             }
-            for title, one in zip(titles, sessions, strict=True)
+            for title, session in zip(titles, sessions, strict=True)
         ],
         "differences": [{"name": row.name, "values": list(row.values), "against_first": _shares(row)} for row in rows],
         "sentences": sentences(sessions, same),
@@ -71,7 +70,7 @@ def plain(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequen
 
 
 def _shares(row: Row) -> list[float | None]:
-    """How much more than the first each is, 0.1: a tenth; None where that means nothing."""
+    """Return how much more than the first each value is, 0.1: a tenth; None where that means nothing."""
     first = row.values[0]
     return [
         value / first - 1 if change and isinstance(value, float | int) and isinstance(first, float | int) else None
@@ -100,15 +99,11 @@ def _pairs(line: Line) -> list[list[float | None]]:
 
 
 def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """Lines: trainings, figures, conditions that differ, and what is to be known."""
+    """Return the lines: trainings, figures, conditions that differ, and what is to be known."""
     memories = [session.memory for session in sessions]
-    parts = [
-        [
-            f"{letter}  {one.name}: {short_command(one.program, 100)}"
-            for letter, one in zip(LETTERS, sessions, strict=False)
-        ]
-    ]
-    runs = [(letter, one.training) for letter, one in zip(LETTERS, sessions, strict=False) if one.training is not None]
+    lettered = list(zip(LETTERS, sessions, strict=False))
+    parts = [[f"{letter}  {session.name}: {short_command(session.program, 100)}" for letter, session in lettered]]
+    runs = [(letter, session.training) for letter, session in lettered if session.training is not None]
     if runs:
         parts.append(table(runs))
     if rows := figure_rows(memories):
@@ -118,8 +113,8 @@ def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
         parts.append([f"in windows of {duration(same.interval_s)}, merged:", *lines])
     if rows := condition_rows(sessions):
         parts.append(["conditions that differ:", *_aligned(rows, len(sessions))])
-    if found := notes(sessions, same):
-        parts.append(found)
+    if lines := notes(sessions, same):
+        parts.append(lines)
     return [line for number, part in enumerate(parts) for line in ([""] * bool(number) + part)]
 
 
@@ -145,7 +140,7 @@ def _aligned(rows: Sequence[Row], count: int) -> list[str]:
 
 
 def table(runs: Sequence[tuple[str, Run]]) -> list[str]:
-    """Lines of text: a head and one line for each training."""
+    """Return the lines: a head and one line for each training."""
     head = ("", "training", "iterations", "accuracy", "loss", "iteration", "peak above start", "against", "in")
     first = runs[0][1]
     rows = [(*head[:-2], f"against {runs[0][0]}", head[-1])]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,30 +13,32 @@ from memtui.analysis.peak_segment import segment_words
 from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.reports.comparison.model import Recorded, Run
+from memtui.reports.source import ReportSource
 from memtui.reports.training_summary import peak_step
+from memtui.session.records.allocations import RecordedStep
+from memtui.session.records.training import RecordedProgress
 
 _NONE = Line(np.empty(0), np.empty(0))
 
 
-def run_of(reader: Any, pid: int | None = None) -> Run | None:
-    """Return the first training of a session, or that of a process; None where it has none."""
-    abouts = [one for one in reader.trainings() if pid in (None, one.pid)]
+def run_of(reader: ReportSource) -> Run | None:
+    """Return the first training of a session; None where it has none."""
+    about = next(iter(reader.trainings()), None)
     rows = reader.training()
-    about = abouts[0] if abouts else None
     pid = about.pid if about is not None else next((row.pid for row in rows), None)
     if pid is None:
         return None
     points = [point for point in reader.learning() if point.pid == pid]
     rows = [row for row in rows if row.pid == pid]
-    begin_ns = min([point.t_ns for point in points[:1]] + [row.start_ns for row in rows[:1]], default=0)
+    start_ns = min([point.t_ns for point in points[:1]] + [row.start_ns for row in rows[:1]], default=0)
     progress = [reader.training_progress(row) for row in fullest(rows)]
     lengths = [np.diff(part.ends_ns, prepend=part.row.start_ns) for part in progress]
     steps = [step for step in reader.allocation_steps() if step.pid == pid and step.device == MAIN_MEMORY]
     most, segment = peak_step(steps, about)
     accuracies = [point.accuracy for point in points if point.accuracy is not None]
     iterations = np.array([point.iteration for point in points], np.float64)
-    seconds = np.array([point.t_ns - begin_ns for point in points], np.float64) / 1e9
-    memory, memory_s = _memory(progress, begin_ns)
+    seconds = np.array([point.t_ns - start_ns for point in points], np.float64) / 1e9
+    memory, memory_s = _memory(progress, start_ns)
     last = max(
         [point.iteration for point in points[-1:]] + [row.first_step + row.steps for row in rows[-1:]], default=0
     )
@@ -63,34 +64,34 @@ def run_of(reader: Any, pid: int | None = None) -> Run | None:
     )
 
 
-def told_apart(sessions: Sequence[Recorded]) -> list[Recorded]:
-    """With the name of the session behind titles that several trainings have."""
-    titles = Counter(one.training.title for one in sessions if one.training is not None)
+def with_distinct_titles(sessions: Sequence[Recorded]) -> list[Recorded]:
+    """Return the sessions with their names behind titles that several trainings have."""
+    titles = Counter(session.training.title for session in sessions if session.training is not None)
     return [
-        replace(one, training=replace(one.training, title=f"{one.training.title} ({one.name})"))
-        if one.training is not None and titles[one.training.title] > 1
-        else one
-        for one in sessions
+        replace(session, training=replace(session.training, title=f"{session.training.title} ({session.name})"))
+        if session.training is not None and titles[session.training.title] > 1
+        else session
+        for session in sessions
     ]
 
 
 def _line(x: np.ndarray, values: list[float | None]) -> Line:
     y = np.array([np.nan if value is None else value for value in values], np.float64)
-    known = np.isfinite(y)
-    return Line(x[known], y[known])
+    finite = np.isfinite(y)
+    return Line(x[finite], y[finite])
 
 
-def _memory(progress: list[Any], begin_ns: int) -> tuple[Line, Line]:
+def _memory(progress: Sequence[RecordedProgress], start_ns: int) -> tuple[Line, Line]:
     """Return what all tensors held at the fullest moment of each stretch, over iterations and seconds."""
     if not progress:
         return _NONE, _NONE
-    held = np.concatenate([part.usage.total_bytes for part in progress]).astype(np.float64)
-    step = np.concatenate([part.usage.step for part in progress]).astype(np.float64) + 1
-    at = np.concatenate([part.usage.start_ns for part in progress])
-    return Line(step, held), Line((at - begin_ns) / 1e9, held)
+    held_bytes = np.concatenate([part.usage.total_bytes for part in progress]).astype(np.float64)
+    iteration = np.concatenate([part.usage.step for part in progress]).astype(np.float64) + 1
+    moment_ns = np.concatenate([part.usage.start_ns for part in progress])
+    return Line(iteration, held_bytes), Line((moment_ns - start_ns) / 1e9, held_bytes)
 
 
-def _step(reader: Any, step: Any) -> Line:
+def _step(reader: ReportSource, step: RecordedStep | None) -> Line:
     if step is None:
         return _NONE
     trace = reader.step_trace(step)
