@@ -49,7 +49,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     from memtui.reports.breakdown.command import BreakdownOptions, breakdown
 
     drop_root()
-    asked = BreakdownOptions(
+    options = BreakdownOptions(
         args.rules,
         args.fraction,
         args.title,
@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         args.json,
     )
     with console.progress("reading"):
-        return 0 if breakdown(args.files, asked, console.notify, _print) else BAD_INPUT
+        return 0 if breakdown(args.files, options, console.notify, _print) else BAD_INPUT
 
 
 def _print(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,15 @@ from memtui.core.file_set import all_or_none
 from memtui.core.text import visible
 from memtui.reports.breakdown import text
 from memtui.reports.breakdown.figure import Graph, draw
-from memtui.reports.breakdown.inputs import Held, read
+from memtui.reports.breakdown.inputs import DeviceAllocations, read
 from memtui.reports.breakdown.rules import Breakdown, break_down, without_padding
 from memtui.reports.charts import matplotlib_svg
 from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 
 ONE_SCALE = "breakdown"  # name of the figure with all files
-Say = Callable[[str], object]
+Print = Callable[[str], object]
+Part = tuple[DeviceAllocations, Breakdown]
+Failure = tuple[Path, UserError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,109 +40,123 @@ class BreakdownOptions:
     force: bool = False
     as_json: bool = False
 
+    def check(self) -> None:
+        """Raise UserError where options contradict one another, or what they need is missing."""
+        if bool(self.form) != (self.folder is not None):
+            raise UserError("figures need both a form and a folder: --to svg -o DIR")
+        if self.form and self.as_json:
+            raise UserError("either figures (--to) or one JSON document (--json), not both")
+        if self.form == "pdf":
+            matplotlib_svg.load()
 
-def breakdown(paths: list[Path], asked: BreakdownOptions, say: Say, show: Callable[[str], object]) -> bool:
-    """Break every file down; whether all could be read. ``say`` takes what is wrong, ``show`` what is asked for.
+
+def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, output: Print) -> bool:
+    """Break every file down and return whether all could be read.
+
+    Args:
+        paths: the files.
+        options: what the user wants.
+        notify: takes what is wrong.
+        output: takes the result.
 
     Raises:
         UserError: none can be read, or figures cannot be written.
     """
-    if bool(asked.form) != (asked.folder is not None):
-        raise UserError("figures need both a form and a folder: --to svg -o DIR")
-    if asked.form and asked.as_json:
-        raise UserError("either figures (--to) or one JSON document (--json), not both")
-    if asked.form == "pdf":
-        matplotlib_svg.load()
-    found: list[tuple[Held, Breakdown]] = []
-    failed: list[tuple[Path, UserError]] = []
-    for number, path in enumerate(paths, start=1):
-        progress_line.tell(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
-        try:
-            found += [(held, _added_up(held, asked, say)) for held in read(path)]
-        except UserError as error:
-            failed.append((path, error))
-    if not found:
-        raise failed[0][1] if len(failed) == 1 else UserError(f"none of {len(failed)} files; the first: {failed[0][1]}")
-    for _, why in failed:
-        say(str(why))
-    if asked.form:
-        for written in _figures(found, asked):
-            show(str(written))
-    elif asked.as_json:
-        show(json.dumps(_plain(found, failed, asked), indent=2))
+    options.check()
+    parts, failed = _read_all(paths, options, notify)
+    if options.form:
+        for path in _write_figures(parts, options):
+            output(str(path))
+    elif options.as_json:
+        output(json.dumps(_to_dict(parts, failed, options), indent=2))
     else:
-        show(_text(found, asked))
+        output(_text(parts, options))
     return not failed
 
 
-def _added_up(held: Held, asked: BreakdownOptions, say: Say) -> Breakdown:
-    items = held.items
-    if asked.subtract_padding:
-        if held.padded:
-            items = without_padding(items, held.coarse)
+def _read_all(paths: list[Path], options: BreakdownOptions, notify: Print) -> tuple[list[Part], list[Failure]]:
+    """Return what can be read, and what cannot; raises UserError where nothing can."""
+    parts: list[Part] = []
+    failed: list[Failure] = []
+    for number, path in enumerate(paths, start=1):
+        progress_line.tell(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
+        try:
+            parts += [(allocations, _break_down(allocations, options, notify)) for allocations in read(path)]
+        except UserError as error:
+            failed.append((path, error))
+    if not parts:
+        raise failed[0][1] if len(failed) == 1 else UserError(f"none of {len(failed)} files; the first: {failed[0][1]}")
+    for _, why in failed:
+        notify(str(why))
+    return parts, failed
+
+
+def _break_down(allocations: DeviceAllocations, options: BreakdownOptions, notify: Print) -> Breakdown:
+    items = allocations.items
+    if options.subtract_padding:
+        if allocations.padded:
+            items = without_padding(items, allocations.coarse)
         else:
-            say(f"{held.path}: sizes of a {held.format} have no padding; nothing is subtracted")
-    return break_down(items, asked.rules)
+            notify(f"{allocations.path}: sizes of a {allocations.format} have no padding; nothing is subtracted")
+    return break_down(items, options.rules)
 
 
-def _text(found: list[tuple[Held, Breakdown]], asked: BreakdownOptions) -> str:
-    largest = [max((bar.bytes for bar in one.bars), default=0) for _, one in found]
-    scales = [max(largest)] * len(found) if asked.together else largest
-    parts = [visible(asked.title)] if asked.title else []
-    parts += [
-        text.text(held, one, asked.rules, asked.percent, scale)
-        for (held, one), scale in zip(found, scales, strict=True)
+def _text(parts: Sequence[Part], options: BreakdownOptions) -> str:
+    largest = [max((bar.bytes for bar in result.bars), default=0) for _, result in parts]
+    scales = [max(largest)] * len(parts) if options.together else largest
+    texts = [visible(options.title)] if options.title else []
+    texts += [
+        text.text(allocations, result, options.rules, options.percent, scale)
+        for (allocations, result), scale in zip(parts, scales, strict=True)
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(texts)
 
 
-def _plain(
-    found: list[tuple[Held, Breakdown]], failed: list[tuple[Path, UserError]], asked: BreakdownOptions
-) -> dict[str, object]:
+def _to_dict(parts: Sequence[Part], failed: Sequence[Failure], options: BreakdownOptions) -> dict[str, object]:
     return {
-        "title": asked.title,
-        "rules": asked.rules,
-        "fraction_percent": asked.percent,
-        "padding_subtracted": asked.subtract_padding,
-        "files": [text.plain(held, one, asked.rules, asked.percent) for held, one in found],
+        "title": options.title,
+        "rules": options.rules,
+        "fraction_percent": options.percent,
+        "padding_subtracted": options.subtract_padding,
+        "files": [text.to_dict(*part, options.rules, options.percent) for part in parts],
         "failed": [{"file": str(path), "reason": str(error)} for path, error in failed],
     }
 
 
-def _figures(found: list[tuple[Held, Breakdown]], asked: BreakdownOptions) -> list[Path]:
-    """Write one figure for each, or one with all of them; all of them, or none."""
-    folder = asked.folder or Path()
+def _write_figures(parts: Sequence[Part], options: BreakdownOptions) -> list[Path]:
+    """Write one figure for each part, or one with all of them; all files, or none."""
     graphs = [
         Graph(
-            text.heading(held, one, asked.rules),
-            text.shown(one.bars, asked.percent),
-            text.notes(held, one, asked.rules, asked.percent),
+            text.heading(allocations, result, options.rules),
+            text.above_share(result.bars, options.percent),
+            text.notes(allocations, result, options.rules, options.percent),
         )
-        for held, one in found
+        for allocations, result in parts
     ]
-    if asked.together:
-        wanted = {ONE_SCALE: graphs}
+    if options.together:
+        figures = {ONE_SCALE: graphs}
     else:
-        wanted = {}
-        for (held, _), graph in zip(found, graphs, strict=True):
-            several = [held.path for held, _ in found].count(held.path) > 1
-            name = f"{held.path.name}-{held.device or 'cpu'}" if several else held.path.name
-            while name in wanted:
+        figures = {}
+        for (allocations, _), graph in zip(parts, graphs, strict=True):
+            path = allocations.path
+            several = [other.path for other, _ in parts].count(path) > 1
+            name = f"{path.name}-{allocations.device or 'cpu'}" if several else path.name
+            while name in figures:
                 name += "-2"
-            wanted[name] = [graph]
-    with all_or_none(folder, force=asked.force) as files:
-        for name, some in wanted.items():
-            files.write(f"{name.replace('/', '_')}.{asked.form}", partial(_write, some, asked))
+            figures[name] = [graph]
+    with all_or_none(options.folder or Path(), force=options.force) as files:
+        for name, of_figure in figures.items():
+            files.write(f"{name.replace('/', '_')}.{options.form}", partial(_write, of_figure, options))
         return files.finish()
 
 
-def _write(graphs: list[Graph], asked: BreakdownOptions, file: BinaryIO) -> None:
-    file.write(_drawn(graphs, asked))
+def _write(graphs: list[Graph], options: BreakdownOptions, file: BinaryIO) -> None:
+    file.write(_drawn(graphs, options))
 
 
-def _drawn(graphs: list[Graph], asked: BreakdownOptions) -> bytes:
-    if asked.form == "pdf":
-        drawing = draw(graphs, visible(asked.title), PdfDrawing)
+def _drawn(graphs: list[Graph], options: BreakdownOptions) -> bytes:
+    if options.form == "pdf":
+        drawing = draw(graphs, visible(options.title), PdfDrawing)
         assert isinstance(drawing, PdfDrawing)
         return drawing.pdf()
-    return draw(graphs, asked.title).document().encode()
+    return draw(graphs, options.title).document().encode()

@@ -31,8 +31,8 @@ def draw(graphs: Sequence[Graph], title: str, make: Callable[[float, float, str,
     notes = [[line for note in graph.notes for line in wrap(note, width, SMALL_PT, 2)] for graph in graphs]
     line_pt = SMALL_PT + 1.2
     heights = [
-        len(head) * line_pt + 6 + len(graph.bars) * (_BAR_PT + _GAP_PT) + _BELOW_PT + len(said) * line_pt + 8
-        for graph, head, said in zip(graphs, titles, notes, strict=True)
+        len(head) * line_pt + 6 + len(graph.bars) * (_BAR_PT + _GAP_PT) + _BELOW_PT + len(below) * line_pt + 8
+        for graph, head, below in zip(graphs, titles, notes, strict=True)
     ]
     drawing = make(COLUMN_PT, (_TOP_PT if title else 4) + sum(heights), title or "Memory by category", graphs[0].title)
     top = 4.0
@@ -44,21 +44,21 @@ def draw(graphs: Sequence[Graph], title: str, make: Callable[[float, float, str,
     left = 7 + min(names, _MOST_NAME_PT)
     right = 4 + max((text_width(_label(bar), SMALL_PT) for bar in bars), default=0.0)
     scale = bytes_scale(max((bar.bytes for bar in bars), default=0))
-    for graph, head, said, height in zip(graphs, titles, notes, heights, strict=True):
+    for graph, head, below, height in zip(graphs, titles, notes, heights, strict=True):
         for row, line in enumerate(head):
             drawing.text(4, top + (row + 1) * line_pt, line, size=SMALL_PT)
-        begin = top + len(head) * line_pt + 6
+        start = top + len(head) * line_pt + 6
         high = len(graph.bars) * (_BAR_PT + _GAP_PT)
-        frame = Frame(drawing, left, begin, COLUMN_PT - left - right, high, scale)
+        frame = Frame(drawing, left, start, COLUMN_PT - left - right, high, scale)
         for row, bar in enumerate(graph.bars):
-            y = begin + row * (_BAR_PT + _GAP_PT)
+            y = start + row * (_BAR_PT + _GAP_PT)
             drawing.rect(left, y, frame.x(bar.bytes) - left, _BAR_PT, "wss")
             drawing.text(left - 3, y + 6.8, fit(bar.name, _MOST_NAME_PT, _NAME_PT), size=_NAME_PT, anchor="end")
             drawing.text(frame.x(bar.bytes) + 2, y + 6.8, _label(bar), size=SMALL_PT)
         frame.edges()
         frame.label_across(f"bytes ({scale.unit})" if scale.unit != "B" else "bytes")
-        for row, line in enumerate(said):
-            drawing.text(4, begin + high + _BELOW_PT + row * line_pt, line, size=SMALL_PT, fill="dim")
+        for row, line in enumerate(below):
+            drawing.text(4, start + high + _BELOW_PT + row * line_pt, line, size=SMALL_PT, fill="dim")
         top += height
     return drawing
 

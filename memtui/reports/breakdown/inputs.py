@@ -22,7 +22,7 @@ DRIVER, PEAK = "allocated from the driver", "held at the peak"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class DeviceAllocations:
     """The allocations of one device in one file.
 
     Attributes:
@@ -44,15 +44,15 @@ class Held:
     coarse: tuple[str, ...] = ()
 
 
-def read(path: Path) -> list[Held]:
-    """One entry for each device. Raises UserError and SessionError."""
+def read(path: Path) -> list[DeviceAllocations]:
+    """Return the allocations of each device in a file. Raises UserError and SessionError."""
     if _is_session(path):
         return list(_of_session(path))
     try:
         imported = import_file(path)
     except NotImportable as error:
         raise UserError(f"{path}: {error}") from None
-    return [_held(path, part.trace, part.device, imported.about, "") for part in imported.parts]
+    return [_allocations(path, part.trace, part.device, imported.about, "") for part in imported.parts]
 
 
 def _is_session(path: Path) -> bool:
@@ -63,7 +63,7 @@ def _is_session(path: Path) -> bool:
     return True
 
 
-def _of_session(path: Path) -> Iterator[Held]:
+def _of_session(path: Path) -> Iterator[DeviceAllocations]:
     reader = SessionReader(path)
     try:
         fullest: dict[str, RecordedStep] = {}
@@ -74,20 +74,22 @@ def _of_session(path: Path) -> Iterator[Held]:
             raise UserError(f"{path}: has no recorded step; memtui trace and memtui import record some")
         about = reader.imported()
         for device, step in fullest.items():
-            which = "" if about is not None else f" of step {step.step}"
-            yield _held(path, reader.step_trace(step), device, about, which)
+            of_step = "" if about is not None else f" of step {step.step}"
+            yield _allocations(path, reader.step_trace(step), device, about, of_step)
     finally:
         reader.close()
 
 
-def _held(path: Path, trace: StepTrace, device: str, about: ImportedFrom | None, which: str) -> Held:
+def _allocations(
+    path: Path, trace: StepTrace, device: str, about: ImportedFrom | None, of_step: str
+) -> DeviceAllocations:
     device = "" if device == MAIN_MEMORY else device
     if about is not None and about.sums is not None:
-        return Held(path, about.format, DRIVER, device, items_of_sums(about.sums), padded=True)
+        return DeviceAllocations(path, about.format, DRIVER, device, items_of_sums(about.sums), padded=True)
     driver = about is not None and about.driver
     index = StepIndex(trace)
     rows = index.born[index.alive(index.peak_row)]
     items = items_of(trace, rows, tagged=driver)
     if about is None or not about.driver:
-        return Held(path, about.format if about else "traced training", f"{PEAK}{which}", device, items)
-    return Held(path, about.format, DRIVER, device, items, padded=True, coarse=about.coarse)
+        return DeviceAllocations(path, about.format if about else "traced training", f"{PEAK}{of_step}", device, items)
+    return DeviceAllocations(path, about.format, DRIVER, device, items, padded=True, coarse=about.coarse)

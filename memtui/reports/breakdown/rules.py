@@ -44,33 +44,33 @@ class Breakdown(NamedTuple):
 
     @property
     def total_bytes(self) -> int:
-        """Of all bars."""
+        """Return the bytes of all bars."""
         return sum(bar.bytes for bar in self.bars)
 
     @property
     def allocations(self) -> int:
-        """Allocations in all bars."""
+        """Return the number of allocations in all bars."""
         return sum(bar.allocations for bar in self.bars)
 
     def sum_of(self, keys: Sequence[str]) -> int:
-        """Bytes of some categories."""
+        """Return the bytes of some categories."""
         return sum(bar.bytes for bar in self.bars if bar.key in keys)
 
 
 def items_of(trace: StepTrace, rows: NDArray[np.integer], *, tagged: bool) -> list[Item]:
     """Return the allocations in some rows of a trace. ``tagged``: names of operations are tags of an MXNet log."""
     keys = np.stack((trace.category[rows], trace.layer[rows], trace.op[rows]))
-    alike, place = np.unique(keys, axis=1, return_inverse=True)
-    place = place.reshape(-1)
-    many = alike.shape[1]
-    sizes = np.bincount(place, trace.delta_bytes[rows], many).astype(np.int64).tolist()  # below 2**53: exact
-    counts = np.bincount(place, minlength=many).tolist()
-    found = []
+    alike, group = np.unique(keys, axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    groups = alike.shape[1]
+    sizes = np.bincount(group, trace.delta_bytes[rows], groups).astype(np.int64).tolist()  # below 2**53: exact
+    counts = np.bincount(group, minlength=groups).tolist()
+    items = []
     for (kind, layer, op), size, count in zip(alike.T.tolist(), sizes, counts, strict=True):
         name = trace.name(op)
         tag = name if tagged else tag_for(kind, trace.name(layer), name)
-        found.append(Item(tag, kind, size, count))
-    return found
+        items.append(Item(tag, kind, size, count))
+    return items
 
 
 def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]:
@@ -79,13 +79,13 @@ def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]
 
 
 def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
-    """Without the bytes that MXNet's pool adds to each request; those known in whole MB (``coarse``) stay."""
+    """Return items without the bytes that MXNet's pool adds to each; those known in whole MB (``coarse``) stay."""
     in_mb = Counter(coarse)
-    found = []
+    requested = []
     for item in items:
         padded = max(0, item.allocations - in_mb[item.tag])
-        found.append(item._replace(bytes=max(0, item.bytes - PADDING_BYTES * padded)))
-    return found
+        requested.append(item._replace(bytes=max(0, item.bytes - PADDING_BYTES * padded)))
+    return requested
 
 
 def break_down(items: Iterable[Item], rules: str) -> Breakdown:
@@ -97,9 +97,9 @@ def break_down(items: Iterable[Item], rules: str) -> Breakdown:
         if key is None:
             dropped.append(item)
             continue
-        one = sums.setdefault(key, [0, 0])
-        one[0] += item.bytes
-        one[1] += item.allocations
+        of_key = sums.setdefault(key, [0, 0])
+        of_key[0] += item.bytes
+        of_key[1] += item.allocations
     total = sum(size for size, _ in sums.values())
     bars = [
         Bar(key, COMPAT.get(key, key) if rules == COMPAT_RULES else key, size, count, size / total if total else 0.0)

@@ -1,4 +1,4 @@
-"""A breakdown as text and as plain data."""
+"""A breakdown as text and for JSON."""
 
 from __future__ import annotations
 
@@ -7,51 +7,50 @@ from typing import Any
 from memtui.core.text import visible
 from memtui.core.units import size
 from memtui.formats.mxnet_tags import COMPAT_UNKNOWN, COMPAT_WEIGHTS
-from memtui.reports.breakdown.inputs import Held
+from memtui.reports.breakdown.inputs import DeviceAllocations
 from memtui.reports.breakdown.rules import COMPAT_RULES, Bar, Breakdown
 
 BAR_CELLS = 32
 MOST_DROPPED = 8  # tags that are named
 
 
-def shown(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
-    """Those above a share; all of them where that is 0."""
+def above_share(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
+    """Return the bars above a share of so many percent; all of them where that is 0."""
     return [bar for bar in bars if not percent or bar.share * 100 > percent]
 
 
-def heading(held: Held, found: Breakdown, rules: str) -> str:
+def heading(allocations: DeviceAllocations, result: Breakdown, rules: str) -> str:
     """Return what is broken down, and how much it is."""
-    where = f" on {held.device}" if held.device else ""
-    return (
-        f"{held.path.name} ({held.format}): {found.total_bytes:,} B = {size(found.total_bytes)} {held.what}{where}, "
-        f"{found.allocations} allocation{'s' * (found.allocations != 1)}, rules {rules}"
-    )
+    where = f" on {allocations.device}" if allocations.device else ""
+    total = f"{result.total_bytes:,} B = {size(result.total_bytes)} {allocations.what}{where}"
+    count = f"{result.allocations} allocation{'s' * (result.allocations != 1)}"
+    return f"{allocations.path.name} ({allocations.format}): {total}, {count}, rules {rules}"
 
 
-def notes(held: Held, found: Breakdown, rules: str, percent: float) -> list[str]:
+def notes(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float) -> list[str]:
     """Return what else has to be said."""
     lines = []
     if rules == COMPAT_RULES:
-        weights, unknown = found.sum_of(COMPAT_WEIGHTS), found.sum_of(COMPAT_UNKNOWN)
-        rest = found.total_bytes - weights - unknown
+        weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
+        rest = result.total_bytes - weights - unknown
         lines.append(f"weights and gradients {size(weights)}, forward {size(rest)}, unknown {size(unknown)}")
-    if hidden := len(found.bars) - len(shown(found.bars, percent)):
+    if hidden := len(result.bars) - len(above_share(result.bars, percent)):
         lines.append(f"{hidden} more of {percent:g} % or less each")
-    if found.dropped:
-        many, total = sum(item.allocations for item in found.dropped), sum(item.bytes for item in found.dropped)
-        tags = [item.tag for item in found.dropped[:MOST_DROPPED]]
-        more = f" and {len(found.dropped) - len(tags)} more" if len(found.dropped) > len(tags) else ""
-        lines.append(f"left out, as these rules know no such tag: {many} of {size(total)}: {', '.join(tags)}{more}")
-    if held.coarse:
-        lines.append(f"of MB precision in the log: {', '.join(sorted(set(held.coarse))[:MOST_DROPPED])}")
+    if result.dropped:
+        count, total = sum(item.allocations for item in result.dropped), sum(item.bytes for item in result.dropped)
+        tags = [item.tag for item in result.dropped[:MOST_DROPPED]]
+        more = f" and {len(result.dropped) - len(tags)} more" if len(result.dropped) > len(tags) else ""
+        lines.append(f"left out, as these rules know no such tag: {count} of {size(total)}: {', '.join(tags)}{more}")
+    if allocations.coarse:
+        lines.append(f"of MB precision in the log: {', '.join(sorted(set(allocations.coarse))[:MOST_DROPPED])}")
     return lines
 
 
-def text(held: Held, found: Breakdown, rules: str, percent: float, scale_bytes: int) -> str:
-    """Bars of at most ``BAR_CELLS`` cells; the longest would be ``scale_bytes``."""
-    bars = shown(found.bars, percent)
+def text(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float, scale_bytes: int) -> str:
+    """Return bars of at most ``BAR_CELLS`` cells; the longest would be ``scale_bytes``."""
+    bars = above_share(result.bars, percent)
     width = max(len("category"), *(len(visible(bar.name)) for bar in bars)) if bars else 0
-    lines = [heading(held, found, rules)]
+    lines = [heading(allocations, result, rules)]
     if bars:
         lines.append(f"  {'category':<{width}}  {'size':>9}  {'share':>8}  {'':<{BAR_CELLS}}  allocations")
     for bar in bars:
@@ -60,25 +59,25 @@ def text(held: Held, found: Breakdown, rules: str, percent: float, scale_bytes: 
         lines.append(
             f"  {bar.name:<{width}}  {size(bar.bytes):>9}  {percent_of:>8}  {cells:<{BAR_CELLS}}  {bar.allocations}"
         )
-    lines += [f"  {line}" for line in notes(held, found, rules, percent)]
+    lines += [f"  {line}" for line in notes(allocations, result, rules, percent)]
     return "\n".join(visible(line).rstrip() for line in lines)
 
 
-def plain(held: Held, found: Breakdown, rules: str, percent: float) -> dict[str, Any]:
-    """For JSON."""
-    kept = {bar.key for bar in shown(found.bars, percent)}
-    totals = {"bytes": found.total_bytes, "allocations": found.allocations}
+def to_dict(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float) -> dict[str, Any]:
+    """Return a breakdown for ``--json``."""
+    listed = {bar.key for bar in above_share(result.bars, percent)}
+    totals = {"bytes": result.total_bytes, "allocations": result.allocations}
     if rules == COMPAT_RULES:
-        weights, unknown = found.sum_of(COMPAT_WEIGHTS), found.sum_of(COMPAT_UNKNOWN)
+        weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
         totals |= {"weights_bytes": weights, "unknown_bytes": unknown}
-        totals["forward_bytes"] = found.total_bytes - weights - unknown
+        totals["forward_bytes"] = result.total_bytes - weights - unknown
     return {
-        "file": str(held.path),
-        "format": held.format,
-        "device": held.device or None,
-        "what": held.what,
+        "file": str(allocations.path),
+        "format": allocations.format,
+        "device": allocations.device or None,
+        "what": allocations.what,
         "totals": totals,
-        "categories": [{**bar._asdict(), "shown": bar.key in kept} for bar in found.bars],
-        "dropped": [{"tag": item.tag, "bytes": item.bytes, "allocations": item.allocations} for item in found.dropped],
-        "mb_precision": list(held.coarse),
+        "categories": [{**bar._asdict(), "shown": bar.key in listed} for bar in result.bars],
+        "dropped": [{"tag": item.tag, "bytes": item.bytes, "allocations": item.allocations} for item in result.dropped],
+        "mb_precision": list(allocations.coarse),
     }
