@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.peak_segment import segment_of, segment_words, telling
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import duration, size
@@ -184,6 +186,11 @@ def peak_step(recorded: Sequence[RecordedStep], about: About | None) -> tuple[Re
     if peak is None or about is None:
         return peak, ()
     return peak, segment_of(peak.peak_layer, about.segments)
+
+
+def held_in_step(trace: StepTrace) -> NDArray[np.float64]:
+    """Return what was held when a step began and after each of its allocations and frees, bytes: f8[n]."""
+    return trace.usage_bytes[max(0, trace.existing - 1) :].astype(np.float64)
 
 
 def learning_lines(summaries: Sequence[LearningSummary]) -> list[str]:

@@ -13,7 +13,7 @@ POINTS_PER_INCH = 72
 
 
 class PdfDrawing(Drawing):
-    """Draws what a breakdown needs: ``rect``, ``line`` and ``text``. Places are points from the upper left corner."""
+    """Draws what a breakdown needs: ``rect``, ``line`` and ``text``, in points from the upper left corner."""
 
     def __init__(self, width: float, height: float, title: str, description: str) -> None:
         from matplotlib.figure import Figure
@@ -72,16 +72,16 @@ class PdfDrawing(Drawing):
         import matplotlib
 
         # A name of the file's title is text in it, so what a terminal would act on is made visible there, too.
-        told = {"Title": visible(self.title), "Subject": visible(self.description)}
+        metadata = {"Title": visible(self.title), "Subject": visible(self.description)}
         out = io.BytesIO()
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # letters that can be searched and copied
-            self._figure.savefig(out, format="pdf", metadata=told | {"Creator": None, "CreationDate": None})
+            self._figure.savefig(out, format="pdf", metadata=metadata | {"Creator": None, "CreationDate": None})
         return out.getvalue()
 
 
-def _in_font(words: str) -> str:
-    """Return the words with ``?`` for each character that the font lacks."""
+def _in_font(text: str) -> str:
+    """Return a text with ``?`` for each character that the font lacks."""
     from matplotlib.font_manager import findfont, get_font
 
     font = get_font(findfont(FONT))
-    return "".join(char if font.get_char_index(ord(char)) else "?" for char in words)
+    return "".join(char if font.get_char_index(ord(char)) else "?" for char in text)

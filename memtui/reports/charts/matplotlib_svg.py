@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.reports.charts.model import Chart, ChartLine, HeatChart
+from memtui.reports.charts.model import HEAT_TICKS, Chart, ChartLine, HeatChart
 
 WIDTH_IN, HEIGHT_IN, PANEL_IN = 5.6, 3.1, 1.2
 # From dark to light, so that they differ without colour, too; dashes and marks tell neighbours apart.
@@ -78,10 +78,10 @@ def _lines(chart: Chart) -> Any:
     for number, axis in enumerate(axes):
         if chart.y_log:
             axis.set_yscale("log", base=2)
-            axis.yaxis.set_major_formatter(_plain)  # the usual one writes formulas
+            axis.yaxis.set_major_formatter(_number)  # the usual one writes formulas
         if chart.x_log:
             axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter(_plain)
+            axis.xaxis.set_major_formatter(_number)
         if chart.x_ticks is not None:
             axis.set_xticks(list(chart.x_ticks), [f"{tick:g}" for tick in chart.x_ticks])
             axis.minorticks_off()
@@ -99,22 +99,22 @@ def _lines(chart: Chart) -> Any:
     return figure
 
 
-def _plain(value: float, _: object) -> str:
+def _number(value: float, _: object) -> str:
     """Return a number at an axis."""
     return f"{value:g}"
 
 
 def _line(axis: Any, line: ChartLine, number: int) -> None:
-    at = number % len(COLORS)
+    style = number % len(COLORS)
     x = np.asarray(line.x, float)
-    mark = {"marker": MARKS[at], "markersize": 4} if line.points else {}
+    mark = {"marker": MARKS[style], "markersize": 4} if line.points else {}
     if line.bars is not None:
         x = x * (1 + 0.02 * number)  # beside those of the other lines
         low, high = np.array(line.bars, float).reshape(-1, 2).T
-        axis.vlines(x, low, high, color=COLORS[at], linestyle=DASHES[at], linewidth=1.0)
-    axis.plot(x, line.y, color=COLORS[at], linestyle=DASHES[at], label=line.name, **mark)
+        axis.vlines(x, low, high, color=COLORS[style], linestyle=DASHES[style], linewidth=1.0)
+    axis.plot(x, line.y, color=COLORS[style], linestyle=DASHES[style], label=line.name, **mark)
     if line.until is not None:
-        axis.plot(x, line.until, color=COLORS[at], linestyle=DASHES[1], linewidth=0.8, label="at most")
+        axis.plot(x, line.until, color=COLORS[style], linestyle=DASHES[1], linewidth=0.8, label="at most")
         axis.fill_between(x, line.y, line.until, color="#c8c8d8", linewidth=0, label="between the bounds")
 
 
@@ -141,8 +141,7 @@ def _heat(chart: HeatChart) -> Any:
     axis.set_xlabel(chart.x_name)
     axis.set_ylabel(chart.y_name)
     bar = figure.colorbar(image, ax=axis, shrink=0.6, pad=0.01)
-    shares = np.array([0, 0.05, 0.25, 1.0])
-    bar.set_ticks(list(np.sqrt(shares)), labels=[f"{value:.0%}" for value in shares])
+    bar.set_ticks(list(np.sqrt(HEAT_TICKS)), labels=[f"{share:.0%}" for share in HEAT_TICKS])
     bar.set_label("touched share")
     return figure
 

@@ -1,4 +1,4 @@
-"""What a study found, as plain values: numbers, sentences, and charts that somebody else draws."""
+"""Charts, tables and findings as values: what a study or a comparison shows, for somebody else to draw."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+HEAT_TICKS = (0.0, 0.05, 0.25, 1.0)
+"""Touched shares that are named beside the colours of a heat map; colours go by the root of a share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.reports.comparison.model import Recorded, Run
 from memtui.reports.source import ReportSource
-from memtui.reports.training_summary import peak_step
+from memtui.reports.training_summary import held_in_step, peak_step
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.training import RecordedProgress
 
@@ -95,7 +95,6 @@ def _step(reader: ReportSource, step: RecordedStep | None) -> Line:
     if step is None:
         return _NONE
     trace = reader.step_trace(step)
-    rows = slice(max(0, trace.existing - 1), None)
-    above = (trace.usage_bytes - trace.start_bytes)[rows].astype(np.float64)
+    above = held_in_step(trace) - trace.start_bytes
     # In their order, not by time: to be recorded takes time, and not evenly.
     return Line(np.linspace(0, 100, len(above)), above)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memtui.reports.figures.svg import SMALL_PT, TEXT_PT, Drawing
+from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing
 
+AXIS_PT = 22.0  # height of the numbers and the name of an axis
+_LINE_PT = SMALL_PT + 1.2
 _BYTES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40), ("PiB", 1 << 50))
 _SECONDS = (("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values to places between 0 and 1. ``ticks`` are (value, label); ``unit`` is for the name of the axis."""
+    """Maps values to 0 to 1. ``ticks`` are (value, label); ``unit`` is for the name of the axis."""
 
     low: float
     high: float
@@ -21,8 +23,8 @@ class Scale:
     unit: str
     log: bool = False
 
-    def place(self, value: float) -> float:
-        """0 at the low end, 1 at the high one; values beyond stay at the end."""
+    def fraction(self, value: float) -> float:
+        """Return where a value lies: 0 at the low end, 1 at the high one; values beyond stay at the end."""
         low, high = self.low, self.high
         if self.log:
             value, low, high = math.log2(max(value, low)), math.log2(low), math.log2(high)
@@ -30,49 +32,49 @@ class Scale:
 
 
 def bytes_scale(most: float, ticks: int = 4) -> Scale:
-    """From 0 to a round number of bytes at or above ``most``."""
+    """Return a scale from 0 to a round number of bytes at or above ``most``."""
     unit, factor = max((u for u in _BYTES if u[1] <= max(most, 1)), key=lambda u: u[1])
     step = _round_step(max(most, 1) / factor / ticks)
     return _linear(0.0, math.ceil(max(most, 1) / factor / step - 1e-9) * step, step, factor, unit)
 
 
 def time_scale(span_s: float, ticks: int = 6) -> Scale:
-    """From 0 to the end of a recording, which needs no round number."""
+    """Return a scale from 0 to the end of a recording, which needs no round number."""
     unit, factor = max((u for u in _SECONDS if u[1] * 2 <= max(span_s, 2.0)), key=lambda u: u[1])
     end = max(span_s, 1e-3) / factor
     return _linear(0.0, end, _round_step(end / ticks), factor, unit)
 
 
 def share_scale(most: float) -> Scale:
-    """Percent from 0 to a round number at or above a share of 0 to 1."""
+    """Return a scale of percent from 0 to a round number at or above a share of 0 to 1."""
     step = _round_step(max(most, 1e-4) * 100 / 4)
     return _linear(0.0, min(100.0, math.ceil(max(most, 1e-4) * 100 / step - 1e-9) * step), step, 0.01, "%")
 
 
 def number_scale(most: float) -> Scale:
-    """From 0 to a round number at or above ``most``, without a unit."""
+    """Return a scale from 0 to a round number at or above ``most``, without a unit."""
     step = _round_step(max(most, 1e-9) / 4)
     return _linear(0.0, math.ceil(max(most, 1e-9) / step - 1e-9) * step, step, 1.0, "")
 
 
 def row_scale(count: int) -> Scale:
-    """From 0 to a number of things that are counted."""
+    """Return a scale from 0 to a number of things that are counted."""
     return _linear(0.0, float(max(count, 1)), max(_round_step(max(count, 1) / 6), 1.0), 1.0, "")
 
 
 def octave_scale(low: float, high: float, labels: int = 6) -> Scale:
-    """Bytes on a logarithmic axis, with a tick at powers of two."""
+    """Return a logarithmic scale of bytes, with a tick at powers of two."""
     first, last = math.floor(math.log2(low) + 1e-9), math.ceil(math.log2(high) - 1e-9)
     last = max(last, first + 1)
     stride = max(1, math.ceil((last - first) / labels))
     # Aligned to powers of four or sixteen where the stride is: 64 KiB and 1 MiB are what a reader looks for.
-    begin = math.ceil(first / stride) * stride
-    ticks = tuple((2.0**power, _octave(power)) for power in range(begin, last + 1, stride))
+    start = math.ceil(first / stride) * stride
+    ticks = tuple((2.0**power, _octave(power)) for power in range(start, last + 1, stride))
     return Scale(2.0**first, 2.0**last, ticks, "bytes", log=True)
 
 
 def _octave(power: int) -> str:
-    """``64 KiB``, without digits after the point."""
+    """Return ``64 KiB``, without digits after the point."""
     unit, factor = max((u for u in _BYTES if u[1] <= 1 << power), key=lambda u: u[1])
     return f"{(1 << power) // factor} {unit}"
 
@@ -85,7 +87,7 @@ def _linear(low: float, high: float, step: float, factor: float, unit: str) -> S
 
 
 def _round_step(least: float) -> float:
-    """1, 2 or 5 times a power of ten, at or above ``least``."""
+    """Return 1, 2 or 5 times a power of ten, at or above ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(f * power for f in (1, 2, 5, 10) if f * power >= least * (1 - 1e-9))
 
@@ -107,16 +109,16 @@ class Frame:
         return self.top + self.height
 
     def x(self, value: float) -> float:
-        """Place of a value of the horizontal axis."""
-        return self.left + self.across.place(value) * self.width
+        """Return where a value of the horizontal axis is, points from the left."""
+        return self.left + self.across.fraction(value) * self.width
 
     def y(self, value: float) -> float:
-        """Place of a value of the vertical axis."""
+        """Return where a value of the vertical axis is, points from above."""
         assert self.up is not None
-        return self.bottom - self.up.place(value) * self.height
+        return self.bottom - self.up.fraction(value) * self.height
 
     def grid(self) -> None:
-        """Faint lines at the ticks of the vertical axis, behind everything."""
+        """Draw faint lines at the ticks of the vertical axis, behind everything."""
         for value, _ in self.up.ticks if self.up else ():
             if value > (self.up.low if self.up else 0):
                 self.drawing.line(self.left, self.y(value), self.left + self.width, self.y(value), "grid", 0.4)
@@ -127,7 +129,7 @@ class Frame:
         self.drawing.line(self.left, self.bottom, self.left + self.width, self.bottom, "ink", 0.6)
 
     def label_up(self, name: str) -> None:
-        """Numbers and name of the vertical axis."""
+        """Write numbers and name of the vertical axis."""
         draw = self.drawing
         for value, label in self.up.ticks if self.up else ():
             draw.line(self.left - 2, self.y(value), self.left, self.y(value), "ink", 0.5)
@@ -135,18 +137,23 @@ class Frame:
         draw.text(9.0, self.top + self.height / 2, name, anchor="middle", upright=True)
 
     def label_across(self, name: str, *, numbers: bool = True) -> None:
-        """Numbers and name of the horizontal axis."""
+        """Write numbers and name of the horizontal axis."""
         draw = self.drawing
         for value, label in self.across.ticks:
-            at = self.x(value)
-            draw.line(at, self.bottom, at, self.bottom + 2, "ink", 0.5)
+            x = self.x(value)
+            draw.line(x, self.bottom, x, self.bottom + 2, "ink", 0.5)
             if numbers:
-                draw.text(at, self.bottom + 8.5, label, size=6.5, anchor="middle")
+                draw.text(x, self.bottom + 8.5, label, size=6.5, anchor="middle")
         if name:
             draw.text(self.left + self.width / 2, self.bottom + 17, name, size=TEXT_PT, anchor="middle")
+
+
+def captioned(bottom: float, title: str, description: str, lines: list[str]) -> Drawing:
+    """Return a drawing with room for the numbers and the name of an axis below ``bottom``, and for a footnote there."""
+    return Drawing(COLUMN_PT, bottom + AXIS_PT + len(lines) * _LINE_PT + 3, title, description)
 
 
 def footnote(drawing: Drawing, lines: list[str], top: float) -> None:
     """Write what the figure was made from, small and grey, below everything."""
     for row, line in enumerate(lines):
-        drawing.text(4, top + row * (SMALL_PT + 1.2) + SMALL_PT, line, size=SMALL_PT, fill="dim")
+        drawing.text(4, top + row * _LINE_PT + SMALL_PT, line, size=SMALL_PT, fill="dim")

@@ -13,7 +13,7 @@ from memtui.analysis.resident import MEANING, RSS, resident
 from memtui.core.samples import Event
 from memtui.core.units import duration
 from memtui.reports.figures import provenance
-from memtui.reports.figures.axes import Frame, bytes_scale, footnote, time_scale
+from memtui.reports.figures.axes import AXIS_PT, Frame, bytes_scale, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.reports.source import ReportSource
 from memtui.session.sample_table import SampleTable
@@ -47,9 +47,7 @@ def draw(reader: ReportSource) -> Drawing | None:
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     bottom = _TOP + sum(heights) + 10 * (len(heights) - 1)
     title = "Working set and resident set over time" if wss.known else "Resident set over time"
-    drawing = Drawing(
-        COLUMN_PT, bottom + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, " ".join(provenance.sentences(reader))
-    )
+    drawing = captioned(bottom, title, " ".join(provenance.sentences(reader)), lines)
     across = time_scale((samples.end_ns[-1] - samples.start_ns[0]) / 1e9)
     box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
     if apart:
@@ -69,7 +67,7 @@ def draw(reader: ReportSource) -> Drawing | None:
         frames = [frame]
     _marks(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
     frames[-1].label_across(f"time ({across.unit})")
-    footnote(drawing, lines, bottom + 22)
+    footnote(drawing, lines, bottom + AXIS_PT)
     return drawing
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blocks_of
 from memtui.core.samples import Process
 from memtui.core.units import size
+from memtui.reports.charts.model import HEAT_TICKS
 from memtui.reports.figures import png, provenance
-from memtui.reports.figures.axes import Frame, footnote, time_scale
+from memtui.reports.figures.axes import AXIS_PT, Frame, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.reports.source import ReportSource, not_stored_bytes
 from memtui.session.vma_row import VmaRow
@@ -68,19 +69,14 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
     notes.append(_left_out(reader, process, len(rows) - len(shown)))
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     name = f"Touched pages of process {process.pid} by address and time"
-    drawing = Drawing(
-        COLUMN_PT,
-        _TOP + height + 22 + len(lines) * (SMALL_PT + 1.2) + 3,
-        name,
-        " ".join(provenance.sentences(reader)),
-    )
+    drawing = captioned(_TOP + height, name, " ".join(provenance.sentences(reader)), lines)
     frame = Frame(drawing, _LEFT, _TOP, COLUMN_PT - _LEFT - _RIGHT, height, across)
     drawing.image(frame.left, frame.top, frame.width, frame.height, png.encode(_pixels(share), _PALETTE))
     _bands(frame, layout, reader.shows_distances)
     frame.edges()
     frame.label_across(f"time ({across.unit})")
     _color_bar(frame, f"pid {process.pid}")
-    footnote(drawing, lines, frame.bottom + 22)
+    footnote(drawing, lines, frame.bottom + AXIS_PT)
     return drawing
 
 
@@ -173,7 +169,7 @@ def _color_bar(frame: Frame, name: str) -> None:
     draw.text(left - 4, y + 4.2, "touched share", size=SMALL_PT + 0.5, anchor="end")
     bar = np.arange(1, 256, dtype=np.uint8)[None, :]
     draw.image(left, y, width, 4.5, png.encode(bar, _PALETTE))
-    for share in (0.0, 0.05, 0.25, 1.0):
+    for share in HEAT_TICKS:
         at = left + width * np.sqrt(share)
         draw.line(at, y, at, y + 4.5, "ink", 0.3)
         draw.text(at, y - 1.2, f"{share * 100:.0f}" + " %" * (share == 1), size=SMALL_PT - 0.5, anchor="middle")

@@ -9,7 +9,7 @@ from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, ExactReuse, bin_of
 from memtui.core.units import between, percent, size
 from memtui.reports.figures import provenance
-from memtui.reports.figures.axes import Frame, Scale, footnote, octave_scale, share_scale
+from memtui.reports.figures.axes import AXIS_PT, Frame, Scale, captioned, footnote, octave_scale, share_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing
 from memtui.reports.source import ReportSource
 
@@ -26,12 +26,7 @@ def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
         return None
     lines = provenance.lines(reader, COLUMN_PT - 8, *_notes(reader, exact))
     bottom = _TOP + 2 * _HEIGHT + _BETWEEN
-    drawing = Drawing(
-        COLUMN_PT,
-        bottom + 22 + len(lines) * (SMALL_PT + 1.2) + 3,
-        "Reuse distances and miss ratio",
-        " ".join(provenance.sentences(reader)),
-    )
+    drawing = captioned(bottom, "Reuse distances and miss ratio", " ".join(provenance.sentences(reader)), lines)
     across = octave_scale(float(BIN_EDGES[used[0]]) / 2, float(BIN_EDGES[min(int(used[-1]) + 2, len(BIN_EDGES) - 1)]))
     box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
     edges, shares = _bars(shares, across)
@@ -40,7 +35,7 @@ def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
     _histogram(upper, edges, shares)
     lower = Frame(drawing, box[0], _TOP + _HEIGHT + _BETWEEN, box[1], _HEIGHT, across, share_scale(1.0))
     _curve(lower, MissRatioCurve.of(exact), across)
-    footnote(drawing, lines, bottom + 22)
+    footnote(drawing, lines, bottom + AXIS_PT)
     return drawing
 
 

@@ -11,9 +11,11 @@ from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import size
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import (
+    AXIS_PT,
     Frame,
     Scale,
     bytes_scale,
+    captioned,
     footnote,
     number_scale,
     row_scale,
@@ -22,6 +24,7 @@ from memtui.reports.figures.axes import (
 )
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 from memtui.reports.source import ReportSource
+from memtui.reports.training_summary import held_in_step
 
 Floats = NDArray[np.float64]
 BINS = 420  # more points than twice this would lie on one another
@@ -90,7 +93,7 @@ def _step(reader: ReportSource) -> Drawing | None:
         return None
     most = max(steps, key=lambda step: step.peak_bytes)
     trace = reader.step_trace(most)
-    held = trace.usage_bytes[max(0, trace.existing - 1) :].astype(np.float64)
+    held = held_in_step(trace)
     if not len(held):
         return None
     across = row_scale(len(held))
@@ -114,14 +117,14 @@ def _paper(
     else:  # there were no windows
         lines += wrap(f"{reader.short_title}: {reader.hello.target.command}", width, SMALL_PT, provenance.LINES)
     bottom = _TOP + len(ups) * _HEIGHT + (len(ups) - 1) * _APART
-    drawing = Drawing(COLUMN_PT, bottom + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, " ".join(lines))
+    drawing = captioned(bottom, title, " ".join(lines), lines)
     frames = [
         Frame(drawing, _LEFT, _TOP + at * (_HEIGHT + _APART), COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, up)
         for at, up in enumerate(ups)
     ]
     for frame in frames[:-1]:
         frame.label_across("", numbers=False)
-    footnote(drawing, lines, bottom + 22)
+    footnote(drawing, lines, bottom + AXIS_PT)
     return drawing, frames
 
 
