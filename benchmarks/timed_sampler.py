@@ -20,6 +20,7 @@ from memtui.probes.pages.pagetable import rearm, tracker, walk
 from memtui.probes.pause import pauser
 from memtui.probes.usage import UsageProbe
 from memtui.recording.sampler import __main__, frame_queue, tracked_process
+from memtui.recording.sampler.tree_window import TreeWindows
 
 PARTS = ("pause", "walk", "re-arm", "maps", "let go", "usage", "send")  # in the order of a window
 
@@ -73,7 +74,7 @@ class Stopwatch:
 
 def attach(watch: Stopwatch) -> None:
     """Put the stopwatch on the sampler."""
-    watch.whole(__main__.Sampler, "_take_window")
+    watch.whole(TreeWindows, "take")
     watch.part(pauser.Pauser, "_outcome", "pause")
     watch.part(pauser.Pauser, "_let_go", "let go")
     watch.part(walk.Walker, "walk", "walk")

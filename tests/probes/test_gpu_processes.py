@@ -13,8 +13,7 @@ import pytest
 
 from memtui.core.samples import End, GpuMemory, Power, Process, ProcessWindow, VmaTable, Window
 from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Holders, Holding
-from memtui.recording.sampler.__main__ import Sampler
-from memtui.recording.sampler.tracked_process import TrackedProcess
+from memtui.recording.sampler.tracked_process import TrackedProcess, gpu_memory
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -167,14 +166,13 @@ def test_between_two_answers_nothing_is_said(driver):
 
 
 def test_a_process_that_came_later_is_not_taken_for_who_had_its_number():
-    sampler = object.__new__(Sampler)
-    sampler._watched = {
-        pid: TrackedProcess(Process(key, pid, 1, 1, 0, "x"), -1, b"", (), 0, 0, since_ns)
+    tracked = [
+        TrackedProcess(Process(key, pid, 1, 1, 0, "x"), -1, b"", (), 0, 0, since_ns)
         for key, pid, since_ns in ((1, 11, 50), (2, 12, 150), (3, 13, 50))
-    }
+    ]
     holders = Holders(100, [Holding(0, 0), Holding(11, 4096), Holding(12, 9)])
-    assert sampler._gpu_memory(holders) == (GpuMemory(100, 1, 4096), GpuMemory(100, 3, 0))
-    assert sampler._gpu_memory(None) == ()
+    assert gpu_memory(tracked, holders) == (GpuMemory(100, 1, 4096), GpuMemory(100, 3, 0))
+    assert gpu_memory(tracked, None) == ()
 
 
 # -- in a session

@@ -59,8 +59,8 @@ def test_how_many_cpus_a_process_keeps_busy():
 
 
 WITH_SPARE = (
-    "import sys; from memtui.recording.sampler import __main__ as sampler; "
-    "sampler.SPARE_CPUS = {}; sys.exit(sampler.main())"
+    "import sys; from memtui.recording.sampler import __main__, sampler; "
+    "sampler.SPARE_CPUS = {}; sys.exit(__main__.main())"
 )
 
 

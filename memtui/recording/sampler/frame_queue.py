@@ -56,6 +56,10 @@ class FrameQueue:
         if not (self.holds and isinstance(message, (Window, VmaTable, Power))):
             self.pump()
 
+    def put_event(self, kind: str, text: str) -> None:
+        """Queue an event of this moment. Raises RecorderGone."""
+        self.put(Event(time.monotonic_ns(), kind, text))
+
     def _drop(self, message: Message) -> bool:
         """Whether the message need not be sent. Processes, their ends and the end of all are, at any price."""
         match message:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from memtui.core.block_sample import FEW_BLOCKS, Estimate, estimate
-from memtui.core.samples import Process, ProcessWindow, Status, Vma
+from memtui.core.samples import GpuMemory, Process, ProcessWindow, Status, Vma
+from memtui.probes.gpu.processes import Holders
 from memtui.probes.pages.fault_around import FirstMappings
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
@@ -123,6 +125,18 @@ class TrackedProcess:
             pss_ns=pss.t_ns,
             pss_reason=pss.reason,
         )
+
+
+def gpu_memory(tracked: Iterable[TrackedProcess], holders: Holders | None) -> tuple[GpuMemory, ...]:
+    """Return what each process held of the GPUs at that moment.
+
+    A process that was not there yet is left out, whoever had its number.
+    """
+    if holders is None:
+        return ()
+    there = [one.process for one in tracked if one.since_ns <= holders.t_ns]
+    holdings = [(process.key, holders.of(process.pid)) for process in there]
+    return tuple(GpuMemory(holders.t_ns, key, h.gpu_bytes, h.status, h.reason) for key, h in holdings)
 
 
 def why_lost(lost: Lost) -> tuple[Status, str]:

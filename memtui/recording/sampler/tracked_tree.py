@@ -1,0 +1,185 @@
+"""The processes of the target's tree that are tracked: who is born, who ended, and who is left out."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Process, Vma
+from memtui.probes.address_space import Sharers
+from memtui.probes.pages.tracker import TrackerError
+from memtui.probes.pause.pauser import PauseError
+from memtui.probes.proc_maps import TooManyMappings, parse_maps, read_maps
+from memtui.probes.process_owner import NotOwn, check_owner
+from memtui.probes.process_tree import ProcessTree
+from memtui.probes.usage import UsageProbe
+from memtui.probes.window_reader import PageReader, Subject
+from memtui.recording.sampler.commands import SamplerConfig
+from memtui.recording.sampler.frame_queue import FrameQueue
+from memtui.recording.sampler.pause_warnings import PauseWarnings
+from memtui.recording.sampler.target_lock import TargetLocked, TargetLocks
+from memtui.recording.sampler.tracked_process import TrackedProcess
+
+TREE_EVERY_NS = 250_000_000  # at least; otherwise at every window, as long as a refresh costs 2 % of a CPU
+TREE_REST = 49  # a refresh of the tree is followed by this many times its duration without one
+
+
+class TrackedTree:
+    """Follows the tree: begins with processes that were born and releases those that ended.
+
+    Attributes:
+        processes: by pid, what is tracked.
+        observed: a window of this tree was sent.
+    """
+
+    def __init__(
+        self,
+        order: SamplerConfig,
+        owner: int | None,
+        outbox: FrameQueue,
+        reader: PageReader,
+        warnings: PauseWarnings,
+        locks: TargetLocks,
+    ) -> None:
+        """Begin; nobody is tracked before ``follow``.
+
+        Args:
+            order: what to observe.
+            owner: a user whose processes are tracked, and no others; None: everybody's.
+            outbox: takes processes and events.
+            reader: clears accessed bits before a first window.
+            warnings: about pauses.
+            locks: hold the root of the tree already.
+        """
+        self.processes: dict[int, TrackedProcess] = {}
+        self.observed = False
+        self._owner, self._outbox, self._reader, self._warnings, self._locks = owner, outbox, reader, warnings, locks
+        self._tree = ProcessTree(order.pid, children=order.options.children, command=order.command)
+        self._usage = UsageProbe()
+        self._new: list[Process] = []  # found by the last refresh, not tracked yet
+        self._ended: list[Process] = []
+        self._gaps = 0
+        self._refresh_due_ns = 0
+        self._left_out: set[int] = set()  # pids that another memtui tracks, or that are not the owner's
+        self._sharers = Sharers()
+
+    @property
+    def busy_cpus(self) -> float:
+        """How many CPUs the tree keeps busy."""
+        return sum(tracked.busy_cpus for tracked in self.processes.values())
+
+    @property
+    def usage(self) -> UsageProbe:
+        """What reads the CPU time and the faults of its processes."""
+        return self._usage
+
+    def take_gaps(self) -> int:
+        """Return how many processes were born or ended since the last call."""
+        gaps, self._gaps = self._gaps, 0
+        return gaps
+
+    def subject(self, tracked: TrackedProcess) -> Subject:
+        """Return what to read of a process."""
+        return tracked.subject(self._sharers.of(tracked.process.pid))
+
+    def new_generation(self, pid: int) -> Process:
+        """Return a process after its exec."""
+        return self._tree.new_generation(pid)
+
+    def check_observed(self, error: OSError) -> None:
+        """Raise it where the target ended before anything of it was observed: nothing was recorded then."""
+        if not self.processes and not self.observed:
+            raise error
+
+    def refresh(self) -> None:
+        """Find who was born and who ended, if it is time. Raises ProcessLookupError when the root is gone."""
+        began_ns = time.monotonic_ns()
+        if began_ns < self._refresh_due_ns:
+            return
+        new, ended = self._tree.refresh()
+        ended_ns = time.monotonic_ns()
+        self._refresh_due_ns = ended_ns + min(TREE_EVERY_NS, TREE_REST * (ended_ns - began_ns))
+        self._new += new
+        self._ended += ended
+        self._gaps += len(new) + len(ended) + self._tree.unseen
+
+    def follow(self) -> None:
+        """Release those that ended and begin with those that were born.
+
+        Raises RecorderGone, and ProcessLookupError where nothing is left and nothing was observed.
+        """
+        for process in self._ended:
+            self.forget(process.pid)
+        new = {process.pid for process in self._new}
+        for process in self._tree.processes:  # also one that was taken for ended and is there all the same
+            if process.pid not in self.processes:
+                self._begin(process)
+            if process.pid in new:
+                # After its accessed bits were cleared: who waits for this message may let it start.
+                self._outbox.put(process)
+        self._new, self._ended = [], []
+
+    def forget(self, pid: int) -> None:
+        """Release everything that is kept for a process."""
+        if tracked := self.processes.pop(pid, None):
+            os.close(tracked.pidfd)
+        self._sharers.forget(pid)
+        self._usage.forget(pid)
+        self._reader.forget(pid)
+        self._locks.release(pid)
+
+    def _begin(self, process: Process) -> None:
+        """Clear the accessed bits of a process and track it from here on, if nothing speaks against it."""
+        pid, held_ns = process.pid, 0
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            self.check_observed(error)
+            return
+        maps = b""
+        vmas: tuple[Vma, ...] = ()
+        try:
+            stat = read_stat(pid)
+            if stat.start_ticks != process.start_ticks or stat.ended:
+                raise ProcessLookupError(f"process {pid} ended")
+            if shares := self._sharers.take(Subject(pid, pidfd, process.start_ticks), self.processes):
+                self._report_sharer(pid, *shares)
+                return
+            if self._owner is not None:
+                check_owner(pid, self._owner)
+            self._locks.take(pid)
+            self._left_out.discard(pid)
+            maps = read_maps(pid)
+            vmas = parse_maps(maps)
+            held_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
+        except ProcessLookupError as error:
+            os.close(pidfd)
+            self.check_observed(error)
+            return
+        except TargetLocked as error:
+            os.close(pidfd)
+            self._leave_out(pid, f"{error}; until then it is left out here")
+            return
+        except NotOwn as error:
+            os.close(pidfd)
+            self._leave_out(pid, f"{error}: it is left out (sudo memtui watches it)")
+            return
+        except (PauseError, TrackerError, TooManyMappings, OSError) as error:
+            held_ns = error.held_ns if isinstance(error, PauseError) else 0
+            text = f"pid {pid}: not cleared before its first window, which says what is resident: {error}"
+            self._outbox.put_event("gap", text)
+        self._warnings.update()
+        now_ns = time.monotonic_ns()
+        self.processes[pid] = TrackedProcess(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
+
+    def _leave_out(self, pid: int, why: str) -> None:
+        """Report it once; it is tried again at every ``follow``, as the other memtui may end first."""
+        if pid not in self._left_out:
+            self._left_out.add(pid)
+            self._outbox.put_event("warning", why)
+
+    def _report_sharer(self, pid: int, owner: int, attempts: int) -> None:
+        if attempts == 2:  # at the first attempt it may be a child of vfork before its exec
+            text = f"pid {pid} uses the memory of pid {owner} (CLONE_VM): it is counted there, once"
+            self._outbox.put_event("warning", text)

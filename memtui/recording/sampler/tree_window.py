@@ -1,0 +1,162 @@
+"""Reads one window of all tracked processes and sends it."""
+
+from __future__ import annotations
+
+import time
+
+from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, held_ns
+from memtui.probes.disturbance import DisturbanceProbe
+from memtui.probes.pages.shared_frames import TouchedFrames
+from memtui.probes.pages.tracker import PageWindow
+from memtui.probes.pss import PssProbe
+from memtui.probes.window_reader import Outcome, PageReader, Reading, shared_pages
+from memtui.recording.sampler.frame_queue import FrameQueue
+from memtui.recording.sampler.pause_warnings import PauseWarnings
+from memtui.recording.sampler.scheduler import SampleClock
+from memtui.recording.sampler.tracked_process import TrackedProcess, why_lost
+from memtui.recording.sampler.tracked_tree import TrackedTree
+
+RESIDENT_EVERY_NS = 1_000_000_000
+
+
+class TreeWindows:
+    """The windows of one recording. ``sample`` is the number of the next one."""
+
+    def __init__(
+        self,
+        tree: TrackedTree,
+        reader: PageReader,
+        clock: SampleClock,
+        outbox: FrameQueue,
+        warnings: PauseWarnings,
+        *,
+        max_overhead_ppm: int | None,
+        together: bool,
+    ) -> None:
+        """Begin.
+
+        Args:
+            tree: whose windows.
+            reader: reads the pages.
+            clock: is told what a window cost.
+            outbox: takes windows and events.
+            warnings: about pauses.
+            max_overhead_ppm: the budget of all that watching costs, if there is one.
+            together: all processes are paused at once.
+        """
+        self.sample = 0
+        self._tree, self._reader, self._clock, self._outbox, self._warnings = tree, reader, clock, outbox, warnings
+        self._together = together
+        self._pss = PssProbe(max_overhead_ppm)
+        self._disturbance = DisturbanceProbe()
+        self._resident_due_ns = 0
+
+    def begin(self) -> None:
+        """Count disturbances of the target from here on."""
+        self._disturbance.read(tuple(self._tree.processes))
+
+    def close(self) -> None:
+        """Release what reads disturbances."""
+        self._disturbance.close()
+
+    def take(self, interval_ns: int, *, keep: bool = True) -> None:
+        """Read one window and send it; without ``keep`` it only clears the accessed bits.
+
+        Raises RecorderGone, and ProcessLookupError when the root of the tree ended; its window was sent then.
+
+        Args:
+            interval_ns: that was asked for.
+            keep: the window is a sample.
+        """
+        want_resident = time.monotonic_ns() >= self._resident_due_ns
+        if want_resident:
+            self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
+        tracked = tuple(self._tree.processes.values())
+        pids = tuple(process.process.pid for process in tracked)
+        outcomes = self._reader.read([self._tree.subject(process) for process in tracked], want_resident=want_resident)
+        self._warnings.update()
+        self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
+        if keep:
+            self._pss.look(pids)
+        shared, excess_bytes = shared_pages(outcomes)
+        windows = [w for parts in zip(tracked, outcomes, shared, strict=True) if (w := self._window_of(*parts))]
+        budgeted_ns = self._clock.budgeted_ns
+        loss = self._clock.note(windows, held_ns(windows, together=self._together) or 0, self._tree.busy_cpus)
+        if why := self._clock.warning():
+            self._outbox.put_event("warning", why)
+        if not windows:
+            raise ProcessLookupError("every process of the tree ended")
+        root_ended: ProcessLookupError | None = None
+        try:
+            self._tree.refresh()
+        except ProcessLookupError as error:
+            root_ended = error
+        disturbed, gaps = self._disturbance.read(pids), self._tree.take_gaps()
+        if keep:
+            self._outbox.put(
+                Window(
+                    self.sample,
+                    min(w.start_ns for w in windows),
+                    max(w.end_ns for w in windows),
+                    interval_ns,
+                    time.process_time_ns(),
+                    tuple(windows),
+                    gaps,
+                    disturbed,
+                    excess_bytes if len(windows) == sum(frames is not None for frames in shared) else None,
+                    budgeted_ns,
+                    self._clock.budgeted_ns,
+                    loss.lost_ns,
+                    loss.set_again_ns,
+                )
+            )
+            self.sample += 1
+            self._tree.observed = True
+        if root_ended is not None:
+            raise root_ended
+
+    def _window_of(
+        self, tracked: TrackedProcess, outcome: Outcome, shared: TouchedFrames | None
+    ) -> ProcessWindow | None:
+        """Return one window of one process; None when it ended."""
+        pid, start_ns = tracked.process.pid, tracked.start_ns
+        pages: PageWindow | None = None
+        status, reason, end_ns = Status.OK, "", time.monotonic_ns()
+        if isinstance(outcome, Reading):
+            pages, end_ns = outcome.window, outcome.end_ns
+            tracked.start_ns = tracked.tried_ns = outcome.resumed_ns
+            tracked.note_maps(outcome.maps)
+            if outcome.stopped != tracked.stopped:
+                tracked.stopped = outcome.stopped
+                state = "was stopped (SIGSTOP or ^Z)" if outcome.stopped else "goes on"
+                self._outbox.put_event("stopped", f"pid {pid} {state}")
+        else:
+            if isinstance(outcome.error, ProcessLookupError):
+                self._tree.forget(pid)
+                return None
+            status, reason = why_lost(outcome)
+        if pages is None:
+            # The accessed bits were not cleared, so the next window goes back to the same start.
+            tracked.tried_ns = time.monotonic_ns()
+            if reason != tracked.trouble:
+                self._outbox.put_event("gap", f"pid {pid}: window lost: {reason}")
+        elif pages.generation != tracked.mapping:
+            tracked.mapping, tracked.since_ns = pages.generation, end_ns
+            self._send_exec(tracked, self._tree.new_generation(pid))
+        tracked.trouble = reason
+        try:
+            usage = self._tree.usage.read(pid)
+        except ProcessLookupError:
+            self._tree.forget(pid)
+            return None
+        tracked.note_cpu(usage.cpu_ns)
+        if tracked.table_due:
+            self._outbox.put(VmaTable(tracked.process.key, self.sample, tracked.vmas))
+            tracked.table_due = False
+        return tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
+
+    def _send_exec(self, tracked: TrackedProcess, process: Process) -> None:
+        """Send what a process is after its exec; its mappings follow."""
+        tracked.process, tracked.table_due = process, True
+        self._outbox.put(process)
+        self._outbox.put_event("exec", f"pid {process.pid} is now {process.command}")

@@ -1,0 +1,162 @@
+"""Who of a tree is tracked: from birth to end, whatever stands against it, and each thing is told once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Options, Process
+from memtui.probes.pages.tracker import TrackerError
+from memtui.probes.pause.pauser import PauseError
+from memtui.recording.sampler import tracked_tree
+from memtui.recording.sampler.commands import SamplerConfig
+from memtui.recording.sampler.pause_warnings import PauseWarnings
+from memtui.recording.sampler.target_lock import TargetLocks
+from memtui.recording.sampler.tracked_tree import TrackedTree
+from tests.support.sampler_parts import Outbox, Reader
+
+PARENT = """
+import subprocess, sys
+child = None
+print("up", flush=True)
+for line in sys.stdin:
+    if line == "fork\\n":
+        child = subprocess.Popen(["sleep", "100"])
+    else:
+        child.kill()
+        child.wait()
+    print(child.pid, flush=True)
+"""
+
+
+class Family:
+    """A process that forks when it is told, and the tree of it."""
+
+    def __init__(self, process: subprocess.Popen, owner: int | None = None) -> None:
+        self.process, self.pid = process, process.pid
+        order = SamplerConfig(self.pid, read_stat(self.pid).start_ticks, Options(10**9, "referenced"))
+        self.outbox, self.reader, self.locks = Outbox(), Reader(), TargetLocks()
+        warnings = PauseWarnings(order, self.outbox, self.reader)
+        self.tree = TrackedTree(order, owner, self.outbox, self.reader, warnings, self.locks)
+
+    def tell(self, line: str) -> int:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def round(self) -> None:
+        self.tree.refresh()
+        self.tree.follow()
+
+
+@contextmanager
+def family(owner: int | None = None):
+    """All descriptors are closed when all are forgotten."""
+    before = set(os.listdir("/proc/self/fd"))
+    process = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "up\n"
+        made = Family(process, owner)
+        yield made
+        for pid in tuple(made.tree.processes):
+            made.tree.forget(pid)
+        made.locks.close()
+    finally:
+        process.kill()
+        process.communicate()
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.fixture(autouse=True)
+def at_every_refresh(monkeypatch):
+    monkeypatch.setattr(tracked_tree, "TREE_EVERY_NS", 0)
+
+
+def test_a_process_is_sent_once_its_accessed_bits_are_cleared():
+    with family() as one:
+        one.reader.held_ns = 7
+        begun_when_sent = []
+        put = one.outbox.put
+        one.outbox.put = lambda message: (begun_when_sent.append(list(one.reader.begun)), put(message))
+        one.round()
+        (process,) = one.outbox.take()
+        assert isinstance(process, Process)
+        assert process.pid == one.pid
+        assert begun_when_sent == [[one.pid]]
+        tracked = one.tree.processes[one.pid]
+        assert (tracked.held_ns, tracked.maps) == (7, Path(f"/proc/{one.pid}/maps").read_bytes())
+        one.round()
+        assert (one.reader.begun, one.outbox.take()) == ([one.pid], [])
+
+
+def test_children_come_and_go_and_are_counted():
+    with family() as one:
+        one.round()
+        assert (one.tree.take_gaps(), one.tree.take_gaps()) == (1, 0)
+        one.outbox.take()
+        child = one.tell("fork")
+        one.round()
+        assert set(one.tree.processes) == {one.pid, child}
+        assert [message.pid for message in one.outbox.take()] == [child]
+        assert one.tree.take_gaps() == 1
+        one.tell("kill")
+        one.round()
+        assert set(one.tree.processes) == {one.pid}
+        assert one.reader.forgotten == [child]
+        assert one.tree.take_gaps() == 1
+
+
+@pytest.mark.parametrize("error", [TrackerError("no"), PauseError("no"), OSError("no")])
+def test_one_that_cannot_be_cleared_is_tracked_all_the_same_and_that_is_told(error):
+    with family() as one:
+        one.reader.error = error
+        one.round()
+        assert one.pid in one.tree.processes
+        (event,) = one.outbox.events()
+        assert event == ("gap", f"pid {one.pid}: not cleared before its first window, which says what is resident: no")
+
+
+def test_what_another_memtui_watches_is_left_out_and_told_once():
+    with family() as one:
+        other = TargetLocks()
+        one.round()
+        child = one.tell("fork")
+        other.take(child)
+        for _ in range(2):
+            one.round()
+        assert child not in one.tree.processes
+        (event,) = [event for event in one.outbox.events() if str(child) in event[1]]
+        assert event[0] == "warning"
+        assert event[1].endswith("; until then it is left out here")
+        other.close()
+        one.round()
+        assert child in one.tree.processes
+        one.tell("kill")
+
+
+def test_another_users_process_is_left_out():
+    with family(owner=os.getuid() + 1) as one:
+        one.round()
+        one.round()
+        assert not one.tree.processes
+        ((kind, text),) = one.outbox.events()
+        assert kind == "warning"
+        assert text.endswith(": it is left out (sudo memtui watches it)")
+
+
+def test_a_target_that_ends_before_anything_was_observed_is_an_error():
+    with family() as one:
+        one.tree.refresh()
+        one.process.kill()
+        one.process.wait()
+        with pytest.raises(ProcessLookupError):
+            one.tree.follow()
+        one.tree.observed = True
+        one.tree.follow()
+        assert not one.tree.processes
