@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from memtui.bench.operators import resnet50
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+from memtui.bench.operators.dense import Conv2d, Linear
 
 PARAMETERS = 25_557_032
 
@@ -28,10 +29,9 @@ class ResNet50(Operator):
 
     def flops(self, p: Any) -> int:
         """Of its convolutions and its linear layer, as networks are commonly counted."""
-        from memtui.bench.operators import CATALOGUE
-
-        made = ((CATALOGUE[op], given) for op, given in resnet50.calls(p["n"], p["size"]) if op in ("conv2d", "linear"))
-        return sum(operator.flops(operator.resolve(given)) for operator, given in made)
+        counted: dict[str, Operator] = {operator.name: operator for operator in (Conv2d(), Linear())}
+        calls = [(counted[op], given) for op, given in resnet50.calls(p["n"], p["size"]) if op in counted]
+        return sum(operator.flops(operator.resolve(given)) for operator, given in calls)
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
         """Images, scores and parameters; not what goes from layer to layer."""
