@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import mmap
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from sys import intern
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,38 @@ class SampleTable(SampleColumns[NDArray[np.int64], NDArray[np.float64], Sequence
         return np.where(np.isnan(budgeted_ns), asked_ns, budgeted_ns).astype(np.int64)
 
 
+class Texts(Sequence[str]):
+    """Texts most of which are the same few: four bytes for each, and each different text once."""
+
+    def __init__(self) -> None:
+        self._codes = array("I")
+        self._texts: list[str] = []
+        self._code_of: dict[str, int] = {}
+
+    def extend(self, texts: Iterable[str]) -> None:
+        """Append texts."""
+        for text in texts:
+            code = self._code_of.setdefault(text, len(self._texts))
+            if code == len(self._texts):
+                self._texts.append(text)
+            self._codes.append(code)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._texts[code] for code in self._codes)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self._texts[code] for code in self._codes[index]]
+        return self._texts[self._codes[index]]
+
+
 class SampleTableBuilder:
     """Adds rows to a table without copying all that it has: its arrays have room for as many again.
 
@@ -51,7 +84,7 @@ class SampleTableBuilder:
         self._constant: dict[str, NDArray[Any]] = {name: np.empty(0, np.int64) for name in INTEGERS}
         # One value each; none before the first row.
         self._constant |= {name: np.empty(0, np.float64) for name in OPTIONAL_INTEGERS}
-        self._texts: dict[str, list[str]] = {name: [] for name in TEXTS}
+        self._texts: dict[str, Texts] = {name: Texts() for name in TEXTS}
         self.table = self._head(0)
 
     def add(self, rows: list[tuple[Any, ...]]) -> SampleTable:
@@ -73,7 +106,7 @@ class SampleTableBuilder:
         if not rising or (start_ns > end_ns).any():
             raise ValueError("its samples are not in the order of time")
         for name, texts in self._texts.items():
-            texts.extend(map(intern, columns[name]))  # the same few, thousands of times
+            texts.extend(columns[name])
         self.table = self._head(total)
         return self.table
 
@@ -86,13 +119,13 @@ class SampleTableBuilder:
                 self._constant[name] = value.copy()
                 return
             del self._constant[name]
-            column = np.empty(2 * total, new.dtype)
+            column = _array_with_room(total, new.dtype)
             column[:have] = value
         else:
             column = self._columns[name]
             new = np.array(values, column.dtype)
             if total > len(column):
-                longer = np.empty(2 * total, column.dtype)
+                longer = _array_with_room(total, column.dtype)
                 longer[:have] = column[:have]
                 column = longer
         column[have:total] = new
@@ -105,3 +138,12 @@ class SampleTableBuilder:
     def _head(self, total: int) -> SampleTable:
         columns: dict[str, Any] = {name: self._column(name, total) for name in (*INTEGERS, *OPTIONAL_INTEGERS)}
         return SampleTable(**(columns | self._texts))
+
+
+def _array_with_room(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array for twice as many values, in a mapping of its own.
+
+    Room that is not used yet is not resident there, and a mapping goes back to the kernel whole: arrays of a heap that
+    are replaced by larger ones leave holes in it, which took twice what a session of an hour has in its columns.
+    """
+    return np.frombuffer(mmap.mmap(-1, 2 * count * dtype.itemsize), dtype)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.session.sample_table import INTEGERS, OPTIONAL_INTEGERS, TEXTS, SampleTableBuilder
+from memtui.session.sample_table import INTEGERS, OPTIONAL_INTEGERS, TEXTS, SampleTableBuilder, Texts
 
 VALUES = st.sampled_from([None, 0, 1, 1 << 50])
 
@@ -40,3 +40,16 @@ def test_a_column_of_one_value_takes_no_memory():
     assert {name for name, step in sizes.items() if step} == {"sample", "start_ns", "end_ns"}
     table = growing.add([row(1000, (8, None, 3))])
     assert table.gaps.tolist() == [7] * 1000 + [8]
+
+
+@given(st.lists(st.lists(st.sampled_from(["ok", "", "no pages of process 7"]))), st.integers(-9, 9), st.integers(-9, 9))
+def test_texts_are_a_list_of_which_each_text_is_stored_once(pieces, first, last):
+    texts, expected = Texts(), []
+    for piece in pieces:
+        texts.extend(piece)
+        expected += piece
+    assert list(texts) == expected
+    assert len(texts) == len(expected)
+    assert texts[first:last] == expected[first:last]
+    assert [texts[n] for n in range(-len(texts), len(texts))] == 2 * expected
+    assert len(texts._texts) == len(set(expected))
