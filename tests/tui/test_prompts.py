@@ -99,6 +99,19 @@ async def test_keys_are_taken_in_the_order_in_which_they_were_typed(focus_after,
         assert not d.screen.panels.prompt.active
 
 
+@pytest.mark.parametrize("width", [80, 60])
+async def test_what_is_typed_is_seen_on_a_narrow_terminal(width):
+    async with running(live=True, order=FakeRecording(), size=(width, 24)) as d:
+        await d.press("M", *"the first epoch", "i")
+        await d.until(lambda: "mark this moment the first epochi " in d.text)
+        await d.press("escape", "i", *"50ms")
+        await d.until(lambda: "interval or budget 50ms " in d.text)
+        assert "seconds: 0.5" in d.text
+        await d.press("x", "enter")
+        await d.until(lambda: "0.001 to" in d.text)
+        assert " 50msx " in d.text
+
+
 def test_a_filter_is_about_the_list_in_sight():
     presenter = SimpleNamespace(tensors=SimpleNamespace(words=""), ranges=SimpleNamespace(words=""))
     set_filter("tensors", " conv ")(presenter)

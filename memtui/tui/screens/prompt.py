@@ -15,6 +15,8 @@ from memtui.widgets.label import Words
 if TYPE_CHECKING:
     from textual.widgets import Input
 
+INPUT_CELLS = 24  # of what is typed, before there is room for a hint
+
 
 class Prompt(Horizontal):
     """A label, an input and room for what is wrong with it. The input is made when it is first needed.
@@ -58,6 +60,7 @@ class Prompt(Horizontal):
             self.mount(self._input, after=self._label)
         self._label.show(f" {label} ")
         self._label.styles.width = len(label) + 2
+        self._hint.styles.max_width = max(0, self.app.size.width - len(label) - 2 - INPUT_CELLS)
         self._words = hint
         self._hint.show(hint)
         self._input.value = words
