@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from memtui.reports.comparison.model import Recorded, SameWindows
     from memtui.session.reader import SessionReader
+    from memtui.tui.screens.memory.recording_requests import Send
     from memtui.tui.session_app import MemtuiApp as MemtuiApp
     from memtui.widgets.views.home import HomeView
 
@@ -60,7 +61,7 @@ def run_viewer(
     live: bool,
     on_quit: Callable[[str], object] | None = None,
     stopped: Callable[[], bool] | None = None,
-    order: Callable[..., dict[str, Any]] | None = None,
+    order: Send | None = None,
     began_it: bool = True,
     refresh_s: float = 1.0,
     first: str = "",

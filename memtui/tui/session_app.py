@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from textual import events
 
@@ -12,6 +11,7 @@ from memtui.tui.base_app import TerminalApp
 from memtui.tui.presenters import SessionLike
 from memtui.tui.screens.allocations import FULLEST, AllocationScreen
 from memtui.tui.screens.memory import MemoryScreen
+from memtui.tui.screens.memory.recording_requests import Send
 
 
 class MemtuiApp(TerminalApp[int]):
@@ -44,7 +44,7 @@ class MemtuiApp(TerminalApp[int]):
         ascii_only: bool = False,
         theme_name: str = "dark",
         stopped: Callable[[], bool] | None = None,
-        order: Callable[..., dict[str, Any]] | None = None,
+        order: Send | None = None,
         began_it: bool = True,
         imported: bool = False,
         first: str = "",

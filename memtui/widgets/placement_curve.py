@@ -22,7 +22,7 @@ class PlacementCurve(CursorPanel):
     view: CurveView
     title = "time of a step by fast memory"
 
-    def __init__(self, view: Any = None, **options: Any) -> None:
+    def __init__(self, view: CurveView | None = None, **options: Any) -> None:
         super().__init__(view, **options)
         self.at = 0
 

@@ -29,7 +29,7 @@ class PlacementMatrix(CursorPanel):
     view: MatrixView
     title = "times as long as all in fast memory"
 
-    def __init__(self, view: Any = None, **options: Any) -> None:
+    def __init__(self, view: MatrixView | None = None, **options: Any) -> None:
         super().__init__(view, **options)
         self.row = self.column = self.top = self.left = 0
 

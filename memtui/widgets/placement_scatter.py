@@ -24,7 +24,7 @@ class PlacementScatter(CursorPanel):
     view: ScatterView
     title = "do they agree"
 
-    def __init__(self, view: Any = None, **options: Any) -> None:
+    def __init__(self, view: ScatterView | None = None, **options: Any) -> None:
         super().__init__(view, **options)
         self.at = 0
 

@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
+from rich.style import Style
 
 from memtui.core.units import short_size
 from memtui.widgets import raster, text
@@ -23,7 +24,7 @@ class PlacementTimeline(CursorPanel):
     view: TimelineView
     title = "where tensors are"
 
-    def __init__(self, view: Any = None, **options: Any) -> None:
+    def __init__(self, view: TimelineView | None = None, **options: Any) -> None:
         super().__init__(view, **options)
         self.row = self.op = self.top = 0
 
@@ -133,7 +134,7 @@ class PlacementTimeline(CursorPanel):
         return [("".join(g for g, _ in run), style) for style, run in _runs(cells)]
 
 
-def _runs(cells: list[tuple[str, Any]]) -> list[tuple[Any, list[tuple[str, Any]]]]:
+def _runs(cells: list[tuple[str, Style]]) -> list[tuple[Style, list[tuple[str, Style]]]]:
     return [(style, list(run)) for style, run in groupby(cells, key=lambda cell: cell[1])]
 
 

@@ -23,7 +23,7 @@ class RowPanel(Panel):
     class Selected(Message):
         """A row was clicked."""
 
-        def __init__(self, panel: RowPanel, key: Any) -> None:
+        def __init__(self, panel: RowPanel, key: Hashable) -> None:
             super().__init__()
             self.panel, self.key = panel, key
 

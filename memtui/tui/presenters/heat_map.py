@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +46,9 @@ KEEP_SUMS_BYTES = 64 << 20
 KEEP_GROUPS = 256
 LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, whose columns are all made anew
 
+# What a layout was made of: cells, the zoom, and (process, start, end, label, weight) of each range.
+_LayoutKey = tuple[int, Interval | None, tuple[tuple[int, int, int, str, int], ...]]
+
 
 class HeatColumns:
     """Makes heat views and keeps what they are made of, least recently used out first."""
@@ -64,7 +66,7 @@ class HeatColumns:
         self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
         self.place: AddressCursor | None = None  # the cursor, once it is used
         self.zooms: list[Interval] = []  # the last one is in sight
-        self._key: tuple[Any, ...] = ()
+        self._key: _LayoutKey = (0, None, ())
         self._laid_out_s = self._layout_cost_s = 0.0  # when, and what it and its columns took of a CPU
         self._waits = False  # for a new layout
         self._settled = True  # all columns of the layout were made once

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from memtui.analysis.peak_segment import segment_of, segment_words, telling
 from memtui.core.units import size
+from memtui.session.records.allocations import RecordedStep
+from memtui.session.records.learning import About
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import LearningView
 
 
-def learning_view(reader: Any, axis: TimeAxis, pid: int, recorded: Sequence[Any]) -> LearningView | None:
+def learning_view(
+    reader: SessionLike, axis: TimeAxis, pid: int, recorded: Sequence[RecordedStep]
+) -> LearningView | None:
     """Of one process; None where it tells nothing of that.
 
     ``recorded`` are its steps that were recorded whole.
@@ -49,7 +53,7 @@ def _last(values: np.ndarray) -> float:
     return float(known[-1]) if len(known) else float("nan")
 
 
-def _peak_words(about: Any, recorded: Sequence[Any]) -> str:
+def _peak_words(about: About, recorded: Sequence[RecordedStep]) -> str:
     """Where the recorded step that took most has its peak."""
     most = telling(recorded)
     if most is None:

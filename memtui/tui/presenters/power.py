@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import Any
 
 import numpy as np
 
 from memtui.tui.presenters.playhead import Playhead
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import DevicePower, PowerView
 
 STALE_NS = 5_000_000_000
@@ -61,7 +61,7 @@ class PowerLog:
         self._devices: dict[tuple[str, str], _Device] = {}
         self._until = 0
 
-    def update(self, reader: Any, playhead: Playhead) -> None:
+    def update(self, reader: SessionLike, playhead: Playhead) -> None:
         """Take in what came since the last call."""
         end = playhead.latest_ns + 1
         if end <= self._until:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -145,7 +144,7 @@ class Presenter:
         self._reuse = ReuseLog(keys, f"of pid {pid}")
         self._graph.focus_process(pid, keys)
 
-    def look_at_tensor(self, key: Any) -> None:
+    def look_at_tensor(self, key: object) -> None:
         """Put the cursor of the heat map on a row of the table of tensors."""
         if found := self.tensors.address_of(key):
             self.heat.place = AddressCursor(*found)

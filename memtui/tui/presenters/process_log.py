@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from memtui.core.samples import Process
 from memtui.tui.presenters.lru_cache import LruCache
+from memtui.tui.presenters.session_like import SessionLike
 
 FEW = 64  # processes: as many are all held, whether in sight or not
 KEEP_PROCESSES = 1024
@@ -23,7 +23,7 @@ class ProcessLog:
         self._newest = -1
         self.count = 0
 
-    def update(self, reader: Any) -> None:
+    def update(self, reader: SessionLike) -> None:
         """Look for new ones."""
         while found := reader.processes_after(self._newest):
             self._newest = found[-1].key
@@ -41,7 +41,7 @@ class ProcessLog:
         """The keys of all processes, where they are few."""
         return frozenset(process.key for process in self._first) if self.count <= FEW else None
 
-    def of(self, reader: Any, keys: Iterable[int]) -> list[Process]:
+    def of(self, reader: SessionLike, keys: Iterable[int]) -> list[Process]:
         """Those with these keys and the target; of another pid one at least, where there ever was any."""
         if self.count <= FEW:
             return list(self._first)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
 from memtui.core.units import duration
+from memtui.tui.presenters.session_like import ProcessSample, SessionLike
 from memtui.widgets.views.memory import ProcessRow
 
 NOTABLE_AGE_NS = 5_000_000_000  # of a PSS
@@ -17,7 +17,7 @@ _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
 
 
 def process_rows(
-    reader: Any,
+    reader: SessionLike,
     window: Sequence[int],
     processes: Sequence[Process],
     held: Mapping[int, GpuMemory],
@@ -45,7 +45,7 @@ def rank_of(process: Process) -> int | None:
 
 
 def _row(
-    process: Process, row: dict[str, Any], before: dict[str, Any] | None, total: float, held: GpuMemory | None
+    process: Process, row: ProcessSample, before: ProcessSample | None, total: float, held: GpuMemory | None
 ) -> ProcessRow:
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     cpu = None
@@ -93,7 +93,7 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
     )
 
 
-def pss_note(rows: Sequence[dict[str, Any]]) -> str:
+def pss_note(rows: Sequence[ProcessSample]) -> str:
     """Return what to say of the resident memory of several processes in one window: rows of ``process_samples``."""
     rows = [row for row in rows if row["status"] != Status.GONE]
     if len(rows) < 2:

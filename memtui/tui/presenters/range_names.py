@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from memtui.analysis.vma_filter import is_anonymous
 from memtui.core.units import short_size
+from memtui.session.vma_row import VmaRow
 
 # A mapping that is both shared and anonymous is one of a file that nobody can open: mm/shmem.c, shmem_zero_setup().
 SHARED_ANONYMOUS = "/dev/zero (deleted)"
 
 
-def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
+def name_of(row: VmaRow, uses: Mapping[int, str] | None = None) -> str:
     """Return what the table calls a range: the file's last part, the kernel's name, or ``anon`` with use or place."""
     if row.name == SHARED_ANONYMOUS:
         return f"shared anon {row.start:012x}"
@@ -25,7 +25,7 @@ def name_of(row: Any, uses: Mapping[int, str] | None = None) -> str:
     return f"{row.name or 'anon'} {row.start:012x}"
 
 
-def short_label(row: Any, uses: Mapping[int, str] | None = None) -> str:
+def short_label(row: VmaRow, uses: Mapping[int, str] | None = None) -> str:
     """Return what the heat map calls a range: few cells, with the size where there is no name."""
     if row.name == SHARED_ANONYMOUS:
         return f"shared {short_size(row.end - row.start)}"

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,11 @@ from memtui.analysis.row_states import state_at
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Process
+from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.heat_rows import ProcessRange
 from memtui.tui.presenters.processes import rank_of
 from memtui.tui.presenters.range_names import name_of, short_label
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
 
 READ_EVERY_S = 5.0  # the ranges of a growing session
@@ -29,11 +30,11 @@ HEAVIEST = 64  # processes that are held for the heat map, which has fewer rows
 _EACH = TREND_SAMPLES // TREND  # windows in a cell of it
 
 
-_Found = tuple[Any, str, str]  # a range, its name, why the filter would leave it out
+_Found = tuple[VmaRow, str, str]  # a range, its name, why the filter would leave it out
 
 
 # The first and last sample for which the filter says so of a range, what it says, and the range as it was then.
-_Span = tuple[int, int, str, Any]
+_Span = tuple[int, int, str, VmaRow]
 
 
 class _Mapped:
@@ -60,7 +61,7 @@ class _Mapped:
 class _Sifted:
     """All rows in three parts, and what parted them. A row may be left out in some windows, and shown in others."""
 
-    rows: list[Any]
+    rows: list[VmaRow]
     by: tuple[object, ...]
     shown: _Mapped
     left_out: _Mapped
@@ -83,7 +84,7 @@ class RangeTable:
         self.sort = Sort.WSS
         self.descending = True
         self.touched: dict[int, int] = {}  # bytes by row at the sample shown
-        self._rows: list[Any] = []
+        self._rows: list[VmaRow] = []
         self._rows_at: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
         self._ids: set[int] = set()
@@ -98,15 +99,15 @@ class RangeTable:
         self.surveyed = False  # the last view was made of more than a glance at the session
         self._sifted: _Sifted | None = None
         # Row id -> the row, its use, and the spans it was cut into for the last answer of _sift.
-        self._parted: dict[int, tuple[Any, str | None, tuple[tuple[int, _Found, _Span], ...]]] = {}
+        self._parted: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Found, _Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._looked_again_at = -1  # the sample for which ranges were read anew
         self._made: dict[
-            int, tuple[_Found, tuple[Any, ...], RangeRow]
+            int, tuple[_Found, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number
 
-    def view(self, reader: Any, sample: int, processes: Sequence[Process]) -> TableView:
+    def view(self, reader: SessionLike, sample: int, processes: Sequence[Process]) -> TableView:
         """Return the table at a sample."""
         if sample < 0:
             return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
@@ -124,7 +125,7 @@ class RangeTable:
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
-        made: dict[int, tuple[_Found, tuple[Any, ...], RangeRow]] = {}
+        made: dict[int, tuple[_Found, tuple[object, ...], RangeRow]] = {}
         sifted = self._sift()
         if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
             self._looked_again_at = sample
@@ -208,7 +209,7 @@ class RangeTable:
         self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
         return self._sifted
 
-    def _part(self, row: Any) -> tuple[tuple[int, _Found, _Span], ...]:
+    def _part(self, row: VmaRow) -> tuple[tuple[int, _Found, _Span], ...]:
         """Return the spans of a range, each with its part: 0 shown, 1 left out by the filter, 2 not matching."""
         out = []
         for span in self._spans(row):
@@ -218,7 +219,7 @@ class RangeTable:
             out.append((number, (then, "" if hidden else self.name(then), why), span))
         return tuple(out)
 
-    def _spans(self, row: Any) -> list[_Span]:
+    def _spans(self, row: VmaRow) -> list[_Span]:
         """Return what the filter says of a range, from when until when."""
         last = _FOR_EVER if row.open else row.last_sample
         if not row.states:
@@ -237,19 +238,19 @@ class RangeTable:
         found[-1] = first, last, why, row
         return found
 
-    def name(self, row: Any) -> str:
+    def name(self, row: VmaRow) -> str:
         """Return what the table calls a range."""
         return name_of(row, self._uses)
 
-    def short_label(self, row: Any) -> str:
+    def short_label(self, row: VmaRow) -> str:
         """Return the same in few cells."""
         return short_label(row, self._uses)
 
-    def row(self, key: int) -> Any | None:
+    def row(self, key: int) -> VmaRow | None:
         """Return a range by its number; None when it was merged into another one or the process is not looked at."""
         return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
 
-    def rows_at(self, process: int, sample: int) -> list[Any]:
+    def rows_at(self, process: int, sample: int) -> list[VmaRow]:
         """Return the ranges of a process that were mapped in a sample, whatever the filter says of them."""
         return [
             row
@@ -293,7 +294,7 @@ class RangeTable:
         else:
             self.sort, self.descending = sort, sort in (Sort.WSS, Sort.RSS)
 
-    def _key(self, row: RangeRow) -> tuple[Any, ...]:
+    def _key(self, row: RangeRow) -> tuple[int | str, ...]:
         match self.sort:
             case Sort.WSS:
                 # Equal ones by size and then address, so that the untouched tail of the table holds still.
@@ -307,12 +308,12 @@ class RangeTable:
             case _:
                 return (row.pid or 0, row.start)
 
-    def _matches(self, row: Any) -> bool:
+    def _matches(self, row: VmaRow) -> bool:
         """Whether the typed text is part of what the table says about a range."""
         words = self.words.lower()
         return not words or words in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
-    def _why_left_out(self, row: Any) -> str:
+    def _why_left_out(self, row: VmaRow) -> str:
         if row.filtered:
             return f"not stored: {row.filtered}"
         key = row.id, row.start, row.end, row.perms, self._unfiltered
@@ -323,7 +324,7 @@ class RangeTable:
             self._left_out[key] = f"filtered: {term}" if term else ""
         return self._left_out[key]
 
-    def _survey(self, reader: Any, sample: int) -> None:
+    def _survey(self, reader: SessionLike, sample: int) -> None:
         """Rows, and the most each was touched: a spread of samples at first, then the new ones."""
         samples = reader.samples.sample
         newest = int(samples[-1])
@@ -367,7 +368,7 @@ class RangeTable:
         """The processes whose ranges are held."""
         return {row.process for row in self._rows}
 
-    def _read_rows(self, reader: Any, sample: int) -> None:
+    def _read_rows(self, reader: SessionLike, sample: int) -> None:
         """Read the ranges of the processes that are in sight, or worth a place in the heat map."""
         self._read_at = time.monotonic()
         wanted = set(self.all or ())
@@ -397,7 +398,7 @@ class RangeTable:
             if value > self._most.get(row, 0):
                 self._most[row] = value
 
-    def _trends(self, reader: Any, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+    def _trends(self, reader: SessionLike, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
         """Touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
         first = sample - TREND_SAMPLES + 1
         samples, ids, touched = reader.vma_wss(max(0, first), sample)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from memtui.analysis.fast_numpy import intervals_s, median
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
@@ -33,7 +33,7 @@ class ReuseLog:
         """Add up anew: there are more windows between those that were looked at."""
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
-    def view(self, reader: Any, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
+    def view(self, reader: SessionLike, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
         """Return the distances up to a sample, and whether all of them are in it."""
         if sample < 0:
             return ReuseView(), True
@@ -50,7 +50,7 @@ class ReuseLog:
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
-    def _add_process(self, reader: Any, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
+    def _add_process(self, reader: SessionLike, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
         """Window after window within the budget: the checkpoints of a session hold all processes together."""
         if sample < self._until:
             self._histogram, self._until = ReuseHistogram(), -1
@@ -71,7 +71,7 @@ class Intervals:
         self._count, self._sample = 0, -1  # windows looked at, and the last of them
         self._shortest_s, self._longest_s = np.inf, 0.0
 
-    def until(self, reader: Any, sample: int) -> tuple[float, float]:
+    def until(self, reader: SessionLike, sample: int) -> tuple[float, float]:
         """Shortest and longest interval in seconds; where windows took longer than both, twice their median length."""
         samples = reader.samples
         count = int(np.searchsorted(samples.sample, sample, side="right"))

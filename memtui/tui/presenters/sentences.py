@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from memtui.analysis.memory_sentences import Figures, in_words
 from memtui.analysis.resident import resident, touched_fraction
 from memtui.analysis.target_loss import lost_fraction
 from memtui.core.samples import Process
+from memtui.session.sample_table import SampleTable
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import WordsView
 
 
@@ -25,7 +26,7 @@ class WordsLog:
         self._figures = Figures()
 
     def view(
-        self, reader: Any, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
+        self, reader: SessionLike, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
     ) -> WordsView:
         """``reuse_bytes``: between which 95 % of the returning touches up to the cursor come back."""
         if at < 0:
@@ -36,7 +37,7 @@ class WordsLog:
         return WordsView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
 
 
-def figures_until(samples: Any, at: int, processes: Iterable[Process]) -> Figures:
+def figures_until(samples: SampleTable, at: int, processes: Iterable[Process]) -> Figures:
     """Return the figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
     upto = slice(0, at + 1)
     start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]

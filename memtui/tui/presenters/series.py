@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import Floats
 
@@ -14,13 +14,13 @@ POINTS = 1024  # of a line at most: more than a wide terminal has dots
 KEEP_POINTS = 8 * POINTS
 AT_ONCE = 64  # samples a question is about
 Values = tuple[float, ...]
-Fetch = Callable[[Any, int, int], Mapping[int, Values]]
+Fetch = Callable[[SessionLike, int, int], Mapping[int, Values]]
 
 
 def range_wss(key: int) -> Fetch:
     """Touched bytes of a range by sample: (WSS,)."""
 
-    def fetch(reader: Any, first: int, last: int) -> dict[int, Values]:
+    def fetch(reader: SessionLike, first: int, last: int) -> dict[int, Values]:
         samples, ids, touched = reader.vma_wss(first, last)
         found: dict[int, Values] = {}
         for sample, value in zip(samples[ids == key].tolist(), touched[ids == key].tolist(), strict=True):
@@ -33,7 +33,7 @@ def range_wss(key: int) -> Fetch:
 def process_sizes(keys: frozenset[int]) -> Fetch:
     """Working set and resident set of a process (all its generations) by sample: (WSS, RSS)."""
 
-    def fetch(reader: Any, first: int, last: int) -> dict[int, Values]:
+    def fetch(reader: SessionLike, first: int, last: int) -> dict[int, Values]:
         found: dict[int, Values] = {}
         for row in reader.process_samples(first, last):
             if row["process"] in keys:
@@ -51,7 +51,9 @@ class Series:
         self._fetch, self._absent = fetch, absent
         self._known: dict[int, Values] = {}
 
-    def view(self, reader: Any, first: int, last: int, at: int, allowance: TimeBudget) -> tuple[list[Floats], bool]:
+    def view(
+        self, reader: SessionLike, first: int, last: int, at: int, allowance: TimeBudget
+    ) -> tuple[list[Floats], bool]:
         """Return an array per value for the samples at places ``first`` to ``last`` and whether it is complete.
 
         A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.

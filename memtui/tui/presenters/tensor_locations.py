@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.samples import Process, Status
 from memtui.tui.presenters.lru_cache import LruCache
+from memtui.tui.presenters.session_like import SessionLike
 
 KEEP_MAPS = 64
 NOT_TRACED = "no tensor is known: memtui trace -- python train.py (or run --trace, record --trace) tells where they lie"
@@ -54,7 +54,7 @@ class TensorPlaces:
         """Processes that told of their tensors, in the order in which they first did."""
         return list(self._by_pid)
 
-    def update(self, reader: Any) -> None:
+    def update(self, reader: SessionLike) -> None:
         """Look for new ones."""
         for number, pid, t_ns in reader.tensor_places(self._newest):
             insort(self._by_pid.setdefault(pid, []), (t_ns, number))
@@ -64,7 +64,7 @@ class TensorPlaces:
         """From when on something is known."""
         return self._by_pid[pid][0][0]
 
-    def at(self, reader: Any, pid: int, at: int) -> Placed | None:
+    def at(self, reader: SessionLike, pid: int, at: int) -> Placed | None:
         """Return what was known when the window at a place among the samples began; None where nothing was."""
         start_ns, end_ns = int(reader.samples.start_ns[at]), int(reader.samples.end_ns[at])
         maps = self._by_pid.get(pid, [])
@@ -77,7 +77,9 @@ class TensorPlaces:
         moved = place < len(maps) and maps[place][0] < end_ns
         return Placed(number, self._maps[number], moved)
 
-    def traced(self, reader: Any, at: int, processes: Sequence[Process], only: int | None) -> list[TracedProcess]:
+    def traced(
+        self, reader: SessionLike, at: int, processes: Sequence[Process], only: int | None
+    ) -> list[TracedProcess]:
         """Return the processes of a window that told of their tensors; ``only`` the pid that is looked at, if any."""
         pids = {p.key: p.pid for p in processes if p.pid in self._by_pid and only in (None, p.pid)}
         if at < 0 or not pids:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,9 @@ from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
 from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
 from memtui.core.page_set import PageSet
 from memtui.core.units import clock
+from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.lru_cache import LruCache
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorPlaces, TracedProcess
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
@@ -32,8 +33,8 @@ class TensorTable:
     def __init__(
         self,
         places: TensorPlaces,
-        pages: Callable[[Any, int, int], PageSet | None],
-        ranges: Callable[[int, int], Sequence[Any]],
+        pages: Callable[[SessionLike, int, int], PageSet | None],
+        ranges: Callable[[int, int], Sequence[VmaRow]],
     ) -> None:
         """Begin.
 
@@ -71,7 +72,7 @@ class TensorTable:
         """Turn the order round."""
         self.descending = not self.descending
 
-    def address_of(self, key: Any) -> tuple[int, int] | None:
+    def address_of(self, key: object) -> tuple[int, int] | None:
         """(process, address) of a row's largest tensor; None of the rest."""
         if self._shown is None or not isinstance(key, int):
             return None
@@ -82,7 +83,7 @@ class TensorTable:
     # The view
 
     def view(
-        self, reader: Any, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
+        self, reader: SessionLike, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
     ) -> tuple[TensorsView, bool]:
         """Return the table of a process at a sample, and whether all of the last windows are in it.
 
@@ -122,12 +123,12 @@ class TensorTable:
             complete,
         )
 
-    def _moved(self, reader: Any, at: int, process: TracedProcess) -> bool:
+    def _moved(self, reader: SessionLike, at: int, process: TracedProcess) -> bool:
         placed = self._places.at(reader, process.pid, at)
         return placed is None or placed.moved
 
     def _recent(
-        self, reader: Any, at: int, process: TracedProcess, allowance: TimeBudget
+        self, reader: SessionLike, at: int, process: TracedProcess, allowance: TimeBudget
     ) -> tuple[dict[int, Window | None], bool]:
         """Windows by their places, the one at the cursor in any case; whether time allowed all of them."""
         found: dict[int, Window | None] = {}
@@ -140,7 +141,7 @@ class TensorTable:
             found[place] = self._windows[key]
         return found, True
 
-    def _window(self, reader: Any, place: int, process: TracedProcess) -> Window | None:
+    def _window(self, reader: SessionLike, place: int, process: TracedProcess) -> Window | None:
         placed, sample = self._places.at(reader, process.pid, place), int(reader.samples.sample[place])
         pages = self._pages(reader, sample, process.key) if placed is not None else None
         if placed is None or pages is None:
@@ -150,7 +151,7 @@ class TensorTable:
         rest = rest_bytes(pages, placed.tensors, self._mapped_of(self._ranges(process.key, sample)))
         return Window(sample, self._number[placed.number], placed.tensors.touched_each(pages), rest)
 
-    def _mapped_of(self, rows: Sequence[Any]) -> Mapped:
+    def _mapped_of(self, rows: Sequence[VmaRow]) -> Mapped:
         key = tuple(edge for row in rows for edge in (row.start, row.end))
         if self._mapped is None or self._mapped[0] != key:
             self._mapped = key, Mapped.of(rows)
@@ -167,7 +168,7 @@ class TensorTable:
 
     def _rows(
         self,
-        reader: Any,
+        reader: SessionLike,
         at: int,
         now: Window,
         placed: TensorMap,
@@ -218,7 +219,7 @@ class TensorTable:
         kind = CATEGORIES[row.kind] if row.kind is not None else ""
         return self.words.lower() in f"{row.name} {kind}".lower()
 
-    def _key(self, row: TensorRow) -> tuple[Any, ...]:
+    def _key(self, row: TensorRow) -> tuple[int | str, ...]:
         match self.sort:
             case TensorSort.HOT:
                 # In steps: a scalar that shares its page with others would stand before the weights of a layer.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.analysis.tensor_usage import MOST_ROWS, fullest
+from memtui.analysis.tensor_usage import MOST_ROWS, TensorUsage, fullest
 from memtui.core.samples import MAIN_MEMORY
+from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.tui.presenters.learning import learning_view
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
+from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import TrainingView
 
@@ -31,7 +31,7 @@ class TrainingLog:
     """Decodes what is in sight, and keeps some of it."""
 
     def __init__(self) -> None:
-        self._decoded: LruCache[int, Any] = LruCache(KEPT)  # by row
+        self._decoded: LruCache[int, RecordedProgress] = LruCache(KEPT)  # by row
         self._fitted = False
         self._span_ns: tuple[int | None, int | None] | None = None  # before, and as it was fitted
         self.pid = 0
@@ -39,7 +39,7 @@ class TrainingLog:
         self.device = ""
         """Whose memory is shown; empty: that which tensors hold most of."""
 
-    def view(self, reader: Any, head: Playhead) -> TrainingView:
+    def view(self, reader: SessionLike, head: Playhead) -> TrainingView:
         """At the cursor."""
         axis = head.axis()
         rows = reader.training(axis.start_ns, axis.end_ns + 1)
@@ -81,7 +81,7 @@ class TrainingLog:
             note="" if rows or reader.training() else _why_nothing(reader, head),
         )
 
-    def fit(self, reader: Any, head: Playhead) -> None:
+    def fit(self, reader: SessionLike, head: Playhead) -> None:
         """Let the picture be about the training, once, where it took a small part of a session that is over."""
         if self._fitted or head.recording:
             return
@@ -97,11 +97,11 @@ class TrainingLog:
         if self._span_ns is not None and head.span_ns == self._span_ns[1]:
             head.span_ns = self._span_ns[0]
 
-    def _learner(self, reader: Any, pid: int) -> int:
+    def _learner(self, reader: SessionLike, pid: int) -> int:
         """Return the process that is shown, or before its first steps the one that told what it trains."""
         return pid or next((one.pid for one in reader.trainings()), 0)
 
-    def _device(self, reader: Any, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
+    def _device(self, reader: SessionLike, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
         """(whose memory is shown, whose there is)."""
         devices = tuple(reader.training_devices())
         if self.device in devices or len(devices) == 1:
@@ -115,24 +115,24 @@ class TrainingLog:
         }
         return max(devices, key=lambda device: most[device]), devices
 
-    def _held(self, reader: Any, axis: TimeAxis, pid: int, device: str) -> list[Any]:
+    def _held(self, reader: SessionLike, axis: TimeAxis, pid: int, device: str) -> list[RecordedProgress]:
         rows = reader.training(axis.start_ns, axis.end_ns + 1, device)
         return [self._progress(reader, row) for row in fullest([row for row in rows if row.pid == pid])]
 
-    def _progress(self, reader: Any, row: Any) -> Any:
+    def _progress(self, reader: SessionLike, row: ProgressRow) -> RecordedProgress:
         if row.id not in self._decoded:
             self._decoded.put(row.id, reader.training_progress(row))
         return self._decoded[row.id]
 
 
-def _why_nothing(reader: Any, head: Playhead) -> str:
+def _why_nothing(reader: SessionLike, head: Playhead) -> str:
     """Return why there is no training step, and what would show some."""
     if not head.recording:
         return NOTHING
     return UNTRACED if reader.hello.options.trace_every is None else WAITING
 
 
-def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:
+def _step_at(part: RecordedProgress | None, cursor_ns: int) -> tuple[int | None, float | None]:
     """Return (number, median length of the steps around) of the step at a moment."""
     if part is None:
         return None, None
@@ -141,7 +141,7 @@ def _step_at(part: Any, cursor_ns: int) -> tuple[int | None, float | None]:
     return row.first_step + place, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
 
 
-def _op_at(usage: list[Any], at: int) -> str:
+def _op_at(usage: list[TensorUsage], at: int) -> str:
     for part in usage:
         if 0 <= at < len(part):
             op = int(part.op[at])
@@ -150,7 +150,7 @@ def _op_at(usage: list[Any], at: int) -> str:
     return ""
 
 
-def _fraction(rows: list[Any]) -> float:
+def _fraction(rows: list[ProgressRow]) -> float:
     """Return what the cheap view took, of the time in sight."""
     if len(rows) < 2:
         return 0.0

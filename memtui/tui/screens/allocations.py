@@ -254,7 +254,7 @@ class AllocationScreen(Screen[None]):
 
     def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
         """By the mouse."""
-        if message.panel is self.events and message.key is not None:
+        if message.panel is self.events and isinstance(message.key, int):
             self._point(message.key)
 
     def on_listing_opened(self) -> None:
