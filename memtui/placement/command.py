@@ -17,7 +17,7 @@ from memtui.placement import text
 from memtui.placement.configurations import all_configurations
 from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, PlacementPlan
 from memtui.placement.profile import SINGLE, Profile
-from memtui.placement.profiling.text import pool_plain
+from memtui.placement.profiling.text import pool_as_json
 from memtui.placement.slowdown import effects
 from memtui.placement.solve.limit import limit_of
 from memtui.placement.solve.pareto import ParetoPoint, curve
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def place(args: argparse.Namespace, console: Console) -> int:
-    """Do it; the exit code. Raises UserError."""
+    """Run the command and return the exit status. Raises UserError."""
     if args.what == "profile":
         from memtui.placement.profiling.command import profile
 
@@ -54,7 +54,7 @@ def _compare(args: argparse.Namespace, file: ProfileFile, _: Console) -> int:
         plain = {
             "file": str(args.file),
             **_about(profile),
-            "comparisons": [one.to_plain() for one in found],
+            "comparisons": [one.to_dict() for one in found],
             "slow_down": {
                 slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
                 for slow, by in every.items()
@@ -72,7 +72,7 @@ def _compare(args: argparse.Namespace, file: ProfileFile, _: Console) -> int:
 
 
 def comparisons(profile: Profile) -> list[Comparison]:
-    """Every way of timing against single runs, or against the first there is. Raises UserError where there is one."""
+    """Compare every way of timing with single runs, or with the first there is. Raises UserError where there is one."""
     modes = modes_of(profile)
     if len(modes) < 2:
         known = f"only {modes[0]} times are in it" if modes else "no times are in it"
@@ -112,7 +112,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
     _keep(file, asked, found, points, console)
     ran = _ran(args, asked, found) if args.execute else []
     if args.json:
-        executed = {"run": [one.to_plain() for one in ran]} if ran else {}
+        executed = {"run": [one.to_dict() for one in ran]} if ran else {}
         _out(json.dumps(_plain(args, asked, found, points) | executed, indent=2))
         return 0
     lines = [*text.head(profile)]
@@ -181,7 +181,7 @@ def _points(asked: _Asked) -> list[ParetoPoint]:
 def _keep(
     file: ProfileFile, asked: _Asked, found: PlacementPlan | None, points: list[ParetoPoint], console: Console
 ) -> None:
-    """Plans stay with their profile, for the screen; where they cannot, that is said."""
+    """Store plans with their profile, for the screen; where that fails, say so."""
     try:
         if found is not None:
             file.keep_plan(found)
@@ -202,20 +202,20 @@ def _plain(
         "peak_bytes_in_pages": held.peak_bytes,
         "all_fast_ns": held.all_fast_ns,
         "first_touch_ns": held.first_touch_ns if found is not None else None,
-        "plan": None if found is None else found.to_plain(),
-        "pareto": [point.to_plain() for point in points],
-        "times_worth": worth(asked.profile, asked.problem.slow.name, asked.problem.mode).to_plain(),
+        "plan": None if found is None else found.to_dict(),
+        "pareto": [point.to_dict() for point in points],
+        "times_worth": worth(asked.profile, asked.problem.slow.name, asked.problem.mode).to_dict(),
         "times": _times(asked),
     }
 
 
 def _times(asked: _Asked) -> list[dict[str, Any]]:
-    """Of every op in every configuration: what a plan can be added up from, with the moves that it has."""
+    """Return the times of every op in every configuration, from which, with its moves, a plan can be added up."""
     profile, slow, mode = asked.profile, asked.problem.slow.name, asked.problem.mode
     return [
         {
             "op": op.name,
-            "configuration": made.to_plain(),
+            "configuration": made.to_dict(),
             "median_ns": ns,
             "counted_ns": counted_ns(profile, op.name, made, slow, mode),
             "samples": len(profile.times[op.name, made, mode].time_ns),
@@ -229,7 +229,7 @@ def _about(profile: Profile) -> dict[str, Any]:
     return {
         "graph": profile.graph.name,
         "ops": len(profile.graph.ops),
-        "pools": [pool_plain(profile, pool) for pool in profile.pools],
+        "pools": [pool_as_json(profile, pool) for pool in profile.pools],
         "emulated": list(profile.emulated),
     }
 

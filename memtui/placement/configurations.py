@@ -24,13 +24,13 @@ def configuration(graph: Graph, op: Op, pool_of: Callable[[str], str]) -> Config
 
 
 def usual_pool(graph: Graph, storage: str, pools: Sequence[str]) -> str:
-    """Where a storage lies when nothing is said of it: in the first pool that it may lie in, or else in the first."""
+    """Return the pool of a storage that is not placed: the first that it may lie in, or else the first of all."""
     found = graph.storages[storage]
     return next((pool for pool in pools if found.counted and found.may_lie_in(pool)), pools[0])
 
 
 def configurations(graph: Graph, op: Op, pools: Sequence[str]) -> Iterator[Configuration]:
-    """Every configuration of an op, the one with everything in the first pool first: pools ** free storages."""
+    """Yield every configuration of an op, the one with everything in the first pool first: pools ** free storages."""
     free = free_storages(graph, op, pools)
     for choice in itertools.product(*([p for p in pools if graph.storages[s].may_lie_in(p)] for s in free)):
         placed = dict(zip(free, choice, strict=True))
@@ -38,12 +38,12 @@ def configurations(graph: Graph, op: Op, pools: Sequence[str]) -> Iterator[Confi
 
 
 def all_configurations(graph: Graph, pools: Sequence[str]) -> list[tuple[Op, Configuration]]:
-    """Those of every op, in the order of the ops: what has to be measured."""
+    """Return the configurations of every op, in the order of the ops: what has to be measured."""
     return [(op, made) for op in graph.ops for made in configurations(graph, op, pools)]
 
 
 def pair_configurations(graph: Graph, pools: Iterable[str]) -> list[tuple[Op, Configuration]]:
-    """As ``all_configurations``, with one slow pool at a time, as plans are made: of many pools these are fewer."""
+    """Return ``all_configurations`` with one slow pool at a time, as plans are made: of many pools these are fewer."""
     fast, *slow = pools
     found = dict.fromkeys(pair for other in slow for pair in all_configurations(graph, (fast, other)))
     return sorted(found, key=lambda pair: graph.index[pair[0].name])

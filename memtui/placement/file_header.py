@@ -19,7 +19,7 @@ def check_header(path: Path) -> None:
 
 
 def is_profile(path: Path) -> bool:
-    """Whether a file says of itself that it is a profile."""
+    """Return whether a file says of itself that it is a profile."""
     try:
         head, _ = sqlite_header(path, _KIND)
     except SessionError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from memtui.placement.validation import Damaged, count, maybe, name, one, rows, several, table, text
+from memtui.placement.validation import Damaged, count, list_of, name, optional, required, rows, table, text
 
 ARGUMENT, CONSTANT, INTERMEDIATE, RESULT = ROLES = ("argument", "constant", "intermediate", "result")
 
@@ -39,24 +39,28 @@ class Tensor:
         """Name of the memory it has: its group, or itself."""
         return self.group or self.name
 
-    def to_plain(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {"name": self.name, "size_bytes": self.size_bytes, "role": self.role}
+    def to_dict(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"name": self.name, "size_bytes": self.size_bytes, "role": self.role}
         if self.group:
-            plain["group"] = self.group
+            fields["group"] = self.group
         if self.pools is not None:
-            plain["pools"] = list(self.pools)
-        return plain
+            fields["pools"] = list(self.pools)
+        return fields
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "tensor") -> Tensor:
+    def from_dict(cls, value: Any, what: str = "tensor") -> Tensor:
         """Raise Damaged."""
-        plain = table(value, what)
-        pools = None if plain.get("pools") is None else several(plain, "pools", name)
-        role = one(plain, "role", text)
+        fields = table(value, what)
+        pools = None if fields.get("pools") is None else list_of(fields, "pools", name)
+        role = required(fields, "role", text)
         if role not in ROLES:
             raise Damaged(f"a tensor's role is one of {', '.join(ROLES)}")
         return cls(
-            one(plain, "name", name), one(plain, "size_bytes", count), role, maybe(plain, "group", text) or "", pools
+            required(fields, "name", name),
+            required(fields, "size_bytes", count),
+            role,
+            optional(fields, "group", text) or "",
+            pools,
         )
 
 
@@ -89,7 +93,7 @@ class Op:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "kind": self.kind,
@@ -99,15 +103,15 @@ class Op:
         }
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "op") -> Op:
+    def from_dict(cls, value: Any, what: str = "op") -> Op:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "name", name),
-            one(plain, "kind", text),
-            several(plain, "inputs", name),
-            several(plain, "outputs", name),
-            one(plain, "key", text),
+            required(fields, "name", name),
+            required(fields, "kind", text),
+            list_of(fields, "inputs", name),
+            list_of(fields, "outputs", name),
+            required(fields, "key", text),
         )
 
 
@@ -126,16 +130,16 @@ class Configuration:
     def __str__(self) -> str:
         return f"({', '.join(self.inputs)}) -- ({', '.join(self.outputs)})"
 
-    def to_plain(self) -> list[list[str]]:
+    def to_dict(self) -> list[list[str]]:
         return [list(self.inputs), list(self.outputs)]
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "configuration") -> Configuration:
+    def from_dict(cls, value: Any, what: str = "configuration") -> Configuration:
         """Raise Damaged."""
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise Damaged(f"{what} is no pair of lists")
         sides = {"inputs": value[0], "outputs": value[1]}
-        return cls(several(sides, "inputs", name), several(sides, "outputs", name))
+        return cls(list_of(sides, "inputs", name), list_of(sides, "outputs", name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +254,7 @@ class Graph:
         return Storage(of, most, first if counted else 0, last, accesses, tuple(sorted(writes)), counted, allowed)
 
     def is_free(self, tensor: str, pools: Iterable[str]) -> bool:
-        """Whether there is a choice of pool for a tensor: its memory counts and may lie in several of these."""
+        """Return whether there is a choice of pool for a tensor: its memory counts and may lie in several of these."""
         storage = self.storages[self.tensor[tensor].storage]
         return storage.counted and sum(storage.may_lie_in(pool) for pool in pools) > 1
 
@@ -281,17 +285,17 @@ class Graph:
         """Return the same where each tensor takes whole pages: what limits of fast memory are held against (bytes)."""
         return max(self._live(page_bytes))
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "ops": [op.to_plain() for op in self.ops],
-            "tensors": [tensor.to_plain() for tensor in self.tensors],
+            "ops": [op.to_dict() for op in self.ops],
+            "tensors": [tensor.to_dict() for tensor in self.tensors],
         }
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "graph") -> Graph:
+    def from_dict(cls, value: Any, what: str = "graph") -> Graph:
         """Raise Damaged."""
-        plain = table(value, what)
-        ops = tuple(Op.from_plain(op) for op in rows(plain, "ops"))
-        tensors = tuple(Tensor.from_plain(tensor) for tensor in rows(plain, "tensors"))
-        return cls(one(plain, "name", text), ops, tensors)
+        fields = table(value, what)
+        ops = tuple(Op.from_dict(op) for op in rows(fields, "ops"))
+        tensors = tuple(Tensor.from_dict(tensor) for tensor in rows(fields, "tensors"))
+        return cls(required(fields, "name", text), ops, tensors)

@@ -55,7 +55,7 @@ def on_node(size: int, node: int) -> mmap.mmap:
 
 
 def nodes_of(made: mmap.mmap | np.ndarray) -> Counter[int]:
-    """How many pages of a mapping, or of an array, lie on each NUMA node, as move_pages(2) tells.
+    """Return how many pages of a mapping, or of an array, lie on each NUMA node, as move_pages(2) reports.
 
     Negative for pages that have no memory yet, as the negative of its error number. Raises NoMemory.
     """
@@ -126,7 +126,7 @@ def _is_folder(folder: str) -> bool:
 
 
 def about_folder(folder: str) -> tuple[bool, str]:
-    """Whether files of a folder are mapped without the page cache (DAX), and what is to be said of it.
+    """Return whether files of a folder are mapped without the page cache (DAX), and what is to be said of it.
 
     Raises NoMemory where it is no folder.
     """
@@ -211,7 +211,7 @@ def _huge_bytes(first: int, size: int) -> int:
 
 
 def _file_system(path: str) -> tuple[str, list[str]]:
-    """(type, mount options) of where a path lies; proc(5), mountinfo."""
+    """Return (type, mount options) of where a path lies; proc(5), mountinfo."""
     best, found = -1, ("file system", [""])
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")

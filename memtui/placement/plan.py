@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from memtui.core.options import FORMULATIONS
-from memtui.placement.validation import Damaged, count, maybe, name, number, one, rows, table, text, truth
+from memtui.placement.validation import Damaged, count, name, number, optional, required, rows, table, text, truth
 
 STATIC, SYNC, ASYNC, FIRST_TOUCH = FORMULATIONS
 OPTIMAL, FEASIBLE, BASELINE = STATUSES = ("optimal", "feasible", "baseline")
@@ -29,11 +29,14 @@ class Span:
     last: int
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "span") -> Span:
+    def from_dict(cls, value: Any, what: str = "span") -> Span:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         made = cls(
-            one(plain, "storage", name), one(plain, "pool", name), one(plain, "first", count), one(plain, "last", count)
+            required(fields, "storage", name),
+            required(fields, "pool", name),
+            required(fields, "first", count),
+            required(fields, "last", count),
         )
         if made.first > made.last:
             raise Damaged("a span ends before it begins")
@@ -66,18 +69,18 @@ class Move:
     start_ns: float = 0.0
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "move") -> Move:
+    def from_dict(cls, value: Any, what: str = "move") -> Move:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "storage", name),
-            one(plain, "source", name),
-            one(plain, "target", name),
-            one(plain, "op", count),
-            one(plain, "size_bytes", count),
-            one(plain, "time_ns", number),
-            one(plain, "overlapped", truth),
-            maybe(plain, "start_ns", number) or 0.0,
+            required(fields, "storage", name),
+            required(fields, "source", name),
+            required(fields, "target", name),
+            required(fields, "op", count),
+            required(fields, "size_bytes", count),
+            required(fields, "time_ns", number),
+            required(fields, "overlapped", truth),
+            optional(fields, "start_ns", number) or 0.0,
         )
 
 
@@ -140,38 +143,38 @@ class PlacementPlan:
         return sum(move.start_ns if move.overlapped else move.time_ns for move in self.moves)
 
     def pool_of(self, storage: str, op: int) -> str:
-        """Where a storage lies while an op runs. Raises KeyError where it is not alive then, or was not placed."""
+        """Return the pool of a storage while an op runs. Raises KeyError where none is alive or placed then."""
         for span in self.spans:
             if span.storage == storage and span.first <= op <= span.last:
                 return span.pool
         raise KeyError(storage)
 
-    def to_plain(self) -> dict[str, Any]:
-        """JSON-ready."""
-        plain = asdict(self)
-        return plain | {"spans": list(plain["spans"]), "moves": list(plain["moves"])}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        fields = asdict(self)
+        return fields | {"spans": list(fields["spans"]), "moves": list(fields["moves"])}
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "plan") -> PlacementPlan:
+    def from_dict(cls, value: Any, what: str = "plan") -> PlacementPlan:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "formulation", text),
-            one(plain, "fast", name),
-            one(plain, "slow", name),
-            one(plain, "emulated", truth),
-            one(plain, "mode", text),
-            one(plain, "limit_bytes", count),
-            tuple(Span.from_plain(span) for span in rows(plain, "spans")),
-            tuple(Move.from_plain(move) for move in rows(plain, "moves")),
-            one(plain, "predicted_ns", number),
-            one(plain, "fast_peak_bytes", count),
-            one(plain, "slow_peak_bytes", count),
-            one(plain, "status", text),
-            maybe(plain, "bound_ns", number),
-            maybe(plain, "gap", number),
-            one(plain, "solve_s", number),
-            one(plain, "solver", text),
-            maybe(plain, "address_bytes", count),
-            maybe(plain, "why", text) or "",
+            required(fields, "formulation", text),
+            required(fields, "fast", name),
+            required(fields, "slow", name),
+            required(fields, "emulated", truth),
+            required(fields, "mode", text),
+            required(fields, "limit_bytes", count),
+            tuple(Span.from_dict(span) for span in rows(fields, "spans")),
+            tuple(Move.from_dict(move) for move in rows(fields, "moves")),
+            required(fields, "predicted_ns", number),
+            required(fields, "fast_peak_bytes", count),
+            required(fields, "slow_peak_bytes", count),
+            required(fields, "status", text),
+            optional(fields, "bound_ns", number),
+            optional(fields, "gap", number),
+            required(fields, "solve_s", number),
+            required(fields, "solver", text),
+            optional(fields, "address_bytes", count),
+            optional(fields, "why", text) or "",
         )

@@ -64,7 +64,7 @@ def parse_pools(text: str) -> tuple[PoolSpec, ...]:
 
 
 def parse_pool(word: str) -> PoolSpec:
-    """One of them. Raises UserError."""
+    """Return one pool. Raises UserError."""
     kind, colon, rest = word.partition(":")
     if word in PLAIN:
         return PoolSpec(word, word)

@@ -87,7 +87,7 @@ def head(loaded: Loaded, cells: int) -> str:
 
 
 def far(loaded: Loaded) -> str:
-    """How many configurations are measured of how many, where some are missing; empty otherwise."""
+    """Return how many configurations are measured of how many, where some are missing; empty otherwise."""
     of = loaded.configurations
     counts = {mode: sum(s.mode == mode for s in loaded.profile.samples) for mode in loaded.modes or ["measured"]}
     if all(count >= of for count in counts.values()):
@@ -96,7 +96,7 @@ def far(loaded: Loaded) -> str:
 
 
 def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
-    """Every op in every configuration."""
+    """Return every op in every configuration."""
     rows = []
     for op in loaded.profile.graph.ops:
         found = cells(loaded.profile, op, slow, mode)
@@ -109,13 +109,13 @@ def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
 
 
 def times(loaded: Loaded, op: str, configuration: Configuration) -> list[tuple[str, int, float]]:
-    """(mode, run, nanoseconds) of every sample."""
+    """Return (mode, run, nanoseconds) of every sample."""
     found = (loaded.profile.times.get((op, configuration, mode)) for mode in loaded.modes)
     return [(s.mode, run, ns) for s in found if s is not None for run, ns in zip(s.run, s.time_ns, strict=True)]
 
 
 def scatter(loaded: Loaded, number: int) -> ScatterView:
-    """Two of the ways of timing, the slowest op last."""
+    """Compare two of the ways of timing, the slowest op last."""
     if not loaded.pairs:
         only = f"only {loaded.modes[0]} times are" if loaded.modes else "no times are"
         note = f"{only} in this profile: profile with another --mode, too, to compare them"
@@ -132,7 +132,7 @@ def scatter(loaded: Loaded, number: int) -> ScatterView:
 
 
 def _verdict(found: Comparison) -> tuple[str, ...]:
-    """In a line, the longest first."""
+    """Return the verdict in a line, the longest wording first."""
     near, correlation = found.within(WITHIN), found.correlation
     if near is None:
         return (f"{found.verdict}: no time is above the noise floor",)
@@ -143,7 +143,7 @@ def _verdict(found: Comparison) -> tuple[str, ...]:
 
 
 def timeline(loaded: Loaded, number: int) -> TimelineView:
-    """One of the plans that are kept."""
+    """Return one of the stored plans."""
     if not loaded.plans:
         note = "no plan is kept in this profile yet: memtui place solve FILE --ratio 1:1 finds one"
         return TimelineView("", (), (), (), (), 0, note)
@@ -195,7 +195,7 @@ def _more(all_fast_ns: float | None, plan: PlacementPlan) -> str:
 
 
 def curve(loaded: Loaded, number: int) -> CurveView:
-    """One of the curves that are kept."""
+    """Return one of the stored curves."""
     if not loaded.curves:
         return CurveView(
             "", (), None, "no curve is kept in this profile yet: memtui place solve FILE --pareto makes one"

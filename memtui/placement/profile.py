@@ -14,13 +14,13 @@ from memtui.placement.validation import (
     LARGEST,
     Damaged,
     count,
-    maybe,
+    list_of,
     name,
     number,
-    one,
+    optional,
     positive,
+    required,
     rows,
-    several,
     table,
     text,
     truth,
@@ -92,18 +92,18 @@ class Pool:
         rate = rates[not into_fast]
         return None if rate is None else (fixed[not into_fast] or 0.0) + size_bytes * 1e9 / rate
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "pool") -> Pool:
+    def from_dict(cls, value: Any, what: str = "pool") -> Pool:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "name", name),
-            one(plain, "emulated", truth),
-            one(plain, "note", text),
-            *(maybe(plain, each, positive if each.endswith("_per_s") else number) for each in _SPEEDS),
+            required(fields, "name", name),
+            required(fields, "emulated", truth),
+            required(fields, "note", text),
+            *(optional(fields, each, positive if each.endswith("_per_s") else number) for each in _SPEEDS),
         )
 
 
@@ -132,25 +132,25 @@ class Samples:
         if len(self.time_ns) != len(self.run):
             raise Damaged(f"op {self.op} has {len(self.time_ns)} times of {len(self.run)} runs")
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "op": self.op,
-            "configuration": self.configuration.to_plain(),
+            "configuration": self.configuration.to_dict(),
             "mode": self.mode,
             "time_ns": list(self.time_ns),
             "run": list(self.run),
         }
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "samples") -> Samples:
+    def from_dict(cls, value: Any, what: str = "samples") -> Samples:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "op", name),
-            one(plain, "configuration", Configuration.from_plain),
-            one(plain, "mode", text),
-            several(plain, "time_ns", number),
-            several(plain, "run", count),
+            required(fields, "op", name),
+            required(fields, "configuration", Configuration.from_dict),
+            required(fields, "mode", text),
+            list_of(fields, "time_ns", number),
+            list_of(fields, "run", count),
         )
 
 
@@ -215,25 +215,25 @@ class Profile:
         """Names of the pools that are emulated."""
         return tuple(pool.name for pool in self.pools if pool.emulated)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            "graph": self.graph.to_plain(),
-            "pools": [pool.to_plain() for pool in self.pools],
-            "samples": [samples.to_plain() for samples in self.samples],
+            "graph": self.graph.to_dict(),
+            "pools": [pool.to_dict() for pool in self.pools],
+            "samples": [samples.to_dict() for samples in self.samples],
             "resolution_ns": self.resolution_ns,
             "about": dict(self.about),
         }
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "profile") -> Profile:
+    def from_dict(cls, value: Any, what: str = "profile") -> Profile:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "graph", Graph.from_plain),
-            tuple(Pool.from_plain(pool) for pool in rows(plain, "pools")),
-            tuple(Samples.from_plain(samples) for samples in rows(plain, "samples")),
-            one(plain, "resolution_ns", number),
-            one(plain, "about", facts),
+            required(fields, "graph", Graph.from_dict),
+            tuple(Pool.from_dict(pool) for pool in rows(fields, "pools")),
+            tuple(Samples.from_dict(samples) for samples in rows(fields, "samples")),
+            required(fields, "resolution_ns", number),
+            required(fields, "about", facts),
         )
 
 

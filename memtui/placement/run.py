@@ -51,8 +51,8 @@ class Ran:
         """(predicted - actual) / actual."""
         return (self.plan.predicted_ns - self.actual_ns) / self.actual_ns
 
-    def to_plain(self) -> dict[str, Any]:
-        """JSON-ready."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for JSON."""
         return {
             "formulation": self.plan.formulation,
             "predicted_ns": self.plan.predicted_ns,
@@ -118,7 +118,7 @@ def check(found: Sequence[Ran]) -> None:
 
 
 def lines(ran: Ran, baseline: Ran | None) -> list[str]:
-    """For people."""
+    """Return the result as lines of text."""
     plan = ran.plan
     found = [
         f"executed: {duration_ns(ran.actual_ns)}, {against_prediction(ran)}",
@@ -143,7 +143,7 @@ def lines(ran: Ran, baseline: Ran | None) -> list[str]:
 
 
 def against_prediction(ran: Ran) -> str:
-    """How the time that was taken lies to the one that was predicted."""
+    """Return how the measured time lies to the predicted one."""
     predicted = f"predicted {duration_ns(ran.plan.predicted_ns)}"
     if not ran.actual_ns or not ran.plan.predicted_ns:
         return predicted
@@ -153,7 +153,7 @@ def against_prediction(ran: Ran) -> str:
 
 
 def not_worth(ran: Ran, baseline: Ran) -> str:
-    """One line where a plan is slower than first touch though it was to be faster; empty otherwise."""
+    """Return one line where a plan is slower than first touch though it was to be faster; empty otherwise."""
     if ran.plan.predicted_ns >= baseline.plan.predicted_ns or ran.actual_ns <= baseline.actual_ns:
         return ""
     by = ran.actual_ns / baseline.actual_ns - 1

@@ -122,7 +122,7 @@ class PlacementScreen(ListScreen):
             self._wait(time.monotonic() + REFRESH_S)
 
     def _wait(self, until_s: float) -> None:
-        """And tell what the one who measures says meanwhile."""
+        """Show what the process that measures reports meanwhile."""
         while (left_s := until_s - time.monotonic()) > 0 and not self.ended.is_set():
             if self._hear is None:
                 self.ended.wait(left_s)
@@ -142,7 +142,7 @@ class PlacementScreen(ListScreen):
             self.fill()
 
     def _show_far(self) -> None:
-        """How far a profile is that grows, or was broken off; no line of it where it is whole."""
+        """Show how far a profile is that grows, or was broken off; hide the line where it is whole."""
         words, role = self._said_far
         if not words and self._loaded is not None:
             words, role = present.far(self._loaded), "dim"

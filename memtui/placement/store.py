@@ -72,7 +72,7 @@ class ProfileFile:
                 raise UserError(f"{path}: {what}")
             for old in (path, *beside(path)):
                 old.unlink(missing_ok=True)
-        meta = {"graph": graph.to_plain(), **_of_machine(pools, resolution_ns, about)}
+        meta = {"graph": graph.to_dict(), **_of_machine(pools, resolution_ns, about)}
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -111,7 +111,7 @@ class ProfileFile:
         rows = [
             (
                 s.op,
-                _json(s.configuration.to_plain()),
+                _json(s.configuration.to_dict()),
                 s.mode,
                 np.asarray(s.time_ns, "<f8").tobytes(),
                 np.asarray(s.run, "<i8").tobytes(),
@@ -128,12 +128,12 @@ class ProfileFile:
         """Keep a plan with its profile, in place of an older one of the same kind and limit."""
         key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
         with self._writing() as connection:
-            row = *key, time.time_ns(), _json(plan.to_plain())
+            row = *key, time.time_ns(), _json(plan.to_dict())
             connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """Store a curve in place of what there was."""
-        text = _json([point.to_plain() for point in points])
+        text = _json([point.to_dict() for point in points])
         with self._writing() as connection:
             row = formulation, slow, mode, time.time_ns(), text
             connection.execute("INSERT OR REPLACE INTO curve VALUES (?, ?, ?, ?, ?)", row)
@@ -153,24 +153,24 @@ class ProfileFile:
                 {"op": op, "configuration": json.loads(made), "mode": mode, "time_ns": times, "run": runs}
                 for (op, made, mode), (times, runs) in found.items()
             ]
-            return Profile.from_plain({**meta, "samples": samples})
+            return Profile.from_dict({**meta, "samples": samples})
 
     def measured(self) -> set[tuple[str, Configuration, str]]:
-        """(op, configuration, mode) of what needs no round any more."""
+        """Return (op, configuration, mode) of what has been measured."""
         return {*self.profile().times}
 
     def plans(self) -> list[PlacementPlan]:
-        """Those that are kept, the newest first."""
+        """Return the stored plans, the newest first."""
         with self._reading() as connection:
             rows = self._all(connection, "SELECT text FROM plan ORDER BY t_wall_ns DESC")
-            return [PlacementPlan.from_plain(json.loads(text)) for (text,) in rows]
+            return [PlacementPlan.from_dict(json.loads(text)) for (text,) in rows]
 
     def curves(self) -> dict[tuple[str, str, str], list[ParetoPoint]]:
-        """Those that are kept, the newest first, by formulation, slow pool and mode."""
+        """Return the stored curves, the newest first, by formulation, slow pool and mode."""
         with self._reading() as connection:
             rows = self._all(connection, "SELECT formulation, slow, mode, text FROM curve ORDER BY t_wall_ns DESC")
             return {
-                (f, slow, mode): [ParetoPoint.from_plain(p) for p in _list(json.loads(t))] for f, slow, mode, t in rows
+                (f, slow, mode): [ParetoPoint.from_dict(p) for p in _list(json.loads(t))] for f, slow, mode, t in rows
             }
 
     def _all(self, connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
@@ -178,7 +178,7 @@ class ProfileFile:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """For a file that may be a stranger's: nothing in it is run, and whatever is wrong is one line."""
+        """Open a file that may be a stranger's: nothing in it is run, and whatever is wrong is one line."""
         check_header(self.path)
         try:
             with closing(connect(self.path, self._check_tables)) as connection:
@@ -192,7 +192,7 @@ class ProfileFile:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, in the file for good when this is left; then the file is one plain file again."""
+        """Open a transaction, in the file for good when this is left; then no log lies beside the file."""
         check_header(self.path)
         try:
             with closing(connect_writer(self.path, self._check_tables)) as connection:
@@ -205,7 +205,7 @@ class ProfileFile:
         seal(self.path)
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
-        """No trigger, view or other code, and no other format."""
+        """Raise UserError where there is a trigger, view or other code, or another format."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
             raise UserError(f"{self.path}: has format {version}, and this memtui knows {SCHEMA_VERSION}")
@@ -218,7 +218,7 @@ class ProfileFile:
 def _of_machine(
     pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None
 ) -> dict[str, Any]:
-    return {"pools": [pool.to_plain() for pool in pools], "resolution_ns": resolution_ns, "about": about or {}}
+    return {"pools": [pool.to_dict() for pool in pools], "resolution_ns": resolution_ns, "about": about or {}}
 
 
 def _json(value: Any) -> str:

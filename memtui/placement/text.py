@@ -59,7 +59,7 @@ def verdict(found: Comparison) -> str:
 
 
 def comparison(found: Comparison) -> Iterator[str]:
-    """Everything that is said of two ways of timing."""
+    """Return all lines about two ways of timing."""
     below = len(found.pairs) - len(found.judged)
     yield f"{found.first} against {found.second}: {len(found.judged)} of {len(found.pairs)} pairs judged" + (
         f", {below} below the noise floor of {duration_ns(found.floor_ns)}, ten steps of the clock" if below else ""

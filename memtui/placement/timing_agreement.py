@@ -58,8 +58,8 @@ class Pair:
         """First by second; None where the second took no time that the clock saw."""
         return self.first_ns / self.second_ns if self.second_ns > 0 else None
 
-    def to_plain(self) -> dict[str, Any]:
-        return asdict(self) | {"configuration": self.configuration.to_plain(), "ratio": self.ratio}
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"configuration": self.configuration.to_dict(), "ratio": self.ratio}
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Comparison:
         return RANKING if self.correlation is not None and self.correlation >= CORRELATED else NEITHER
 
     def spread(self, which: str) -> tuple[float, float] | None:
-        """(median spread, share of judged pairs whose spread is small) of ``first`` or ``second``."""
+        """Return (median spread, share of judged pairs whose spread is small) of ``first`` or ``second``."""
         found = [s for pair in self.judged if (s := getattr(pair, f"{which}_spread")) is not None]
         return (median(found), fmean(s <= WITHIN for s in found)) if found else None
 
@@ -121,8 +121,8 @@ class Comparison:
         """The farthest first."""
         return sorted((p for p in self.pairs if p.outlier), key=lambda p: -abs(math.log(p.ratio or 1)))
 
-    def to_plain(self) -> dict[str, Any]:
-        """JSON-ready."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison for JSON."""
         spreads = {which: self.spread(which) for which in ("first", "second")}
         return {
             "first": self.first,
@@ -140,7 +140,7 @@ class Comparison:
             "spread": {
                 which: None if s is None else {"median": s[0], "share_within_20%": s[1]} for which, s in spreads.items()
             },
-            "pairs": [pair.to_plain() for pair in self.pairs],
+            "pairs": [pair.to_dict() for pair in self.pairs],
         }
 
     @property
@@ -201,7 +201,7 @@ def _marked(pairs: list[Pair]) -> list[Pair]:
 
 
 def quantile(rising: Sequence[float], part: float) -> float:
-    """Of numbers in rising order, linear between them."""
+    """Return a quantile of numbers in rising order, linear between them."""
     at = part * (len(rising) - 1)
     low = math.floor(at)
     high = min(low + 1, len(rising) - 1)
@@ -209,7 +209,7 @@ def quantile(rising: Sequence[float], part: float) -> float:
 
 
 def pearson(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Correlation coefficient; None where one side does not vary."""
+    """Return the correlation coefficient; None where one side does not vary."""
     x_mean, y_mean = (fmean(pair[side] for pair in pairs) for side in (0, 1))
     xy = sum((x - x_mean) * (y - y_mean) for x, y in pairs)
     xx, yy = sum((x - x_mean) ** 2 for x, _ in pairs), sum((y - y_mean) ** 2 for _, y in pairs)

@@ -27,7 +27,7 @@ def all_fast(profile: Profile, op: str, slow: str) -> Configuration:
 
 
 def proven_faster(profile: Profile, op: str, made: Configuration, than: Configuration, mode: str) -> bool:
-    """Whether an op is faster one way than another: 95 % intervals of the medians do not overlap.
+    """Return whether an op is faster one way than another: 95 % intervals of the medians do not overlap.
 
     The intervals are those of order statistics (``statistics.median_interval``), which need six samples each.
     """
@@ -87,7 +87,7 @@ class TimingQuality:
         return found
 
     def lines(self) -> list[str]:
-        """In a line; in two where configurations came out faster than all fast."""
+        """Return the verdict in a line; in two where configurations came out faster than all fast."""
         spread = "" if self.spread is None else f", spread {percent(self.spread)}"
         agrees = "" if self.verdict is None else f"; compare with {self.against}: {self.verdict}"
         found = [f"{self.mode} times: {self.least_samples} samples or more of each{spread}{agrees}"]
@@ -99,12 +99,12 @@ class TimingQuality:
             )
         return found
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"doubts": self.doubts}
 
 
 def worth(profile: Profile, slow: str, mode: str) -> TimingQuality:
-    """Of the times that plans with a slow pool rest upon."""
+    """Return the quality of the times that plans with a slow pool rest upon."""
     pools = {profile.fast.name, slow}
     found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
     spreads = [stdev(s.time_ns) / mean for s in found if len(s.time_ns) > 1 and (mean := fmean(s.time_ns)) > 0]
@@ -124,7 +124,7 @@ def worth(profile: Profile, slow: str, mode: str) -> TimingQuality:
 
 
 def _compared(profile: Profile, mode: str) -> Comparison | None:
-    """Of the comparisons that ``compare`` makes with a way of timing the one that speaks most against it."""
+    """Return of the comparisons that ``compare`` makes with a way of timing the one that speaks most against it."""
     modes = modes_of(profile)
     reference = SINGLE if SINGLE in modes else modes[0] if modes else ""
     firsts = [each for each in modes if each != reference] if mode == reference else [mode]

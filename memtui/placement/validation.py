@@ -23,29 +23,29 @@ def table(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
-def rows(plain: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:
+def rows(fields: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:
     """Return the list that stands under a key."""
-    value = plain.get(key)
+    value = fields.get(key)
     if not isinstance(value, list | tuple):
         raise Damaged(f"{key} is no list")
     return value
 
 
-def several(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> tuple[T, ...]:
+def list_of(fields: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> tuple[T, ...]:
     """Return the list that stands under a key, each of its values of one kind."""
-    return tuple(kind(value, key) for value in rows(plain, key))
+    return tuple(kind(value, key) for value in rows(fields, key))
 
 
-def one(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T:
+def required(fields: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T:
     """Return the value that stands under a key."""
-    if key not in plain:
+    if key not in fields:
         raise Damaged(f"{key} is missing")
-    return kind(plain[key], key)
+    return kind(fields[key], key)
 
 
-def maybe(plain: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T | None:
-    """As ``one``; None where there is none."""
-    return None if plain.get(key) is None else one(plain, key, kind)
+def optional(fields: Mapping[str, Any], key: str, kind: Callable[[Any, str], T]) -> T | None:
+    """Return the value that stands under a key; None where there is none."""
+    return None if fields.get(key) is None else required(fields, key, kind)
 
 
 def text(value: Any, what: str) -> str:

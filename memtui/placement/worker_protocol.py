@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
-from memtui.placement.validation import maybe, number, one, positive, table
+from memtui.placement.validation import number, optional, positive, required, table
 
 FAILED = "failed"
 
@@ -85,12 +85,12 @@ class TimeIsolated:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        configurations = [configuration.to_plain() for configuration in self.configurations]
+        configurations = [configuration.to_dict() for configuration in self.configurations]
         return {"do": self.do, "op": self.op, "configurations": configurations, "seconds": self.seconds}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> TimeIsolated:
-        configurations = tuple(Configuration.from_plain(value) for value in message["configurations"])
+        configurations = tuple(Configuration.from_dict(value) for value in message["configurations"])
         return cls(message["op"], configurations, message["seconds"])
 
 
@@ -124,11 +124,11 @@ class ExecutePlans:
     repeats: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"do": self.do, "plans": [plan.to_plain() for plan in self.plans], "repeats": self.repeats}
+        return {"do": self.do, "plans": [plan.to_dict() for plan in self.plans], "repeats": self.repeats}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> ExecutePlans:
-        return cls(tuple(PlacementPlan.from_plain(plan) for plan in message["plans"]), message["repeats"])
+        return cls(tuple(PlacementPlan.from_dict(plan) for plan in message["plans"]), message["repeats"])
 
 
 AnyRequest = CaptureStep | MakePools | MeasureBandwidths | TimeIsolated | TimeInGraph | ExecutePlans
@@ -231,11 +231,11 @@ class CapturedStep:
     copied: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return _done(graph=self.graph.to_plain(), fingerprint=self.fingerprint, copied=list(self.copied))
+        return _done(graph=self.graph.to_dict(), fingerprint=self.fingerprint, copied=list(self.copied))
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> CapturedStep:
-        return cls(Graph.from_plain(message["graph"]), str(message["fingerprint"]), tuple(message["copied"]))
+        return cls(Graph.from_dict(message["graph"]), str(message["fingerprint"]), tuple(message["copied"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,17 +310,17 @@ class Bandwidth:
         """Raise Damaged: a cache holds bandwidths, too."""
         fields = table(value, what)
         return cls(
-            one(fields, "read", positive),
-            one(fields, "written", positive),
-            one(fields, "copied_from", positive),
-            one(fields, "copied_to", positive),
-            maybe(fields, "copied_from_meanwhile", positive),
-            maybe(fields, "copied_to_meanwhile", positive),
-            maybe(fields, "copied_from_fixed_ns", number),
-            maybe(fields, "copied_to_fixed_ns", number),
-            maybe(fields, "copied_from_meanwhile_fixed_ns", number),
-            maybe(fields, "copied_to_meanwhile_fixed_ns", number),
-            maybe(fields, "meanwhile_start_ns", number),
+            required(fields, "read", positive),
+            required(fields, "written", positive),
+            required(fields, "copied_from", positive),
+            required(fields, "copied_to", positive),
+            optional(fields, "copied_from_meanwhile", positive),
+            optional(fields, "copied_to_meanwhile", positive),
+            optional(fields, "copied_from_fixed_ns", number),
+            optional(fields, "copied_to_fixed_ns", number),
+            optional(fields, "copied_from_meanwhile_fixed_ns", number),
+            optional(fields, "copied_to_meanwhile_fixed_ns", number),
+            optional(fields, "meanwhile_start_ns", number),
         )
 
 

@@ -30,7 +30,7 @@ PAGE = 4096
 
 def in_pages(profile: Profile) -> Profile:
     """The same with tensors of whole pages, timed in two ways of which one takes 1.5 times as long."""
-    plain = profile.to_plain()
+    plain = profile.to_dict()
     for tensor in plain["graph"]["tensors"]:
         tensor["size_bytes"] *= PAGE
     for pool in plain["pools"]:
@@ -41,7 +41,7 @@ def in_pages(profile: Profile) -> Profile:
     base = list(plain["samples"])
     plain["samples"] = [{**s, "mode": "single"} for s in base]
     plain["samples"] += [{**s, "mode": "simultaneous", "time_ns": [1.5 * s["time_ns"][0]]} for s in base]
-    return Profile.from_plain(plain)
+    return Profile.from_dict(plain)
 
 
 def kept(path: Path, profile: Profile) -> Path:
@@ -109,8 +109,8 @@ def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> No
     found = json.loads(
         said(capsys, "place", "solve", made.path, "--limit", str(7 * PAGE), "--formulation", "sync", "--json")
     )
-    plan = PlacementPlan.from_plain(found["plan"])
-    times = {(t["op"], Configuration.from_plain(t["configuration"])): t for t in found["times"]}
+    plan = PlacementPlan.from_dict(found["plan"])
+    times = {(t["op"], Configuration.from_dict(t["configuration"])): t for t in found["times"]}
     total = sum(move.time_ns for move in plan.moves)
     for at, op in enumerate(profile.graph.ops):
         placed = configuration(profile.graph, op, lambda s, at=at: plan.pool_of(s, at) if s in SYNC_NAMES else "dram")
@@ -305,11 +305,11 @@ def test_it_is_no_session(words: tuple[str, ...], file: Path, capsys: Capture) -
 
 def test_a_limit_below_what_must_stay_is_told(tmp_path: Path, capsys: Capture) -> None:
     profile = in_pages(STATIC_CASE)
-    plain = profile.to_plain()
+    plain = profile.to_dict()
     plain["graph"]["tensors"][1]["pools"] = ["dram"]
     name = plain["graph"]["tensors"][1]["name"]
     plain["samples"] = [s for s in plain["samples"] if not _has(plain, s, name)]
-    file = kept(tmp_path / "p.memtui", Profile.from_plain(plain))
+    file = kept(tmp_path / "p.memtui", Profile.from_dict(plain))
     words = refused(capsys, "place", "solve", file, "--limit", "8KiB")
     assert "the limit of 8.00 KiB is below what must stay in dram: 16.0 KiB (16384 bytes) while" in words
 

@@ -23,12 +23,12 @@ def through_json(plain: Any) -> Any:
 
 @given(profiles())
 def test_profile_comes_back_from_json(profile: Profile) -> None:
-    assert Profile.from_plain(through_json(profile.to_plain())) == profile
+    assert Profile.from_dict(through_json(profile.to_dict())) == profile
 
 
 @given(plans())
 def test_plan_comes_back_from_json(plan: PlacementPlan) -> None:
-    assert PlacementPlan.from_plain(through_json(plan.to_plain())) == plan
+    assert PlacementPlan.from_dict(through_json(plan.to_dict())) == plan
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
@@ -41,12 +41,12 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @given(st.one_of(profiles(), plans()), st.data())
 def test_damaged_data_is_refused_with_one_error(made: Profile | PlacementPlan, data: st.DataObject) -> None:
-    plain = through_json(made.to_plain())
+    plain = through_json(made.to_dict())
     container, key = data.draw(st.sampled_from(_places(plain)))
     odd = st.sampled_from([None, -1, 1 << 70, 1.5, "", "x" * 5000, [], {}, [[]], True, float("nan"), float("inf")])
     container[key] = data.draw(odd)
     try:
-        type(made).from_plain(plain)
+        type(made).from_dict(plain)
     except Damaged:
         pass
 
@@ -73,10 +73,10 @@ def test_damaged_data_is_refused_with_one_error(made: Profile | PlacementPlan, d
 def test_what_is_wrong_is_told(change: Callable[[Any], object], words: str) -> None:
     graph = graph_of({"a": ("x", "t"), "b": ("t", "y")}, {"t": 4})
     made = Profile(graph, (Pool("dram"),), (Samples("b", Configuration(("dram",), ("dram",)), "single", (1.0,), (0,)),))
-    plain = through_json(made.to_plain())
+    plain = through_json(made.to_dict())
     change(plain)
     with pytest.raises(Damaged, match=words):
-        Profile.from_plain(plain)
+        Profile.from_dict(plain)
 
 
 def test_repeats_are_merged() -> None:

@@ -26,11 +26,11 @@ from memtui.placement.graph import Graph
 from memtui.placement.pool_specs import PoolSpec, parse_pools
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.cache import Cache
-from memtui.placement.profiling.planner import Facts, Profiling, Request, Wanted, broken_off, far
+from memtui.placement.profiling.planner import Facts, Profiling, Request, Wanted, broken_off, progress_of
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
-from memtui.placement.validation import Damaged, count, one, several, table
+from memtui.placement.validation import Damaged, count, list_of, required, table
 from memtui.placement.worker_client import BUSY, PlacementProcess
 from memtui.placement.worker_protocol import Bandwidth, Environment, MadePool
 from memtui.probes.power.fast_energy import lock_path
@@ -39,7 +39,7 @@ CACHE = "place-cache.db"  # in the state directory
 
 
 def profile(args: argparse.Namespace, console: Console) -> int:
-    """Do it; the exit code. Raises UserError."""
+    """Profile and return the exit status. Raises UserError."""
     pools = parse_pools(args.pools)
     _check_here(pools)
     request = Request(
@@ -131,7 +131,7 @@ def measure(
                 else:
                     file.renew(pools, resolution_ns, about_file)
             before = file.measured()
-            shown.count(before, {mode: of for mode, (_, of) in far(file.profile(), request.modes).items()})
+            shown.count(before, {mode: of for mode, (_, of) in progress_of(file.profile(), request.modes).items()})
             for step in profiling.steps(before):
                 file.replace(step.samples)
                 shown.step(step)
@@ -186,7 +186,7 @@ class CachedBandwidths:
     def from_dict(cls, value: Any, what: str = "bandwidths") -> CachedBandwidths:
         """Raise Damaged: somebody else may have put it into the cache."""
         fields = table(value, what)
-        return cls(several(fields, "pools", Bandwidth.from_dict), one(fields, "sitting", count))
+        return cls(list_of(fields, "pools", Bandwidth.from_dict), required(fields, "sitting", count))
 
 
 def _bandwidths(

@@ -20,7 +20,7 @@ from memtui.placement.profile import ISOLATED, SINGLE, Profile, Samples
 from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.rounds import Sitting, sittings
 from memtui.placement.store import ProfileFile
-from memtui.placement.validation import Damaged, count, number, one, several, table
+from memtui.placement.validation import Damaged, count, list_of, number, required, table
 from memtui.placement.worker_protocol import Environment, MadePool
 
 TOGETHER = 16  # configurations, or arrangements of the graph, that are measured in turns
@@ -69,7 +69,7 @@ class TimesKey:
             "fast": self.fast,
             "mode": self.mode,
             "pools": {name: pool.to_dict() for name, pool in self.pools.items()},
-            "configuration": self.configuration.to_plain(),
+            "configuration": self.configuration.to_dict(),
         }
 
 
@@ -94,7 +94,9 @@ class Times:
     def from_dict(cls, value: Any, what: str = "times") -> Times:
         """Raise Damaged: somebody else may have put it into the cache."""
         fields = table(value, what)
-        times = cls(several(fields, "time_ns", number), several(fields, "run", count), one(fields, "sitting", _moment))
+        times = cls(
+            list_of(fields, "time_ns", number), list_of(fields, "run", count), required(fields, "sitting", _moment)
+        )
         if not times.time_ns or len(times.run) != len(times.time_ns):
             raise Damaged(f"{what}: there are {len(times.time_ns)} of {len(times.run)} runs")
         return times
@@ -371,8 +373,8 @@ class Request:
     anew: bool = False
 
 
-def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """How many configurations have times, and how many there are, in each of these ways of timing."""
+def progress_of(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return how many configurations have times, and how many there are, in each of these ways of timing."""
     of = len(pair_configurations(profile.graph, [pool.name for pool in profile.pools]))
     return {mode: (sum(samples.mode == mode for samples in profile.samples), of) for mode in modes}
 
@@ -380,7 +382,7 @@ def far(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, int]]:
 def broken_off(path: Path, modes: Sequence[str]) -> str:
     """Return what is left when measuring ends early."""
     try:
-        counts = far(ProfileFile(path).profile(), modes)
+        counts = progress_of(ProfileFile(path).profile(), modes)
     except UserError:
         return "broken off before there was a time to keep"
     there, of = (sum(counts) for counts in zip(*counts.values(), strict=True))

@@ -36,7 +36,7 @@ class ProfileProgress:
         self._since_s = time.monotonic()
 
     def phase(self, text: str) -> None:
-        """Something before the measurements."""
+        """Show what is done before the measurements."""
         self._phase, self._since_s = text, time.monotonic()
         self._show(f"{text} ...")
 
@@ -60,7 +60,7 @@ class ProfileProgress:
         self.tick()
 
     def tick(self) -> None:
-        """Time goes by."""
+        """Show the time that has gone by."""
         passed_s = time.monotonic() - self._since_s
         if self._phase:
             self._show(f"{self._phase} ({span(passed_s)})")

@@ -116,7 +116,7 @@ def sittings(
 
 
 def _together(taken: Mapping[str, Sequence[Configuration]]) -> Iterator[dict[str, Configuration]]:
-    """Everything in its usual place, then each op in its next configuration; those with fewer begin anew."""
+    """Yield everything in its usual place, then each op in its next configuration; ops with fewer start again."""
     for number in range(max(map(len, taken.values()))):
         yield {name: found[number % len(found)] for name, found in taken.items()}
 

@@ -22,7 +22,7 @@ _LOOK_S = 0.1
 
 
 class _Measured:
-    """What measures, and what it said last."""
+    """The process that measures, and what it reported last."""
 
     def __init__(self, work: Callable[[ProfileProgress], list[str]]) -> None:
         def told(say: Say) -> list[str]:

@@ -14,7 +14,7 @@ from memtui.placement.solve.problem import PAGE_BYTES
 
 
 def about(found: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any]:
-    """JSON-ready: what the file has."""
+    """Return what the file has, for JSON."""
     counts = {mode: sum(s.mode == mode for s in found.samples) for mode in MODES}
     speeds = {
         pool.name: {
@@ -34,7 +34,7 @@ def about(found: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any
         "peak_bytes_in_pages": found.graph.peak_in_pages(PAGE_BYTES),
         "resolution_ns": found.resolution_ns,
         "results_copied": found.about.get("results_copied"),
-        "pools": [pool_plain(found, pool) | speeds[pool.name] for pool in found.pools],
+        "pools": [pool_as_json(found, pool) | speeds[pool.name] for pool in found.pools],
         "emulated": list(found.emulated),
         "configurations": {mode: found for mode, found in counts.items() if found},
         "times": {
@@ -68,7 +68,7 @@ def _fixed(pool: Mapping[str, Any]) -> list[str]:
 
 
 def _known_before(plain: Mapping[str, Any]) -> list[str]:
-    """How many times are not of today."""
+    """Return how many times are from the cache or were in the file before."""
     found, times = [], plain["times"]
     if times["from_the_cache"]:
         every = sum(times[which] for which in ("in_the_file_before", "from_the_cache", "measured_now"))
@@ -113,12 +113,12 @@ def lines(plain: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def pool_plain(profile: Profile, pool: Pool) -> dict[str, Any]:
-    """JSON-ready: the pool as the profile has it, its bandwidths (bytes a second) and fixed times of moves (ns).
+def pool_as_json(profile: Profile, pool: Pool) -> dict[str, Any]:
+    """Return for JSON the pool as the profile has it, its bandwidths (bytes a second) and fixed times of moves (ns).
 
     ``out`` is out of the pool into the fast one, ``in`` the other way; ``meanwhile``: while an op runs.
     """
-    return pool.to_plain() | {
+    return pool.to_dict() | {
         "bandwidth_bytes_per_s": {
             "read": profile.about.get(f"{pool.name} read"),
             "written": profile.about.get(f"{pool.name} written"),

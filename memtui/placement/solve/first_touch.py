@@ -45,12 +45,12 @@ class BestFit:
         return {*self._taken}
 
     def address(self, key: int) -> int:
-        """Where it begins. Raises KeyError for what has no room."""
+        """Return the first address of an item. Raises KeyError for one that has no room."""
         return self._taken[key][0]
 
 
 def first_touch(problem: Problem) -> list[Path]:
-    """Where each item goes. What has no choice takes its room from the limit before."""
+    """Return where each item goes. What has no choice takes its room from the limit before."""
     room = BestFit(max(0, min(problem.room_bytes, default=0)))
     found: dict[int, Path] = {}
     for k in range(len(problem.steps)):

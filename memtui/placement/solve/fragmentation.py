@@ -30,7 +30,7 @@ class Piece:
 
 
 def pieces(problem: Problem, paths: Sequence[Path]) -> Iterator[Piece]:
-    """Every stay in fast memory; what was moved out and in again may lie elsewhere."""
+    """Return every stay in fast memory; what was moved out and in again may lie elsewhere."""
     for i, (item, path) in enumerate(zip(problem.items, paths, strict=True)):
         begin = -1
         for k, pair in enumerate((*path, (S, S)), item.first):

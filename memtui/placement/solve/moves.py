@@ -41,7 +41,7 @@ class Gap:
     came: Mapping[int, int]
 
     def held(self, k: int) -> tuple[int, ...]:
-        """One of them is 1 when the item takes room in fast memory while an op between the two runs."""
+        """Return variables of which one is 1 when the item is in fast memory while an op between the two runs."""
         to_leave = min((op for op in self.to_leave if op >= k), default=None)
         came = max((op for op in self.came if op <= k), default=None)
         held = [self.stays]
@@ -66,14 +66,14 @@ class Route:
     gaps: Mapping[int, Gap]
 
     def held(self, k: int) -> tuple[int, ...]:
-        """One of them is 1 when the item takes room in fast memory while an op of its life runs."""
+        """Return variables of which one is 1 when the item is in fast memory while an op of its life runs."""
         if k in self.fast:
             return (self.fast[k],)
         before = max(op for op in self.item.accesses if op < k)
         return self.gaps[before].held(k) if before in self.gaps else (self.fast[before],)
 
     def overlapped(self) -> Iterator[tuple[int, int, float]]:
-        """Every copy during an op: the op, the variable, and what it takes (ns)."""
+        """Return every copy during an op: the op, the variable, and what the copy takes (ns)."""
         for gap in self.gaps.values():
             for moves, ns in (
                 (gap.leaves, self.item.async_out_ns), (gap.copied, self.item.async_out_ns),
@@ -99,7 +99,7 @@ class Route:
 
 
 def staying(linear: Linear, item: Item) -> Route:
-    """One place for all of its life."""
+    """Return the choice of one pool for all of an item's life."""
     return Route(item, dict.fromkeys(item.accesses, linear.binary()), {})
 
 
@@ -138,7 +138,7 @@ def moving(linear: Linear, item: Item, longest_ns: Sequence[float] | None = None
 
 
 def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | None, nearest: int | None) -> Gap:
-    """Of the ops from one that touches the item to the next one, both included."""
+    """Return the gap from one op that accesses the item to the next one, both included."""
     leaves, comes, copied = {}, {}, {}
     if longest_ns is not None:
         leaving = _worth(item.async_out_ns, item.async_start_ns, item.out_ns, ops, longest_ns)
@@ -181,7 +181,7 @@ def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tup
 
 
 def _so_far(linear: Linear, moves: Mapping[int, int]) -> dict[int, int]:
-    """By op: a variable for whether one of the moves so far was made, so that rows with it are short."""
+    """Return by op a variable for whether one of the moves so far was made, so that rows with it are short."""
     found: dict[int, int] = {}
     before: int | None = None
     for op, move in moves.items():

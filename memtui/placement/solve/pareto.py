@@ -10,7 +10,7 @@ from memtui.placement.plan import STATIC
 from memtui.placement.profile import Profile
 from memtui.placement.solve.problem import Problem
 from memtui.placement.solve.solver import Ask, baselines, find, problem_for
-from memtui.placement.validation import count, maybe, number, one, table
+from memtui.placement.validation import count, number, optional, required, table
 
 POINTS = 9
 
@@ -31,7 +31,7 @@ class ParetoPoint:
     gap: float | None
     first_touch_ns: float | None
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "limit_bytes": self.limit_bytes,
             "predicted_ns": self.predicted_ns,
@@ -40,14 +40,14 @@ class ParetoPoint:
         }
 
     @classmethod
-    def from_plain(cls, value: Any, what: str = "point") -> ParetoPoint:
+    def from_dict(cls, value: Any, what: str = "point") -> ParetoPoint:
         """Raise Damaged."""
-        plain = table(value, what)
+        fields = table(value, what)
         return cls(
-            one(plain, "limit_bytes", count),
-            one(plain, "predicted_ns", number),
-            maybe(plain, "gap", number),
-            maybe(plain, "first_touch_ns", number),
+            required(fields, "limit_bytes", count),
+            required(fields, "predicted_ns", number),
+            optional(fields, "gap", number),
+            optional(fields, "first_touch_ns", number),
         )
 
 

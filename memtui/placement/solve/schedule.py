@@ -16,7 +16,7 @@ op ran, or where the op wrote it, so that the copy in slow memory is stale."""
 
 
 def fixed_path(item: Item, state: State) -> Path:
-    """One place for all its life."""
+    """Return the path of an item that lies in one pool for all its life."""
     return ((state, state),) * (item.last - item.first + 1)
 
 
@@ -94,7 +94,7 @@ def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
 
 
 def spans(problem: Problem, paths: Sequence[Path]) -> Iterator[Span]:
-    """Where each item is. What is moved while an op runs is in its old place for that op."""
+    """Return where each item is. What is moved while an op runs is in its old pool for that op."""
     for item, path in zip(problem.items, paths, strict=True):
         where = [begin != S for begin, _ in path]
         start = 0

@@ -197,7 +197,7 @@ def optimum(
 
 
 def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, Found]:
-    """Paths that keep the limits, and what the solver says. Raises linear.Infeasible."""
+    """Return paths that keep the limits, and what the solver reports. Raises Infeasible."""
     paths, found = program.solve(deadline_s - time.monotonic(), gap)
     if paths is not None and (over := _over(program.problem, paths)):
         # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
@@ -207,7 +207,7 @@ def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path]
 
 
 def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
-    """Bytes above the limit while each op runs; empty where there are none."""
+    """Return the bytes above the limit while each op runs; empty where there are none."""
     held = cost(problem, paths).fast_bytes
     over = tuple(max(0, fast - limit) for fast, limit in zip(held, problem.limit_bytes, strict=True))
     return over if any(over) else ()

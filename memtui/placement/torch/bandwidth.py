@@ -29,7 +29,7 @@ _HIDES = 1.5  # times as long as moving a page: so short that it is seen what th
 
 
 def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int = REPEATS) -> list[Bandwidth]:
-    """Of each pool; the first one is the fast one, whose copies are to itself. Pools are measured in turns.
+    """Measure each pool, in turns; the first one is the fast one, whose copies are to itself.
 
     Raises NoMemory.
     """
@@ -74,7 +74,7 @@ def _moving(clock: Clock) -> Iterator[Mover]:
 
 
 def _both(pool: Pool, memory: torch.Tensor, fast: torch.Tensor) -> tuple[Copy, Copy]:
-    """Out of a pool into the fast one, and back."""
+    """Return a copy out of a pool into the fast one, and one back."""
     size = len(memory)
     return Copy(fast, memory, pool.read_wait_ns(size)), Copy(memory, fast, pool.write_wait_ns(size))
 
@@ -84,7 +84,7 @@ def _rate(size: int, times: Sequence[float]) -> float:
 
 
 def _meanwhile(mover: Mover, out: Copy, into: Copy, repeats: int) -> tuple[float, float]:
-    """Bytes a second of copies from a pool into the fast one, and back, while this thread multiplies matrices."""
+    """Return bytes a second of copies out of a pool and back, while this thread multiplies matrices."""
     multiply = _multiplying(_SIDE)
 
     def until_moved() -> None:
@@ -141,7 +141,7 @@ def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Cop
 
 
 def _hiding(mover: Mover, clock: Clock, copies: Sequence[Copy]) -> Callable[[], object]:
-    """Work that takes longer than moving a page beside it."""
+    """Return work that takes longer than moving a page beside it."""
     for side in _SHORT_SIDES:
         multiply = _multiplying(side)
         moved_ns = median(mover.during([copy], multiply)[1] for copy in copies for _ in range(REPEATS))

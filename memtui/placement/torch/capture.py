@@ -111,8 +111,8 @@ class Captured:
 
     @property
     def fingerprint(self) -> str:
-        """Of the graph: measurements in another one are not its."""
-        plain = json.dumps(self.graph.to_plain(), sort_keys=True)
+        """Return a digest of the graph: measurements in another graph are not of this one."""
+        plain = json.dumps(self.graph.to_dict(), sort_keys=True)
         return hashlib.sha256(plain.encode()).hexdigest()[:32]
 
 
@@ -319,7 +319,7 @@ class _Reader:
 
 
 def _copies(target: Any, arguments: Any, keywords: Any, made: Sequence[Layout | None], in_place: bool) -> bool:
-    """Whether results can only be copied to their place, by a call on zeros."""
+    """Return whether results can only be copied to their place, by a call on zeros."""
     if in_place:
         return any(layout is not None for layout in made)
     with torch.no_grad():
@@ -359,7 +359,7 @@ def _check_fixed(target: Any, value: Any) -> None:
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All bytes of the memory that it is in."""
+    """Return all bytes of the memory that a value is in."""
     return torch.empty(0, dtype=torch.uint8).set_(tensor.detach().untyped_storage())
 
 

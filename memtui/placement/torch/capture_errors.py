@@ -42,7 +42,7 @@ def why(error: Exception, step: Callable[..., Any], state: tuple[Any, ...]) -> s
 
 
 def first_of_values(step: Callable[..., Any], state: tuple[Any, ...]) -> str:
-    """Where the user's code first makes a number, or a shape, of values: `` (FILE:LINE: code)``; may be empty."""
+    """Return where the user's code first makes a number or a shape of values: `` (FILE:LINE: code)``, or ""."""
     return next((line for _, line in values_from(step, state).values()), "")
 
 
@@ -80,7 +80,7 @@ class _Watch(TorchDispatchMode):
 
 
 def _symbols(values: Iterable[Any]) -> Iterable[str]:
-    """Those in numbers and in shapes."""
+    """Return the symbols in numbers and in shapes."""
     for value in values:
         numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
         for number in numbers:

@@ -95,7 +95,7 @@ class Execution:
         return ops, moves
 
     def pages(self) -> dict[str, dict[str, int]]:
-        """Pages of each arena by the NUMA node that they are on, as far as the kernel tells."""
+        """Return pages of each arena by the NUMA node that they are on, as far as the kernel reports."""
         found = {}
         for pool, held in self.memory.items():
             if held.device.type == "cpu":

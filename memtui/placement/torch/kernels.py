@@ -16,7 +16,7 @@ Out = tuple[Any, tuple[str, ...]]  # an overload, and the names of its out argum
 
 
 def is_recorded(target: Any) -> bool:
-    """Whether an operator does in a training step what it does not while gradients are off."""
+    """Return whether an operator does in a training step what it does not while gradients are off."""
     return str(target) in _RECORDED
 
 
@@ -58,7 +58,7 @@ def has_to_copy(
     keywords: Mapping[str, Any],
     made: Sequence[torch.Tensor | None],
 ) -> bool:
-    """Whether results can only be copied to where they are to lie, which takes time of its own.
+    """Return whether results can only be copied to where they are to lie, which takes time of its own.
 
     Overloads that write where they are told to take no result that is thrown away (None). Some make room there for more
     than the result (the mean of mse_loss does), which would be in the memory of others; so it is tried out.

@@ -58,14 +58,14 @@ class Machine:
         return self._buffers[key]
 
     def reset(self, seed: int) -> None:
-        """Arguments and constants as they were before the first step, and random numbers, too."""
+        """Put back arguments, constants and random numbers as they were before the first step."""
         torch.manual_seed(seed)
         for storage, given in self.captured.given.items():
             self.buffer(storage, self.fast.name).copy_(given)
         self.wait_for_device()
 
     def call(self, kernel: Kernel, where: Where, place: Place | None = None) -> Call:
-        """One op with its tensors where they are to lie."""
+        """Return one op with its tensors where they are to lie."""
         place = place or self.buffer
         found = Call(lambda: None)
         staged: dict[str, torch.Tensor] = {}
@@ -130,7 +130,7 @@ class Machine:
         return [*kernel.written_bytes] if kernel.in_place else []
 
     def refresh(self, seed: int) -> None:
-        """Before another timed run of the step: put back what the last one changed.
+        """Put back what the last run of the step changed, before another timed one.
 
         Nothing else is touched, so that caches hold what a training would find in them.
         """

@@ -51,7 +51,7 @@ class Pool:
         return "main memory with waits in it" if asked.emulated else ""
 
     def take(self, size_bytes: int) -> torch.Tensor:
-        """So many bytes from the beginning of a page on. Raises NoMemory."""
+        """Return memory of this size that starts at a page. Raises NoMemory."""
         room = rounded(size_bytes)
         if self._chunk is None or self._used + room > self._chunk.numel():
             self._chunk, self._used = self._more(rounded(room, _CHUNK)), 0

@@ -77,7 +77,7 @@ class Measuring:
             return [float(self._machine.timed_ns(call)) for call in program]
 
     def _run_once(self) -> None:
-        """So that there is something in the buffers: what an op does with numbers may depend on them."""
+        """Fill the buffers by runs of the step: what an op does with numbers may depend on them."""
         if not self._ran:
             self._machine.reset(self._seed)
             for _ in range(WARM_UPS):

@@ -136,7 +136,7 @@ class Worker:
         return MadePools(tuple(pool.made for pool in pools))
 
     def _check_room(self, pools: int) -> None:
-        """Linux promises memory that it has not, and ends the process that then uses it. Raises NoMemory."""
+        """Raise NoMemory where memory is short: Linux promises more than it has, and ends the process that uses it."""
         needed = pools * sum(storage.size_bytes for storage in self._captured.graph.storages.values())
         free = psutil.virtual_memory().available
         if needed > ROOM * free:
