@@ -28,7 +28,7 @@ RECORD = "use `memtui record` to measure without a screen"
 
 
 def problem(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> str:
-    """Why no screen can be shown here, in one line; empty when it can. Textual draws on stderr and reads stdin.
+    """Return why no screen can be shown here, in one line; empty when it can. Textual draws on stderr and reads stdin.
 
     ``instead``: what can be done without one.
     """
@@ -59,7 +59,7 @@ def _is_tty(fd: int) -> bool:
 
 
 def color_mode(asked: str = "auto", environ: Mapping[str, str] = os.environ) -> str:
-    """How many colours the picture is made for: "256", "16" or "none"."""
+    """Return how many colours the picture is made for: "256", "16" or "none"."""
     if asked in ("16", "none"):
         return asked
     if asked in ("256", "truecolor"):
@@ -73,7 +73,7 @@ def color_mode(asked: str = "auto", environ: Mapping[str, str] = os.environ) -> 
 
 
 def ascii_needed(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the locale, or the terminal's own font, cannot show block and braille characters."""
+    """Return whether the locale, or the terminal's own font, cannot show block and braille characters."""
     if environ.get("TERM", "") == "linux":
         return True  # the console's font has 256 or 512 glyphs, none of them braille
     if environ.get("LC_ALL") in ("C", "POSIX"):
@@ -151,7 +151,7 @@ def quiet(fd: int = STDIN) -> Iterator[None]:
 
 
 def hung_up(fd: int = STDIN) -> bool:
-    """Whether the terminal behind a descriptor is gone. Textual's input thread would spin on it for ever."""
+    """Return whether the terminal behind a descriptor is gone. Textual's input thread would spin on it for ever."""
     poll = select.poll()
     poll.register(fd, 0)  # POLLHUP, POLLERR and POLLNVAL are always told
     try:

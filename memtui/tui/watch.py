@@ -138,47 +138,47 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     return code or ended.get("exit_status", 0)
 
 
-def _rejoin(found: Running, pid: int, asked: RejoinRequest, console: Console) -> int:
+def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) -> int:
     """Return the screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
 
     ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
     """
-    said = _request(found, asked)
-    if pid != found.pid:
-        said.insert(0, f"process {pid} is recorded in the tree of process {found.pid}: recording {found.id}")
+    said = _request(running, asked)
+    if pid != running.pid:
+        said.insert(0, f"process {pid} is recorded in the tree of process {running.pid}: recording {running.id}")
     for line in said:
         console.notify(line)
-    follower = Follower(found)
+    follower = Follower(running)
     code = run_viewer(
-        Path(found.path),
+        Path(running.path),
         live=True,
         stopped=follower.stopped,
-        order=partial(ask, found),
+        order=partial(ask, running),
         began_it=False,
-        process=pid if pid != found.pid else None,
+        process=pid if pid != running.pid else None,
         said="; ".join(said),
     )
     if follower.stopped():
-        _tell(STOPPED_OR_QUIT, f"session: {found.path}")
+        _tell(STOPPED_OR_QUIT, f"session: {running.path}")
     elif follower.ended():
-        _tell(f"session: {found.path}")
+        _tell(f"session: {running.path}")
     else:
-        _tell_way_back(pid, found.id, Path(found.path))
+        _tell_way_back(pid, running.id, Path(running.path))
     return code
 
 
-def _request(found: Running, asked: RejoinRequest) -> list[str]:
+def _request(running: Running, asked: RejoinRequest) -> list[str]:
     """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
     said = []
     if asked.interval_ns is not None:
-        before_ns = ask(found, "status")["interval_ns"]
-        ask(found, "interval", interval_ns=asked.interval_ns)
+        before_ns = ask(running, "status")["interval_ns"]
+        ask(running, "interval", interval_ns=asked.interval_ns)
         before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
-        said.append(f"recording {found.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
+        said.append(f"recording {running.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
     if asked.others:
         said.append(
-            f"recording {found.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
-            f"memtui stop {found.id} ends it, and attach then begins one with them"
+            f"recording {running.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
+            f"memtui stop {running.id} ends it, and attach then begins one with them"
         )
     return said
 
@@ -188,7 +188,7 @@ def _tell_way_back(pid: int, name: str, path: Path) -> None:
 
 
 def _tell(*lines: str) -> None:
-    """Last words; a terminal that is gone is no error."""
+    """Print the last line; a terminal that is gone is not an error."""
     try:
         print("\n".join(map(visible, lines)), flush=True)
     except OSError:

@@ -38,7 +38,7 @@ class AllocationChart(Panel):
 
     @property
     def columns(self) -> int:
-        """How many there is room for."""
+        """Return how many there is room for."""
         return max(1, self.size.width - 2 - AXIS)
 
     def point(self, row: int) -> None:
@@ -90,7 +90,7 @@ class AllocationChart(Panel):
         return picture.lines(cursor, peak, index.peak_bytes, look)
 
     def _drawn(self, columns: int, rows: int) -> tuple[NDArray[np.int64], Stacked]:
-        """First row of each column, and the picture: made once for a step and a size."""
+        """Return first row of each column, and the picture: made once for a step and a size."""
         index, look = self.view, self.look
         key = index, columns, rows, by_letter(look)
         if self._picture is None or self._picture[0] != key:

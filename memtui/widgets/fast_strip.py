@@ -44,12 +44,12 @@ class FastStrip(Strip):
         return getattr(self, name)
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
-        """As every strip is; the compositor divides all of them, and nearly always at their end."""
+        """Divide as every strip is divided; the compositor divides all of them, and nearly always at their end."""
         cuts = list(cuts)
         return [self] if cuts == [self._cell_length] else super().divide(cuts)
 
     def render(self, console: Console) -> str:
-        """Text and escape codes. Codes are reset only where the next ones would leave something of the last."""
+        """Return text and escape codes. Codes are reset only where the next ones would leave something of the last."""
         if not self._drawn:
             system = console._color_system or ColorSystem.TRUECOLOR
             codes = _codes.setdefault(system, {})

@@ -70,7 +70,7 @@ class FooterLine(CachedWidget):
         self._places: list[tuple[int, int, str]] = []
 
     def adapt(self, *, small: bool, pause_words: str) -> None:
-        """Other keys for a small screen, another word while paused."""
+        """Show other keys on a small screen, another word while paused."""
         if (small, pause_words) != (self.small, self.pause_words):
             self.small, self.pause_words = small, pause_words
             self.repaint()

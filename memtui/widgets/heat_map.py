@@ -20,12 +20,12 @@ from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView
 
 
 def label_cells(width: int) -> int:
-    """Cells of the address axis in a box of ``width``."""
+    """Return cells of the address axis in a box of ``width``."""
     return min(22, max(9, width // 5))
 
 
 def picture_cells(width: int, height: int) -> tuple[int, int]:
-    """Columns and rows of the picture in a panel of a size, frame included: what a view must be made for."""
+    """Return columns and rows of the picture in a panel of a size, frame included: what a view must be made for."""
     inside = max(0, width - 2)
     return max(0, inside - label_cells(inside) - 1), max(0, height - 2)
 
@@ -172,7 +172,7 @@ class HeatMap(Panel):
         return FullWidthLine(line) if exact else line
 
     def _label(self, band: HeatBand, part: int, cells: int, style: Style) -> Line:
-        """Its name, and dashes where addresses were left out before it; zoomed, where it begins and ends, too."""
+        """Return the name of a band, dashes where addresses were left out before it, and zoomed its bounds."""
         look = self.look
         if part == 0:
             name = band.label

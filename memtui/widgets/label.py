@@ -20,7 +20,7 @@ class Words(CachedWidget):
         self._usual = role
 
     def show(self, view: str, role: str = "") -> None:
-        """Other words, perhaps in another style."""
+        """Show other words, perhaps in another style."""
         self.role = role or self._usual
         self.view = view
         self.repaint()

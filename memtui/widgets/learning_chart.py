@@ -35,7 +35,7 @@ class LearningChart(Panel):
         return line
 
     def _whole(self, width: int) -> bool:
-        """Whether the lower edge has room for all that is to stand there."""
+        """Return whether the lower edge has room for all that is to stand there."""
         ends = 2 * max(len(words) + 6 for words in axis_words(self.view.axis))
         return text.width(self._here()) + 3 + text.width(text.clean(self.view.peak)) <= width - ends
 

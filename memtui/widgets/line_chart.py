@@ -42,7 +42,7 @@ def drawn(
     *,
     letters: bool = False,
 ) -> list[Line]:
-    """Rows of a picture; later curves lie over earlier ones, and a cell has the colour of the last one in it.
+    """Return rows of a picture; later curves lie over earlier ones, and a cell has the colour of the last one in it.
 
     ``letters``: draw with their glyphs, also where there are others.
     """

@@ -19,7 +19,7 @@ class OutputPane(Panel):
     back = "o"  # the key that closes it
 
     class Scrolled(Message):
-        """The wheel was turned: by so many rows."""
+        """The wheel was turned, by a count of rows."""
 
         def __init__(self, by: int) -> None:
             super().__init__()

@@ -23,7 +23,7 @@ _ACROSS = {
 
 
 def run_styles(look: DrawStyle) -> list[Style]:
-    """One for each session, in their order: as far apart as the theme has them."""
+    """Return one for each session, in their order: as far apart as the theme has them."""
     first = (look["rss"], look.heat[6], look["live"], look["key"])
     return [*first, look["focus"], look["warning"], look["bright"], look["dim"]]
 

@@ -23,7 +23,7 @@ class FullWidthLine(list[Run]):
 
 
 def line_width(line: Line) -> int:
-    """Cells a line takes."""
+    """Return cells a line takes."""
     return sum(text.width(run) for run, _ in line)
 
 
@@ -51,14 +51,14 @@ def fitted(line: Line, cells: int, ground: Style) -> Line:
 
 
 def _neighbours(rows: list[int]) -> list[tuple[int, int]]:
-    """Rising numbers as (first, count) of each run without a hole."""
-    found: list[tuple[int, int]] = []
+    """Return rising numbers as (first, count) of each run without a hole."""
+    runs: list[tuple[int, int]] = []
     for row in rows:
-        if found and row == sum(found[-1]):
-            found[-1] = found[-1][0], found[-1][1] + 1
+        if runs and row == sum(runs[-1]):
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
         else:
-            found.append((row, 1))
-    return found
+            runs.append((row, 1))
+    return runs
 
 
 class CachedWidget(Widget):
@@ -79,7 +79,7 @@ class CachedWidget(Widget):
 
     @property
     def look(self) -> DrawStyle:
-        """How the app draws; the default in an app that knows no looks."""
+        """Return how the app draws; the default in an app that knows no looks."""
         return getattr(self.app, "look", None) or look()
 
     def recolour(self) -> None:
@@ -128,7 +128,7 @@ class CachedWidget(Widget):
         return changed
 
     def paint(self, width: int, height: int) -> list[Line]:
-        """Lines for a size, top first. Only called with a view."""
+        """Return the lines for a size, top first. It is only called with a view."""
         raise NotImplementedError
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -174,7 +174,7 @@ class Panel(CachedWidget):
             self.t_ns = t_ns
 
     def choose(self, chosen: bool) -> None:
-        """Whether up and down are about this panel; its title says so."""
+        """Say in the title whether up and down are about this panel."""
         if chosen != self.chosen:
             self.chosen = chosen
             if self.view is not None:
@@ -230,11 +230,11 @@ class Panel(CachedWidget):
         return out + end
 
     def heading(self) -> Line:
-        """Words at the left of the upper edge."""
+        """Return words at the left of the upper edge."""
         return [(self.title, self.look["title"])]
 
     def heading_right(self, width: int) -> Line:
-        """Words at the right of the upper edge."""
+        """Return words at the right of the upper edge."""
         return []
 
     def footing(self) -> Line:
@@ -247,7 +247,7 @@ class Panel(CachedWidget):
         return []
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        """Lines inside the frame."""
+        """Return lines inside the frame."""
         raise NotImplementedError
 
     def message(self, words: str, width: int, height: int) -> list[Line]:
@@ -256,7 +256,7 @@ class Panel(CachedWidget):
 
 
 def centred(words: str, width: int, height: int, style: Style, *, margin: int = 0) -> list[Line]:
-    """Words in the middle, wrapped."""
+    """Return words in the middle, wrapped."""
     room = width - 2 * margin
     lines: list[str] = []
     for word in text.clean(words).split():

@@ -103,5 +103,5 @@ class PlacementCurve(CursorPanel):
 
 
 def _glyphs(ascii_only: bool) -> tuple[str, ...]:
-    """All fast, between two points, plan, first touch, both, cursor."""
+    """Return all fast, between two points, plan, first touch, both, cursor."""
     return tuple(".-ox#@" if ascii_only else "┈─●×■◉")

@@ -35,7 +35,7 @@ class PlacementMatrix(CursorPanel):
 
     @property
     def selected(self) -> tuple[MatrixRow, MatrixCell] | None:
-        """Op and configuration under the cursor."""
+        """Return op and configuration under the cursor."""
         if not self.view.rows:
             return None
         row = self.view.rows[min(self.row, len(self.view.rows) - 1)]
@@ -54,16 +54,16 @@ class PlacementMatrix(CursorPanel):
 
     @property
     def in_sight(self) -> int:
-        """Rows there is room for."""
+        """Return rows there is room for."""
         return max(1, self.size.height - 3)
 
     def heading(self) -> Line:
-        """In fewer words where the pool and the way of timing would have no room beside it."""
+        """Say it in fewer words where the pool and the way of timing would have no room beside it."""
         wide = self.size.width - line_width(self.heading_right(self.size.width)) - 8 >= len(self.title)
         return [(self.title if wide else SHORT_TITLE, self.look["title"])]
 
     def heading_right(self, width: int) -> Line:
-        """Pool and way of timing; the scale and what is measured where there is room for them."""
+        """Return pool and way of timing; the scale and what is measured where there is room for them."""
         view, look = self.view, self.look
         if not view.rows:
             return []
@@ -140,7 +140,7 @@ def level(ratio: float) -> int:
 
 @lru_cache(256)
 def on_heat(look: DrawStyle, level: int) -> Style:
-    """Words on a ground as hot as a level; in front of the usual ground where a cell cannot carry two colours."""
+    """Return words on a ground as hot as a level, or on the usual one where a cell cannot carry two colours."""
     style = look.heat[level]
     if look.color != "256" or style.color is None:
         return style

@@ -34,7 +34,7 @@ class PlacementScatter(CursorPanel):
         return points[min(self.at, len(points) - 1)] if points else None
 
     def move(self, by: int) -> None:
-        """Up is slower, so the next point up is the next slower one."""
+        """Move along the points: up is slower, so the next point up is the next slower one."""
         self.at = max(0, min(len(self.view.points) - 1, self.at - by))
         self.repaint()
 

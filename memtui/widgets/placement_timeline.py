@@ -89,7 +89,7 @@ class PlacementTimeline(CursorPanel):
         return lines
 
     def _columns(self, cells: int) -> list[tuple[int, int]]:
-        """First and last op of each column of cells: several cells an op, or several ops a cell."""
+        """Return first and last op of each column of cells: several cells an op, or several ops a cell."""
         ops = len(self.view.ops)
         wide = max(1, cells // ops)
         if cells >= ops:
@@ -98,7 +98,7 @@ class PlacementTimeline(CursorPanel):
         return [(a, max(a, b - 1)) for a, b in pairwise(edges)]
 
     def _chart(self, columns: list[tuple[int, int]], label: int, rows: int) -> list[Line]:
-        """Bytes in fast memory as an area, and the limit as a line."""
+        """Return bytes in fast memory as an area, and the limit as a line."""
         view, look = self.view, self.look
         most = raster.nice_ceiling(float(max(view.limit_bytes, *view.fast_bytes, 1)), headroom=1.02)
         values = np.array([max(view.fast_bytes[first : last + 1]) for first, last in columns], float) / most
@@ -139,5 +139,5 @@ def _runs(cells: list[tuple[str, Style]]) -> list[tuple[Style, list[tuple[str, S
 
 
 def _glyphs(ascii_only: bool) -> tuple[str, ...]:
-    """Fast, slow, moved in, moved out."""
+    """Return fast, slow, moved in, moved out."""
     return tuple("#=^v" if ascii_only else "█▒▲▼")

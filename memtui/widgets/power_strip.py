@@ -12,7 +12,7 @@ from memtui.widgets.raster import Line
 from memtui.widgets.views.bench import PowerSample
 
 SPAN_S = 60.0
-HELD_S = 2.0  # a reading stands for what follows it, so long
+HELD_S = 2.0  # how long a reading stands for what follows it
 AXIS = 7
 _MEASURED, _BETWEEN, _MEAN = 0, 1, 2  # styles
 
@@ -70,7 +70,7 @@ _HOT = 6  # of the warm levels
 
 
 def _held(drawn: Sequence[PowerSample], count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and sensor (nan: not known) and whether it was measured, for equal spans of the last minute."""
+    """Return mean and sensor (nan: not known) and whether it was measured, for equal spans of the last minute."""
     t_ns = np.array([one.t_ns for one in drawn], np.int64)
     at = t_ns[-1] - (np.arange(count)[::-1] * (SPAN_S * 1e9 / count)).astype(np.int64)
     place = np.searchsorted(t_ns, at, side="right") - 1

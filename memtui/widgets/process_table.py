@@ -69,17 +69,17 @@ class ProcessTable(RowPanel):
 
     @staticmethod
     def _note(row: ProcessRow, cells: int) -> str:
-        """Why there is no working set, or what is wrong with it, in half of the room for the command at most."""
+        """Return why there is no working set, or what is wrong with it, in half of the room for the command at most."""
         note = f"  ({text.clean(row.reason)})" if row.reason else ""
         return text.fit(note, min(text.width(note), cells // 2))
 
     @property
     def in_sight(self) -> int:
-        """Rows there is room for above the one of all processes."""
+        """Return rows there is room for above the one of all processes."""
         return max(1, super().in_sight - (self.view is not None and self.view.tree is not None))
 
     def _columns(self, width: int) -> list[tuple[str, int]]:
-        """Those that have room; ranks only where there are any."""
+        """Return those that have room; ranks only where there are any."""
         ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
         columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
         if all(row.pss_bytes is None for row in self.view.rows):  # one alone, or not read: the footing says why
@@ -99,7 +99,7 @@ class ProcessTable(RowPanel):
 
     @property
     def _gpu_is_a_footing(self) -> bool:
-        """Whether the footing says of every row why its GPU memory is not known."""
+        """Return whether the footing says of every row why its GPU memory is not known."""
         rows = self.view.rows
         return (
             self.view.tree is None

@@ -25,7 +25,7 @@ class ReuseHistogram(Panel):
     size_bytes: float | None = None  # memory the sentence is about; None: the least that misses a tenth at most
 
     def toggle(self) -> None:
-        """Histogram or miss ratio."""
+        """Show the histogram or the miss ratio."""
         self.misses = not self.misses
         if self.view is not None:
             self.repaint()
@@ -43,7 +43,7 @@ class ReuseHistogram(Panel):
 
     @property
     def _place(self) -> int:
-        """Number of the size that is spoken of."""
+        """Return the number of the size that is spoken of."""
         sizes = self.view.size_bytes
         if self.size_bytes is not None:
             return int(np.argmin(np.abs(np.log(sizes) - np.log(self.size_bytes))))
@@ -132,7 +132,7 @@ class ReuseHistogram(Panel):
         return [[(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line] for y, line in enumerate(lines)]
 
     def _sizes(self, edges: np.ndarray, each: int, columns: int) -> Line:
-        """Powers of two under the bars, as many as fit with air between them."""
+        """Return powers of two under the bars, as many as fit with air between them."""
         words = [" "] * columns
         free = 0
         lowest, highest = int(np.ceil(np.log2(edges[0]) - 1e-6)), int(np.floor(np.log2(edges[-1]) + 1e-6))

@@ -40,7 +40,7 @@ class RowPanel(Panel):
 
     @property
     def in_sight(self) -> int:
-        """Rows there is room for."""
+        """Return rows there is room for."""
         return max(1, self.size.height - 3)
 
     def paint(self, width: int, height: int) -> list[Line]:
@@ -50,7 +50,7 @@ class RowPanel(Panel):
     # Moving about
 
     def deselect(self) -> None:
-        """No row is chosen."""
+        """Choose no row."""
         if self.selected is not None:
             self.selected = None
             if self.view is not None:
@@ -123,11 +123,11 @@ class LazyRows(Sequence[T], Generic[T]):
         return self._make(int(self.numbers[place]))
 
     def place(self, number: object) -> int | None:
-        """Where the row of a number is."""
+        """Return where the row of a number is."""
         if not isinstance(number, int):
             return None
-        found = self.last_until(number)
-        return found if found >= 0 and self.numbers[found] == number else None
+        index = self.last_until(number)
+        return index if index >= 0 and self.numbers[index] == number else None
 
     def last_until(self, number: int) -> int:
         """Place of the last row whose number is not above that; -1: there is none."""
@@ -135,7 +135,7 @@ class LazyRows(Sequence[T], Generic[T]):
 
 
 def place_of(rows: Sequence[Any], key: Hashable) -> int | None:
-    """Where the row with a key is; None: nowhere."""
+    """Return where the row with a key is; None: nowhere."""
     if isinstance(rows, LazyRows):
         return rows.place(key)
     return next((place for place, row in enumerate(rows) if row.key == key), None)
@@ -149,13 +149,13 @@ class CursorPanel(Panel):
 
     @property
     def in_sight(self) -> int:
-        """Steps of a page."""
+        """Return steps of a page."""
         return PAGE
 
     def move(self, by: int) -> None:
-        """Down, or up below 0."""
+        """Move down, or up below 0."""
         raise NotImplementedError
 
     def sideways(self, by: int) -> None:
-        """To the right, or to the left below 0."""
+        """Move to the right, or to the left below 0."""
         raise NotImplementedError

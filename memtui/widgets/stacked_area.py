@@ -26,7 +26,7 @@ class Stacked:
 
     @classmethod
     def of(cls, held_bytes: NDArray[np.int64], rows: int, top_bytes: float, look: DrawStyle) -> Stacked:
-        """Of what is held in each column, i8[columns, len(CATEGORIES)]."""
+        """Take what is held in each column, i8[columns, len(CATEGORIES)]."""
         held = np.cumsum(held_bytes[:, INDEX], axis=1)  # [columns, kinds], upper edges
         # The kind of a cell is the one that holds the middle of it.
         middle = (np.arange(rows)[::-1] + 0.5) * top_bytes / rows

@@ -62,7 +62,7 @@ class DrawStyle:
 
     @property
     def half_blocks(self) -> bool:
-        """Whether a cell can carry two colours."""
+        """Return whether a cell can carry two colours."""
         return self.color == "256" and not self.ascii_only
 
     def plain(self, text: str) -> str:

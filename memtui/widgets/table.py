@@ -68,7 +68,7 @@ class Listing(RowPanel):
 
     @property
     def selected_row(self) -> Row | None:
-        """The row that Enter opens."""
+        """Return the row that Enter opens."""
         place = place_of(self.view.rows, self.selected)
         return None if place is None else self.view.rows[place]
 
@@ -158,7 +158,7 @@ class Listing(RowPanel):
         return text.fit(words, cells - 2, right=column.right) + "  "
 
     def on_click(self, event: events.Click) -> None:
-        """Comes before that of every panel of rows, which selects."""
+        """Open a row on a click. It comes before the click of every panel of rows, which selects."""
         self._hidden = None
         at = self.top + event.y - 2
         if self.chosen and event.y >= 2 and at < len(self.view.rows) and self.view.rows[at].key == self.selected:

@@ -25,7 +25,7 @@ SHIFT = raster.LEVELS + 1  # a level of the kind with number n is n + 1 times th
 
 
 def by_letter(look: DrawStyle) -> bool:
-    """Whether colours cannot tell kinds apart."""
+    """Return whether colours cannot tell kinds apart."""
     return look.ascii_only or look.color == "none"
 
 

@@ -51,12 +51,12 @@ COMPARED = 400  # rows of a table whose names are compared with each other, in s
 
 
 def width(text: str) -> int:
-    """Cells a text takes."""
+    """Return cells a text takes."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def sentence(words: str, cells: int) -> str:
-    """Exactly ``cells`` wide: padded, or cut with an ellipsis at the end (a sentence is read from its begin)."""
+    """Exactly ``cells`` wide: padded, or cut with an ellipsis at the end (a sentence is read from its start)."""
     if cells < 4 or width(words) <= cells:
         return fit(words, cells)
     return fit(set_cell_size(words, cells - 1).rstrip() + "…", cells)
@@ -92,7 +92,7 @@ def fit(text: str, cells: int, *, right: bool = False) -> str:
 
 
 def shortened(names: list[str], cells: int) -> list[str]:
-    """Names of a column cut so that what differs between them stays, as does what says how deep one lies in a tree."""
+    """Return the names of a column cut so that what differs between them stays, and how deep each lies in a tree."""
     if not any(name.startswith(" ") for name in names):
         return shorten(names, cells)
     out, depths = list(names), [len(name) - len(name.lstrip(_BEFORE_NAMES)) for name in names]

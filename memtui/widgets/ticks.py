@@ -20,7 +20,7 @@ _REST = 0  # the second cell of a wide character: no character of its own
 
 
 def by_column(marks: Iterable[Mark], axis: TimeAxis, columns: int) -> dict[int, Mark]:
-    """One mark to a column, from the left: what the user wrote down before anything else, then the first."""
+    """Return one mark to a column, from the left: what the user wrote down before anything else, then the first."""
     found: dict[int, Mark] = {}
     for mark in marks:
         column = axis.column(mark.t_ns, columns) if mark.kind in TICKS else None

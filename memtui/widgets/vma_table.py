@@ -89,7 +89,7 @@ class VmaTable(RowPanel):
         return lines
 
     def _named(self, cells: int, shown: tuple[RangeRow, ...]) -> Iterable[tuple[RangeRow, str, str]]:
-        """Rows in sight with their names and, where there is room for it, why they are hidden otherwise."""
+        """Return rows in sight with their names and, where there is room for it, why they are hidden otherwise."""
         notes = [f" ({text.clean(row.left_out)})" if row.left_out else "" for row in shown]
         notes = [note if text.width(note) + 8 <= cells else "" for note in notes]
         room = [cells - text.width(note) for note in notes]
@@ -160,7 +160,7 @@ class VmaTable(RowPanel):
         return line
 
     def _warm(self, row: RangeRow, plain: Style) -> Style:
-        """Colour of a trend by the row's share of the working set: many small rows must not shout."""
+        """Return the colour of a trend by the row's share of the working set: many small rows must not shout."""
         if row.key == self.selected or row.left_out:
             return plain
         share = row.share or 0.0

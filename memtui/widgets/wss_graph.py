@@ -123,7 +123,7 @@ class WssGraph(Panel):
         return bins[0 if view.note else 1], bins[0], None if view.focus_bytes is None else bins[-1]
 
     def _scale(self, area: np.ndarray, line: np.ndarray) -> tuple[float, bool]:
-        """Value of the upper edge, and whether RSS lies above it."""
+        """Return the value of the upper edge, and whether RSS lies above it."""
         high = float(np.nanmax(area)) if np.isfinite(area).any() else 1.0
         top = raster.nice_ceiling(high, headroom=1.02)
         if self.view.note or not np.isfinite(line).any():
@@ -132,7 +132,7 @@ class WssGraph(Panel):
         return (top, True) if rss > 1.6 * top else (raster.nice_ceiling(max(high, rss), headroom=1.02), False)
 
     def _rss_band(self, line: np.ndarray, rows: int, columns: int, cursor: int | None) -> list[Line]:
-        """RSS over time between two bounds of its own; no zero below it."""
+        """Return RSS over time between two bounds of its own, without a zero below it."""
         if not rows:
             return []
         look = self.look
@@ -148,7 +148,7 @@ class WssGraph(Panel):
         return [[(label.rjust(AXIS - 1) + " ", look["rss"]), *run] for label, run in zip(labels, painted, strict=True)]
 
     def _break(self, columns: int, *, own_scale: bool) -> Line:
-        """Where the axis is broken: what is above has another scale, or is not drawn."""
+        """Return where the axis is broken: what is above has another scale, or is not drawn."""
         look, rss = self.look, self.view.rss_now_bytes
         name = text.clean(self.view.resident)
         known = f"{name} {text.size_column(rss).strip()}" if rss is not None else f"{name} n/a"
@@ -185,7 +185,7 @@ class WssGraph(Panel):
         codes[free], index[free] = marks[free], _RSS
 
     def _draw_marks(self, codes: np.ndarray, index: np.ndarray, cursor: int | None) -> None:
-        """Ticks and their words, in blanks only: each tick in the highest of its column.
+        """Draw ticks and their words, in blanks only: each tick in the highest of its column.
 
         A column that is full to the top keeps what is drawn there, in the colour of the tick.
         """
@@ -209,7 +209,7 @@ class WssGraph(Panel):
                 codes[row, place], index[row, place] = cells, _WORDS
 
     def _row_colours(self, rows: int) -> np.ndarray:
-        """Warmer with height. Resident memory alone is no heat: it stays cool."""
+        """Return a style that is warmer with height. Resident memory alone is not heat: it stays cool."""
         if self.view.note:
             return np.full(rows, _RSS)
         return 2 + np.round(np.linspace(6, 0, rows) if rows > 1 else np.array([3.0])).astype(int)

@@ -47,12 +47,12 @@ class Stack:
 
     @property
     def bytes_shown(self) -> int:
-        """Memory in sight."""
+        """Return memory in sight."""
         return sum(int((layout.ends - layout.starts).sum()) for _, layout, _ in self.layouts)
 
     def _at(self, row: int) -> tuple[int, Layout, int] | None:
-        found = (one for one in self.layouts if one[2] <= row < one[2] + one[1].rows)
-        return next(found, None)
+        layouts = (one for one in self.layouts if one[2] <= row < one[2] + one[1].rows)
+        return next(layouts, None)
 
     def row_of(self, place: AddressCursor) -> int | None:
         """Return the row that shows an address, or what lies next to it; None where the process is not in sight."""
@@ -67,11 +67,11 @@ class Stack:
     def place_at(self, row: int) -> AddressCursor | None:
         """Return the first address of a row; None in a gap and below the last band."""
         pieces = self.pieces(row)
-        found = self._at(row)
-        return AddressCursor(found[0], min(pieces)[0]) if pieces and found else None
+        match = self._at(row)
+        return AddressCursor(match[0], min(pieces)[0]) if pieces and match else None
 
     def place_of(self, key: int) -> AddressCursor | None:
-        """Where a range begins in the picture."""
+        """Return where a range begins in the picture."""
         for _, layout, top in self.layouts:
             for band in layout.bands:
                 if band.key == key:
@@ -80,10 +80,10 @@ class Stack:
 
     def pieces(self, row: int) -> list[tuple[int, int]]:
         """Return the addresses (start, end) of a row of cells."""
-        found = self._at(row)
-        if found is None:
+        match = self._at(row)
+        if match is None:
             return []
-        _, layout, top = found
+        _, layout, top = match
         bins = range((row - top) * SUBROWS, (row - top + 1) * SUBROWS)
         return [piece for source in sorted({int(layout.source[b]) for b in bins} - {-1})
                 for piece in layout.addresses_of(source)]  # fmt: skip
@@ -98,11 +98,11 @@ class Stack:
 
     def band(self, row: int) -> Band | None:
         """Return the band of a row."""
-        found = self._at(row)
-        return found[1].band_at(row - found[2]) if found else None
+        match = self._at(row)
+        return match[1].band_at(row - match[2]) if match else None
 
     def touched(self, row: int, pages: PageSet) -> int:
-        """Bytes of a row that a page set touches."""
+        """Return bytes of a row that a page set touches."""
         pieces = np.array(sorted(self.pieces(row)), np.uint64).reshape(-1, 2)
         return int(bytes_by_range(pages, pieces[:, 0], pieces[:, 1]).sum())
 
@@ -111,10 +111,10 @@ class Stack:
 
         None where nothing smaller can be shown: a pixel shows a page already, or the row is a gap.
         """
-        found, band, pieces = self._at(row), self.band(row), self.pieces(row)
-        if found is None or band is None or not pieces:
+        match, band, pieces = self._at(row), self.band(row), self.pieces(row)
+        if match is None or band is None or not pieces:
             return None
-        process, layout, _ = found
+        process, layout, _ = match
         if len(self.layouts) > 1 or sum(b.kind != "gap" for b in layout.bands) > 1:
             if band.kind == "range":
                 return Interval(process, band.start, band.end)

@@ -141,7 +141,7 @@ class HeatColumns:
         return [r for r in self._ranges if r.process == zoom.process and r.start < zoom.end and r.end > zoom.start]
 
     def _row_kinds(self, cells: int) -> NDArray[np.uint8] | None:
-        """Of the pixel rows; None where no tensor is known. Found once for each layout and each map."""
+        """Return the kinds of the pixel rows, made once for each layout and map; None where no tensor is known."""
         if not self.tensors:
             return None
         of = tuple((process, placed.number) for process, placed in sorted(self.tensors.items()))
@@ -214,7 +214,7 @@ class HeatColumns:
 
     @property
     def _start(self) -> AddressCursor | None:
-        """Where a cursor begins: on the hottest range, or at the top."""
+        """Return where a cursor begins: on the hottest range, or at the top."""
         return self._hottest or self._stack.place_at(self._stack.step(0, 0))
 
     def _cursor(self, reader: SessionLike, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
@@ -393,7 +393,7 @@ class HeatColumns:
         return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
 
     def _scale(self, reader: SessionLike, sample: int, process: int) -> np.float32:
-        """How much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
+        """Return how much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
         if not reader.hello.options.samples_pages:
             return np.float32(1)
         seen = self.page_set(reader, sample, process)

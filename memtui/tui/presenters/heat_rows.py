@@ -72,7 +72,7 @@ def worth_a_row(ranges: Sequence[ProcessRange], cells: int, keep: int | None) ->
 
 
 def row_counts(weights: list[int], cells: int) -> list[int]:
-    """Rows of each process by the square root of its weight, at least one for each while there are any."""
+    """Return rows of each process by the square root of its weight, at least one for each while there are any."""
     root = np.sqrt(np.array(weights, float))
     heights = np.zeros(len(weights), int)
     heaviest = np.argsort(-root, kind="stable")[:cells]

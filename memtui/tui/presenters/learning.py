@@ -54,7 +54,7 @@ def _last(values: np.ndarray) -> float:
 
 
 def _peak_words(about: About, recorded: Sequence[RecordedStep]) -> str:
-    """Where the recorded step that took most has its peak."""
+    """Return where the recorded step that took most has its peak."""
     most = telling(recorded)
     if most is None:
         return ""

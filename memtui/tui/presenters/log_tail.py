@@ -29,7 +29,7 @@ class OutputLog:
     """One log. ``shown``: somebody looks at it; until then it costs nothing."""
 
     def __init__(self, path: Path, missing: str = NO_LOG) -> None:
-        """``missing`` is said where there is no such file; ``{name}`` stands for its name."""
+        """Take a log; ``missing`` is shown where there is no such file; ``{name}`` stands for its name."""
         self.shown = False
         self._path, self._missing = path, missing
         self._columns, self._height = 0, 0
@@ -42,25 +42,25 @@ class OutputLog:
         self._keys: list[tuple[int, int]] = []  # (line, part of it) of each row
 
     def resize(self, columns: int, rows: int) -> None:
-        """How much room there is, in cells."""
+        """Take the room there is, in cells."""
         self._columns, self._height = columns, rows
 
     # Moving about
 
     def move(self, by: int) -> None:
-        """By rows; at the end it follows what comes."""
+        """Scroll by rows; at the end it follows what comes."""
         self._look_at(self._first + by)
 
     def page(self, by: int) -> None:
-        """By the height of the pane, less a row."""
+        """Scroll by the height of the pane, less a row."""
         self.move(by * max(1, self._height - 1))
 
     def home(self) -> None:
-        """To the oldest row that is kept."""
+        """Scroll to the oldest row that is kept."""
         self._top = 0, 0
 
     def end(self) -> None:
-        """To the newest."""
+        """Scroll to the newest row."""
         self._top = None
 
     def _look_at(self, row: int) -> None:
@@ -68,7 +68,7 @@ class OutputLog:
 
     @property
     def _most(self) -> int:
-        """The first row in sight when the last one is."""
+        """Return the first row in sight when the last one is."""
         return max(0, len(self._rows) - self._height)
 
     @property

@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """A mapping of at most so many things, and so many bytes of all of them together; one is kept in any case."""
+    """A mapping of a bounded count of things, and of bytes of all of them together; one is kept in any case."""
 
     def __init__(self, most: int, most_bytes: int | None = None) -> None:
         self._most, self._most_bytes = most, most_bytes

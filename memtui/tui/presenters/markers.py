@@ -115,7 +115,7 @@ class StepMarks:
         self._ends: LruCache[int, list[int]] = LruCache(_KEPT)  # by row
 
     def between(self, reader: SessionLike, axis: TimeAxis) -> tuple[Mark, ...]:
-        """Those on an axis; none where they are too many."""
+        """Return the ends of steps on an axis; none where they are too many."""
         rows = reader.training(axis.start_ns, axis.end_ns)
         if sum(row.steps for row in rows) > MOST + 2 * max((row.steps for row in rows), default=0):
             return ()

@@ -48,7 +48,7 @@ class Playhead:
 
     @property
     def index(self) -> int:
-        """Number of the sample under the cursor, -1 before the first."""
+        """Return the number of the sample under the cursor, -1 before the first."""
         return int(np.searchsorted(self.ends, self.cursor_ns, side="right")) - 1
 
     def grow(self, origin_ns: int, ends: NDArray[np.int64], *, recording: bool) -> None:
@@ -60,7 +60,10 @@ class Playhead:
     # What keys do
 
     def toggle_pause(self) -> None:
-        """Live: stop here. Paused: play on from the cursor (from the beginning when it stands at a final end)."""
+        """Stop here where it is live; where it is paused, play on from the cursor.
+
+        Where the cursor stands at the end of a session that is over, play from its beginning.
+        """
         if self.state is State.LIVE:
             self.follow = False
         elif self.playing:
@@ -101,12 +104,12 @@ class Playhead:
             self._stop_at(int(self.ends[0]))
 
     def to_end(self) -> None:
-        """Back to live, or to the end of a session that is over."""
+        """Go back to live, or to the end of a session that is over."""
         self.follow, self.playing = True, False
         self.cursor_ns = self.latest_ns
 
     def faster(self, by: int) -> None:
-        """Next or previous speed."""
+        """Take the next or the previous speed."""
         place = SPEEDS.index(self.speed) + by
         self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, place))]
 

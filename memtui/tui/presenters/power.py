@@ -82,7 +82,7 @@ class PowerLog:
         self._until = end
 
     def view(self, cursor_ns: int) -> PowerView:
-        """All devices at a moment; averages, peaks and energy since the session began."""
+        """Return all devices at a moment; averages, peaks and energy since the session began."""
         return PowerView(tuple(device.view(cursor_ns) for device in self._devices.values()))
 
 

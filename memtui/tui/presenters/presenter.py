@@ -146,8 +146,8 @@ class Presenter:
 
     def look_at_tensor(self, key: object) -> None:
         """Put the cursor of the heat map on a row of the table of tensors."""
-        if found := self.tensors.address_of(key):
-            self.heat.place = AddressCursor(*found)
+        if address := self.tensors.address_of(key):
+            self.heat.place = AddressCursor(*address)
 
     def point(self, row: int, t_ns: float) -> None:
         """Put the cursor of the heat map on a row of it, and all panels at a time."""
@@ -164,7 +164,7 @@ class Presenter:
         self.by_kind = not self.by_kind
 
     def zoom(self, by: int) -> None:
-        """In on the cursor, in time and memory (1), or back to where that began (-1)."""
+        """Zoom in on the cursor, in time and memory (1), or back to what was seen before (-1)."""
         if by > 0:
             before = self.playhead.span_ns
             closer = self.heat.zoom_in()
@@ -233,9 +233,9 @@ class Presenter:
         return FooterView(self.reader.file_bytes, self._path, self.playhead.recording, traced=traced)
 
     def _placed(self, at: int, traced: list[TracedProcess]) -> dict[int, Placed]:
-        """Where the tensors of each process lay when the window began."""
-        found = {one.key: self.places.at(self.reader, one.pid, at) for one in traced}
-        return {process: placed for process, placed in found.items() if placed is not None}
+        """Return where the tensors of each process lay when the window began."""
+        placed = {process.key: self.places.at(self.reader, process.pid, at) for process in traced}
+        return {key: tensors for key, tensors in placed.items() if tensors is not None}
 
     def _tensors_view(self, at: int, traced: list[TracedProcess], allowance: TimeBudget) -> TensorsView:
         note = why_no_pages(self.reader.hello, every=True) or why_thinned(self.reader, self.playhead.index)
@@ -297,7 +297,7 @@ class Presenter:
         return view
 
     def _most_bytes(self, sample: int, shown: ReuseView) -> tuple[float, float] | None:
-        """Between which 95 % of the returning touches of all processes come back; not known while one is looked at."""
+        """Return between which distances 95 % of the returning touches come back; None while one process is chosen."""
         if self.ranges.pid is not None or shown.note:
             return None
         return self._reuse.view(self.reader, sample, TimeBudget(0.0))[0].most_bytes

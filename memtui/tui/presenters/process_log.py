@@ -25,11 +25,11 @@ class ProcessLog:
 
     def update(self, reader: SessionLike) -> None:
         """Look for new ones."""
-        while found := reader.processes_after(self._newest):
-            self._newest = found[-1].key
-            self.count += len(found)
-            self._first += found[: FEW - len(self._first)]
-            for process in found:
+        while new := reader.processes_after(self._newest):
+            self._newest = new[-1].key
+            self.count += len(new)
+            self._first += new[: FEW - len(self._first)]
+            for process in new:
                 self._kept.put(process.key, process)
                 if process.pid == reader.hello.target.pid:
                     self._target = process
@@ -38,11 +38,11 @@ class ProcessLog:
 
     @property
     def all(self) -> frozenset[int] | None:
-        """The keys of all processes, where they are few."""
+        """Return the keys of all processes, where they are few."""
         return frozenset(process.key for process in self._first) if self.count <= FEW else None
 
     def of(self, reader: SessionLike, keys: Iterable[int]) -> list[Process]:
-        """Those with these keys and the target; of another pid one at least, where there ever was any."""
+        """Return the processes with these keys and the target; of another pid at least one, if there ever was any."""
         if self.count <= FEW:
             return list(self._first)
         found = {one.key: one for one in (self._first[0], self._other, self._target) if one is not None}

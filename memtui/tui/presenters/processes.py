@@ -23,7 +23,7 @@ def process_rows(
     held: Mapping[int, GpuMemory],
     wss_bytes: float | None,
 ) -> tuple[ProcessRow, ...]:
-    """Rows of the last of one or two samples, by rank and then pid: an order that does not change while they work.
+    """Return rows of the last of one or two samples, by rank and then pid: an order that holds still while they work.
 
     The sample before tells how much CPU time each used in between; ``held`` is GPU memory by key, at that moment;
     ``wss_bytes`` is the working set of the tree, of which each has a share.
@@ -73,7 +73,7 @@ def _row(
 
 
 def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: int | None) -> ProcessRow | None:
-    """All processes together, with the working set of the tree and the shared part of it; None of a single one.
+    """Return all processes together, with the working set of the tree and the shared part of it; None of a single one.
 
     RSS is a sum: what processes share is in each of them. PSS is one, too, in which it counts once.
     """

@@ -97,7 +97,7 @@ class RangeReuse:
 
 
 def _thinned(reader: SessionLike, row: VmaRow, sample: int) -> bool:
-    """Whether a page set that is not there had to make room: its distances are there still."""
+    """Return whether a page set that is not there had to make room: its distances are there still."""
     return reader.thinned_to_bytes is not None and any(
         process == row.process for _, process, _ in reader.reuse_between(sample, sample)
     )

@@ -30,7 +30,7 @@ HEAVIEST = 64  # processes that are held for the heat map, which has fewer rows
 _EACH = TREND_SAMPLES // TREND  # windows in a cell of it
 
 
-_Found = tuple[VmaRow, str, str]  # a range, its name, why the filter would leave it out
+_Entry = tuple[VmaRow, str, str]  # a range, its name, why the filter would leave it out
 
 
 # The first and last sample for which the filter says so of a range, what it says, and the range as it was then.
@@ -40,20 +40,20 @@ _Span = tuple[int, int, str, VmaRow]
 class _Mapped:
     """Ranges and the samples in which they were so. There may be thousands that were mapped, for a moment each."""
 
-    def __init__(self, found: list[_Found], spans: list[_Span]) -> None:
-        self.found = found
+    def __init__(self, entries: list[_Entry], spans: list[_Span]) -> None:
+        self.entries = entries
         self._first = np.array([span[0] for span in spans], np.int64)
         self._last = np.array([span[1] for span in spans], np.int64)
 
     def _there(self, sample: int) -> np.ndarray:
         return (self._first <= sample) & (sample <= self._last)
 
-    def at(self, sample: int) -> list[_Found]:
-        """Those that were mapped in a sample."""
-        return [self.found[place] for place in np.flatnonzero(self._there(sample)).tolist()]
+    def at(self, sample: int) -> list[_Entry]:
+        """Return the ranges that were mapped in a sample."""
+        return [self.entries[place] for place in np.flatnonzero(self._there(sample)).tolist()]
 
     def count(self, sample: int) -> int:
-        """How many there were."""
+        """Return how many ranges there were."""
         return int(self._there(sample).sum())
 
 
@@ -68,7 +68,7 @@ class _Sifted:
     unmatched: _Mapped
 
     def holds(self, keys: Iterable[int], sample: int) -> bool:
-        """Whether ranges are all among those that were mapped in a sample."""
+        """Return whether ranges are all among those that were mapped in a sample."""
         parts = (self.shown, self.left_out, self.unmatched)
         return {row.id for part in parts for row, _, _ in part.at(sample)}.issuperset(keys)
 
@@ -99,12 +99,12 @@ class RangeTable:
         self.surveyed = False  # the last view was made of more than a glance at the session
         self._sifted: _Sifted | None = None
         # Row id -> the row, its use, and the spans it was cut into for the last answer of _sift.
-        self._parted: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Found, _Span], ...]]] = {}
+        self._parted: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._looked_again_at = -1  # the sample for which ranges were read anew
         self._made: dict[
-            int, tuple[_Found, tuple[object, ...], RangeRow]
+            int, tuple[_Entry, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: SessionLike, sample: int, processes: Sequence[Process]) -> TableView:
@@ -125,15 +125,15 @@ class RangeTable:
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
-        made: dict[int, tuple[_Found, tuple[object, ...], RangeRow]] = {}
+        cached: dict[int, tuple[_Entry, tuple[object, ...], RangeRow]] = {}
         sifted = self._sift()
         if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
             self._looked_again_at = sample
             self._read_rows(reader, sample)
             sifted = self._sift()  # one that was gone is there again
         cold = (0,) * TREND if known else ()
-        for found in sifted.shown.at(sample):
-            row, name, why = found
+        for entry in sifted.shown.at(sample):
+            row, name, why = entry
             touched = wss.get(row.id, 0 if known else None)
             if touched is not None and touched < 0:
                 touched = None  # the tracker cannot know it (hugetlb)
@@ -143,9 +143,9 @@ class RangeTable:
             at_least = touched is not None and resident is not None and touched > resident
             resident = touched if at_least else resident
             values = (touched, resident, of_all, trend.get(row.id, cold), several, of_others, at_least)
-            # Most ranges are as they were a second ago: the same object is made, compared and painted once.
+            # Most ranges are as they were a second ago: the same object is created, compared and painted once.
             before = self._made.get(row.id)
-            if before is None or before[0] is not found or before[1] != values:
+            if before is None or before[0] is not entry or before[1] != values:
                 made_now = RangeRow(
                     row.id,
                     row.start,
@@ -162,10 +162,10 @@ class RangeTable:
                     rss_at_least=at_least,
                     shared_bytes=of_others,
                 )
-                before = found, values, made_now
-            made[row.id] = before
-        rows = [row for _, _, row in made.values()]
-        self._made = made
+                before = entry, values, made_now
+            cached[row.id] = before
+        rows = [row for _, _, row in cached.values()]
+        self._made = cached
         rows.sort(key=self._key, reverse=self.descending)
         left_out, unmatched = (_touched(part.at(sample), wss) for part in (sifted.left_out, sifted.unmatched))
         of_ranges = sum(row.wss_bytes or 0 for row in rows) + left_out + unmatched
@@ -195,7 +195,7 @@ class RangeTable:
         # Most rows are those of the last time: a session with many short processes has thousands of them.
         before = self._parted if self._sifted is not None and self._sifted.by == by else {}
         self._parted = {}
-        parts: list[tuple[list[_Found], list[_Span]]] = [([], []), ([], []), ([], [])]
+        parts: list[tuple[list[_Entry], list[_Span]]] = [([], []), ([], []), ([], [])]
         for row in self._rows:
             if self.pid not in (None, row.pid):
                 continue
@@ -203,13 +203,13 @@ class RangeTable:
             if same is None or same[0] != row or same[1] != use:
                 same = row, use, self._part(row)
             self._parted[row.id] = same
-            for number, found, span in same[2]:
-                parts[number][0].append(found)
+            for number, entry, span in same[2]:
+                parts[number][0].append(entry)
                 parts[number][1].append(span)
         self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
         return self._sifted
 
-    def _part(self, row: VmaRow) -> tuple[tuple[int, _Found, _Span], ...]:
+    def _part(self, row: VmaRow) -> tuple[tuple[int, _Entry, _Span], ...]:
         """Return the spans of a range, each with its part: 0 shown, 1 left out by the filter, 2 not matching."""
         out = []
         for span in self._spans(row):
@@ -224,19 +224,19 @@ class RangeTable:
         last = _FOR_EVER if row.open else row.last_sample
         if not row.states:
             return [(row.first_sample, last, self._why_left_out(row), row)]
-        found: list[_Span] = []
+        spans: list[_Span] = []
         for number, state in enumerate(row.states):
             first = state.sample if number else row.first_sample
             then = row._replace(perms=state.perms, filtered=state.left_out, name=state.name)
             why = self._why_left_out(then)
-            if found and (found[-1][2], found[-1][3].name) == (why, then.name):
-                first = found.pop()[0]
-            elif found:
-                found[-1] = (found[-1][0], first - 1, *found[-1][2:])
-            found.append((first, last, why, then))
-        first, last, why, _ = found[-1]  # its rights may have changed since in a way that no filter sees
-        found[-1] = first, last, why, row
-        return found
+            if spans and (spans[-1][2], spans[-1][3].name) == (why, then.name):
+                first = spans.pop()[0]
+            elif spans:
+                spans[-1] = (spans[-1][0], first - 1, *spans[-1][2:])
+            spans.append((first, last, why, then))
+        first, last, why, _ = spans[-1]  # its rights may have changed since in a way that no filter sees
+        spans[-1] = first, last, why, row
+        return spans
 
     def name(self, row: VmaRow) -> str:
         """Return what the table calls a range."""
@@ -259,7 +259,7 @@ class RangeTable:
         ]
 
     def mapped(self, process: int, start: int, end: int) -> int:
-        """How many ranges of a process there were in a part of memory, at any time."""
+        """Return how many ranges of a process there were in a part of memory, at any time."""
         return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
 
     def heat_ranges(self, processes: Sequence[Process], sample: int) -> list[ProcessRange]:
@@ -269,7 +269,7 @@ class RangeTable:
         """
         several = len({p.pid for p in processes}) > 1
         out = []
-        for row in {row.id: row for row, _, _ in self._sift().shown.found}.values():
+        for row in {row.id: row for row, _, _ in self._sift().shown.entries}.values():
             if weight := self._most.get(row.id, 0):
                 then = state_at(row.states, sample)
                 label = short_label(row if then is None else row._replace(name=then.name), self._uses)
@@ -309,7 +309,7 @@ class RangeTable:
                 return (row.pid or 0, row.start)
 
     def _matches(self, row: VmaRow) -> bool:
-        """Whether the typed text is part of what the table says about a range."""
+        """Return whether the typed text is part of what the table says about a range."""
         words = self.words.lower()
         return not words or words in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
@@ -325,7 +325,7 @@ class RangeTable:
         return self._left_out[key]
 
     def _survey(self, reader: SessionLike, sample: int) -> None:
-        """Rows, and the most each was touched: a spread of samples at first, then the new ones."""
+        """Read rows and the most that each was touched: of a spread of samples at first, then of the new ones."""
         samples = reader.samples.sample
         newest = int(samples[-1])
         if self._rows_at == (newest, len(samples)):
@@ -365,7 +365,7 @@ class RangeTable:
 
     @property
     def held(self) -> set[int]:
-        """The processes whose ranges are held."""
+        """Return the processes whose ranges are held."""
         return {row.process for row in self._rows}
 
     def _read_rows(self, reader: SessionLike, sample: int) -> None:
@@ -385,12 +385,12 @@ class RangeTable:
     def _heaviest(self) -> set[int]:
         """Return the processes of which most was touched, the newest of equal ones, and what is looked at."""
         weight: dict[int, int] = {}
-        found = set()
+        held = set()
         for row in self._rows:
             weight[row.process] = max(weight.get(row.process, 0), self._most.get(row.id, 0))
             if row.id == self.kept or row.pid == self.pid:
-                found.add(row.process)
-        return found | set(sorted(weight, key=lambda one: (weight[one].bit_length(), one))[-HEAVIEST:])
+                held.add(row.process)
+        return held | set(sorted(weight, key=lambda one: (weight[one].bit_length(), one))[-HEAVIEST:])
 
     def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
         """Keep the most that was touched of distinct rows."""
@@ -399,7 +399,7 @@ class RangeTable:
                 self._most[row] = value
 
     def _trends(self, reader: SessionLike, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
-        """Touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
+        """Return touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
         first = sample - TREND_SAMPLES + 1
         samples, ids, touched = reader.vma_wss(max(0, first), sample)
         if not len(ids):
@@ -434,6 +434,6 @@ def _without(chosen: Filter, stored: str) -> Filter:
     return Filter(tuple(term for term in chosen.terms if term not in known))
 
 
-def _touched(found: list[_Found], wss: Mapping[int, int]) -> int:
-    """Touched bytes of ranges; of some they cannot be known, and the working set does not count them."""
-    return sum(max(wss.get(row.id, 0), 0) for row, _, _ in found)
+def _touched(entries: list[_Entry], wss: Mapping[int, int]) -> int:
+    """Return touched bytes of ranges; of some they cannot be known, and the working set does not count them."""
+    return sum(max(wss.get(row.id, 0), 0) for row, _, _ in entries)

@@ -51,7 +51,7 @@ class ReuseLog:
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
     def _add_process(self, reader: SessionLike, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
-        """Window after window within the budget: the checkpoints of a session hold all processes together."""
+        """Add window after window within the budget: the checkpoints of a session hold all processes together."""
         if sample < self._until:
             self._histogram, self._until = ReuseHistogram(), -1
         while self._until < sample:
@@ -72,7 +72,7 @@ class Intervals:
         self._shortest_s, self._longest_s = np.inf, 0.0
 
     def until(self, reader: SessionLike, sample: int) -> tuple[float, float]:
-        """Shortest and longest interval in seconds; where windows took longer than both, twice their median length."""
+        """Return shortest and longest interval in seconds; twice the median length of windows that took longer."""
         samples = reader.samples
         count = int(np.searchsorted(samples.sample, sample, side="right"))
         if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
@@ -105,7 +105,7 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
     # The median of all touches, those that never came back included: what half of them would not miss.
     half_low, half_high = curve.size_for(0.5, first_touches=True)
     used = np.flatnonzero(histogram.upper + histogram.lower)
-    # An octave of level ground on both sides of the drop. The few touches that come back at once are no drop: they
+    # An octave of level ground on both sides of the drop. The few touches that come back at once are not a drop: they
     # would stretch the axis down to a single page.
     low, high = curve.miss_ratio_at(BIN_EDGES)
     last = min(len(BIN_EDGES), int(used[-1]) + 2 + BINS_PER_OCTAVE)

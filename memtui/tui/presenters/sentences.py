@@ -1,4 +1,4 @@
-"""The figures of a session from its begin to the cursor, for the sentences about them."""
+"""The figures of a session from its start to the cursor, for the sentences about them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WordsLog:
     def view(
         self, reader: SessionLike, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
     ) -> WordsView:
-        """``reuse_bytes``: between which 95 % of the returning touches up to the cursor come back."""
+        """Return the sentences; ``reuse_bytes``: between which 95 % of the returning touches until then come back."""
         if at < 0:
             return WordsView()
         samples = reader.samples

@@ -18,28 +18,28 @@ Fetch = Callable[[SessionLike, int, int], Mapping[int, Values]]
 
 
 def range_wss(key: int) -> Fetch:
-    """Touched bytes of a range by sample: (WSS,)."""
+    """Return touched bytes of a range by sample: (WSS,)."""
 
     def fetch(reader: SessionLike, first: int, last: int) -> dict[int, Values]:
         samples, ids, touched = reader.vma_wss(first, last)
-        found: dict[int, Values] = {}
+        by_sample: dict[int, Values] = {}
         for sample, value in zip(samples[ids == key].tolist(), touched[ids == key].tolist(), strict=True):
-            found[sample] = (found.get(sample, (0.0,))[0] + (value if value >= 0 else np.nan),)
-        return found
+            by_sample[sample] = (by_sample.get(sample, (0.0,))[0] + (value if value >= 0 else np.nan),)
+        return by_sample
 
     return fetch
 
 
 def process_sizes(keys: frozenset[int]) -> Fetch:
-    """Working set and resident set of a process (all its generations) by sample: (WSS, RSS)."""
+    """Return working set and resident set of a process (all its generations) by sample: (WSS, RSS)."""
 
     def fetch(reader: SessionLike, first: int, last: int) -> dict[int, Values]:
-        found: dict[int, Values] = {}
+        by_sample: dict[int, Values] = {}
         for row in reader.process_samples(first, last):
             if row["process"] in keys:
                 sizes = (row["wss_bytes"], row["rss_bytes"])
-                found[row["sample"]] = tuple(np.nan if size is None else float(size) for size in sizes)
-        return found
+                by_sample[row["sample"]] = tuple(np.nan if size is None else float(size) for size in sizes)
+        return by_sample
 
     return fetch
 

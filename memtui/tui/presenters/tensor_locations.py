@@ -35,7 +35,7 @@ class TracedProcess:
 
     @property
     def not_stored_bytes(self) -> int | None:
-        """Touched, and kept out by the filter; None: not known."""
+        """Return the bytes that were touched and kept out by the filter; None: not known."""
         if self.wss_bytes is None or self.stored_bytes is None:
             return None
         return self.wss_bytes - self.stored_bytes
@@ -51,7 +51,7 @@ class TensorPlaces:
 
     @property
     def pids(self) -> list[int]:
-        """Processes that told of their tensors, in the order in which they first did."""
+        """Return processes that told of their tensors, in the order in which they first did."""
         return list(self._by_pid)
 
     def update(self, reader: SessionLike) -> None:
@@ -61,7 +61,7 @@ class TensorPlaces:
             self._newest = number
 
     def since_ns(self, pid: int) -> int:
-        """From when on something is known."""
+        """Return the time from which on something is known."""
         return self._by_pid[pid][0][0]
 
     def at(self, reader: SessionLike, pid: int, at: int) -> Placed | None:

@@ -73,7 +73,7 @@ class TensorTable:
         self.descending = not self.descending
 
     def address_of(self, key: object) -> tuple[int, int] | None:
-        """(process, address) of a row's largest tensor; None of the rest."""
+        """Return (process, address) of a row's largest tensor; None of the rest."""
         if self._shown is None or not isinstance(key, int):
             return None
         process, tensors, group = self._shown
@@ -98,16 +98,16 @@ class TensorTable:
         if placed is None:
             since_s = (self._places.since_ns(process.pid) - int(samples.start_ns[0])) / 1e9
             return replace(plain, note=f"where its tensors lie is known from {clock(max(since_s, 0.0))} on"), True
-        found, complete = self._recent(reader, at, process, allowance)
-        now = found.get(at)
+        windows, complete = self._recent(reader, at, process, allowance)
+        now = windows.get(at)
         if now is None:
             return replace(plain, note="no pages of this window are stored"), True
         group, first = self._groups()
         own = group[now.number]
         self._shown = process.key, placed.tensors, own
         # Windows in which some moved say nothing of how hot anything is; the one at the cursor is shown with a word.
-        known = [n for n in sorted(found) if found[n] is not None and not self._moved(reader, n, process)] or [at]
-        rows = self._rows(reader, at, now, placed.tensors, [(n, found[n]) for n in known], group, first)
+        known = [n for n in sorted(windows) if windows[n] is not None and not self._moved(reader, n, process)] or [at]
+        rows = self._rows(reader, at, now, placed.tensors, [(n, windows[n]) for n in known], group, first)
         shown = [row for row in rows if self._matches(row)]
         shown.sort(key=self._key, reverse=self.descending)
         return (
@@ -130,16 +130,16 @@ class TensorTable:
     def _recent(
         self, reader: SessionLike, at: int, process: TracedProcess, allowance: TimeBudget
     ) -> tuple[dict[int, Window | None], bool]:
-        """Windows by their places, the one at the cursor in any case; whether time allowed all of them."""
-        found: dict[int, Window | None] = {}
+        """Return windows by their places, the one at the cursor in any case; whether time allowed all of them."""
+        windows: dict[int, Window | None] = {}
         for place in range(at, max(-1, at - RECENT), -1):
             key = int(reader.samples.sample[place]), process.key
             if key not in self._windows:
                 if allowance.spent and place != at:
-                    return found, False
+                    return windows, False
                 self._windows.put(key, self._window(reader, place, process))
-            found[place] = self._windows[key]
-        return found, True
+            windows[place] = self._windows[key]
+        return windows, True
 
     def _window(self, reader: SessionLike, place: int, process: TracedProcess) -> Window | None:
         placed, sample = self._places.at(reader, process.pid, place), int(reader.samples.sample[place])
@@ -158,12 +158,12 @@ class TensorTable:
         return self._mapped[1]
 
     def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Of all tensors that were ever seen, so that a group keeps its number."""
+        """Number the groups of all tensors that were ever seen, so that a group keeps its number."""
         key = self.by, len(self._numbers)
         if self._group is None or self._group[0] != key:
             identities = self._numbers.identities
-            made = groups([one.category for one in identities], [one.layer for one in identities], self.by)
-            self._group = key, *made
+            grouped = groups([one.category for one in identities], [one.layer for one in identities], self.by)
+            self._group = key, *grouped
         return self._group[1:]
 
     def _rows(
@@ -176,7 +176,7 @@ class TensorTable:
         group: NDArray[np.intp],
         first: NDArray[np.intp],
     ) -> list[TensorRow]:
-        """One for each group that is there in the window at the cursor."""
+        """Return one for each group that is there in the window at the cursor."""
         identities, count = self._numbers.identities, len(first)
         size_bytes = np.array([one.size_bytes for one in identities], np.int64)
         places = [place for place, _ in windows]

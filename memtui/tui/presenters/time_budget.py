@@ -19,5 +19,5 @@ class TimeBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether what is not done yet is left to the next picture."""
+        """Return whether what is not done yet is left to the next picture."""
         return time.thread_time() > self._cpu or time.perf_counter() > self._clock

@@ -40,7 +40,7 @@ class TrainingLog:
         """Whose memory is shown; empty: that which tensors hold most of."""
 
     def view(self, reader: SessionLike, head: Playhead) -> TrainingView:
-        """At the cursor."""
+        """Return the view at the cursor."""
         axis = head.axis()
         rows = reader.training(axis.start_ns, axis.end_ns + 1)
         pids = list(dict.fromkeys(row.pid for row in rows))
@@ -102,7 +102,7 @@ class TrainingLog:
         return pid or next((one.pid for one in reader.trainings()), 0)
 
     def _device(self, reader: SessionLike, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
-        """(whose memory is shown, whose there is)."""
+        """Return the device whose memory is shown, and all devices there are."""
         devices = tuple(reader.training_devices())
         if self.device in devices or len(devices) == 1:
             return self.device or MAIN_MEMORY, devices

@@ -64,7 +64,7 @@ class StepLists:
     """
 
     def __init__(self, index: StepIndex, origin: ImportedFrom | None = None) -> None:
-        """``origin``: the file of another tool that the step is from."""
+        """Take a step; ``origin``: the file of another tool that the step is from."""
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         self.rules = OWN_RULES
         self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
@@ -126,7 +126,7 @@ class StepLists:
 
     @property
     def layer_name(self) -> str | None:
-        """Of the layer the lists are about."""
+        """Return the name of the layer that the lists are about; None: of all layers."""
         return None if self.layer is None else self.tree.path(self.layer) or NO_LAYER
 
     # Tensors
@@ -164,7 +164,7 @@ class StepLists:
     # Events
 
     def events(self) -> AllocationListView:
-        """Every allocation and free."""
+        """Return every allocation and free."""
         index = self.index
         none = "no row is of that filter" if self._keep is not None else "nothing was allocated in this step"
         vain = "freed at once" if self.origin is None else "that come to nothing"
@@ -191,7 +191,7 @@ class StepLists:
         return int(numbers[max(0, self._events.last_until(row))]) if len(numbers) else None
 
     def event_after(self, row: int, by: int) -> int | None:
-        """Return the event so many places on in the list."""
+        """Return the event a count of rows further in the list."""
         numbers = self._events.numbers
         if not len(numbers):
             return None
@@ -231,13 +231,13 @@ class StepLists:
 
     @property
     def _alive(self) -> str:
-        """What stands in the list of tensors: a log of a driver knows no end of any."""
+        """Return what stands in the list of tensors: a log of a driver knows no end of any."""
         driver = self.origin is not None and self.origin.driver
         return "allocated up to the cursor" if driver else "alive at the cursor"
 
     @property
     def _absent(self) -> str:
-        """What the file does not know."""
+        """Return what the file does not know."""
         return "" if self.origin is None else f"not known: {'; '.join(self.origin.absent)}"
 
     # Breakdown

@@ -86,7 +86,7 @@ class AllocationScreen(Screen[None]):
     ]
 
     def __init__(self, ask: Callable[[Action], object], number: int = LAST) -> None:
-        """``ask`` lets the presenter do something, in its thread; ``number`` of the step to open on."""
+        """Take ``ask``, which lets the presenter do something in its thread, and the ``number`` of a step to show."""
         super().__init__()
         self._ask, self._number = ask, number
         self._lists = StepLists(StepIndex(_EMPTY))
@@ -105,7 +105,7 @@ class AllocationScreen(Screen[None]):
 
     @property
     def active(self) -> AllocationList:
-        """The list that is shown."""
+        """Return the list that is shown."""
         return self.lists[self._at]
 
     @property
@@ -137,7 +137,7 @@ class AllocationScreen(Screen[None]):
         self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
 
     def _look(self, number: int) -> None:
-        """At a recorded step, by its number among those that were recorded."""
+        """Open a recorded step, by its number among those that were recorded."""
 
         def find(presenter: Presenter) -> None:
             steps = presenter.reader.allocation_steps()
@@ -253,7 +253,7 @@ class AllocationScreen(Screen[None]):
         self.action_move(by * self.active.in_sight)
 
     def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
-        """By the mouse."""
+        """Put the cursor on the event that was clicked."""
         if message.panel is self.events and isinstance(message.key, int):
             self._point(message.key)
 
@@ -310,7 +310,7 @@ class AllocationScreen(Screen[None]):
     # The filter
 
     def take_key(self, event: events.Key) -> bool:
-        """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
+        """Return whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
         return self.prompt.take(event)
 
     def action_filter(self) -> None:
@@ -330,7 +330,7 @@ class AllocationScreen(Screen[None]):
             self._close_prompt()
 
     def _filter(self, words: str) -> bool:
-        """Whether the words are a filter; those that are none leave the last one in force, and the reason in place."""
+        """Return whether the words are a filter; otherwise the last one stays in force, and the reason is shown."""
         try:
             self._lists.filter(words)
         except ValueError as error:

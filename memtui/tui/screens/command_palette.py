@@ -55,7 +55,7 @@ class Command:
 
 
 def commands() -> tuple[Command, ...]:
-    """All of them, in the order of the keys."""
+    """Return all of them, in the order of the keys."""
     return tuple(
         Command(key.description, key_name(key.key), key.action, _ALSO.get(key.action, ""))
         for key in KEYS
@@ -64,7 +64,7 @@ def commands() -> tuple[Command, ...]:
 
 
 def key_name(keys: str) -> str:
-    """How a key is written: the first of several."""
+    """Return how a key is written: the first of several."""
     first = keys.split(",")[0]
     return _NAMES.get(first, first)
 
@@ -72,8 +72,8 @@ def key_name(keys: str) -> str:
 def matching(words: str) -> tuple[Command, ...]:
     """Return the actions in which every typed word occurs, those that begin with it first."""
     parts = words.lower().split()
-    found = [c for c in commands() if all(part in f"{c.words} {c.key} {c.also}".lower() for part in parts)]
-    return tuple(sorted(found, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
+    matches = [c for c in commands() if all(part in f"{c.words} {c.key} {c.also}".lower() for part in parts)]
+    return tuple(sorted(matches, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
 
 
 class CommandList(CachedWidget):
@@ -82,13 +82,13 @@ class CommandList(CachedWidget):
     view: tuple[tuple[Command, ...], int]
 
     def paint(self, width: int, height: int) -> list[Line]:
-        found, place = self.view
+        matches, place = self.view
         look = self.look
-        if not found:
+        if not matches:
             return [[(text.fit(" no action has these words", width), look["warning"])]]
-        top = max(0, min(place - height // 2, len(found) - height))
+        top = max(0, min(place - height // 2, len(matches) - height))
         lines: list[Line] = []
-        for number, command in enumerate(found[top : top + height], top):
+        for number, command in enumerate(matches[top : top + height], top):
             here = number == place
             plain, key = (look["selected"], look["selected"]) if here else (look["text"], look["key"])
             name = text.fit(command.key, 12)

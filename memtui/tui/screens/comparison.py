@@ -167,13 +167,13 @@ class ComparisonScreen(Screen[None]):
 
     def _said(self) -> list[str]:
         """Return the note in as many lines as there may be; empty ones where there is less to say."""
-        found = notes(self._sessions, self._same)
-        if not found:
+        texts = notes(self._sessions, self._same)
+        if not texts:
             return [""] * NOTE_LINES
-        at = self._note % len(found)
-        count = f"{at + 1} of {len(found)}: " if len(found) > 1 else ""
+        at = self._note % len(texts)
+        count = f"{at + 1} of {len(texts)}: " if len(texts) > 1 else ""
         width = max(20, self.app.size.width - 2)
-        lines = textwrap.wrap(count + text.clean(found[at]), width, break_on_hyphens=False)
+        lines = textwrap.wrap(count + text.clean(texts[at]), width, break_on_hyphens=False)
         room = NOTE_LINES if self.app.size.height - 2 - NOTE_LINES >= COMFORTABLE_ROWS else 1
         if len(lines) > room:
             lines = [*lines[: room - 1], " ".join(lines[room - 1 :])]
@@ -240,23 +240,23 @@ class ComparisonScreen(Screen[None]):
 
     def _keys(self) -> list[str]:
         """Return what the keys do now, the most important first."""
-        found = []
+        keys = []
         if self._page == TRAINING:
-            found += [f"x {'iterations' if self._other_axis else 'seconds'}"]
-            found += [f"m {'the training' if self._one else 'one iteration'}"]
+            keys += [f"x {'iterations' if self._other_axis else 'seconds'}"]
+            keys += [f"m {'the training' if self._one else 'one iteration'}"]
         else:
-            found += [f"x {'seconds' if self._other_axis else 'share'}", f"m {'RSS' if self._vm else 'VM'}"]
-            found += [f"r {'held' if self._missed else 'missed'}"]
+            keys += [f"x {'seconds' if self._other_axis else 'share'}", f"m {'RSS' if self._vm else 'VM'}"]
+            keys += [f"r {'held' if self._missed else 'missed'}"]
             if self._same is not None and not self._same.reason:
-                found.append(f"i {'as recorded' if self._merged else 'merged'}")
+                keys.append(f"i {'as recorded' if self._merged else 'merged'}")
             elif self._derive is not None and self._same is None:
-                found.append("merging windows")
-        found.append(f"d {'figures' if self._differences else 'differences'}")
+                keys.append("merging windows")
+        keys.append(f"d {'figures' if self._differences else 'differences'}")
         if len(notes(self._sessions, self._same)) > 1:
-            found.append("n note")
+            keys.append("n note")
         if any(self._runs) and any(self._memories):
-            found.insert(0, f"Tab {MEMORY if self._page == TRAINING else TRAINING}")
-        return [*found, "? help", "q ends", "c colours"]
+            keys.insert(0, f"Tab {MEMORY if self._page == TRAINING else TRAINING}")
+        return [*keys, "? help", "q ends", "c colours"]
 
     def _show_training(self) -> None:
         over = "s" if self._other_axis else "iterations"
@@ -316,7 +316,7 @@ class ComparisonScreen(Screen[None]):
         return ListingView("sessions", _SESSIONS, tuple(self._session_row(place, rows_by_name) for place in places))
 
     def _figure_rows(self) -> list[Difference]:
-        """Figures as recorded, or with those of merged windows in the place of what depends on windows."""
+        """Return figures as recorded, or with those of merged windows in the place of what depends on windows."""
         merged = {row.name: row for row in figure_rows(self._of_windows())} if self._merged else {}
         return [merged.get(row.name, row) for row in figure_rows(self._memories)]
 

@@ -181,7 +181,7 @@ A saved session opens at its end, paused, with all of it in sight: space plays i
 
 
 def help_for(panel: str) -> str:
-    """All of the help, beginning with the panel that is chosen and the keys for it.
+    """Return all of the help, beginning with the panel that is chosen and the keys for it.
 
     A screen with keys of its own has words of its own, too, and nothing else.
     """

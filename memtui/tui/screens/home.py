@@ -154,7 +154,7 @@ class HomeScreen(ListScreen):
         self._show_foot()
 
     def _forget_said(self) -> None:
-        """Another key was pressed than the one that was asked for."""
+        """Forget the question: another key was pressed than the one that was asked for."""
         self._asked, self._said = None, ("", "")
         self._show_foot()
 
@@ -242,7 +242,7 @@ class HomeApp(TerminalApp[tuple[str, str]]):
 
 
 def _is_own(row: ProcessRow, view: HomeView) -> bool:
-    """Whether watching it disturbs nobody else, or nobody more than now."""
+    """Return whether watching it disturbs nobody else, or nobody more than now."""
     return row.user == view.user or bool(row.recording)
 
 

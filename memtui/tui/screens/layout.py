@@ -30,7 +30,7 @@ def too_small(width: int, height: int) -> str:
 
 
 def word_rows(width: int, height: int) -> int:
-    """Lines for what was measured in plain words: none where panels have little room."""
+    """Return lines for what was measured in plain words: none where panels have little room."""
     if height < 24:
         return 0
     return 2 if width >= LARGE_COLUMNS and height >= 34 else 1

@@ -47,12 +47,12 @@ class ListScreen(Screen[None]):
 
     @property
     def parts(self) -> Sequence[Widget]:
-        """All that is shown, but for the sentence in its place."""
+        """Return all that is shown, but for the sentence in its place."""
         raise NotImplementedError
 
     @property
     def active(self) -> RowPanel | CursorPanel:
-        """The panel that has the cursor."""
+        """Return the panel that has the cursor."""
         raise NotImplementedError
 
     def follow(self) -> None:

@@ -56,7 +56,7 @@ class Feed(threading.Thread):
             self._wake.notify()
 
     def run(self) -> None:
-        """Until stopped. What cannot be read is said, and tried again with the next key or tick."""
+        """Deliver views until stopped. What cannot be read is reported, and tried again with the next key or tick."""
         try:
             presenter = Presenter(self._open(), follow=self._live)
         except Exception as error:
@@ -91,7 +91,7 @@ class Feed(threading.Thread):
             self._fail(str(error) or type(error).__name__)
 
     def _patience(self, presenter: Presenter, looked: float) -> float | None:
-        """How long nothing needs to be drawn unless a key is pressed; None: for ever."""
+        """Return how long nothing needs to be drawn unless a key is pressed; None: for ever."""
         if not presenter.shown:
             return 0.0
         if not presenter.complete:

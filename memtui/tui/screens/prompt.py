@@ -68,7 +68,7 @@ class Prompt(Horizontal):
         self.call_after_refresh(self._take_focus)
 
     def _take_focus(self) -> None:
-        """Unless what was typed faster than this came has closed the prompt: it would take every key from then on."""
+        """Take the focus, unless a fast typist has closed the prompt: it would take every key from then on."""
         if self.kind and self._input is not None:
             self._input.focus()
 

@@ -74,7 +74,7 @@ class TrainingScreen(Screen[None]):
     ]
 
     def __init__(self, ask: Callable[[Action], object]) -> None:
-        """``ask`` lets the presenter do something, in its thread."""
+        """Take ``ask``, which lets the presenter do something, in its thread."""
         super().__init__()
         self._ask, self._log = ask, TrainingLog()
         self._view: TrainingView | None = None
@@ -199,7 +199,7 @@ def _where(view: TrainingView) -> str:
 
 
 def _words(view: TrainingView) -> str:
-    """Which step, how long, and how much of it is seen."""
+    """Return which step, how long, and how much of it is seen."""
     if view.note:
         return view.note
     parts = [f"pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else "")]

@@ -20,7 +20,7 @@ TREND = 12  # entries of a row's trend
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two view models show the same picture (arrays by value, nan equal to nan)."""
+    """Return whether two view models show the same picture (arrays by value, nan equal to nan)."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -78,11 +78,11 @@ class TimeAxis:
 
     @property
     def marks_cursor(self) -> bool:
-        """Whether the cursor needs a line of its own: at the right edge it needs none."""
+        """Return whether the cursor needs a line of its own: at the right edge it needs none."""
         return not self.follow and self.cursor_ns < self.end_ns
 
     def bins(self, count: int) -> tuple[float, int]:
-        """Width of one of ``count`` bins and the absolute number of the first.
+        """Return the width of one of ``count`` bins and the absolute number of the first.
 
         Bins lie on a fixed grid from the origin, so a moving window shifts the picture by whole bins and never
         re-cuts it: what is drawn moves, it does not shimmer.
@@ -146,7 +146,7 @@ class HeaderView:
 
 @dataclass(frozen=True, slots=True)
 class WordsView:
-    """What was measured from the begin to the cursor, in sentences: the forms of each, the longest first."""
+    """What was measured from the start to the cursor, in sentences: the forms of each, the longest first."""
 
     sentences: tuple[tuple[str, ...], ...] = ()
 

@@ -65,19 +65,19 @@ class MemoryPanels:
 
     @property
     def rows(self) -> RowPanel:
-        """The list in the place that lists share."""
+        """Return the list in the place that lists share."""
         return self._lists[self.listed]
 
     @property
     def chosen(self) -> str:
-        """The panel that up and down are about."""
+        """Return the panel that up and down are about."""
         if self.panel is None:
             return "table" if self.shape.kind == "large" else PANELS[0]
         return PANELS[self.panel]
 
     @property
     def subject(self) -> str:
-        """What help is about first: the output, a list or a panel."""
+        """Return what help is about first: the output, a list or a panel."""
         if self.output_shown:
             return "output"
         return self.listed if self.chosen == "table" else self.chosen
@@ -175,10 +175,10 @@ class MemoryPanels:
 
     @property
     def heat_cells(self) -> Room:
-        """The size of the picture in the heat map."""
+        """Return the size of the picture in the heat map."""
         return Room(*picture_cells(self.shape.heat, self.shape.middle))
 
     @property
     def output_rows(self) -> int:
-        """Lines of output there is room for."""
+        """Return lines of output there is room for."""
         return self.shape.middle + self.shape.bottom - 2

@@ -50,7 +50,7 @@ class RecordingRequests:
 
     @property
     def possible(self) -> bool:
-        """Whether there is a recording to ask."""
+        """Return whether there is a recording to ask."""
         return self._send is not None
 
     async def send(self, request: RecordingRequest) -> str:

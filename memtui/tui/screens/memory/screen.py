@@ -391,7 +391,7 @@ class MemoryScreen(Screen[None]):
     # Typing
 
     def take_key(self, event: events.Key) -> bool:
-        """Whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
+        """Return whether a key belongs to what is being typed (see ``MemtuiApp.on_key``)."""
         return self.panels.prompt.take(event)
 
     def on_prompt_changed(self, message: Prompt.Changed) -> None:
