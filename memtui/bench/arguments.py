@@ -70,7 +70,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _shard(text: str) -> tuple[int, int]:
-    """``--shard``."""
+    """Read ``--shard``."""
     from memtui.bench.jobs import parse
 
     shard: tuple[int, int] = argtypes.checked(parse, text)

@@ -76,7 +76,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
 
 
 def _operator(args: argparse.Namespace, configurations: list[Configuration], how: _How) -> int:
-    """``bench OP``: this machine's part of the configurations, one row after another."""
+    """Run ``bench OP``: this machine's part of the configurations, one row after another."""
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
     if not mine:
@@ -87,8 +87,8 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], how
         return _screen(args, request, how, shard, _foot)
     rows, skipped, path = _measure(args, request, how, shard)
     if args.json:
-        plain = {"database": str(path), "skipped": skipped, "rows": [table.to_dict(row) for row in rows]}
-        print(as_json(plain))
+        document = {"database": str(path), "skipped": skipped, "rows": [table.to_dict(row) for row in rows]}
+        print(as_json(document))
         return 0
     for text in _foot(rows):
         print(visible(text))
@@ -126,7 +126,7 @@ def _is_network(args: argparse.Namespace) -> bool:
 
 
 def _resolution(args: argparse.Namespace, how: _How) -> int:
-    """``bench resolution OP``: how long a window has to be."""
+    """Run ``bench resolution OP``: how long a window has to be."""
     if len(args.rest) != 1:
         raise UserError("name an operator: memtui bench resolution conv2d")
     args.what = asked.operator(args.rest[0])
@@ -147,8 +147,8 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     rows, _, path = _measure(args, request, how, None)
     points = window_length.study(rows)
     if args.json:
-        plain = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
-        print(as_json(plain | window_length.to_dict(points)))
+        document = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
+        print(as_json(document | window_length.to_dict(points)))
     else:
         print()
         for text in window_length.lines(points):
@@ -157,7 +157,7 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
 
 
 def _network(args: argparse.Namespace, how: _How) -> int:
-    """``bench resnet50``: the network against the sum of its operators."""
+    """Run ``bench resnet50``: the network against the sum of its operators."""
     usual = asked.conditions(args)
     # What goes from layer to layer was just written: it is in the cache.
     usual = {"cache": "warm", "weights": "same", **usual}
@@ -189,22 +189,22 @@ def _network(args: argparse.Namespace, how: _How) -> int:
         conclude = partial(network_vs_operators.compose, network, counts, partial=args.quick)
         return _screen(args, request, how, None, lambda rows: network_vs_operators.lines(conclude(rows)))
     rows, _, path = _measure(args, request, how, None)
-    found = network_vs_operators.compose(network, counts, rows, partial=args.quick)
+    composition = network_vs_operators.compose(network, counts, rows, partial=args.quick)
     if args.json:
-        print(as_json({"database": str(path), **network_vs_operators.to_dict(found)}))
+        print(as_json({"database": str(path), **network_vs_operators.to_dict(composition)}))
     else:
         print()
-        for text in network_vs_operators.lines(found):
+        for text in network_vs_operators.lines(composition):
             print(visible(text))
-    return FAILURE if found.reason else 0
+    return FAILURE if composition.reason else 0
 
 
 def _measurable(args: argparse.Namespace) -> list[Configuration]:
     """Return what is to be measured. Raises UserError."""
-    found = asked.configurations(args, args.what)
-    if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in found):
+    configurations = asked.configurations(args, args.what)
+    if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in configurations):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
-    return found
+    return configurations
 
 
 def _measure(
@@ -266,14 +266,14 @@ def _screen(
     finally:
         process.end()
     # What the screen showed stays in the terminal, however it was left.
-    rows, said = process.measured, table.foot(process.lines)
+    rows, foot = process.measured, table.foot(process.lines)
     if process.lines:
-        for text in [*table.lines(process.lines, titles, terminal_columns()), *said]:
+        for text in [*table.lines(process.lines, titles, terminal_columns()), *foot]:
             print(visible(text))
     if process.error is not None:
         raise process.error
     for text in process.conclusion:
-        if text not in said:
+        if text not in foot:
             print(visible(text))
     early = "" if process.finished else "left before its end: "
     print(visible(f"{early}{len(rows)} rows were measured, {process.skipped} before: {path}"))
@@ -282,17 +282,17 @@ def _screen(
 
 def _list(args: argparse.Namespace) -> int:
     """Return the operators, their parameters and spaces."""
-    found = []
+    operators = []
     for name, operator in CATALOGUE.items():
         spaces = {space: len(some) for space in SPACES if (some := SPACES[space](name, {}))}
         if args.json:
-            plain = {"name": name, "summary": operator.summary, "parameters": dict(operator.defaults), "spaces": spaces}
-            found.append(plain)
+            about = {"name": name, "summary": operator.summary, "parameters": dict(operator.defaults), "spaces": spaces}
+            operators.append(about)
         else:
             counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
             print(f"{name:16} {operator.summary}\n{'':16} {words(operator.defaults)}\n{'':16} spaces: {counts}")
     if args.json:
-        print(as_json({"operators": found, "conditions": dict(CONDITIONS)}))
+        print(as_json({"operators": operators, "conditions": dict(CONDITIONS)}))
     else:
         print(f"every operator: {words(CONDITIONS)}")
     return 0
@@ -307,18 +307,20 @@ def _compare(args: argparse.Namespace) -> int:
         closing(Database(second, writable=False)) as b,
         ProgressLine("bench", f"comparing {first} and {second}"),
     ):
-        found, unknown = compare.compare(a, b)
+        comparisons, unknown = compare.compare(a, b)
     others = f"{unknown} are left out, which another version of memtui wrote" if unknown else ""
-    if not found:
+    if not comparisons:
         raise UserError(f"{first} and {second} have no configuration in common{': ' * bool(others)}{others}")
     if others:
         complain(others)
     if args.json:
-        print(as_json({"a": str(first), "b": str(second), "rows": [one.to_dict() for one in found]}))
+        print(
+            as_json({"a": str(first), "b": str(second), "rows": [comparison.to_dict() for comparison in comparisons]})
+        )
         return 0
-    for text in compare.table(found, terminal_columns()):
+    for text in compare.table(comparisons, terminal_columns()):
         print(visible(text))
-    if pairs := {one.devices for one in found if one.devices[0] != one.devices[1]}:
+    if pairs := {comparison.devices for comparison in comparisons if comparison.devices[0] != comparison.devices[1]}:
         print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs))))
     return 0
 
@@ -330,10 +332,10 @@ def _predict(args: argparse.Namespace) -> int:
 
 
 def _db(args: argparse.Namespace) -> int:
-    """``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
+    """Run ``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
     path = asked.database_path(args)
-    verb, words = (args.rest or [""])[0], args.rest[1:]
-    if verb == "info" and not words:
+    verb, names = (args.rest or [""])[0], args.rest[1:]
+    if verb == "info" and not names:
         with closing(Database(path, writable=False)) as database:
             counts = database.counts()
             operators: dict[str, int] = {}
@@ -344,22 +346,22 @@ def _db(args: argparse.Namespace) -> int:
         else:
             for text in _info(path, counts, operators):
                 print(visible(text))
-    elif verb == "merge" and words:
-        for word in words:  # all of them, before a database is made or changed
-            if _same_file(Path(word), path):
-                raise UserError(f"{word}: is the database that others are merged into; name other files")
-            Database(Path(word), writable=False).close()
+    elif verb == "merge" and names:
+        for name in names:  # all of them, before a database is made or changed
+            if _same_file(Path(name), path):
+                raise UserError(f"{name}: is the database that others are merged into; name other files")
+            Database(Path(name), writable=False).close()
         with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
-            for number, word in enumerate(words, 1):
-                shown.tell(f"{number} of {len(words)}, {word}")
-                new = database.merge(Path(word))
+            for number, name in enumerate(names, 1):
+                shown.tell(f"{number} of {len(names)}, {name}")
+                new = database.merge(Path(name))
                 with shown.above():
-                    print(visible(f"{word}: {new} new rows in {path}"), flush=True)
-    elif verb == "export" and len(words) == 1:
-        check_place(Path(words[0]), force=args.force)
-        with closing(Database(path, writable=False)) as database, ProgressLine("bench", f"writing {words[0]}"):
-            count = _export(database, Path(words[0]))
-        print(visible(f"{words[0]}: {count} rows"))
+                    print(visible(f"{name}: {new} new rows in {path}"), flush=True)
+    elif verb == "export" and len(names) == 1:
+        check_place(Path(names[0]), force=args.force)
+        with closing(Database(path, writable=False)) as database, ProgressLine("bench", f"writing {names[0]}"):
+            count = _export(database, Path(names[0]))
+        print(visible(f"{names[0]}: {count} rows"))
     else:
         usage = "bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database"
         verbs = ("info", "merge", "export")
@@ -369,9 +371,9 @@ def _db(args: argparse.Namespace) -> int:
     return 0
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(first: Path, second: Path) -> bool:
     try:
-        return one.samefile(other)
+        return first.samefile(second)
     except OSError:
         return False  # what is wrong with either is told where it is opened
 
@@ -384,11 +386,13 @@ def _info(path: Path, counts: Mapping[str, int], operators: Mapping[str, int]) -
 
 
 def _export(database: Database, path: Path) -> int:
-    """All measurements as CSV, a column for each parameter. Raises UserError."""
+    """Write all measurements as CSV, a column for each parameter. Raises UserError."""
     rows = []
     for row in database.rows(references=True):
-        plain = json.loads(row.pop("text"))
-        rows.append({**row, **plain["conditions"], **{f"p_{k}": v for k, v in plain["parameters"].items()}})
+        configuration = json.loads(row.pop("text"))
+        rows.append(
+            {**row, **configuration["conditions"], **{f"p_{k}": v for k, v in configuration["parameters"].items()}}
+        )
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, restval="")

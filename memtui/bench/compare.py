@@ -44,7 +44,7 @@ class Comparison:
 
 def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
     """Return the configurations that both have, in the order of A, and how many of them another version wrote."""
-    found, unknown = [], 0
+    comparisons, unknown = [], 0
     newest = [{row.configuration: row for row in side.finished()} for side in (a, b)]
     for key, first in newest[0].items():
         second = newest[1].get(key)
@@ -63,29 +63,32 @@ def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
             energy = second.energy_j / first.energy_j
         devices = first.device_name, second.device_name
         try:
-            found.append(Comparison(from_text(first.text), time, energy, verdict, devices))
+            comparisons.append(Comparison(from_text(first.text), time, energy, verdict, devices))
         except ValueError:
             unknown += 1
-    return found, unknown
+    return comparisons, unknown
 
 
-def table(found: Sequence[Comparison], columns: int | None) -> list[str]:
-    """All of them as lines with a head, for a terminal of so many columns; None: any."""
-    titles = Titles([one.configuration for one in found])
+def table(comparisons: Sequence[Comparison], columns: int | None) -> list[str]:
+    """Return all of them as lines with a head, for a terminal of so many columns; None: any."""
+    titles = Titles([comparison.configuration for comparison in comparisons])
     names = shortened(titles, None if columns is None else columns - len(_HEAD))
-    lines = [_HEAD + heading(titles.common), *(line(one, names[one.configuration]) for one in found)]
-    if any(one.time is None for one in found):
+    lines = [
+        _HEAD + heading(titles.common),
+        *(line(comparison, names[comparison.configuration]) for comparison in comparisons),
+    ]
+    if any(comparison.time is None for comparison in comparisons):
         lines.append(
             f"{NONE}: one window only on a side, of which nothing can be said; measure with --windows 2 or more"
         )
     return lines
 
 
-def line(found: Comparison, name: str = "") -> str:
-    """One of them as text, under the name of its configuration."""
-    time = NONE if found.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found.time)
-    energy = NONE if found.energy is None else f"{found.energy:.3f}"
-    return f"{time:>22}  {energy:>6}  {found.verdict:7}  {name or found.configuration.title}"
+def line(comparison: Comparison, name: str = "") -> str:
+    """Return one of them as text, under the name of its configuration."""
+    time = NONE if comparison.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*comparison.time)
+    energy = NONE if comparison.energy is None else f"{comparison.energy:.3f}"
+    return f"{time:>22}  {energy:>6}  {comparison.verdict:7}  {name or comparison.configuration.title}"
 
 
 _HEAD = f"{'time, B by A':>22}  {'energy':>6}  {'':7}  "

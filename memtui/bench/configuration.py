@@ -102,17 +102,17 @@ class Configuration:
         return f"{self.op} {self.label()}"
 
     def label(self) -> str:
-        """Short, for people: numbers, and words and conditions that are not the usual ones."""
+        """Return a short text for people: numbers, and words and conditions that are not the usual ones."""
         return words(self.told())
 
     def told(self) -> dict[str, Value]:
         """Return the keys and values of ``label``."""
         p, usual = self.parameters, self.operator.defaults
-        found = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
-        return found | {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
+        values = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
+        return values | {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a JSON-ready object."""
         return {"key": self.key, **self._plain()}
 
     def _plain(self) -> dict[str, Any]:
@@ -132,14 +132,14 @@ class Titles:
     """
 
     def __init__(self, configurations: Sequence[Configuration]) -> None:
-        """Of different operators, only conditions are taken for the same thing."""
-        told = [c.told() for c in configurations]
+        """Find what is the same in all; of different operators, only conditions are taken for the same thing."""
+        labels = [c.told() for c in configurations]
         alike = len({c.op for c in configurations}) == 1
-        first = told[0] if len(set(configurations)) > 1 else {}
+        first = labels[0] if len(set(configurations)) > 1 else {}
         same = {
             key: value
             for key, value in first.items()
-            if (alike or key in CONDITIONS) and all(key in one and one[key] == value for one in told)
+            if (alike or key in CONDITIONS) and all(key in label and label[key] == value for label in labels)
         }
         self._left_out = frozenset(same)
         self._titles = {c: self._title(c) for c in configurations}
@@ -150,7 +150,7 @@ class Titles:
         return self._titles.get(configuration) or configuration.title
 
     def all(self) -> list[tuple[Configuration, str]]:
-        """Each configuration with its title."""
+        """Return each configuration with its title."""
         return list(self._titles.items())
 
     def _title(self, configuration: Configuration) -> str:
@@ -167,8 +167,8 @@ def make(op: str, given: Parameters) -> Configuration:
     operator = CATALOGUE[op]
     for key in given:
         if key not in operator.defaults and key not in CONDITIONS:
-            known = ", ".join((*operator.defaults, *CONDITIONS))
-            raise ValueError(f"{op} has no parameter {key}; it has {known}")
+            names = ", ".join((*operator.defaults, *CONDITIONS))
+            raise ValueError(f"{op} has no parameter {key}; it has {names}")
     own = operator.resolve({k: v for k, v in given.items() if k in operator.defaults})
     conditions = {key: given.get(key, default) for key, default in CONDITIONS.items()}
     for key, value in conditions.items():
@@ -188,16 +188,16 @@ def from_text(text: str) -> Configuration:
     plain = json.loads(text)
     try:
         op, given = plain["op"], {**plain["parameters"], **plain["conditions"]}
-        known = op in CATALOGUE
+        is_known = op in CATALOGUE
     except (KeyError, TypeError):
         raise ValueError("is no configuration") from None
-    if not known:
+    if not is_known:
         raise ValueError(f"there is no operator {op}")
     return make(op, given)
 
 
 def canonical(plain: Any) -> str:
-    """JSON that is the same text for the same content."""
+    """Return JSON that is the same text for the same content."""
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
@@ -213,7 +213,7 @@ def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, 
 
 
 def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | None = None) -> list[Configuration]:
-    """Every combination of the values, each once.
+    """Return every combination of the values, each once.
 
     Args:
         op: the operator.
@@ -227,34 +227,34 @@ def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | No
     count = math.prod(map(len, grid.values()))
     if count > MANY:
         raise ValueError(f"{count} configurations are more than {MANY}")
-    found = []
+    configurations = []
     for values in itertools.product(*grid.values()):
         given = dict(zip(grid, values, strict=True))
         try:
-            found.append(make(op, given))
+            configurations.append(make(op, given))
         except ValueError as error:
             if count == 1:
                 raise
             raise ValueError(f"{words(given)}: {error}") from None
-    return unique(found)
+    return unique(configurations)
 
 
-def unique(found: Iterable[Configuration]) -> list[Configuration]:
-    """Each once, in the order of their first appearance."""
-    return list(dict.fromkeys(found))
+def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """Return each of them once, in the order of their first appearance."""
+    return list(dict.fromkeys(configurations))
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
-    """``k=v,v`` as the command line has it. Raises ValueError."""
+    """Parse ``k=v,v`` as the command line has it. Raises ValueError."""
     grid: dict[str, list[Value]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
-        words = [word.strip() for word in values.split(",")]
-        if not equals or not key.strip() or not all(words):
+        items = [item.strip() for item in values.split(",")]
+        if not equals or not key.strip() or not all(items):
             raise ValueError(f"{text!r} is not of the form key=value,value")
         if key.strip() in grid:
             raise ValueError(f"{key.strip()} stands there twice")
-        grid[key.strip()] = [parse_value(word) for word in words]
+        grid[key.strip()] = [parse_value(item) for item in items]
     return grid
 
 
@@ -279,7 +279,7 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
         usual: what holds where the file says nothing.
 
     Raises:
-        UserError: with the file, and the line where it is no TOML.
+        UserError: with the file, and the line where it is not TOML.
     """
     plain = read_toml(path)
     for name, table in plain.items():
@@ -292,13 +292,13 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
         raise UserError(f"{path}: there is no [{op}.grid] and no [[{op}.list]]")
     table = plain[op]
     try:
-        found = [make(op, {**usual, **_table(each)}) for each in _tables(table.get("list", []))]
+        configurations = [make(op, {**usual, **_table(each)}) for each in _tables(table.get("list", []))]
         if "grid" in table:
             lists = {k: v if isinstance(v, list) else [v] for k, v in _table(table["grid"]).items()}
-            found += product(op, lists, usual)
+            configurations += product(op, lists, usual)
     except ValueError as error:
         raise UserError(f"{path}: [{op}]: {error}") from None
-    return unique(found)
+    return unique(configurations)
 
 
 def _tables(plain: Any) -> list[Any]:
@@ -314,7 +314,7 @@ def _table(plain: Any) -> dict[str, Any]:
 
 
 def words(values: Parameters) -> str:
-    """``k=v k=v``, as the command line has it."""
+    """Return ``k=v k=v``, as the command line has it."""
     return " ".join(f"{key}={_word(value)}" for key, value in values.items())
 
 

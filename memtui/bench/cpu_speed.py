@@ -62,11 +62,11 @@ class Yardstick:
         self._times = max(1, READING_NS // min(self._read() for _ in range(20)))
 
     def begin(self) -> None:
-        """Another load comes."""
+        """Forget the readings of the load before: another one comes."""
         self._beside = []
 
     def read(self) -> int:
-        """Nanoseconds that the work takes now; if much of the time since the last reading was waiting, that on top."""
+        """Return the nanoseconds that the work takes now; with the wait since the last reading if that was much."""
         took = self._read()
         self._seen.append(took)
         self._beside.append(took)
@@ -76,7 +76,7 @@ class Yardstick:
         return took + wait if wait > WAITED * span else took
 
     def _waited(self) -> int:
-        """Nanoseconds for which this thread was ready to run, and did not."""
+        """Return the nanoseconds for which this thread was ready to run, and did not."""
         return 0 if self._schedstat is None else int(os.pread(self._schedstat, 64, 0).split()[1])
 
     def _read(self) -> int:
@@ -89,7 +89,7 @@ class Yardstick:
         return time.monotonic_ns() - begin
 
     def usual_ns(self) -> float:
-        """Median of the readings beside the present load, as far as nothing disturbed them."""
+        """Return the median of the readings beside the present load, as far as nothing disturbed them."""
         beside = np.asarray(self._beside)
         return float(np.median(beside[beside <= self.limit_ns()]))
 
@@ -102,7 +102,7 @@ class Yardstick:
 
 
 def beside(readings: Sequence[int]) -> tuple[int, ...]:
-    """For each block the longer one of the readings before and after it."""
+    """Return for each block the longer one of the readings before and after it."""
     return tuple(map(max, pairwise(readings)))
 
 
@@ -117,7 +117,7 @@ Floats = NDArray[np.float64]
 
 
 def share_that_follows(block_ns: Floats, yard_ns: Floats) -> float | None:
-    """How much of the time follows the speed of the CPU: 0 none of it, 1 all.
+    """Return how much of the time follows the speed of the CPU: 0 none of it, 1 all.
 
     Args:
         block_ns: f8[n], in the order of time.
@@ -145,7 +145,7 @@ def at_reference(block_ns: Floats, yard_ns: Floats, reference_ns: float, share: 
 
 
 def _medians(values: Floats) -> Floats:
-    """Of stretches that overlap by half."""
+    """Return those of stretches that overlap by half."""
     if len(values) < SMOOTHED:
         return values[:0]
     return np.median(np.lib.stride_tricks.sliding_window_view(values, SMOOTHED)[:: SMOOTHED // 2], axis=1)
@@ -162,11 +162,11 @@ class References:
         self._known: dict[str, float] = {}
         if path is not None:
             with suppress(OSError, UserError, ValueError, AttributeError, RecursionError):
-                found = json.loads(read_small_bytes(path))
-                self._known = {str(k): float(v) for k, v in found.items() if float(v) > 0}
+                stored = json.loads(read_small_bytes(path))
+                self._known = {str(k): float(v) for k, v in stored.items() if float(v) > 0}
 
     def of(self, cpu: str, now_ns: float) -> float:
-        """Nanoseconds; those of now where there are none yet."""
+        """Return the nanoseconds; those of now where there are none yet."""
         if cpu not in self._known:
             self._known[cpu] = now_ns
             self._keep()

@@ -45,9 +45,9 @@ class Data:
         operator, p = configuration.operator, configuration.parameters
         wanted = max(BUFFER_BYTES, CACHES * cache_bytes)
         weights = operator.weights(p)
-        one = sum(t.size_bytes(self._item_bytes) for t in weights)
-        rotates = self._conditions["weights"] == "rotate" and one > 0
-        self.copies = max(1, min(COPIES, wanted // one)) if rotates else 1
+        set_bytes = sum(t.size_bytes(self._item_bytes) for t in weights)
+        rotates = self._conditions["weights"] == "rotate" and set_bytes > 0
+        self.copies = max(1, min(COPIES, wanted // set_bytes)) if rotates else 1
         self.weights = [tuple(self._made(t, "weight_zeros", 0) for t in weights) for _ in range(self.copies)]
         if len({w.data_ptr() for copy in self.weights for w in copy}) < self.copies * len(weights):
             raise RuntimeError("two sets of weights lie in the same memory")
@@ -59,8 +59,8 @@ class Data:
         return itertools.cycle(self.inputs), itertools.cycle(self.weights)
 
     def _inputs(self, tensors: tuple[Tensor, ...], wanted: int) -> list[tuple[Any, ...]]:
-        one = sum(_aligned(t.size_bytes(self._item_bytes)) for t in tensors)
-        count = 1 if self._conditions["cache"] == "warm" else min(max(2, wanted // one), MOST_PARTS)
+        call_bytes = sum(_aligned(t.size_bytes(self._item_bytes)) for t in tensors)
+        count = 1 if self._conditions["cache"] == "warm" else min(max(2, wanted // call_bytes), MOST_PARTS)
         while True:
             try:
                 columns = [self._column(t, count) for t in tensors]
@@ -71,37 +71,37 @@ class Data:
             count //= 2
 
     def _column(self, tensor: Tensor, count: int) -> list[Any]:
-        """One input of each of ``count`` calls, one behind another in memory."""
+        """Return one input of each of ``count`` calls, one behind another in memory."""
         item = 8 if tensor.below else self._item_bytes
         step = _aligned(tensor.elements * item) // item
         flat = self._numbers(tensor, step * count)
         if not tensor.below:
             self._thin(flat, "input_zeros")
-        found = []
-        for at in range(0, step * count, step):
-            part = self._shaped(flat[at : at + tensor.elements], tensor.shape)
+        tensors = []
+        for begin in range(0, step * count, step):
+            part = self._shaped(flat[begin : begin + tensor.elements], tensor.shape)
             if not tensor.below:
                 self._empty_channels(part, "input_zeros", 1 if len(tensor.shape) > 2 else len(tensor.shape) - 1)
                 part.requires_grad_(self._trains)
-            found.append(part)
-        return found
+            tensors.append(part)
+        return tensors
 
     def _made(self, tensor: Tensor, share: str, channel: int) -> Any:
         flat = self._numbers(tensor, tensor.elements)
         self._thin(flat, share)
-        made = self._shaped(flat, tensor.shape)
-        self._empty_channels(made, share, channel)
-        return made.requires_grad_(self._trains)
+        shaped = self._shaped(flat, tensor.shape)
+        self._empty_channels(shaped, share, channel)
+        return shaped.requires_grad_(self._trains)
 
     def _numbers(self, tensor: Tensor, count: int) -> Any:
         torch = self._torch
         try:
             if tensor.below:
                 return torch.randint(tensor.below, (count,), generator=self._random, device=self._device)
-            made = torch.empty(count, dtype=self._dtype, device=self._device).normal_(generator=self._random)
+            numbers = torch.empty(count, dtype=self._dtype, device=self._device).normal_(generator=self._random)
         except RuntimeError as error:
-            raise found if (found := out_of_memory(error)) else error from None
-        return made.abs_() if tensor.positive else made
+            raise short if (short := out_of_memory(error)) else error from None
+        return numbers.abs_() if tensor.positive else numbers
 
     def _shaped(self, flat: Any, shape: tuple[int, ...]) -> Any:
         if self._nhwc and len(shape) == 4:

@@ -28,7 +28,7 @@ _SINCE = {
 }
 _KINDS = {("INTEGER", True): "i", ("INTEGER", False): "I", (_REAL, True): "n", (_REAL, False): "r"}
 _KINDS |= {(of, required): kind for of, kind in (("TEXT", "t"), ("BLOB", "b")) for required in (True, False)}
-# By table and name: its kind (``session.checks.check_rows``), and the SQL that stands for it where a file has none.
+# By table and name: its kind (``session.validation.check_rows``), and the SQL that stands for it where a file has none.
 Columns = Mapping[str, Mapping[str, tuple[str, str]]]
 
 
@@ -87,13 +87,13 @@ def bring_up(connection: sqlite3.Connection) -> None:
 
 
 def _identity(connection: sqlite3.Connection) -> tuple[int, int]:
-    """(application, number of tables)."""
+    """Return (application, number of tables)."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return connection.execute("PRAGMA application_id").fetchone()[0], tables
 
 
 def _lacking(version: int) -> list[tuple[str, str, str]]:
-    """Table, name and declaration of what a format has not."""
+    """Return the table, name and declaration of what a format has not."""
     return [column for since, columns in _SINCE.items() if since > version for column in columns]
 
 
@@ -107,26 +107,26 @@ def _known(version: int) -> list[tuple[str, ...]]:
 
     It makes no difference whether a column was there from the beginning or was added.
     """
-    found = []
+    tables = []
     for kind, name, table, text in tables_of(_schema()):
         for of, column, declared in _lacking(version):
             if of == name:
                 text = text.replace(f", {column} {declared}", "")
-        found.append((kind, name, table, text))
-    return sorted(found)
+        tables.append((kind, name, table, text))
+    return sorted(tables)
 
 
 @cache
 def _columns(version: int) -> Columns:
     missing = {(table, name): "x''" if "BLOB" in declared else "NULL" for table, name, declared in _lacking(version)}
-    found: dict[str, dict[str, tuple[str, str]]] = {}
+    columns: dict[str, dict[str, tuple[str, str]]] = {}
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_schema())
         tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in tables:
             query = 'SELECT name, type, "notnull" OR pk FROM pragma_table_info(?) ORDER BY cid'
-            found[table] = {
+            columns[table] = {
                 name: (_KINDS[declared, bool(required)], missing.get((table, name), ""))
                 for name, declared, required in connection.execute(query, (table,))
             }
-    return found
+    return columns

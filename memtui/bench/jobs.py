@@ -29,7 +29,7 @@ _PLACES = (
 
 
 def parse(text: str) -> Shard:
-    """``i/n``. Raises ValueError."""
+    """Parse ``i/n``. Raises ValueError."""
     number, slash, count = text.partition("/")
     if not (slash and number.isascii() and number.isdigit() and count.isascii() and count.isdigit()):
         raise ValueError(f"{text!r} is not of the form i/n, such as 0/4")
@@ -46,13 +46,13 @@ def from_environment(environment: Mapping[str, str]) -> Shard | None:
     for number, count, first in _PLACES:
         if number in environment and count in environment:
             try:
-                found = int(environment[number]) - int(environment.get(first, 0)), int(environment[count])
-                if not 0 <= found[0] < found[1]:
+                shard = int(environment[number]) - int(environment.get(first, 0)), int(environment[count])
+                if not 0 <= shard[0] < shard[1]:
                     raise ValueError
             except ValueError:
                 text = f"{number}={environment[number]} of {count}={environment[count]}"
                 raise UserError(f"{text} is no part of the whole; --shard i/n says which") from None
-            return found if found[1] > 1 else None
+            return shard if shard[1] > 1 else None
     return None
 
 
@@ -120,7 +120,7 @@ _LEAST_S = 2.0  # of a window, which is lengthened to the steps of an energy cou
 
 
 def number_of_jobs(args: argparse.Namespace, configurations: Sequence[Configuration]) -> int:
-    """``--jobs``, but no more than there are configurations. Raises UserError where another option is against it."""
+    """Return ``--jobs``, or the number of configurations if that is less. Raises UserError: an option forbids it."""
     if args.shard is not None:
         raise UserError("--shard is one part, and --print-sbatch and --engine make all of them; --jobs says how many")
     return min(args.jobs, len(configurations))

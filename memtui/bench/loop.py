@@ -56,8 +56,8 @@ class Load:
         towards = torch.randn_like(first)
 
         def there_and_back(x: tuple[Any, ...], w: tuple[Any, ...]) -> Any:
-            asked = [t for t in (*x, *w) if t.requires_grad]
-            return gradient(call(x, w), asked, towards, allow_unused=True)
+            variables = [t for t in (*x, *w) if t.requires_grad]
+            return gradient(call(x, w), variables, towards, allow_unused=True)
 
         return there_and_back
 
@@ -120,16 +120,16 @@ def _were_alike(windows: list[BenchWindow], yardstick: Yardstick | None) -> bool
     """Whether three thirds of the quiet blocks are: what looked unsettled in the warm-up was a neighbour then."""
     if yardstick is None:
         return False
-    found = counted(windows, 3, yardstick.limit_ns())
-    return not found.disturbed and _alike([_median(part.tolist()) for part in found.parts])
+    blocks = counted(windows, 3, yardstick.limit_ns())
+    return not blocks.disturbed and _alike([_median(part.tolist()) for part in blocks.parts])
 
 
 def _lacks(windows: list[BenchWindow], plan: BenchPlan, yardstick: Yardstick | None) -> bool:
     """Whether more windows could make the time better known than it is."""
     if yardstick is None:
         return False
-    found = counted(windows, plan.parts, yardstick.limit_ns())
-    return found.disturbed or found.wide or not found.sheltered
+    blocks = counted(windows, plan.parts, yardstick.limit_ns())
+    return blocks.disturbed or blocks.wide or not blocks.sheltered
 
 
 def _first_calls(load: Load) -> None:
@@ -142,7 +142,7 @@ def _first_calls(load: Load) -> None:
 
 
 def _calibrate(load: Load) -> float:
-    """Nanoseconds a call takes, from a block that is long enough."""
+    """Return the nanoseconds that a call takes, from a block that is long enough."""
     calls = 1
     while True:
         took, _ = load.block(calls)
@@ -164,12 +164,12 @@ def _warm_up(
     quiet: list[float] = []
     send(Phase("warm-up"))
     while True:
-        # The median of its blocks: what other guests of the machine take now and then is no warm-up.
+        # The median of its blocks: what other guests of the machine take now and then is not a warm-up.
         took, first = 0, len(blocks)
         yards = [yardstick.read()] if yardstick else []
-        told = False
+        power_settled = False
         while took < plan.settling_ns:
-            told = settled() or told
+            power_settled = settled() or power_settled
             block_ns, _ = load.block(at_once)
             took += block_ns
             blocks.append(block_ns / at_once)
@@ -181,15 +181,15 @@ def _warm_up(
             spans.append(_median(quiet if yardstick else blocks))
             blocks, quiet = [], []
         last = spans[-3:]
-        if (told or not plan.power) and _alike(last):
+        if (power_settled or not plan.power) and _alike(last):
             return True, spans[-1][0]
         if time.monotonic_ns() - begin > plan.warm_up_s * 1e9:
-            unknown = yardstick is not None and len(last) < 3 and (told or not plan.power)
+            unknown = yardstick is not None and len(last) < 3 and (power_settled or not plan.power)
             return unknown, spans[-1][0] if spans else statistics.median(blocks)
 
 
 def _median(blocks: list[float]) -> tuple[float, float]:
-    """Median, and how far chance moves it: two standard errors, by the interquartile range."""
+    """Return the median, and how far chance moves it: two standard errors, by the interquartile range."""
     low, median, high = np.percentile(blocks, (25, 50, 75)).tolist()
     return median, 2 * MEDIAN_ERROR * (high - low) / math.sqrt(len(blocks))
 

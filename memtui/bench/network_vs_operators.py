@@ -63,7 +63,7 @@ class Covered:
         return self.operators == self.of_operators
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with the share of the multiplications."""
+        """Return a JSON-ready object, with the share of the multiplications."""
         return {**asdict(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
 
 
@@ -99,15 +99,15 @@ class Composition:
 
 
 def macs(counts: Mapping[Configuration, int]) -> int:
-    """Multiplications with an addition in a pass, of its convolutions and its linear layer, as commonly counted."""
+    """Return the multiply-accumulates in a pass, of its convolutions and its linear layer, as commonly counted."""
     return sum(c.flops // 2 * calls for c, calls in counts.items() if c.op in MULTIPLYING)
 
 
 def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
     """Return what is likely to take most of a pass first: calls times what one has to compute and to move."""
 
-    def weight(made: Configuration) -> int:
-        return counts[made] * (made.flops + BYTE * (made.moved_bytes or 0))
+    def weight(configuration: Configuration) -> int:
+        return counts[configuration] * (configuration.flops + BYTE * (configuration.moved_bytes or 0))
 
     return sorted(counts, key=weight, reverse=True)
 
@@ -123,22 +123,22 @@ def compose(
         rows: of all of them, in the order of time; as many of each as there were rounds.
         partial: operators may be missing, if the network is not.
     """
-    found: dict[Configuration, list[BenchRow]] = {}
+    by_configuration: dict[Configuration, list[BenchRow]] = {}
     for row in rows:
-        found.setdefault(row.configuration, []).append(row)
-    rounds = len(found.get(network, []))
+        by_configuration.setdefault(row.configuration, []).append(row)
+    rounds = len(by_configuration.get(network, []))
     calls = {name: sum(some.values()) for name, some in _groups(counts).items()}
-    measured = {c: n for c, n in counts.items() if rounds and len(found.get(c, [])) == rounds}
+    measured = {c: n for c, n in counts.items() if rounds and len(by_configuration.get(c, [])) == rounds}
     covered = _covered(measured, counts)
     if lost := [row for row in rows if row.status != "ok"]:
         return Composition(network, rounds, calls, covered, reason=f"{lost[0].configuration.op}: {lost[0].reason}")
     if not measured or (len(measured) < len(counts) and not partial):
         return Composition(network, rounds, calls, covered, reason="not everything was measured equally often")
     wanted, counts = (network, *measured), measured
-    rows = [row for c in wanted for row in found[c]]
+    rows = [row for c in wanted for row in by_configuration[c]]
     # A pass of the network is longer than a quiet moment; so of its parts all blocks count, too.
-    times = {c: [row.median_ns or 0.0 for row in found[c]] for c in wanted}
-    energies = {c: [row.energy_j for row in found[c] if row.energy_j is not None] for c in wanted}
+    times = {c: [row.median_ns or 0.0 for row in by_configuration[c]] for c in wanted}
+    energies = {c: [row.energy_j for row in by_configuration[c] if row.energy_j is not None] for c in wanted}
     without = [row.energy_reason for row in rows if row.energy_j is None]
     return Composition(
         network,
@@ -177,19 +177,19 @@ def _covered(measured: Mapping[Configuration, int], counts: Mapping[Configuratio
 def _shares(
     network: Configuration, counts: Mapping[Configuration, int], values: Mapping[Configuration, list[float]]
 ) -> dict[str, Share]:
-    found = {}
+    shares = {}
     for name, chosen in _groups(counts).items():
         if not chosen:
             continue
         sums = [sum(values[c][n] * calls for c, calls in chosen.items()) for n in range(len(values[network]))]
         ratios = [part / whole for part, whole in zip(sums, values[network], strict=True)]
         interval = mean_interval(ratios) or (ratios[0], None, None)
-        found[name] = Share(sum(sums) / len(sums), interval)
-    return found
+        shares[name] = Share(sum(sums) / len(sums), interval)
+    return shares
 
 
-def to_dict(found: Composition) -> dict[str, Any]:
-    """JSON-ready."""
+def to_dict(composition: Composition) -> dict[str, Any]:
+    """Return a JSON-ready object."""
 
     def shares(some: Mapping[str, Share] | None, unit: str) -> dict[str, Any] | None:
         if some is None:
@@ -203,51 +203,53 @@ def to_dict(found: Composition) -> dict[str, Any]:
         }
 
     return {
-        "network": dict(found.network.parameters),
+        "network": dict(composition.network.parameters),
         "parameters": PARAMETERS,
-        "convolutions": found.calls["conv2d"],
-        "macs": found.covered["all"].of_macs,
-        "conditions": dict(found.network.conditions),
-        "rounds": found.rounds,
-        "calls": found.calls,
-        "covered": {name: one.to_dict() for name, one in found.covered.items()},
-        "network_ns": found.network_ns,
-        "network_j": found.network_j,
-        "drift": found.drift,
-        "time": shares(found.time, "ns"),
-        "energy": shares(found.energy, "j"),
-        "reason": found.reason,
-        "energy_reason": found.energy_reason,
+        "convolutions": composition.calls["conv2d"],
+        "macs": composition.covered["all"].of_macs,
+        "conditions": dict(composition.network.conditions),
+        "rounds": composition.rounds,
+        "calls": composition.calls,
+        "covered": {name: covered.to_dict() for name, covered in composition.covered.items()},
+        "network_ns": composition.network_ns,
+        "network_j": composition.network_j,
+        "drift": composition.drift,
+        "time": shares(composition.time, "ns"),
+        "energy": shares(composition.energy, "j"),
+        "reason": composition.reason,
+        "energy_reason": composition.energy_reason,
     }
 
 
-def lines(found: Composition) -> list[str]:
-    """For people."""
-    if found.time is None:
-        return [f"no comparison: {found.reason}"]
-    calls, all_macs = found.calls["conv2d"], found.covered["all"].of_macs
-    said = [
-        f"{found.network.title}: {PARAMETERS:,} parameters, {calls} convolutions, {all_macs / 1e9:.2f} G MACs a pass",
-        f"{'network, one pass':34} {duration(found.network_ns):>10} {energy_column(found.network_j):>10}",
+def lines(composition: Composition) -> list[str]:
+    """Return the lines for people."""
+    if composition.time is None:
+        return [f"no comparison: {composition.reason}"]
+    calls, all_macs = composition.calls["conv2d"], composition.covered["all"].of_macs
+    text = [
+        f"{composition.network.title}: {PARAMETERS:,} parameters, {calls} convolutions, "
+        f"{all_macs / 1e9:.2f} G MACs a pass",
+        f"{'network, one pass':34} {duration(composition.network_ns):>10} {energy_column(composition.network_j):>10}",
     ]
     for name, what in (("conv2d", "convolutions"), ("all", "operators")):
-        if name not in found.time:
-            said.append(f"no {what} were measured")
+        if name not in composition.time:
+            text.append(f"no {what} were measured")
             continue
-        covered = found.covered[name]
-        time, joules = found.time[name], found.energy[name] if found.energy else None
+        covered = composition.covered[name]
+        time, joules = composition.time[name], composition.energy[name] if composition.energy else None
         sums = f"{duration(time.value):>10} {energy_column(joules.value if joules else None):>10}"
         ratios = f"time {_ratio(time)}" + (f", energy {_ratio(joules)}" if joules else "")
         some = f"{covered.calls} of {covered.of_calls}" if not covered.whole else f"{covered.calls}"
-        said.append(f"{f'sum of {some} {what}':34} {sums}   by the network: {ratios}")
-    said += _missing(found.covered["all"])
-    if found.drift is not None and found.rounds > 1:
-        said.append(
-            f"the network's own time changed by {found.drift:+.1%} from the first of {found.rounds} rounds to the last"
+        text.append(f"{f'sum of {some} {what}':34} {sums}   by the network: {ratios}")
+    text += _missing(composition.covered["all"])
+    if composition.drift is not None and composition.rounds > 1:
+        text.append(
+            f"the network's own time changed by {composition.drift:+.1%} "
+            f"from the first of {composition.rounds} rounds to the last"
         )
-    if found.energy_reason:
-        said.append(f"energy is unavailable: {found.energy_reason}")
-    return said
+    if composition.energy_reason:
+        text.append(f"energy is unavailable: {composition.energy_reason}")
+    return text
 
 
 def _missing(covered: Covered) -> list[str]:

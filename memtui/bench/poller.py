@@ -45,7 +45,7 @@ class Poller:
         )
 
     def tick_ns(self) -> float | None:
-        """Median time between two steps of the counter."""
+        """Return the median time between two steps of the counter."""
         series = self.series()
         return tick_ns(series.t_ns, series.energy_j)
 
@@ -66,7 +66,7 @@ class Poller:
         return last if math.isfinite(last) else None
 
     def power_w(self) -> float | None:
-        """Mean of the last second but for the counter's last step."""
+        """Return the mean of the last second but for the counter's last step."""
         series = self.series()
         if not len(series.t_ns):
             return None
@@ -74,7 +74,7 @@ class Poller:
         return self._mean_power_w(series, last - 2 * SETTLING_NS, last)
 
     def measure_idle(self, seconds: float) -> tuple[float | None, str]:
-        """Watts that the device draws while nothing runs, or why that is not known."""
+        """Return the watts that the device draws while nothing runs, or why that is not known."""
         begin = time.monotonic_ns()
         time.sleep(seconds + 0.3)  # and until the counter's next step
         self.idle_w = self._mean_power_w(self.series(), begin, begin + int(seconds * 1e9))

@@ -30,7 +30,7 @@ def operator(name: str) -> str:
 
 
 def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
-    """Those of an operator that ``--grid``, ``--config`` or ``--space`` name, or the usual one. Raises UserError."""
+    """Return what ``--grid``, ``--config`` or ``--space`` name of an operator, or the usual one. Raises UserError."""
     usual = conditions(args)
     try:
         if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
@@ -52,16 +52,16 @@ def conditions(args: argparse.Namespace) -> dict[str, Value]:
 
 
 def plan(args: argparse.Namespace) -> BenchPlan:
-    """How long and how often."""
+    """Return the plan: how long and how often."""
     changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     given = {key: value for key, value in changes.items() if value is not None}
-    found = replace(QUICK if args.quick else BenchPlan(), patience=PATIENCE, **given)
+    chosen = replace(QUICK if args.quick else BenchPlan(), patience=PATIENCE, **given)
     several = args.device == "cpu" and not args.quick
-    return replace(found, visits=min(VISITS, found.windows) if several else 1)
+    return replace(chosen, visits=min(VISITS, chosen.windows) if several else 1)
 
 
 def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:
-    """``--db``, or the one of this user; each part of a sweep has its own."""
+    """Return ``--db``, or the one of this user; each part of a sweep has its own."""
     if args.db is not None:
         return Path(args.db)
     name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"

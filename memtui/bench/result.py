@@ -91,7 +91,7 @@ class Visit:
 
 
 def joined(visits: Sequence[Visit]) -> Visit:
-    """Visits of one configuration, in the order of time, as one. The CPU's full speed is that of the best of them."""
+    """Join visits of one configuration, in the order of time. The CPU's full speed is that of the best of them."""
     last = visits[-1]
     if len(visits) == 1:
         return last
@@ -190,7 +190,7 @@ class BenchRow:
         return (self.high_ns - self.low_ns) / 2 / self.call_ns
 
     def columns(self) -> dict[str, Any]:
-        """Values by column of ``measurement``, as far as they are the same to all who store or print a row."""
+        """Return values by column of ``measurement``, as far as they are the same to all who store or print a row."""
         apart = ("configuration", "plan", "flags", "reference", "windows", "energies", "states")
         return {
             "windows": self.plan.windows,
@@ -323,13 +323,13 @@ def _sensor(windows: Sequence[BenchWindow], series: Series) -> Averages | None:
 
 
 def _energy_flags(energies: Sequence[WindowEnergy], sensor: Averages | None) -> list[str]:
-    found = []
+    flags = []
     if sensor is not None and sensor.verdict in ("drift", "two levels", "outliers"):
-        found.append(f"power_{sensor.verdict.replace(' ', '_')}")
+        flags.append(f"power_{sensor.verdict.replace(' ', '_')}")
     verdicts = {a.verdict for e in energies if (a := agreement(e.counter, e.integral)) is not None}
     if "sensor_disagreement" in verdicts:
-        found.append("sensor_disagreement")
-    return found
+        flags.append("sensor_disagreement")
+    return flags
 
 
 def _time_flags(
@@ -338,20 +338,20 @@ def _time_flags(
     spread: float,
     blocks: UndisturbedBlocks,
 ) -> list[str]:
-    found = []
+    flags = []
     if blocks.disturbed:
-        found.append(DISTURBED)
+        flags.append(DISTURBED)
     if not conditions.settled:
-        found.append("not_settled")
+        flags.append("not_settled")
     if spread > SPREAD:
-        found.append("noisy")
+        flags.append("noisy")
     if blocks.wide:
-        found.append("wide_interval")
+        flags.append("wide_interval")
     if blocks.speed is not None and abs(blocks.speed - 1) > (OFF_SPEED if blocks.follows is None else FAR_OFF):
-        found.append("off_speed")
+        flags.append("off_speed")
     busy = [w.busy_ns / (w.end_ns - w.begin_ns) for w in windows if w.busy_ns is not None]
     if busy and 1 - float(np.mean(busy)) > LAUNCH_BOUND:
-        found.append("launch_bound")
+        flags.append("launch_bound")
     if conditions.stolen > STOLEN and (blocks.quiet is None or blocks.disturbed):
-        found.append("stolen_time")
-    return found
+        flags.append("stolen_time")
+    return flags

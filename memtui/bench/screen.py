@@ -41,7 +41,7 @@ Receive = Callable[[float], Sequence[SweepMessage]]
 
 
 def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") -> tuple[Column, ...]:
-    """Figures with their width, then the configuration. Time and energy stay where there is little room."""
+    """Return the figures with their width, then the configuration. Time and energy stay where there is little room."""
     ranks = {"time": 1, "J/call": 1, "+-": 2, "watts": 3, "TFLOP/s": 4, "GB/s": 4, "IQR": 5}
     figures = (Column(name, width + 2, right=True, rank=ranks.get(name, 6)) for name, width in names)
     return (*figures, Column(heading, NAME))
@@ -143,7 +143,7 @@ class BenchScreen(ListScreen):
         if self._view.drawn and not self.power.view:
             self.share_rows(self.app.size.height)
         self.power.show(view.drawn)
-        rows = tuple(_row(at, row) for at, row in enumerate(view.rows))
+        rows = tuple(_row(index, row) for index, row in enumerate(view.rows))
         if self._follows and rows:
             self.rows.selected = rows[-1].key
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
@@ -156,9 +156,9 @@ class BenchScreen(ListScreen):
         """Say what there is to say of the selected row."""
         selected = self.rows.selected_row
         row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
-        said = [row.label, *row.words] if row is not None else []
-        for widget, words in zip(self.words, [*said, *[""] * WORDS], strict=False):
-            widget.show(f" {words}", "text" if row is None or row.ok else "warning")
+        lines = [row.label, *row.words] if row is not None else []
+        for widget, line in zip(self.words, [*lines, *[""] * WORDS], strict=False):
+            widget.show(f" {line}", "text" if row is None or row.ok else "warning")
 
     def action_move(self, by: int) -> None:
         super().action_move(by)
@@ -201,10 +201,10 @@ class BenchApp(TerminalApp[None]):
         return BenchScreen(*self._parts)
 
 
-def _row(at: int, row: BenchRow) -> Row:
+def _row(index: int, row: BenchRow) -> Row:
     name = row.name or row.label
     label = f"{name}  (ref)" if row.reference else name
-    return Row(at, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
+    return Row(index, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
 
 
 def _power(view: BenchView) -> str:

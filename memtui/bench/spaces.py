@@ -82,10 +82,10 @@ def _thesis(op: str, usual: Parameters) -> list[Configuration]:
 def _sparsity(op: str, usual: Parameters) -> list[Configuration]:
     if op in _SPARSE:
         half: Grid = {"weight_zeros": [50], "zeros": ["2:4"]}
-        found = _every(op, [{**_SPARSE[op], **_ZEROS}, {**_SPARSE[op], **half}], usual)
+        configurations = _every(op, [{**_SPARSE[op], **_ZEROS}, {**_SPARSE[op], **half}], usual)
         # Without any zeros the pattern is nothing: one row of these is enough.
-        plain = {"input_zeros": 0, "weight_zeros": 0, "zeros": "channels"}
-        return [c for c in found if not plain.items() <= c.conditions.items()]
+        without_zeros = {"input_zeros": 0, "weight_zeros": 0, "zeros": "channels"}
+        return [c for c in configurations if not without_zeros.items() <= c.conditions.items()]
     if op == "matmul":
         return _every(op, [{"m": [1024], "n": [1024], "k": [1024], "input_zeros": [0, 50, 90]}], usual)
     return []
@@ -123,11 +123,11 @@ def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:
     Raises:
         ValueError: the space has none of that operator, or they cannot be under the usual conditions.
     """
-    found = SPACES[space](op, usual)
-    if not found:
+    configurations = SPACES[space](op, usual)
+    if not configurations:
         having = [name for name in CATALOGUE if SPACES[space](name, {})]
         raise ValueError(f"the space {space} has no {op}; it has {', '.join(having)}")
-    return found
+    return configurations
 
 
 SEED = 0
@@ -144,23 +144,23 @@ MOST_BYTES = 64 << 20
 
 
 def conv2d(usual: Parameters) -> list[Configuration]:
-    """240 convolutions: each kernel, stride and grouping ten times, with batch, channels and size by chance.
+    """Return 240 convolutions: each kernel, stride and grouping ten times, with batch, channels and size by chance.
 
     Args:
         usual: the conditions.
     """
     chance = random.Random(SEED)
-    found: dict[Configuration, None] = {}
+    chosen: dict[Configuration, None] = {}
     for kind in itertools.product(KERNELS, STRIDES, GROUPINGS):
-        wanted = len(found) + OF_A_KIND
-        while len(found) < wanted:
-            if (made := _drawn(chance, *kind, usual)) is not None:
-                found[made] = None
-    return list(found)
+        wanted = len(chosen) + OF_A_KIND
+        while len(chosen) < wanted:
+            if (configuration := _drawn(chance, *kind, usual)) is not None:
+                chosen[configuration] = None
+    return list(chosen)
 
 
 def _drawn(chance: random.Random, k: int, s: int, grouping: str, usual: Parameters) -> Configuration | None:
-    """One by chance; None: it would take too long, or cannot be."""
+    """Return a configuration by chance; None: it would take too long, or cannot be."""
     n, cin, cout, h, groups = (_one(chance, some) for some in (BATCHES, CHANNELS, CHANNELS, SIDES, GROUPS))
     if grouping == "dense":
         groups = 1
@@ -169,13 +169,13 @@ def _drawn(chance: random.Random, k: int, s: int, grouping: str, usual: Paramete
     given: dict[str, Value] = {"n": n, "cin": cin, "cout": cout, "h": h, "k": k, "s": s, "groups": groups}
     if cin % groups or cout % groups:
         return None
-    made = make("conv2d", {**given, **usual})
+    configuration = make("conv2d", {**given, **usual})
     # A forward pass of fp32 decides, whatever the conditions: they must not change what is in the space.
-    operator, p = made.operator, made.parameters
+    operator, p = configuration.operator, configuration.parameters
     small = operator.flops(p) <= MOST_FLOPS[grouping] and operator.moved_bytes(p, 4) <= MOST_BYTES
-    return made if small else None
+    return configuration if small else None
 
 
 def _one(chance: random.Random, values: Sequence[int]) -> int:
-    """One of them. Of Python's generator only ``random`` gives the same numbers in every version."""
+    """Choose a value. Of Python's generator only ``random`` gives the same numbers in every version."""
     return values[int(chance.random() * len(values))]

@@ -89,7 +89,7 @@ class StoredRow:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> StoredRow:
-        """``columns``: of a row of ``Database.rows``."""
+        """Take a row of ``Database.rows``."""
         values = {field.name: columns[field.name] for field in fields(cls)}
         return cls(**{**values, "flags": tuple(columns["flags"].split())})
 
@@ -98,7 +98,7 @@ class Database:
     """One file. It may be a stranger's: nothing in it is run, and every value is looked at. Raises DatabaseError."""
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
-        """``writable``: it is written, too; made where there is none, and brought up from an older format."""
+        """Open a file. ``writable``: to write, too; it is created, or brought up from an older format."""
         self.path, self._writable = path, writable
         try:
             check_place(path, writable=writable)
@@ -151,10 +151,10 @@ class Database:
 
     def add(self, row: BenchRow, run: str, device: int, environment: int) -> None:
         """Take in a finished row with its windows, at once."""
-        made = row.configuration
+        configuration = row.configuration
         values = row.columns() | {
             "run": run,
-            "configuration": made.key,
+            "configuration": configuration.key,
             "device": device,
             "environment": environment,
             "t_wall_ns": time.time_ns(),
@@ -162,7 +162,12 @@ class Database:
             "flags": " ".join(row.flags),
         }
         with self._transaction():
-            self._write("INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)", made.key, made.op, made.text)
+            self._write(
+                "INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)",
+                configuration.key,
+                configuration.op,
+                configuration.text,
+            )
             measurement = self._insert("measurement", values)
             for n, window in enumerate(row.windows):
                 counter, integral = row.energies[n].counter, row.energies[n].integral
@@ -184,7 +189,7 @@ class Database:
                 self._insert("window", plain)
 
     def done(self, device: int, environment: int, plan: BenchPlan) -> set[str]:
-        """Keys of configurations that were measured there, as well as this plan would."""
+        """Return the keys of configurations that were measured there, as well as this plan would."""
         query = (
             "SELECT configuration FROM measurement WHERE device = ? AND environment = ? AND NOT reference "
             "AND status = 'ok' AND windows >= ? AND seconds >= ?"
@@ -221,12 +226,12 @@ class Database:
             yield plain
 
     def window_means(self, measurement: int) -> list[float]:
-        """Mean nanoseconds of a call in each window of a measurement."""
+        """Return the mean nanoseconds of a call in each window of a measurement."""
         query = "SELECT wall_ns, calls FROM window WHERE measurement = ? ORDER BY number"
-        found = self._read(query, "ii", measurement)
-        if not all(wall_ns and calls for wall_ns, calls in found):
+        windows = self._read(query, "ii", measurement)
+        if not all(wall_ns and calls for wall_ns, calls in windows):
             raise self._damaged("a window has no calls")
-        return [wall_ns / calls for wall_ns, calls in found]
+        return [wall_ns / calls for wall_ns, calls in windows]
 
     def quiet_means(self, measurement: int, reference_ns: float | None = None) -> list[float]:
         """Return the same of the quiet blocks of the windows that have some; empty where there was no yardstick.
@@ -253,7 +258,7 @@ class Database:
         return means
 
     def counts(self) -> dict[str, int]:
-        """Rows of each table."""
+        """Return the rows of each table."""
         return {table: self._one(f"SELECT count(*) FROM {table}") for table in _TABLES}
 
     def merge(self, other: Path) -> int:
@@ -274,10 +279,10 @@ class Database:
                 self._insert("run", run, "OR IGNORE")
             there: dict[str, Mapping[Any, Any]]
             there = {"device": devices, "environment": environments, "configuration": configurations, "run": runs}
-            known = set(self._read("SELECT run, configuration, t_wall_ns FROM measurement", "tti"))
+            present = set(self._read("SELECT run, configuration, t_wall_ns FROM measurement", "tti"))
             added = 0
             for r in checked._all("measurement"):
-                if (r["run"], r["configuration"], r["t_wall_ns"]) in known:
+                if (r["run"], r["configuration"], r["t_wall_ns"]) in present:
                     continue
                 if absent := [name for name, those in there.items() if r[name] not in those]:
                     raise checked._damaged(f"a measurement has no {absent[0]}")
@@ -295,31 +300,31 @@ class Database:
         return self._write(f"INSERT {more} INTO {table}({names}) VALUES ({marks})", *values.values()).lastrowid
 
     def _all(self, table: str, where: str = "", *values: Any) -> list[dict[str, Any]]:
-        """Rows of a table, by column."""
+        """Return the rows of a table, by column."""
         columns = self._columns[table]
         wanted = ", ".join(instead or name for name, (_, instead) in columns.items())
         kinds = "".join(kind for kind, _ in columns.values())
-        found = self._read(f"SELECT {wanted} FROM {table} {where}", kinds, *values)
-        return [dict(zip(columns, row, strict=True)) for row in found]
+        rows = self._read(f"SELECT {wanted} FROM {table} {where}", kinds, *values)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def _one(self, query: str, *values: Any) -> int:
-        found = self._read(query, "i", *values)
-        if not found:
+        rows = self._read(query, "i", *values)
+        if not rows:
             raise self._damaged("what was just written is not there")
-        return int(found[0][0])
+        return int(rows[0][0])
 
     def _read(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of an answer, in bounded time, whose values are of these kinds. Raises DatabaseError."""
         try:
-            found = read_all(self._connection, self.path, query, values)
-            check_rows(found, kinds)
+            rows = read_all(self._connection, self.path, query, values)
+            check_rows(rows, kinds)
         except SessionError as error:
             raise DatabaseError(str(error)) from None
         except sqlite3.Error as error:
             raise DatabaseError(str(unreadable(self.path, error))) from None
         except ValueError as error:
             raise self._damaged(str(error)) from None
-        return found
+        return rows
 
     def _write(self, query: str, *values: Any) -> sqlite3.Cursor:
         try:
@@ -329,7 +334,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of what is written in it, or nothing."""
+        """Write all of what is written in it, or nothing."""
         self._write("BEGIN IMMEDIATE")
         try:
             with self._connection:
@@ -363,9 +368,9 @@ class Database:
         return plain
 
     def _times(self, blob: bytes) -> NDArray[np.float64]:
-        """f8[n] nanoseconds. Raises DatabaseError."""
+        """Return f8[n] nanoseconds. Raises DatabaseError."""
         if len(blob) % 8 == 0:
-            found = np.frombuffer(blob, "<f8")
-            if ((found > 0) & (found < np.inf)).all():
-                return found
+            times = np.frombuffer(blob, "<f8")
+            if ((times > 0) & (times < np.inf)).all():
+                return times
         raise self._damaged("a window holds what is no duration")

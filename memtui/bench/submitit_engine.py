@@ -79,11 +79,11 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], s
     return FAILURE if any(part.reason for part in parts) else 0
 
 
-def run_part(words: list[str]) -> tuple[int, str]:
-    """In the job: memtui with these words; its exit code, and the last line that it had to say."""
+def run_part(argv: list[str]) -> tuple[int, str]:
+    """Run memtui in the job, with these words; its exit code, and its last line on standard error."""
     # A job that is cancelled takes its measurement with it.
     done = subprocess.run(
-        [*MEMTUI, *words], stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent
+        [*MEMTUI, *argv], stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent
     )
     print(done.stderr, end="", flush=True)  # into the log of the job
     lines = done.stderr.splitlines()
@@ -95,7 +95,7 @@ def _words(args: argparse.Namespace, whole: Path, number: int, count: int) -> li
 
 
 def _executor(folder: Path, args: argparse.Namespace, minutes: int) -> Any:
-    """Of submitit, for jobs that have a node for themselves, or one GPU. Raises UserError."""
+    """Return submitit's, for jobs that have a node for themselves, or one GPU. Raises UserError."""
     try:
         import submitit
     except ImportError:
@@ -122,8 +122,8 @@ def _ended(executor: Any, parts: Sequence[list[str]]) -> Iterator[tuple[int, str
     jobs: list[Any] = []
     try:
         if executor.cluster == LOCAL:
-            for number, words in enumerate(parts):
-                jobs.append(executor.submit(run_part, words))
+            for number, argv in enumerate(parts):
+                jobs.append(executor.submit(run_part, argv))
                 yield number, _outcome(jobs[-1])
         else:
             jobs += executor.map_array(run_part, parts)
@@ -142,10 +142,10 @@ def _outcome(job: Any) -> str:
     from submitit.core.utils import UncompletedJobError
 
     try:
-        code, said = job.result()
+        code, message = job.result()
     except UncompletedJobError:
         return f"its job ended without a result; {job.paths.stderr} may say why"
-    return said.removeprefix("memtui bench: ") or f"it ended with code {code}" if code else ""
+    return message.removeprefix("memtui bench: ") or f"it ended with code {code}" if code else ""
 
 
 def _merged(whole: Path, path: Path) -> tuple[int, str]:

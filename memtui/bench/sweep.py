@@ -172,16 +172,16 @@ class Sweep:
                 break
             configuration, reference, length_s = entries[entry]
             before = seen.setdefault(entry, [])
-            found = self._measure(configuration, replace(plan, seconds=length_s, visits=visits[entry]), before)
+            measured = self._measure(configuration, replace(plan, seconds=length_s, visits=visits[entry]), before)
             left_s = (len(turns) - number) * (time.monotonic() - begin) / number
             if budget_s is not None:
                 left_s = max(0.0, min(left_s, budget_s - (time.monotonic() - asked_s)))
-            if found is None:
+            if measured is None:
                 self._show("done", left_s=left_s)
                 continue
             del seen[entry]
             finished.add(entry)
-            row = replace(found, reference=reference)
+            row = replace(measured, reference=reference)
             self._database.add(row, run, device, environment)
             if reference:
                 self._see_drift(row)
@@ -208,7 +208,7 @@ class Sweep:
         return self._worker
 
     def _opened(self) -> WorkerProcess:
-        """Worker, energy source and lock. Whoever is refused must not have disturbed the one who measures."""
+        """Open worker, energy source and lock. Whoever is refused must not have disturbed the one who measures."""
         if self._request.device == "cpu":
             self._open_source("")
             self._lock()
@@ -223,13 +223,13 @@ class Sweep:
         self._stack.enter_context(exclusively(lock_path(self._source), trouble))
 
     def _open_source(self, uuid: str) -> None:
-        found = self._given_source or look_for_source(self._request.device, uuid)
-        if isinstance(found, NoSource):
-            self._no_energy = str(found)
-            self._show(notice=f"no energy: {found}", source=self._no_energy)
+        source = self._given_source or look_for_source(self._request.device, uuid)
+        if isinstance(source, NoSource):
+            self._no_energy = str(source)
+            self._show(notice=f"no energy: {source}", source=self._no_energy)
             return
-        self._source = found
-        self._show(source=found.name, sensor=found.sensor)
+        self._source = source
+        self._show(source=source.name, sensor=source.sensor)
         self._poller = Poller(self._source)
         self._stack.callback(self._poller.close)
 
@@ -302,15 +302,20 @@ class Sweep:
 
     def _follow(self, worker: WorkerProcess, plan: BenchPlan, states: list[DeviceState]) -> Done | Failed:
         """Listen until the measurement is done. Raises WorkerEnded, also when the worker falls silent."""
-        told = False
+        notified = False
         limit_s = SILENT_S + plan.warm_up_s + plan.seconds * 10
         heard = time.monotonic()
         while True:
             reply = worker.receive(0.1)
             if reply is None:
-                if self._poller is not None and not told and self._now.phase == "warm-up" and self._poller.settled():
+                if (
+                    self._poller is not None
+                    and not notified
+                    and self._now.phase == "warm-up"
+                    and self._poller.settled()
+                ):
                     worker.settled()
-                    told = True
+                    notified = True
                 self._show_power()
                 if time.monotonic() - heard > limit_s:
                     raise WorkerEnded(f"it said nothing for {limit_s:.0f} s")
@@ -323,7 +328,7 @@ class Sweep:
             self._show(reply.name, window=reply.window, windows=reply.windows or plan.windows)
 
     def _show_power(self) -> None:
-        """Twice a second."""
+        """Show the power twice a second."""
         if self._poller is not None and time.monotonic() - self._power_shown > POWER_EVERY_S:
             self._power_shown = time.monotonic()
             self._show(
@@ -331,12 +336,12 @@ class Sweep:
             )
 
     def _flags(self, worker: WorkerProcess, states: list[DeviceState]) -> tuple[str, ...]:
-        found = []
+        flags = []
         if self._source is not None and self._source.holders() - {worker.pid, os.getpid()}:
-            found.append("neighbours")
+            flags.append("neighbours")
         if any(SPOILING & set(state.get("held_down", ())) for state in states):
-            found.append("throttled")
-        return tuple(found)
+            flags.append("throttled")
+        return tuple(flags)
 
     def _see_drift(self, row: BenchRow) -> None:
         if row.call_ns is None or DISTURBED in row.flags:
@@ -378,25 +383,25 @@ def _with_references(order: list[Configuration], reference: Configuration) -> li
     """Return the configurations, and in a long list the reference at both ends and in between."""
     if len(order) < REFERENCE_EVERY:
         return [(c, False) for c in order]
-    found = []
-    for at, configuration in enumerate(order):
-        if at % REFERENCE_EVERY == 0:
-            found.append((reference, True))
-        found.append((configuration, False))
-    return [*found, (reference, True)]
+    entries = []
+    for index, configuration in enumerate(order):
+        if index % REFERENCE_EVERY == 0:
+            entries.append((reference, True))
+        entries.append((configuration, False))
+    return [*entries, (reference, True)]
 
 
 def _in_turn(visits: list[int]) -> list[int]:
-    """Numbers of the entries, each as often as it is visited; some neighbours at a time take turns."""
-    found = []
+    """Return the numbers of the entries, each as often as it is visited; some neighbours at a time take turns."""
+    turns = []
     for first in range(0, len(visits), VISITED_IN_TURN):
         some = range(first, min(first + VISITED_IN_TURN, len(visits)))
-        found += [entry for visit in range(max(visits, default=1)) for entry in some if visit < visits[entry]]
-    return found
+        turns += [entry for visit in range(max(visits, default=1)) for entry in some if visit < visits[entry]]
+    return turns
 
 
 def _steal() -> tuple[int, int]:
-    """(ticks that other guests took, all ticks) of all CPUs since the machine started; proc(5)."""
+    """Return (ticks that other guests took, all ticks) of all CPUs since the machine started; proc(5)."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:]]
     return (ticks[7] if len(ticks) > 7 else 0), sum(ticks[:8])
 

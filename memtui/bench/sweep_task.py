@@ -37,7 +37,7 @@ class FinishedRow:
 
     @classmethod
     def of(cls, row: BenchRow, titles: Titles) -> FinishedRow:
-        """``titles``: what configurations are called beside each other."""
+        """Describe a row. ``titles``: what configurations are called beside each other."""
         configuration, ok = row.configuration, row.status == "ok" and not row.flags
         words = tuple(text.words(row))
         return cls(text.BenchLine.of(row), configuration.title, titles.of(configuration), words, ok)
@@ -138,7 +138,7 @@ class SweepProcess(BackgroundTask):
     """
 
     def __init__(self, work: Callable[[Tell], list[str]], titles: Titles | None = None) -> None:
-        """``work`` measures and returns what is to be said at the end. It runs in a child; no thread may run yet."""
+        """Start ``work``, which measures and returns the last lines, in a child; no thread may run yet."""
         self.skipped = 0
         self.lines: list[text.BenchLine] = []
         self._received: list[SweepMessage] = []

@@ -41,7 +41,7 @@ def head(common: str = "") -> str:
 
 
 def heading(common: str) -> str:
-    """Of the column of configurations."""
+    """Return the heading of the column of configurations."""
     return f"configuration (all: {common})" if common else "configuration"
 
 
@@ -59,7 +59,7 @@ def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
     if room is None or room < LEAST_NAME:
         return dict(every)
     short = shorten([title for _, title in every], room)
-    return {made: text for (made, _), text in zip(every, short, strict=True)}
+    return {configuration: text for (configuration, _), text in zip(every, short, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class BenchLine:
 
     @classmethod
     def of(cls, row: BenchRow) -> BenchLine:
-        """Of a measured or failed row."""
+        """Describe a measured or failed row."""
         no_energy = row.energy_reason if row.status == "ok" and row.energy_status == UNAVAILABLE else ""
         reason = "" if row.status == "ok" else row.reason
         estimated = row.estimate_j is not None
@@ -94,12 +94,12 @@ class BenchLine:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> BenchLine:
-        """Of ``asdict``, from JSON."""
+        """Return what ``asdict`` made plain, from JSON."""
         return cls(**{**plain, "cells": tuple(plain["cells"]), "flags": tuple(plain["flags"])})
 
 
 def line(row: BenchLine, name: str = "") -> str:
-    """One row under the name of its configuration. What is not known is ``n/a``; an estimate has a ``~``."""
+    """Return one row under the name of its configuration. What is not known is ``n/a``; an estimate has a ``~``."""
     title = name or row.title
     if row.reason:
         return f"{title}: {row.reason}"
@@ -110,7 +110,7 @@ def line(row: BenchLine, name: str = "") -> str:
 
 def lines(rows: Sequence[BenchLine], titles: Titles, columns: int | None) -> list[str]:
     """Return a whole table with its head in the order of the rows, for a terminal of so many columns; None: any."""
-    short = {made.title: name for made, name in names(titles, columns).items()}
+    short = {configuration.title: name for configuration, name in names(titles, columns).items()}
     return [head(titles.common), *(line(row, short.get(row.title, "")) for row in rows)]
 
 
@@ -137,34 +137,34 @@ def words(row: BenchRow) -> list[str]:
     """Return what there is to say of a row beside its figures: its flags, then its energy."""
     if row.status != "ok":
         return [row.reason]
-    said = ["; ".join(FLAGS.get(flag, flag) for flag in row.flags)] if row.flags else []
+    sentences = ["; ".join(FLAGS.get(flag, flag) for flag in row.flags)] if row.flags else []
     if row.speed is not None and row.follows is not None and abs(row.speed - 1) > WORTH_A_WORD:
-        said.append(
+        sentences.append(
             f"measured {duration(row.measured_ns)} while the CPU ran at {row.speed:.0%} of its reference speed, which "
             f"{row.follows:.0%} of this time follows"
         )
     if row.energy_status == UNAVAILABLE and row.energy_reason:
-        said.append(f"energy is {UNAVAILABLE}: {row.energy_reason}")
-    return said
+        sentences.append(f"energy is {UNAVAILABLE}: {row.energy_reason}")
+    return sentences
 
 
 def foot(rows: Iterable[BenchLine]) -> list[str]:
     """Return what has to be said of the rows together: energy that is missing, and each flag in words."""
-    found = list(rows)
-    reasons = {row.energy_reason for row in found if row.energy_reason}
-    said = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons)]
-    if any(row.estimated for row in found):
-        said.append("~ is an estimate: the watts you assumed, times the time; it is no measurement")
-    if any(row.flags for row in found):
-        measured = [row for row in found if not row.reference] or found
-        said.append(f"{sum(bool(row.flags) for row in measured)} of {len(measured)} rows are flagged")
-        counts = Counter(flag for row in found for flag in row.flags)
-        said += [f"  {flag} ({count}): {FLAGS[flag]}" for flag, count in counts.most_common() if flag in FLAGS]
-    return said
+    listed = list(rows)
+    reasons = {row.energy_reason for row in listed if row.energy_reason}
+    sentences = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons)]
+    if any(row.estimated for row in listed):
+        sentences.append("~ is an estimate: the watts you assumed, times the time; it is no measurement")
+    if any(row.flags for row in listed):
+        measured = [row for row in listed if not row.reference] or listed
+        sentences.append(f"{sum(bool(row.flags) for row in measured)} of {len(measured)} rows are flagged")
+        counts = Counter(flag for row in listed for flag in row.flags)
+        sentences += [f"  {flag} ({count}): {FLAGS[flag]}" for flag, count in counts.most_common() if flag in FLAGS]
+    return sentences
 
 
 def to_dict(row: BenchRow) -> dict[str, Any]:
-    """JSON-ready; names and units are those of the database."""
+    """Return a JSON-ready object; names and units are those of the database."""
     return {
         **row.configuration.to_dict(),
         **row.columns(),

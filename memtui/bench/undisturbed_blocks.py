@@ -92,7 +92,7 @@ def counted(
 
 
 def _between_others(fast: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Those of the blocks of a window whose neighbours are among them, too."""
+    """Return those of the blocks of a window whose neighbours are among them, too."""
     among = fast.copy()
     among[1:] &= fast[:-1]
     among[:-1] &= fast[1:]
@@ -100,7 +100,7 @@ def _between_others(fast: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def quiet_blocks(block_ns: ArrayLike, yard_ns: ArrayLike, limit_ns: float) -> NDArray[np.float64]:
-    """Those blocks in which the CPU ran at its full speed.
+    """Return those blocks in which the CPU ran at its full speed.
 
     Args:
         block_ns: f8[n].

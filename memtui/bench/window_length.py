@@ -50,7 +50,7 @@ class LengthPoint:
 
 
 def study(rows: Sequence[BenchRow]) -> list[LengthPoint]:
-    """Points by length, rising; rows that failed are left out."""
+    """Return the points by length, rising; rows that failed are left out."""
     measured = sorted((row for row in rows if row.status == "ok"), key=lambda row: row.plan.seconds)
     if not measured:
         return []
@@ -66,7 +66,7 @@ def _times(row: BenchRow) -> list[float]:
 
 
 def _watts(row: BenchRow) -> list[float]:
-    """Watts of each window by the counter or, without one, by the sensor; empty where one is missing."""
+    """Return the watts of each window by the counter or, without one, by the sensor; empty where one is missing."""
     if row.energy_j is None:
         return []
     some = [e.counter if row.energy_status == MEASURED else e.integral for e in row.energies]
@@ -82,21 +82,21 @@ def _precision(values: Sequence[float], truth: Sequence[float]) -> Precision | N
 
 
 def shortest(points: Sequence[LengthPoint], what: str) -> float | None:
-    """Seconds of the shortest window from which on all are long enough, for ``time`` or ``energy``; None: none is."""
-    found = None
+    """Return the seconds of the shortest window from which on all do, for ``time`` or ``energy``; None: none does."""
+    seconds = None
     for point in reversed(points):
         precision: Precision | None = getattr(point, what)
         if precision is None or not precision.enough:
             break
-        found = point.seconds
-    return found
+        seconds = point.seconds
+    return seconds
 
 
 def to_dict(points: Sequence[LengthPoint]) -> dict[str, Any]:
-    """JSON-ready."""
+    """Return a JSON-ready object."""
 
-    def precision(one: Precision | None) -> dict[str, float] | None:
-        return None if one is None else {"spread": one.spread, "half_width": one.half_width, "error": one.error}
+    def precision(of: Precision | None) -> dict[str, float] | None:
+        return None if of is None else {"spread": of.spread, "half_width": of.half_width, "error": of.error}
 
     return {
         "points": [
@@ -109,22 +109,22 @@ def to_dict(points: Sequence[LengthPoint]) -> dict[str, Any]:
 
 
 def lines(points: Sequence[LengthPoint]) -> list[str]:
-    """For people."""
+    """Return the lines for people."""
     if not points:
         return ["nothing was measured"]
     head = ("time: spread", 12), ("+-", 7), ("error", 8), (" power: spread", 14), ("+-", 7), ("error", 8)
-    said = [f"{'window':>8}  {'n':>3}  " + " ".join(f"{name:>{width}}" for name, width in head)]
+    text = [f"{'window':>8}  {'n':>3}  " + " ".join(f"{name:>{width}}" for name, width in head)]
     for p in points:
-        said.append(f"{p.seconds:>6g} s  {p.windows:>3}  {_cells(p.time, 12)}  {_cells(p.energy, 13)}")
+        text.append(f"{p.seconds:>6g} s  {p.windows:>3}  {_cells(p.time, 12)}  {_cells(p.energy, 13)}")
     for what in ("time", "energy"):
         if any(getattr(p, what) is not None for p in points):
             best = shortest(points, what)
             answer = "none of these windows reaches 1 %" if best is None else f"1 % is reached from {best:g} s on"
-            said.append(f"{what}: {answer}")
-    return said
+            text.append(f"{what}: {answer}")
+    return text
 
 
-def _cells(one: Precision | None, width: int) -> str:
-    if one is None:
+def _cells(precision: Precision | None, width: int) -> str:
+    if precision is None:
         return f"{NONE:>{width}} {NONE:>7} {NONE:>8}"
-    return f"{one.spread:>{width}.2%} {one.half_width:>7.2%} {one.error:>+8.2%}"
+    return f"{precision.spread:>{width}.2%} {precision.half_width:>7.2%} {precision.error:>+8.2%}"

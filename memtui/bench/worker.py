@@ -94,7 +94,7 @@ class Worker:
         send(Done(tuple(windows), settled, limit_ns, usual_ns, tensors.walked_bytes, tensors.copies))
 
     def _check_room(self, configuration: Configuration) -> None:
-        """Linux promises memory that it has not, and ends the process that then uses it. Raises OutOfMemory."""
+        """Raise OutOfMemory for what cannot fit: Linux promises more memory than it has, and kills who then uses it."""
         operator, p = configuration.operator, configuration.parameters
         size = operator.moved_bytes(p, 4) * (3 if configuration.both_ways else 1)
         on_cpu = self._device == "cpu"
@@ -145,7 +145,7 @@ def send(message: Ready | Reply | Unable) -> None:
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Size of the largest cache of the first CPU; 0 where the kernel does not tell."""
+    """Return the size of the largest cache of the first CPU; 0 where the kernel does not tell."""
     sizes = [0]
     for path in root.glob("index*/size"):
         text = path.read_text().strip()

@@ -38,7 +38,7 @@ class Tensor:
         return prod(self.shape)
 
     def size_bytes(self, item_bytes: int) -> int:
-        """``item_bytes``: of a number that is no index."""
+        """Return its size. ``item_bytes``: of a number that is not an index."""
         return self.elements * (INDEX_BYTES if self.below else item_bytes)
 
 
@@ -61,7 +61,7 @@ class Operator(ABC):
     may_be_zero: ClassVar[tuple[str, ...]] = ()  # whole numbers that need not be above 0
 
     def resolve(self, given: Parameters) -> dict[str, Value]:
-        """All parameters: the given ones, and defaults for the others.
+        """Return all parameters: the given ones, and defaults for the others.
 
         Raises:
             ValueError: a key it lacks, a value of another type, or shapes that cannot be.
@@ -69,14 +69,14 @@ class Operator(ABC):
         for key in given:
             if key not in self.defaults:
                 raise ValueError(f"{self.name} has no parameter {key}; it has {', '.join(self.defaults)}")
-        found = {key: given.get(key, default) for key, default in self.defaults.items()}
-        found |= self.derived(found)
-        for key, value in found.items():
+        parameters = {key: given.get(key, default) for key, default in self.defaults.items()}
+        parameters |= self.derived(parameters)
+        for key, value in parameters.items():
             self._check_value(key, value)
-        self.check(found)
-        if any(size < 1 for size in self.output(found)):
-            raise ValueError(f"the output would have the shape {'x'.join(map(str, self.output(found)))}")
-        return found
+        self.check(parameters)
+        if any(size < 1 for size in self.output(parameters)):
+            raise ValueError(f"the output would have the shape {'x'.join(map(str, self.output(parameters)))}")
+        return parameters
 
     def _check_value(self, key: str, value: Value) -> None:
         """Raise ValueError for a value that the parameter cannot have."""
@@ -93,7 +93,7 @@ class Operator(ABC):
             raise ValueError(f"{key}={value} is too small")
 
     def derived(self, p: Parameters) -> Parameters:
-        """Values in the place of words that stand for one, such as ``p=same``. They are not checked yet."""
+        """Return the values in the place of words that stand for one, such as ``p=same``. They are not checked yet."""
         return {}
 
     def check(self, p: Any) -> None:  # noqa: B027 (most have nothing to check)
@@ -109,11 +109,11 @@ class Operator(ABC):
 
     @abstractmethod
     def output(self, p: Any) -> Shape:
-        """Of a forward pass."""
+        """Return the shape of the output of a forward pass."""
 
     @abstractmethod
     def flops(self, p: Any) -> int:
-        """Of a forward pass; a multiplication with an addition counts as two."""
+        """Return the operations of a forward pass; a multiplication with an addition counts as two."""
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
         """Return the least that a forward pass moves: inputs, weights and output once each."""

@@ -125,7 +125,7 @@ class ScaledDotProductAttention(Operator):
         return p["b"], p["heads"], p["s"], p["d"]
 
     def flops(self, p: Any) -> int:
-        """Two products; those that a causal mask leaves out are counted, as PyTorch's counter does."""
+        """Count two products; those that a causal mask leaves out are counted, as PyTorch's counter does."""
         return 4 * p["b"] * p["heads"] * p["s"] ** 2 * p["d"]
 
     def bind(self, torch: Any, p: Any) -> Call:

@@ -26,15 +26,15 @@ class SgdStep(_Step):
     summary = "a step of stochastic gradient descent with momentum"
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        """Parameters and momentum."""
+        """Return the parameters and momentum."""
         return (Tensor((p["elements"],)),) * 2
 
     def flops(self, p: Any) -> int:
-        """Two multiplications with an addition an element."""
+        """Count two multiplications with an addition an element."""
         return 4 * p["elements"]
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """Three read, two written."""
+        """Count three tensors read, two written."""
         return 5 * p["elements"] * item_bytes
 
     def bind(self, torch: Any, p: Any) -> Call:
@@ -51,16 +51,16 @@ class AdamWStep(_Step):
     summary = "a step of AdamW"
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        """Parameters, and the running means of the gradient and of its square."""
+        """Return the parameters, and the running means of the gradient and of its square."""
         one = (p["elements"],)
         return Tensor(one), Tensor(one), Tensor(one, positive=True)
 
     def flops(self, p: Any) -> int:
-        """By convention 12 an element."""
+        """Count 12 an element, by convention."""
         return 12 * p["elements"]
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """Four read, three written."""
+        """Count four tensors read, three written."""
         return 7 * p["elements"] * item_bytes
 
     def bind(self, torch: Any, p: Any) -> Call:

@@ -45,7 +45,7 @@ class CrossEntropy(Operator):
         return (1,)
 
     def flops(self, p: Any) -> int:
-        """By convention 5 a score, as a softmax."""
+        """Count 5 a score, as for a softmax, by convention."""
         return 5 * p["rows"] * p["classes"]
 
     def bind(self, torch: Any, p: Any) -> Call:

@@ -34,7 +34,7 @@ class ResNet50(Operator):
         return sum(operator.flops(operator.resolve(given)) for operator, given in calls)
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """Images, scores and parameters; not what goes from layer to layer."""
+        """Count images, scores and parameters; not what goes from layer to layer."""
         return super().moved_bytes(p, item_bytes) + PARAMETERS * item_bytes
 
     def bind(self, torch: Any, p: Any) -> Call:

@@ -22,7 +22,7 @@ class LayerNorm(Operator):
         return p["rows"], p["dim"]
 
     def flops(self, p: Any) -> int:
-        """By convention 8 an element: mean, variance, scale, shift."""
+        """Count 8 an element, by convention: mean, variance, scale, shift."""
         return 8 * p["rows"] * p["dim"]
 
     def bind(self, torch: Any, p: Any) -> Call:
@@ -43,7 +43,7 @@ class BatchNorm(Operator):
         return (Tensor(self.output(p)),)
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        """Scale, shift, and the running mean and variance, which a training step changes."""
+        """Return the scale, shift, and the running mean and variance, which a training step changes."""
         one = (p["c"],)
         return Tensor(one), Tensor(one), Tensor(one), Tensor(one, positive=True)
 
@@ -51,12 +51,12 @@ class BatchNorm(Operator):
         return p["n"], p["c"], p["h"], p["h"]
 
     def flops(self, p: Any) -> int:
-        """By convention 4 an element."""
+        """Count 4 an element, by convention."""
         return 4 * p["n"] * p["c"] * p["h"] ** 2
 
     def bind(self, torch: Any, p: Any) -> Call:
         batch_norm, train = torch.nn.functional.batch_norm, p["train"]
-        # The running statistics are no parameters: nothing is derived for them.
+        # The running statistics are not parameters: nothing is derived for them.
         return lambda x, w: batch_norm(x[0], w[2].detach(), w[3].detach(), w[0], w[1], train)
 
 
@@ -72,7 +72,7 @@ class Softmax(Operator):
         return p["rows"], p["cols"]
 
     def flops(self, p: Any) -> int:
-        """By convention 5 an element: maximum, difference, exponential, sum, quotient."""
+        """Count 5 an element, by convention: maximum, difference, exponential, sum, quotient."""
         return 5 * p["rows"] * p["cols"]
 
     def bind(self, torch: Any, p: Any) -> Call:

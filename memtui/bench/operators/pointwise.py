@@ -20,7 +20,7 @@ class _Pointwise(Operator):
         return (p["elements"],)
 
     def flops(self, p: Any) -> int:
-        """By convention 1 an element, whatever the function."""
+        """Count 1 an element, by convention, whatever the function."""
         return p["elements"]
 
     def bind(self, torch: Any, p: Any) -> Call:

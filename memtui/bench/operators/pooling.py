@@ -26,7 +26,7 @@ class _Pool(Operator):
         return p["n"], p["c"], side, side
 
     def flops(self, p: Any) -> int:
-        """By convention one for each element of each neighbourhood."""
+        """Count one for each element, by convention, of each neighbourhood."""
         n, c, high, wide = self.output(p)
         return n * c * high * wide * p["k"] ** 2
 
@@ -59,7 +59,7 @@ class AdaptiveAveragePool(Operator):
         return p["n"], p["c"], p["out"], p["out"]
 
     def flops(self, p: Any) -> int:
-        """By convention one an element of the input."""
+        """Count one an element, by convention, of the input."""
         return p["n"] * p["c"] * p["h"] ** 2
 
     def bind(self, torch: Any, p: Any) -> Call:

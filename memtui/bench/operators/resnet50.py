@@ -14,7 +14,7 @@ Call = tuple[str, Parameters]  # operator and parameters, one for each time that
 
 
 def calls(n: int = 1, size: int = 224) -> Iterator[Call]:
-    """Every operator that a forward pass calls, in order, the residual additions included.
+    """Yield every operator that a forward pass calls, in order, the residual additions included.
 
     Args:
         n: images.
@@ -50,7 +50,7 @@ def _conv(n: int, cin: int, cout: int, h: int, k: int, s: int) -> Iterator[Call]
 
 
 def _half(side: int) -> int:
-    """After a stride of 2 with a kernel of k padded by k // 2."""
+    """Return a side after a stride of 2 with a kernel of k padded by k // 2."""
     return (side + 1) // 2
 
 

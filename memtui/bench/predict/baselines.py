@@ -29,25 +29,25 @@ class LogLinear:
 
     @classmethod
     def fitted(cls, rows: Sequence[Described], log: Reals) -> LogLinear:
-        """By least squares; an operator with fewer than ``OWN_LINE`` rows shares the line of all."""
+        """Fit by least squares; an operator with fewer than ``OWN_LINE`` rows shares the line of all."""
         work, ops = _work(rows), np.array([row.op for row in rows])
         lines = {str(op): _line(work[ops == op], log[ops == op]) for op in set(ops) if (ops == op).sum() >= OWN_LINE}
         return cls(lines, _line(work, log))
 
     def at(self, rows: Sequence[Described]) -> Reals:
-        """f8[n], natural logarithms of the cost."""
+        """Return f8[n], natural logarithms of the cost."""
         lines = np.array([self.lines.get(row.op, self.common) for row in rows]).reshape(-1, 3)
         return np.asarray((_work(rows) * lines).sum(1), np.float64)
 
 
 def fit_log_linear(rows: Sequence[Described], log: Reals) -> Model:
-    """``Fit`` of ``LogLinear``."""
+    """Fit ``LogLinear``."""
     line = LogLinear.fitted(rows, log)
     return lambda asked: Guess(line.at(asked), np.ones(len(asked)))
 
 
 def fit_nearest(rows: Sequence[Described], log: Reals) -> Model:
-    """``Fit``: what the most similar configuration costs, of the same operator where there is one.
+    """Fit the nearest neighbour: what the most similar configuration costs, of the same operator where there is one.
 
     The distance is Euclidean, over features that were brought to variance 1.
     """
@@ -73,10 +73,10 @@ def _candidates(ops: NDArray[np.str_], op: str) -> NDArray[np.int64]:
 
 
 def _work(rows: Sequence[Described]) -> Reals:
-    """f8[n, 3]: work, bytes, and 1."""
+    """Return f8[n, 3]: work, bytes, and 1."""
     return np.array([[row.features[FLOPS], row.features[BYTES], 1.0] for row in rows]).reshape(-1, 3)
 
 
 def _line(work: Reals, log: Reals) -> Reals:
-    """f8[3]. Where work and bytes go together, as for relu, both take the same share."""
+    """Return f8[3]. Where work and bytes go together, as for relu, both take the same share."""
     return np.asarray(np.linalg.lstsq(work, log, rcond=None)[0], np.float64)

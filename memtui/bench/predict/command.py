@@ -43,17 +43,17 @@ def predict(args: argparse.Namespace) -> int:
     with ProgressLine("bench", f"predict {verb}: fitting models to {len(training.rows)} rows"):
         from memtui.bench.predict import report
 
-        found: report.Report
+        answer: report.Report
         if verb == "fit":
-            found = report.fit(training)
+            answer = report.fit(training)
         elif verb == "eval":
-            found = report.evaluate(training)
+            answer = report.evaluate(training)
         else:
-            found = report.run(training, wanted, terminal_columns())
+            answer = report.run(training, wanted, terminal_columns())
     if args.json:
-        print(as_json({"database": str(path), **_told(training), **found.plain}))
+        print(as_json({"database": str(path), **_told(training), **answer.plain}))
     else:
-        _print([str(path), *_lines(training), "", *found.lines])
+        _print([str(path), *_lines(training), "", *answer.lines])
     return 0
 
 
@@ -79,7 +79,7 @@ def _lines(training: Training) -> Sequence[str]:
     rows = f"rows: {len(training.rows)}, {training.flagged} of them flagged"
     if left_out:
         rows += "; left out: " + ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-    found = [f"measured on {place.text}, newest run {place.run}", rows]
-    return found + [
+    lines = [f"measured on {place.text}, newest run {place.run}", rows]
+    return lines + [
         f"not taken: {p.configurations} of {p.text}; --from-run {p.run} takes them" for p in training.others
     ]

@@ -49,6 +49,6 @@ class Samples:
     flagged: NDArray[np.bool_]
 
     def take(self, chosen: NDArray[np.int64]) -> Samples:
-        """Those with these numbers, i8[m]."""
+        """Return those with these numbers, i8[m]."""
         rows, groups = tuple(self.rows[i] for i in chosen), tuple(self.groups[i] for i in chosen)
         return Samples(rows, self.log[chosen], groups, self.flagged[chosen])

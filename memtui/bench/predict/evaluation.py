@@ -57,20 +57,20 @@ class Score:
         return asdict(self)
 
 
-def score(found: Ranged, log: Reals, chosen: Mask | None = None) -> Score | None:
-    """Of the chosen rows, b[n]; None where there is none. ``log``: f8[n], natural logarithms of the true costs."""
+def score(predicted: Ranged, log: Reals, chosen: Mask | None = None) -> Score | None:
+    """Score the chosen rows, b[n]; None where there is none. ``log``: f8[n], natural logarithms of the true costs."""
     chosen = np.ones(len(log), bool) if chosen is None else chosen
     if not chosen.any():
         return None
-    error = np.abs(np.expm1(found.log - log))[chosen]
-    inside = ((found.low <= log) & (log <= found.high))[chosen]
+    error = np.abs(np.expm1(predicted.log - log))[chosen]
+    inside = ((predicted.low <= log) & (log <= predicted.high))[chosen]
     return Score(
         rows=int(chosen.sum()),
         mape=float(error.mean()),
         median_ape=float(np.median(error)),
         p90_ape=float(np.quantile(error, 0.9)),
         coverage=float(inside.mean()),
-        range_ratio=float(np.exp(np.median((found.high - found.low)[chosen]))),
+        range_ratio=float(np.exp(np.median((predicted.high - predicted.low)[chosen]))),
     )
 
 
@@ -107,25 +107,25 @@ class Section:
 
 
 def sections(samples: Samples) -> list[Section]:
-    """All that there is to say of models of these samples."""
+    """Return all that there is to say of models of these samples."""
     answers, ops = across_shapes(samples), np.array([row.op for row in samples.rows])
     every = [str(op) for op in dict.fromkeys(ops)]
-    found = [_section("shapes", answers, samples)]
+    result = [_section("shapes", answers, samples)]
     if samples.flagged.any():
-        found.append(_section("unflagged", answers, samples, ~samples.flagged))
+        result.append(_section("unflagged", answers, samples, ~samples.flagged))
     if answers.outside.any():
-        found.append(_section("outside", answers, samples, answers.outside))
+        result.append(_section("outside", answers, samples, answers.outside))
     if len(every) == 1:
-        return found
-    found += [_section("of operator", answers, samples, ops == op, op) for op in every]
+        return result
+    result += [_section("of operator", answers, samples, ops == op, op) for op in every]
     for op in every:
         others, own = without(op, samples)
         if len(others.rows) < LEAST_ROWS or len(set(others.groups)) < LEAST_GROUPS:
             reason = f"the others have {len(others.rows)} rows of {len(set(others.groups))} shapes"
-            found.append(Section("left out", op, {}, f"{reason}; it takes {LEAST_ROWS} of {LEAST_GROUPS}"))
+            result.append(Section("left out", op, {}, f"{reason}; it takes {LEAST_ROWS} of {LEAST_GROUPS}"))
         else:
-            found.append(_section("left out", across_operators(op, samples), own, op=op))
-    return found
+            result.append(_section("left out", across_operators(op, samples), own, op=op))
+    return result
 
 
 def _section(kind: str, answers: Answers, samples: Samples, chosen: Mask | None = None, op: str = "") -> Section:
@@ -140,14 +140,16 @@ def across_shapes(samples: Samples) -> Answers:
     Args:
         samples: at least three groups.
     """
-    found = {name: _empty(len(samples.rows)) for name in FITS}
+    predictions = {name: _empty(len(samples.rows)) for name in FITS}
     outside = np.zeros(len(samples.rows), bool)
     for others, fold in folds(samples.groups):
         answers = _predicted(samples.take(others), samples.take(fold))
         outside[fold] = answers.outside
         for name, ranged in answers.by.items():
-            found[name].log[fold], found[name].low[fold], found[name].high[fold] = ranged.log, ranged.low, ranged.high
-    return Answers(found, outside)
+            predictions[name].log[fold] = ranged.log
+            predictions[name].low[fold] = ranged.low
+            predictions[name].high[fold] = ranged.high
+    return Answers(predictions, outside)
 
 
 def without(op: str, samples: Samples) -> tuple[Samples, Samples]:

@@ -48,7 +48,7 @@ def describe(configuration: Configuration) -> Described:
     output = prod(operator.output(p))
     moved_bytes = operator.moved_bytes(p, configuration.item_bytes)
     steps = steps_of(configuration)
-    found = {
+    features = {
         FLOPS: _log2(configuration.flops),
         BYTES: _log2(moved_bytes),
         "log2 intensity": _log2(configuration.flops) - _log2(moved_bytes),
@@ -61,12 +61,12 @@ def describe(configuration: Configuration) -> Described:
         f"op={op}": 1.0,
     }
     if steps.amounts is not steps.general:
-        found[f"way={steps.way}"] = 1.0
+        features[f"way={steps.way}"] = 1.0
     for key, value in configuration.conditions.items():
-        found |= _own(key, value)
+        features |= _own(key, value)
     for key, value in p.items():
-        found |= _own(f"{op}.{key}", value)
-    return Described(op, found | _FURTHER.get(op, _nothing)(p, operator.output(p)), steps)
+        features |= _own(f"{op}.{key}", value)
+    return Described(op, features | _FURTHER.get(op, _nothing)(p, operator.output(p)), steps)
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class Space:
         return cls(names, low, high)
 
     def matrix(self, rows: Sequence[Described]) -> Matrix:
-        """f8[n, f]. Another operator's parameter is 0."""
+        """Return f8[n, f]. Another operator's parameter is 0."""
         return np.array([[row.features.get(name, 0.0) for name in self.names] for row in rows]).reshape(len(rows), -1)
 
     def outside(self, row: Described) -> tuple[str, ...]:
-        """Features beyond what was measured of its operator: there a model guesses, and its range says little.
+        """Return the features beyond what was measured of its operator: there a model guesses; its range says little.
 
         An operator that was not measured at all is outside by its name alone.
         """
@@ -122,7 +122,7 @@ def _own(name: str, value: Value) -> dict[str, float]:
 
 
 def _log2(value: float) -> float:
-    """0 for nothing, as for one: of what is counted here there is either none or, nearly always, more than one."""
+    """Return 0 for nothing, as for one: of what is counted here there is either none or, nearly always, more."""
     return log2(value) if value > 0 else 0.0
 
 
@@ -134,14 +134,14 @@ def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
     """Return the matrix product that a convolution is, per group: rows x columns, each a sum of so many products."""
     n, _, high, wide = output
     by_group = {side: p[side] // p["groups"] for side in ("cin", "cout")}
-    found = {
+    features = {
         "log2 conv2d.rows": _log2(n * high * wide),
         "log2 conv2d.columns": _log2(by_group["cout"]),
         "log2 conv2d.summed": _log2(by_group["cin"] * p["k"] ** 2),
     }
     for side, channels in by_group.items():  # libraries take them so many at a time
-        found[f"log2 conv2d.{side} in steps of"] = _log2(min(channels & -channels, WIDEST_STEP))
-    return found
+        features[f"log2 conv2d.{side} in steps of"] = _log2(min(channels & -channels, WIDEST_STEP))
+    return features
 
 
 def _nothing(p: Any, output: tuple[int, ...]) -> dict[str, float]:

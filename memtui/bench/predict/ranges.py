@@ -78,7 +78,7 @@ def upper_quantile(values: Reals, level: float) -> float:
 
 
 def folds(groups: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """(numbers of the others, numbers of this fold), i8 each; no group is in both. As many folds as groups at most."""
+    """Yield (numbers of the others, those of this fold), i8 each; no group is in both. At most one fold a group."""
     count = min(FOLDS, len(set(groups)))
     split = GroupKFold(count, shuffle=True, random_state=SEED).split(np.zeros((len(groups), 1)), groups=groups)
     for others, fold in split:

@@ -61,7 +61,7 @@ def fit(training: Training) -> Report:
 
 
 def evaluate(training: Training) -> Report:
-    """How good the models are on what they were not fitted to."""
+    """Return how good the models are on what they were not fitted to."""
     lines: list[str] = []
     plain: dict[str, Any] = {"level": LEVEL}
     for target, samples in _targets(training):
@@ -156,7 +156,7 @@ def _score_line(name: str, score: Score) -> str:
 
 
 def _values(found: Ranged | None, at: int) -> tuple[float, float, float] | None:
-    """(predicted, low, high) of one configuration."""
+    """Return (predicted, low, high) of one configuration."""
     if found is None:
         return None
     return float(np.exp(found.log[at])), float(np.exp(found.low[at])), float(np.exp(found.high[at]))

@@ -35,7 +35,7 @@ class Steps:
 
 
 def steps_of(configuration: Configuration) -> Steps:
-    """Those of a configuration.
+    """Return the steps of a configuration.
 
     Of convolutions in single precision, ways are those of PyTorch 2.x with oneDNN 3.x on one thread of a CPU with
     registers of 512 bits, as ``ONEDNN_VERBOSE=1`` tells them. Where they are others, steps still say how much there is.
@@ -82,7 +82,7 @@ def _convolution(p: Any, output: tuple[int, ...]) -> tuple[str, Amounts]:
 
 
 def _products(p: Any, output: tuple[int, ...]) -> int:
-    """Of one channel by one."""
+    """Count the products of one channel by one."""
     n, _, high, wide = output
     return n * high * wide * p["k"] ** 2
 
@@ -101,12 +101,12 @@ def _own_loops(p: Any, output: tuple[int, ...]) -> Amounts:
 
 
 def _is_read_as_it_is(p: Any) -> bool:
-    """Images and the like, of few channels."""
+    """Whether a tensor is an image or the like, of few channels."""
     return p["groups"] == 1 and p["cin"] <= 8 and p["k"] > 1
 
 
 def _blocks(p: Any, output: tuple[int, ...], block: int, products: int) -> Amounts:
-    """Channels in blocks: tensors are brought into that order, and the output back."""
+    """Return the channels in blocks: tensors are brought into that order, and the output back."""
     read = 0 if _is_read_as_it_is(p) else p["n"] * p["cin"] * p["h"] * p["w"]
     written = prod(output)
     read_whole, written_whole = (p[side] % block == 0 and block > 4 for side in ("cin", "cout"))

@@ -36,7 +36,7 @@ class SumOfSteps:
 
     @classmethod
     def fitted(cls, rows: Sequence[Described], log: Reals) -> SumOfSteps:
-        """By least squares of relative errors, without a negative unit (Lawson and Hanson 1974).
+        """Fit by least squares of relative errors, without a negative unit (Lawson and Hanson 1974).
 
         Args:
             rows: n of them.
@@ -59,7 +59,7 @@ class SumOfSteps:
         return cls(ways, operators, common, SHORTEST * float(cost.min()))
 
     def at(self, rows: Sequence[Described]) -> Reals:
-        """f8[n], natural logarithms of the cost."""
+        """Return f8[n], natural logarithms of the cost."""
         return np.log([max(self.least, self._sum(row)) for row in rows])
 
     @property

@@ -61,8 +61,8 @@ class DeviceEnvironment:
 
     @property
     def text(self) -> str:
-        said = ", ".join(f"{key} {value}" for key, value in sorted(self.environment.items()))
-        return f"{self.kind} {self.device} ({said})"
+        environment = ", ".join(f"{key} {value}" for key, value in sorted(self.environment.items()))
+        return f"{self.kind} {self.device} ({environment})"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -97,11 +97,11 @@ class Training:
         return sum(bool(row.flags) for row in self.rows)
 
     def time(self) -> Samples:
-        """Nanoseconds of a call."""
+        """Return the nanoseconds of a call."""
         return _samples(self.rows, [row.call_ns for row in self.rows])
 
     def energy(self) -> Samples | None:
-        """Joules of a call, of the rows that one source measured without a doubt; None with ``energy_reason``."""
+        """Return the joules of a call, of what one source measured without a doubt; None with ``energy_reason``."""
         if self.energy_reason:
             return None
         rows = _with_energy(self.rows, self.energy_source)
@@ -142,33 +142,33 @@ def load(
 
 
 def _places(rows: Iterable[StoredRow]) -> dict[tuple[int, int], list[StoredRow]]:
-    """Rows by (device, environment), the place of the newest row last. ``rows``: oldest first."""
-    found: dict[tuple[int, int], list[StoredRow]] = {}
+    """Return the rows by (device, environment), the place of the newest row last. ``rows``: oldest first."""
+    places: dict[tuple[int, int], list[StoredRow]] = {}
     for row in rows:
         key = row.device, row.environment
-        found[key] = found.pop(key, [])
-        found[key].append(row)
-    return found
+        places[key] = places.pop(key, [])
+        places[key].append(row)
+    return places
 
 
 def _of_run(places: Mapping[tuple[int, int], list[StoredRow]], run: str, path: Path) -> tuple[int, int]:
-    found = [key for key, rows in places.items() if any(row.run.startswith(run) for row in rows)]
-    if len(found) != 1:
+    keys = [key for key, rows in places.items() if any(row.run.startswith(run) for row in rows)]
+    if len(keys) != 1:
         runs = ", ".join(_place(rows).run for rows in places.values())
-        what = "several runs whose names begin" if found else "no run whose name begins"
+        what = "several runs whose names begin" if keys else "no run whose name begins"
         raise UserError(f"{path} has {what} with {run}; the newest of each device and versions: {runs}")
-    return found[0]
+    return keys[0]
 
 
 def _place(rows: Sequence[StoredRow]) -> DeviceEnvironment:
-    """Of rows of one place, oldest first."""
+    """Describe the place of rows that are all of one, oldest first."""
     newest, configurations = rows[-1], {row.configuration for row in rows}
     environment = json.loads(newest.environment_text)
     return DeviceEnvironment(newest.device_name, newest.device_kind, environment, newest.run, len(configurations))
 
 
 def _usable(rows: Iterable[StoredRow], unflagged: bool) -> tuple[tuple[Measured, ...], dict[str, int]]:
-    """One row of each configuration, and how many rows were left out, by reason."""
+    """Return one row of each configuration, and how many rows were left out, by reason."""
     longest: dict[str, StoredRow] = {}
     left_out: Counter[str] = Counter()
     for row in rows:  # oldest first
@@ -207,12 +207,12 @@ def _source(row: StoredRow) -> str:
 
 
 def _with_energy(rows: Iterable[Measured], source: str) -> list[Measured]:
-    """Those that one source measured: a counter of a package and one of a board are of different things."""
+    """Return those that one source measured: a counter of a package and one of a board are of different things."""
     return [r for r in rows if r.energy_j is not None and r.energy_source == source and DOUBTFUL not in r.flags]
 
 
 def _energy_of(measured: Sequence[StoredRow], rows: Iterable[Measured]) -> tuple[str, str]:
-    """(source of the energy, why there is no model of it). ``measured``: rows of the database, oldest first."""
+    """Return (source of the energy, why there is no model of it). ``measured``: rows of the database, oldest first."""
     newest = next((row for row in reversed(measured) if _is_energy(row)), None)
     if newest is None:
         return "", f"it was not measured: {measured[-1].energy_reason or 'no reason was kept'}"
@@ -220,7 +220,7 @@ def _energy_of(measured: Sequence[StoredRow], rows: Iterable[Measured]) -> tuple
 
 
 def _too_few(rows: Sequence[Measured]) -> str:
-    """Why a model cannot be fitted to them; "" if it can."""
+    """Return why a model cannot be fitted to them; "" if it can."""
     groups = len({group_of(row.configuration) for row in rows})
     if len(rows) < LEAST_ROWS:
         return f"{len(rows)} usable rows are too few for a model, which needs {LEAST_ROWS}"
