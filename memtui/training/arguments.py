@@ -61,7 +61,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    """On a terminal with the screen on it; else without, and recorded only where a session is asked for."""
+    """Train with the screen on a terminal; else without, and recorded only where a session is asked for."""
     from memtui.recording.supervisor.launch import Launch
     from memtui.training.command import MEMORY_ONLY_EVERY, asked, listed, print_document, result_file, run_plainly
 

@@ -50,7 +50,7 @@ class Data:
 
 
 def shape_of(name: str, wanted: Shape) -> Shape:
-    """Of one example, for a network that ``wanted`` is the shape of generated data for."""
+    """Return the shape of an example, for a network that ``wanted`` is the shape of generated data for."""
     if name == "clusters":
         return wanted
     if name == "digits":
@@ -59,7 +59,7 @@ def shape_of(name: str, wanted: Shape) -> Shape:
 
 
 def examples(name: str, shape: Shape) -> int | None:
-    """How many there are to learn from; None of a data set whose files say that."""
+    """Return how many there are to learn from; None of a data set whose files say that."""
     if name == "digits":
         return _DIGITS - _DIGITS // _EVERY
     return _clusters(shape)[0] if name == "clusters" else None
@@ -100,7 +100,7 @@ def check_files(name: str, folder: str | None) -> None:
 
 
 def _digits(shape: Shape) -> Data:
-    """One in six is held back. For networks that want 28x28: each pixel as 3x3, in a frame of two."""
+    """Load the digits; one in six is held back. For 28x28 each pixel becomes 3x3, with a border of two."""
     raw = np.frombuffer(lzma.decompress(files("memtui.training").joinpath("data/digits.xz").read_bytes()), np.uint8)
     images = raw[: 64 * _DIGITS].reshape(_DIGITS, 1, 8, 8).astype(np.float32) / np.float32(16)
     if shape[-1] == 28:
@@ -113,12 +113,12 @@ def _parted(images: Images, labels: Labels, held: NDArray[np.bool_]) -> Data:
 
 
 def _clusters(shape: Shape) -> tuple[int, int]:
-    """Examples, and those held back."""
+    """Return the examples, and those held back."""
     return (5000, 2000) if len(shape) == 1 else (1000, 400)
 
 
 def clusters(shape: Shape, seed: int) -> Data:
-    """Ten Gaussian clusters: 5,000 examples and 2,000 held back of vectors, 1,000 and 400 of pictures."""
+    """Return ten Gaussian clusters: 5,000 examples and 2,000 held back of vectors, 1,000 and 400 of pictures."""
     rng = np.random.default_rng(seed)
     many, held = _clusters(shape)
     labels = rng.integers(0, 10, many + held)
@@ -164,7 +164,7 @@ def _mnist(folder: Path, _: str) -> Data:
 
 
 def _idx(path: Path, kind: str) -> NDArray[np.uint8]:
-    """i8[n, rows, columns] or [n]: big-endian head, then bytes."""
+    """Return i8[n, rows, columns] or [n]: big-endian head, then bytes."""
     raw = _read(path)
     dims = 3 if kind == "images" else 1
     head = np.frombuffer(raw, ">i4", min(1 + dims, len(raw) // 4))

@@ -30,7 +30,7 @@ class Curve:
         self._begin_ns = time.monotonic_ns()
 
     def take(self, iteration: int, epoch: int, loss: float) -> None:
-        """After every iteration."""
+        """Take the loss after every iteration."""
         self._losses.append(loss)
         now_ns = time.monotonic_ns()
         # Of a long training fewer: a few thousand points show all that a screen can.
@@ -61,7 +61,7 @@ class Curve:
         self._sent_ns = time.monotonic_ns()
 
     def end(self, iteration: int, epoch: int) -> None:
-        """With the losses that wait."""
+        """Send the losses that wait, and the end."""
         if self._losses:
             self._point(time.monotonic_ns(), iteration, epoch, math.nan, math.nan)
         self.flush()
@@ -76,7 +76,7 @@ def minimum_at(minimum: Minimum, epoch: int) -> float | None:
 
 
 def shortfall(minimum: Minimum, epoch: int, accuracy: float) -> str | None:
-    """Why training stops after an epoch; None where it goes on."""
+    """Return why training stops after an epoch; None where it goes on."""
     for since, percent in minimum:
         if since <= epoch and accuracy < percent:
             many = f"{since} epoch{'s' * (since != 1)}"

@@ -68,7 +68,7 @@ def _liao_mnist(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
 
 
 def _liao_cifar(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
-    """Without normalisation there is no ReLU behind the second pool."""
+    """Return it; without normalisation there is no ReLU behind the second pool."""
     first = [_conv(5, 32), _pool("Max", 3, 2), _RELU, *norm]
     second = [_conv(5, 64), _pool("Average", 3, 2), *((_RELU, *norm) if norm else ())]
     third = [_conv(5, 64), _pool("Average", 3, 2), _RELU, *norm]
@@ -76,16 +76,16 @@ def _liao_cifar(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
 
 
 def _vgg_16() -> list[LayerSpec]:
-    found: list[LayerSpec] = []
+    layers: list[LayerSpec] = []
     for filters, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
-        found += [part for _ in range(count) for part in (_conv(3, filters), _RELU)]
-        found.append(_pool("Max", 2, 2))
-    return [*found, _fc(4096, True), _RELU, _fc(4096), _RELU, _fc(OUTPUTS)]
+        layers += [part for _ in range(count) for part in (_conv(3, filters), _RELU)]
+        layers.append(_pool("Max", 2, 2))
+    return [*layers, _fc(4096, True), _RELU, _fc(4096), _RELU, _fc(OUTPUTS)]
 
 
 def _resnet(counts: Sequence[int], bottleneck: bool) -> list[LayerSpec]:
-    """After He et al. 2015, with the 3x3 convolution that images of 32x32 begin with."""
-    found: list[LayerSpec] = [_conv(3, 64), _BN, _RELU]
+    """Return the network of He et al. 2015, with the 3x3 convolution that images of 32x32 begin with."""
+    layers: list[LayerSpec] = [_conv(3, 64), _BN, _RELU]
     for stage, count in enumerate(counts):
         filters = 64 << stage
         for n in range(count):
@@ -95,8 +95,8 @@ def _resnet(counts: Sequence[int], bottleneck: bool) -> list[LayerSpec]:
                 inside += [_conv(1, 4 * filters), _BN]
             else:
                 inside = [_conv(3, filters, stride), _BN, _RELU, _conv(3, filters), _BN]
-            found += [{"layer": "Residual", "layers": inside}, _RELU]
-    return [*found, {"layer": "AveragePool"}, _fc(OUTPUTS, True)]
+            layers += [{"layer": "Residual", "layers": inside}, _RELU]
+    return [*layers, {"layer": "AveragePool"}, _fc(OUTPUTS, True)]
 
 
 _VECTOR, _DIGIT, _PHOTO = (64,), (1, 28, 28), (3, 32, 32)
@@ -134,10 +134,10 @@ def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list
         if sequence not in SEQUENCES:
             raise UserError(f"there is no sequence {sequence}; {nearest(sequence, SEQUENCES)}")
         sequence = SEQUENCES[sequence][0]
-    found = [_whole(layer, outputs, str(n)) for n, layer in enumerate(sequence)]
-    if not any(map(has_weights, found)):
+    layers = [_whole(layer, outputs, str(n)) for n, layer in enumerate(sequence)]
+    if not any(map(has_weights, layers)):
         raise UserError("the sequence has no layer with weights (FullyConnected, Convolutional)")
-    return found
+    return layers
 
 
 def has_weights(layer: LayerSpec) -> bool:
@@ -147,7 +147,7 @@ def has_weights(layer: LayerSpec) -> bool:
 
 
 def data_shape(sequence: str | Sequence[Mapping[str, Any]]) -> Shape:
-    """Of one example, where data is generated for a network."""
+    """Return the shape of an example, where data is generated for a network."""
     if isinstance(sequence, str) and sequence in SEQUENCES:
         return SEQUENCES[sequence][1]
     first = sequence[0] if sequence and not isinstance(sequence, str) else {}
@@ -155,7 +155,7 @@ def data_shape(sequence: str | Sequence[Mapping[str, Any]]) -> Shape:
 
 
 def _whole(given: object, outputs: int, where: str) -> LayerSpec:
-    """One layer with all its parameters, each of the type that it has. Raises UserError."""
+    """Return one layer with all its parameters, each of the type that it has. Raises UserError."""
     if not isinstance(given, Mapping) or not isinstance(given.get("layer"), str):
         raise UserError(f"layer {where} is no table with a layer in it: {{layer = 'ReLu'}}")
     name: str = ALSO_CALLED.get(given["layer"]) or given["layer"]
@@ -165,16 +165,16 @@ def _whole(given: object, outputs: int, where: str) -> LayerSpec:
     for key in given:
         if key != "layer" and key not in parameters:
             raise UserError(f"layer {where}: {name} has no parameter {key}; {nearest(key, parameters or ('none',))}")
-    made: LayerSpec = {"layer": name}
+    layer: LayerSpec = {"layer": name}
     for key, default in parameters.items():
         value = given.get(key, default)
         if value is _NEEDED:
             raise UserError(f"layer {where}: {name} needs {key}")
         try:
-            made[key] = _CHECKS[key](value, outputs, f"{where}.{key}")
+            layer[key] = _CHECKS[key](value, outputs, f"{where}.{key}")
         except (ValueError, TypeError):
             raise UserError(f"layer {where}: {key} of {name} cannot be {value!r}") from None
-    return made
+    return layer
 
 
 def _units(value: Any, outputs: int, _: str) -> int:
@@ -200,7 +200,7 @@ def _number(value: Any, *_: Any) -> float:
 
 
 def _pair(value: Any, *_: Any) -> tuple[int, int]:
-    """Height and width; one number is both. Of four, as TensorFlow has strides, the middle two."""
+    """Return the height and width; one number is both. Of four, as TensorFlow has strides, the middle two."""
     parts = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
     parts = parts[1:3] if len(parts) == 4 else parts
     if len(parts) != 2:
@@ -225,10 +225,10 @@ def _layers(value: Any, outputs: int, where: str) -> list[LayerSpec]:
 
 
 def _head(value: Any, outputs: int, where: str) -> LayerSpec:
-    found = _whole(value, outputs, where)
-    if found["layer"] not in WEIGHTS:
+    layer = _whole(value, outputs, where)
+    if layer["layer"] not in WEIGHTS:
         raise ValueError
-    return found
+    return layer
 
 
 _CHECKS: dict[str, Callable[[Any, int, str], Any]] = {
@@ -252,19 +252,19 @@ _CHECKS: dict[str, Callable[[Any, int, str], Any]] = {
 def shape_after(layer: LayerSpec, shape: Shape, where: str = "") -> Shape:
     """Return what a layer makes of an example of some shape. Raises UserError where it cannot take it."""
     name = layer["layer"]
-    words = f"layer {where} ({name})"
+    title = f"layer {where} ({name})"
     if name == "FullyConnected":
         if len(shape) > 1 and not layer["flatten"]:
-            raise UserError(f"{words} gets {_words(shape)}: flatten=true makes a vector of it")
+            raise UserError(f"{title} gets {_words(shape)}: flatten=true makes a vector of it")
         return (layer["units"],)
     if name == "Block":
         return _shape_after_all((layer["head"], *layer["tail"]), shape, where)
     if name == "Residual":
         after = _shape_after_all(layer["layers"], shape, where)
         if after != shape and len(after) != 3:
-            raise UserError(f"{words} makes {_words(after)} of {_words(shape)}: there is no sum of both")
+            raise UserError(f"{title} makes {_words(after)} of {_words(shape)}: there is no sum of both")
         return after
-    return _shape_after_window(layer, shape, words) if name in _WINDOWED else shape
+    return _shape_after_window(layer, shape, title) if name in _WINDOWED else shape
 
 
 def _shape_after_all(layers: Sequence[LayerSpec], shape: Shape, where: str) -> Shape:
@@ -274,10 +274,10 @@ def _shape_after_all(layers: Sequence[LayerSpec], shape: Shape, where: str) -> S
     return shape
 
 
-def _shape_after_window(layer: LayerSpec, shape: Shape, words: str) -> Shape:
+def _shape_after_window(layer: LayerSpec, shape: Shape, title: str) -> Shape:
     """Return what a convolution or a pool makes of an image. Raises UserError, which begins with ``words``."""
     if len(shape) != 3:
-        raise UserError(f"{words} needs channels, height and width, and gets {_words(shape)}")
+        raise UserError(f"{title} needs channels, height and width, and gets {_words(shape)}")
     window = layer.get("filter_dim") or layer.get("kernel_size")
     if window is None:
         return (shape[0], 1, 1)
@@ -287,7 +287,7 @@ def _shape_after_window(layer: LayerSpec, shape: Shape, words: str) -> Shape:
     else:
         size = tuple((n - w) // s + 1 for n, w, s in zip(shape[1:], window, strides, strict=True))
     if min(size) < 1:
-        raise UserError(f"{words}: a window of {window[0]}x{window[1]} does not fit into {_words(shape)}")
+        raise UserError(f"{title}: a window of {window[0]}x{window[1]} does not fit into {_words(shape)}")
     return (layer.get("num_of_filters", shape[0]), *size)
 
 

@@ -20,7 +20,7 @@ FOLDER = "plots"
 
 
 def write_plots(trace: StepTrace, run: str, title: str, segments: tuple[tuple[str, ...], ...]) -> list[Path]:
-    """``plots/RUN_train_N_meta.txt`` and ``plots/RUN_train_N.svg``, N the number of the iteration from 1.
+    """Write ``plots/RUN_train_N_meta.txt`` and ``plots/RUN_train_N.svg``, N the number of the iteration from 1.
 
     Raises:
         UserError: they cannot be written.
@@ -41,7 +41,7 @@ def write_plots(trace: StepTrace, run: str, title: str, segments: tuple[tuple[st
 
 
 def draw(trace: StepTrace, title: str, segments: tuple[tuple[str, ...], ...]) -> Drawing:
-    """Memory above the start of the step over its time."""
+    """Draw memory above the start of the step over its time."""
     peak = peak_of(trace, segments)
     words = title
     if peak is not None:

@@ -68,7 +68,7 @@ class Settings:
     seed: int = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a JSON-ready object."""
         return asdict(self)
 
     def changes(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def settings_from(changes: Mapping[str, Any]) -> Settings:
     plain = {key: value for key, value in changes.items() if key in KEYS}
     for key in ("minimum_accuracy", "sequence"):
         if isinstance(plain.get(key), list):
-            plain[key] = tuple(tuple(one) if key == "minimum_accuracy" else one for one in plain[key])
+            plain[key] = tuple(tuple(pair) if key == "minimum_accuracy" else pair for pair in plain[key])
     return Settings(**plain)
 
 
@@ -110,14 +110,14 @@ def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mappin
 
 
 def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the networks of a TOML file: each table is one. Raises UserError, with the line where it is no TOML."""
+    """Return the networks of a TOML file: each table is one. Raises UserError, with the line where it is not TOML."""
     plain = read_toml(path)
     check_networks(plain, str(path))
     return plain
 
 
 def check_networks(plain: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for what is no table of settings; ``where`` they stand begins its line."""
+    """Raise UserError for what is not a table of settings; ``where`` they stand begins its line."""
     for name, table in plain.items():
         if not isinstance(table, dict):
             raise UserError(f"{where}: {name} is no table: a network is written [name], its settings below it")
@@ -134,15 +134,15 @@ def check_keys(given: Iterable[str], where: str, more: tuple[str, ...] = ()) -> 
 
 
 def parse_changes(texts: Iterable[str]) -> dict[str, str]:
-    """``key=value`` as the command line has it. Raises UserError."""
-    found: dict[str, str] = {}
+    """Parse ``key=value`` as the command line has it. Raises UserError."""
+    changes: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UserError(f"{text!r} is not of the form key=value")
-        found[key.strip()] = value.strip()
-    check_keys(found, "a training")
-    return found
+        changes[key.strip()] = value.strip()
+    check_keys(changes, "a training")
+    return changes
 
 
 def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -163,35 +163,35 @@ def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
 def _checked(given: Mapping[str, Any]) -> Settings:
     check_keys(given, "a training")
     kinds = _kinds()
-    made = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
-    _check_bounds(made)
-    _check_needed(made)
-    return made
+    settings = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
+    _check_bounds(settings)
+    _check_needed(settings)
+    return settings
 
 
-def _check_bounds(made: Settings) -> None:
+def _check_bounds(settings: Settings) -> None:
     """Raise UserError for the first setting that is out of its choices or bounds."""
     for key, choices in _CHOICES.items():
-        if getattr(made, key) not in choices:
-            raise UserError(f"{key} is one of {', '.join(choices)}, not {getattr(made, key)}")
+        if getattr(settings, key) not in choices:
+            raise UserError(f"{key} is one of {', '.join(choices)}, not {getattr(settings, key)}")
     for key, least in _LEAST.items():
-        if getattr(made, key) < least:
-            raise UserError(f"{key} is at least {least}, not {getattr(made, key)}")
+        if getattr(settings, key) < least:
+            raise UserError(f"{key} is at least {least}, not {getattr(settings, key)}")
     for key, most in _MOST.items():
-        if getattr(made, key) > most:
-            raise UserError(f"{key} is at most {most}, not {getattr(made, key)}")
-    if not (math.isfinite(made.learning_rate) and made.learning_rate > 0):
-        raise UserError(f"learning_rate is more than 0, not {made.learning_rate}")
-    if not 0 <= made.momentum < 1:
-        raise UserError(f"momentum is at least 0 and below 1, not {made.momentum}")
+        if getattr(settings, key) > most:
+            raise UserError(f"{key} is at most {most}, not {getattr(settings, key)}")
+    if not (math.isfinite(settings.learning_rate) and settings.learning_rate > 0):
+        raise UserError(f"learning_rate is more than 0, not {settings.learning_rate}")
+    if not 0 <= settings.momentum < 1:
+        raise UserError(f"momentum is at least 0 and below 1, not {settings.momentum}")
 
 
-def _check_needed(made: Settings) -> None:
+def _check_needed(settings: Settings) -> None:
     """Raise UserError for a setting that another one needs and that is missing."""
-    if made.dataset_name in FROM_FOLDER and made.data is None:
-        raise UserError(f"{made.dataset_name} is read from a folder: data=DIR says which")
+    if settings.dataset_name in FROM_FOLDER and settings.data is None:
+        raise UserError(f"{settings.dataset_name} is read from a folder: data=DIR says which")
     for key in ("restore_model", "save_model"):
-        if getattr(made, key) and getattr(made, f"{key}_path") is None:
+        if getattr(settings, key) and getattr(settings, f"{key}_path") is None:
             raise UserError(f"{key} needs {key}_path=FILE")
 
 
@@ -238,7 +238,7 @@ def _expected(kind: Any) -> str:
 
 def _minimum(value: Any) -> tuple[tuple[int, float], ...]:
     pairs = [text.split(":") for text in value.split(",") if text.strip()] if isinstance(value, str) else value
-    found = tuple((int(epoch), float(percent)) for epoch, percent in pairs)
-    if not all(epoch >= 1 and 0 <= percent <= 100 for epoch, percent in found):
+    minimum = tuple((int(epoch), float(percent)) for epoch, percent in pairs)
+    if not all(epoch >= 1 and 0 <= percent <= 100 for epoch, percent in minimum):
         raise ValueError
-    return found
+    return minimum

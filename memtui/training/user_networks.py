@@ -68,8 +68,8 @@ def _run(path: Path, *arguments: str) -> _Answer:
     try:
         answer = _Answer(**json.loads(lines[-1]))
     except (IndexError, ValueError, TypeError):
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(f"{path}: {said[-1] if said else 'ended without a word'}") from None
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError(f"{path}: {errors[-1] if errors else 'ended without a word'}") from None
     if answer.error:
         raise UserError(f"{path}: {answer.error}")
     return answer

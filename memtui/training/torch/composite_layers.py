@@ -15,7 +15,7 @@ Kept = list[tuple[Layer, Any]]
 
 
 def forward(layers: Sequence[Layer], x: Tensor, kept: Kept | None) -> Tensor:
-    """Through all layers; what their backward passes need is added to ``kept``, or let go."""
+    """Go through all layers; what their backward passes need is added to ``kept``, or let go."""
     for layer in layers:
         x, inside = layer(x)
         if kept is not None:
@@ -25,7 +25,7 @@ def forward(layers: Sequence[Layer], x: Tensor, kept: Kept | None) -> Tensor:
 
 
 def backward(kept: Kept, error: Tensor, carry: Carry, wanted: bool = True) -> Tensor | None:
-    """Back through a chain, letting go of what was kept as it was used. None where no input error is ``wanted``."""
+    """Go back through a chain, releasing what was kept as it was used. None where no input error is ``wanted``."""
     found: Tensor | None = error
     del error
     while kept:

@@ -25,7 +25,7 @@ Edges = dict[tuple[str, str], int]  # from one operator to another: how many ten
 
 
 def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Edges]:
-    """(operators in the order of their first use, edges) of whatever ``run`` does.
+    """Return (operators in the order of their first use, edges) of whatever ``run`` does.
 
     Raises:
         UserError: the profiler of torch is in use, or does not work here.
@@ -65,7 +65,7 @@ def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Ed
 
 
 def write_graph(nodes: list[str], edges: Edges, run: str) -> list[Path]:
-    """``demo/RUN_graph.txt`` (operators, then edges with how many tensors) and ``demo/RUN_graph.dot``.
+    """Write ``demo/RUN_graph.txt`` (operators, then edges with how many tensors) and ``demo/RUN_graph.dot``.
 
     Raises:
         UserError: they cannot be written.

@@ -61,7 +61,7 @@ class Weighted(Layer):
         return None if carry is None else carry(self, error)
 
     def find_gradients(self, kept: Any, error: Tensor) -> None:
-        """Of weights and biases, into their ``grad``."""
+        """Compute those of weights and biases, into their ``grad``."""
         raise NotImplementedError
 
     def carried(self, error: Tensor, matrix: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class MaxPool(Layer):
 
 
 class AveragePool(Layer):
-    """Of what lies inside of the picture: padding is no part of a mean."""
+    """Of what lies inside of the picture: padding is not a part of a mean."""
 
     def __init__(self, window: tuple[int, int], strides: tuple[int, int], padding: list[int], ceil: bool) -> None:
         super().__init__()

@@ -98,7 +98,7 @@ class Training:
 
     @torch.no_grad()
     def _measure(self) -> None:
-        """Loss and accuracy of what is held back, without learning."""
+        """Measure loss and accuracy on what is held back, without learning."""
         progress_line.tell(f"after iteration {self.iterations}: measuring the accuracy")
         self.network.eval()
         images, labels = self._held_back

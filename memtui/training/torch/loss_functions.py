@@ -56,7 +56,7 @@ BY_NAME: dict[str, type[Cost]] = {
 
 
 def _less_targets(out: Tensor, labels: Tensor) -> Tensor:
-    """``out`` less a one for each label, in place."""
+    """Return ``out`` less a one for each label, in place."""
     return out.scatter_add_(1, labels[:, None], out.new_full((len(out), 1), -1.0))
 
 

@@ -111,7 +111,7 @@ def _shortcut(before: Shape, after: Shape, generator: torch.Generator) -> Convol
 
 
 def _pool(spec: LayerSpec, shape: Shape) -> Layer:
-    """As TensorFlow pads: SAME covers every pixel, with what is missing divided between both sides."""
+    """Pad as TensorFlow does: SAME covers every pixel, with what is missing divided between both sides."""
     kind = getattr(made_of, spec["layer"])
     window = spec["kernel_size"] or shape[1:]
     strides = spec["strides"] or window
@@ -122,24 +122,24 @@ def _pool(spec: LayerSpec, shape: Shape) -> Layer:
 
 
 def _segments(named: list[tuple[str, Layer]]) -> list[Segment]:
-    found: list[list[tuple[str, Layer]]] = [[]]
+    groups: list[list[tuple[str, Layer]]] = [[]]
     for name, layer in _unpacked(named):
         if begins_segment(layer):
-            found.append([])
-        found[-1].append((name, layer))
-    return [_segment(part) for part in found if part]
+            groups.append([])
+        groups[-1].append((name, layer))
+    return [_segment(part) for part in groups if part]
 
 
 def _unpacked(named: list[tuple[str, Layer]]) -> list[tuple[str, Layer]]:
-    """With the parts of blocks in place of the blocks."""
-    found: list[tuple[str, Layer]] = []
+    """Return the layers, with the parts of blocks in place of the blocks."""
+    layers: list[tuple[str, Layer]] = []
     for name, layer in named:
         if isinstance(layer, Block) and not isinstance(layer, Residual):
-            inner = [(part, one) for part, one in layer.named_children() if isinstance(one, Layer)]
-            found += _unpacked([(f"{name}.{part}", one) for part, one in inner])
+            inner = [(part, item) for part, item in layer.named_children() if isinstance(item, Layer)]
+            layers += _unpacked([(f"{name}.{part}", item) for part, item in inner])
         else:
-            found.append((name, layer))
-    return found
+            layers.append((name, layer))
+    return layers
 
 
 def _segment(parts: list[tuple[str, Layer]]) -> Segment:

@@ -20,7 +20,7 @@ class SGD(torch.optim.Optimizer):
         self._how = {id(p): group for group in self.param_groups for p in group["params"]}
 
     def update(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Of those that have a gradient."""
+        """Update those that have a gradient."""
         # The name that torch gives to what an optimiser does: profilers know it.
         with torch.profiler.record_function("Optimizer.step#SGD.update"):
             for parameter in parameters:
@@ -29,7 +29,7 @@ class SGD(torch.optim.Optimizer):
                     parameter.grad = None
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Of what has not been updated yet."""
+        """Update what has not been updated yet."""
         for group in self.param_groups:
             self.update(group["params"])
 

@@ -28,7 +28,7 @@ class Statistics:
 
     @contextmanager
     def of(self, number: int, network: Network, iteration: Iteration) -> Iterator[None]:
-        """Of one iteration; activations are those of the last forward pass, errors those at the ends of segments."""
+        """Write those of one iteration; activations are of the last forward pass, errors of the ends of segments."""
         seen: dict[str, tuple[float, float]] = {}
 
         def look(name: str, output: Tensor) -> None:

@@ -19,26 +19,28 @@ def restore(network: Network, path: Path) -> None:
     """Take weights from a file. Those of feedback are taken where the rule has some.
 
     Raises:
-        UserError: it is no such file, or of another network.
+        UserError: it is not such a file, or of another network.
     """
     try:
         with warnings.catch_warnings(action="ignore"):  # that it could be read in an unsafe way
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except Exception:  # whatever a file may hold: only tensors are taken
         raise UserError(f"{path}: holds no weights that can be read safely; save_model writes such files") from None
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in found.items()
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in tensors.items()
     ):
         raise UserError(f"{path}: holds no tensors by name")
     own = network.state_dict()
-    for name in own.keys() | found.keys():
+    for name in own.keys() | tensors.keys():
         if name.endswith(FEEDBACK):
             continue
-        if name not in own or name not in found:
-            raise UserError(f"{path}: is of another network: {name} is only in {'it' if name in found else 'this one'}")
-    taken = {name: tensor for name, tensor in found.items() if name in own}
+        if name not in own or name not in tensors:
+            raise UserError(
+                f"{path}: is of another network: {name} is only in {'it' if name in tensors else 'this one'}"
+            )
+    taken = {name: tensor for name, tensor in tensors.items() if name in own}
     for name, tensor in taken.items():
         if tensor.shape != own[name].shape:
             raise UserError(f"{path}: is of another network: {name} has other dimensions")

@@ -76,7 +76,7 @@ def _given(args: argparse.Namespace) -> str:
 
 
 def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
-    """Where results go, and whether there were some before. Everything is checked before it is made."""
+    """Return where results go, and whether there were some before. Everything is checked before it is made."""
     if args.resume is not None:
         if args.what or (given := _given(args)):
             raise UserError(f"--resume goes on with the grid of its folder: no {args.what or given} beside it")
@@ -85,8 +85,8 @@ def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
         return results, True
     grid = _grid(args)
     _check_runs(grid)
-    found = None if args.again else newest(args.output, grid)
-    return (begin(args.output, grid, datetime.now(UTC)), False) if found is None else (found, True)
+    existing = None if args.again else newest(args.output, grid)
+    return (begin(args.output, grid, datetime.now(UTC)), False) if existing is None else (existing, True)
 
 
 def _check_runs(grid: Grid) -> None:

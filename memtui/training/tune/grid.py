@@ -40,19 +40,19 @@ class Grid:
     def points(self) -> tuple[GridPoint, ...]:
         """All runs, in order."""
         keys = [key for key, _ in self.axes]
-        found = []
+        points = []
         for values in itertools.product(*(values for _, values in self.axes)):
             changes = dict(zip(keys, values, strict=True))
             network = changes.pop(NAME, self.network)
-            found.append(GridPoint(network, {**self.settings, **changes}, values))
-        return tuple(found)
+            points.append(GridPoint(network, {**self.settings, **changes}, values))
+        return tuple(points)
 
     def settings_at(self, point: GridPoint) -> Settings:
-        """Those of one run. Raises UserError."""
+        """Return the settings of one run. Raises UserError."""
         return settings_of(point.network, point.settings, self.networks)
 
     def check(self) -> None:
-        """Raise UserError for a grid that is no product, and for the first run that could not begin."""
+        """Raise UserError for a grid that is not a product, and for the first run that could not begin."""
         _check_axes(self)
         for point in self.points:
             try:
@@ -62,13 +62,13 @@ class Grid:
         self._check_twice()
 
     def _check_twice(self) -> None:
-        """Two spellings of one value would run the same training twice."""
+        """Raise UserError for two spellings of one value, which would run the same training twice."""
         point = self.points[0]
         for key, values in self.axes:
             seen: dict[str, str] = {}
             for value in values if key != NAME else ():
-                made = settings_of(point.network, {**point.settings, key: value}, self.networks)
-                spelled = repr(getattr(made, key))
+                settings = settings_of(point.network, {**point.settings, key: value}, self.networks)
+                spelled = repr(getattr(settings, key))
                 if spelled in seen:
                     raise UserError(f"{key}: {seen[spelled]} and {value} are the same value")
                 seen[spelled] = value
@@ -79,7 +79,7 @@ class Grid:
         return " ".join(value if key == NAME else f"{key}={value}" for (key, _), value in pairs)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a JSON-ready object."""
         return {
             "axes": [[key, list(values)] for key, values in self.axes],
             "network": self.network,
@@ -107,30 +107,30 @@ def from_dict(plain: Any) -> Grid:
     try:
         axes = tuple((key, tuple(values)) for key, values in plain["axes"])
         check_networks(plain["networks"], "networks")
-        made = Grid(axes, plain["network"], plain["settings"], plain["networks"])
-        texts = [made.network, *made.settings, *made.settings.values(), *(v for key, vs in axes for v in (key, *vs))]
+        grid = Grid(axes, plain["network"], plain["settings"], plain["networks"])
+        texts = [grid.network, *grid.settings, *grid.settings.values(), *(v for key, vs in axes for v in (key, *vs))]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError("is no grid of memtui tune") from None
-    made.check()
-    return made
+    grid.check()
+    return grid
 
 
 def from_words(
     axes: Iterable[str], network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]
 ) -> Grid:
-    """``key=value,value`` as the command line has it. Raises UserError."""
-    found = []
+    """Parse ``key=value,value`` as the command line has it. Raises UserError."""
+    pairs = []
     for text in axes:
         key, equals, values = text.partition("=")
-        words = tuple(word.strip() for word in values.split(","))
-        if not equals or not key.strip() or not all(words):
+        items = tuple(item.strip() for item in values.split(","))
+        if not equals or not key.strip() or not all(items):
             raise UserError(f"{text!r} is not of the form key=value,value")
-        found.append((key.strip(), words))
-    made = Grid(tuple(found), network, settings, _plain(networks, "a network"))
-    made.check()
-    return made
+        pairs.append((key.strip(), items))
+    grid = Grid(tuple(pairs), network, settings, _plain(networks, "a network"))
+    grid.check()
+    return grid
 
 
 def from_file(path: Path, network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]) -> Grid:
@@ -143,7 +143,7 @@ def from_file(path: Path, network: str, settings: Mapping[str, str], networks: M
         networks: more of them; the file's own go before them.
 
     Raises:
-        UserError: with the file, and the line where it is no TOML.
+        UserError: with the file, and the line where it is not TOML.
     """
     plain = read_toml(path)
     lists, own = plain.pop("grid", None), plain.pop("networks", {})
@@ -160,15 +160,15 @@ def from_file(path: Path, network: str, settings: Mapping[str, str], networks: M
         network = network or fixed.pop(NAME, "")
         fixed.pop(NAME, None)
         axes = tuple((key, tuple(_text(key, value) for value in values)) for key, values in lists.items())
-        made = Grid(axes, network, {**fixed, **settings}, _plain({**networks, **own}, "a network"))
-        made.check()
+        grid = Grid(axes, network, {**fixed, **settings}, _plain({**networks, **own}, "a network"))
+        grid.check()
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return made
+    return grid
 
 
 def _check_lists(lists: Mapping[str, Any]) -> None:
-    """Raise UserError for what is no list of single values."""
+    """Raise UserError for what is not a list of single values."""
     for key, values in lists.items():
         if isinstance(values, dict):
             raise UserError(f"[grid] {key} is a table; {_HOW}")
@@ -237,7 +237,7 @@ def _are_pairs(value: Any) -> bool:
 
 
 def _plain(networks: Mapping[str, Mapping[str, Any]], where: str) -> dict[str, Any]:
-    """Return the networks, if JSON can hold them. Raises UserError: dates are no settings, and would not come back."""
+    """Return the networks, if JSON can hold them. Raises UserError: dates are not settings, and would be lost."""
     try:
         return dict(json.loads(json.dumps(networks, allow_nan=False)))
     except (TypeError, ValueError):

@@ -16,17 +16,17 @@ class GridLog:
     """Looks at the files, again and again; one thread's."""
 
     def __init__(self, results: Results, over: Callable[[], bool] | None = None) -> None:
-        """``over``: whether the runs that end with this screen have ended; None: they are somebody else's."""
+        """Take ``over``: whether the runs that end with this screen have ended; None: they are somebody else's."""
         self._results, self._over = results, over
         self._rows: dict[int, TuneRow] = {}
         self._read: tuple[int, int] | None = None  # when the table was written that was read last
 
     def files(self, run: int) -> tuple[Path, Path]:
-        """(output, what went to standard error) of a run."""
+        """Return (output, what went to standard error) of a run."""
         return self._results.output(run), self._results.errors(run)
 
     def view(self) -> GridView:
-        """As it is now."""
+        """Return the grid as it is now."""
         results = self._results
         own = self._over is not None and not self._over()
         holder = holder_of(results.path / GRID_FILE)
@@ -90,7 +90,7 @@ class GridLog:
 
 
 def _since(path: Path) -> float | None:
-    """Seconds since a run began: its output is made then, and holds nothing before its result."""
+    """Return seconds since a run began: its output is made then, and holds nothing before its result."""
     try:
         return max(0.0, time.time() - path.stat().st_mtime)
     except OSError:

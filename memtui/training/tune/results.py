@@ -105,7 +105,7 @@ class Results:
         return self.path / SUMMARY
 
     def rows(self) -> dict[int, TuneRow]:
-        """All that have ended, by run. Raises UserError when the table is not as ``write`` left it."""
+        """Return all that have ended, by run. Raises UserError when the table is not as ``write`` left it."""
         try:
             raw = read_small_bytes(self.summary, _TABLE_BYTES)
         except FileNotFoundError:
@@ -165,13 +165,15 @@ class Results:
 
     def to_dict(self, rows: Mapping[int, TuneRow]) -> list[dict[str, Any]]:
         """Return the rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
-        found = []
+        documents = []
         for run in sorted(rows):
             point = self.grid.points[run]
             used = self.grid.settings_at(point).to_dict() | {grids.NAME: point.network}
             figures = dict(zip(FIGURES, map(_json, _figures(rows[run])), strict=True))
-            found.append({**{key: used[key] for key, _ in self.grid.axes}, **figures, _OUTPUT: str(self.output(run))})
-        return found
+            documents.append(
+                {**{key: used[key] for key, _ in self.grid.axes}, **figures, _OUTPUT: str(self.output(run))}
+            )
+        return documents
 
 
 def begin(parent: Path, grid: Grid, now: datetime) -> Results:
@@ -189,11 +191,11 @@ def begin(parent: Path, grid: Grid, now: datetime) -> Results:
                 path = parent / f"{stem}-{number}"
     except OSError as error:
         raise UserError(f"{parent}: no folder for the results can be made: {why(parent, error)}") from None
-    made = Results(path, grid)
-    if made.networks is not None:
-        _write(made.networks, _toml(grid.networks))
+    results = Results(path, grid)
+    if results.networks is not None:
+        _write(results.networks, _toml(grid.networks))
     _write(path / GRID_FILE, json.dumps(grid.to_dict(), indent=2) + "\n")  # what makes it a folder of a grid comes last
-    return made
+    return results
 
 
 def reopen(path: Path) -> Results:
@@ -226,8 +228,8 @@ def row_of(output: Path, errors: Path, code: int, seconds: float) -> TuneRow:
     if code < 0:
         return TuneRow(seconds=seconds, exit=code, error=f"was killed by {_signal(-code)}")
     if code:
-        said = last_line(errors).removeprefix("memtui train: ")
-        return TuneRow(seconds=seconds, exit=code, error=said or f"ended with code {code}, and said nothing")
+        message = last_line(errors).removeprefix("memtui train: ")
+        return TuneRow(seconds=seconds, exit=code, error=message or f"ended with code {code}, and said nothing")
     plain = _document(_tail(output, _TAIL_BYTES).decode(errors="replace"))
     if plain is None:
         return TuneRow(seconds=seconds, error=f"has no result at the end of {output.name}")
@@ -251,7 +253,7 @@ def last_line(path: Path) -> str:
 
 
 def left_s(rows: Iterable[TuneRow], waiting: int, running_s: Iterable[float]) -> float | None:
-    """Seconds until the end, if the rest takes as long as what has ended; None while nothing has.
+    """Return seconds until the end, if the rest takes as long as what has ended; None while nothing has.
 
     Args:
         rows: of those that have ended.
@@ -295,7 +297,7 @@ def _to_cell(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """JSON has no number for a loss that grew beyond all numbers, and no text is none."""
+    """Replace what JSON has no number for, a loss beyond all numbers, and empty texts by None."""
     return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
 
 

@@ -61,19 +61,19 @@ class Interrupted(Exception):
 
 def command_of(point: GridPoint, networks: Path | None) -> list[str]:
     """Return the words that train one point; its result is JSON at the end of its output."""
-    words = [sys.executable, "-P", "-m", "memtui", "train", point.network]
+    argv = [sys.executable, "-P", "-m", "memtui", "train", point.network]
     if networks is not None:
-        words += ["--config", str(networks)]
+        argv += ["--config", str(networks)]
     for key, value in point.settings.items():
-        words += ["--set", f"{key}={value}"]
-    return [*words, "--no-tui", "--json"]
+        argv += ["--set", f"{key}={value}"]
+    return [*argv, "--no-tui", "--json"]
 
 
 class Tuning:
     """Runs what has no row yet, in the order of the grid."""
 
     def __init__(self, results: Results, tell: Tell, *, jobs: int = 1, retry: bool = False) -> None:
-        """Nothing starts before ``run``.
+        """Start nothing before ``run``.
 
         Args:
             results: where output and rows go.
@@ -88,7 +88,7 @@ class Tuning:
         self._told_s = 0.0
 
     def run(self) -> dict[int, TuneRow]:
-        """All rows, once every run has one.
+        """Return all rows, once every run has one.
 
         Raises:
             Interrupted: after SIGINT, SIGTERM or SIGHUP.
@@ -117,12 +117,12 @@ class Tuning:
 
     def _start(self, run: int) -> None:
         results = self._results
-        words = command_of(results.grid.points[run], results.networks)
+        argv = command_of(results.grid.points[run], results.networks)
         out = create_log(results.output(run), force=True)
         try:
             err = create_log(results.errors(run), force=True)
             try:
-                self._running.append(_Child(run, words, out, err))
+                self._running.append(_Child(run, argv, out, err))
             except OSError as error:
                 self._keep(run, TuneRow(exit=FAILURE, error=f"cannot be started: {error.strerror}"))
             finally:
@@ -193,7 +193,7 @@ class _Child:
         return round(time.monotonic() - self._begin_s, 3)
 
     def send(self, number: signal.Signals) -> None:
-        """To it and to what it has started."""
+        """Send a signal to the run and to what it has started."""
         if self.process.poll() is None:  # until then its number is nobody else's
             os.killpg(self.process.pid, number)
 

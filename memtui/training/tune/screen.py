@@ -44,10 +44,10 @@ class Source(Protocol):
     """Where a grid is looked at (``presenter``)."""
 
     def view(self) -> GridView:
-        """As it is now."""
+        """Return the grid as it is now."""
 
     def files(self, run: int) -> tuple[Path, Path]:
-        """(output, what went to standard error) of a run."""
+        """Return (output, what went to standard error) of a run."""
 
 
 class _Seen(Message):
@@ -253,7 +253,7 @@ class GridScreen(ListScreen):
             self._moved()
 
     def _moved(self) -> None:
-        """Somebody has chosen a row: it stays."""
+        """Keep the row that somebody has chosen."""
         self._follows = False
         self.fill()
 
@@ -293,7 +293,7 @@ def columns_of(view: GridView, width: int) -> tuple[tuple[Column, ...], bool]:
 
 
 def _cells(words: Sequence[str]) -> int:
-    """Of the widest of them."""
+    """Return the cells of the widest of them."""
     return max((text.width(text.clean(word)) for word in words), default=0)
 
 

@@ -33,9 +33,9 @@ def head() -> str:
 
 
 def line(label: str, row: TuneRow) -> str:
-    """One row; why it failed or stopped stands behind it."""
+    """Return one row; why it failed or stopped stands behind it."""
     text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
-    return f"{text}  {label}" + (f": {words}" if (words := note(row)) else "")
+    return f"{text}  {label}" + (f": {remark}" if (remark := note(row)) else "")
 
 
 def note(row: TuneRow) -> str:
