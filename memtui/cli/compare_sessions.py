@@ -22,7 +22,7 @@ def compare(args: argparse.Namespace, console: Console) -> int:
     """Compare sessions; returns the exit code.
 
     Raises:
-        UserError: a file is no session, has nothing to compare, or there are too many.
+        UserError: a file is not a session, has nothing to compare, or there are too many.
     """
     if len(args.files) < 2:
         raise UserError("one session is held against nothing; name another one, or see it alone: memtui report FILE")
@@ -57,7 +57,7 @@ def compare(args: argparse.Namespace, console: Console) -> int:
 
 
 def _later(sessions: Sequence[Recorded], paths: Sequence[Path], *, redact: bool) -> Callable[[], SameWindows] | None:
-    """``same_windows`` for a thread of its own; None where there is nothing to do."""
+    """Return ``same_windows`` for a thread of its own; None where there is nothing to do."""
     memories = [session.memory for session in sessions]
     if not differ(memories):
         return None

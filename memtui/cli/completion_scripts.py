@@ -60,7 +60,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Command:
 
 
 def every(commands: Iterable[Command]) -> list[Command]:
-    """Commands, each with those below it after it."""
+    """Return the commands, each with those below it after it."""
     return [each for command in commands for each in (command, *every(command.commands))]
 
 
@@ -197,7 +197,7 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
 
 
 def _zsh_words(command: Command) -> str:
-    """Options and the first argument, as ``_arguments`` takes them."""
+    """Return the options and the first argument, as ``_arguments`` takes them."""
     specs = [spec for option in command.options for spec in _zsh_options(option)]
     specs += [shlex.quote(f"1:{_plain(word.name)}:{_zsh_action(word)}") for word in command.arguments[:1]]
     return " ".join(specs)
@@ -210,7 +210,7 @@ def _zsh_options(word: Word) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Text without what has a meaning in a specification of zsh."""
+    """Return the text without what has a meaning in a specification of zsh."""
     return re.sub(r"[\[\]:\\]", " ", text)
 
 

@@ -25,7 +25,7 @@ _NEVER = frozenset((
     "help", "version", "debug", "no-config", "force", "output", "json", "html", "to", "rank", "session", "again",
     "config", "grid", "shard", "set", "resume", "retry", "limit", "ratio", "run", "model",
 ))  # fmt: skip
-_MOST_LISTED = 30  # names in one line; more are no help
+_MOST_LISTED = 30  # names in one line; more do not help
 Commands = dict[str, argparse.ArgumentParser]
 
 
@@ -45,48 +45,48 @@ def apply(commands: Commands, verb: str) -> None:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
     try:
-        found = _defaults(commands, verb, plain)
+        values = _defaults(commands, verb, plain)
         for parser in leaves_of(commands[verb]):
             own = {action.dest for action in parser._actions}
-            parser.set_defaults(**{name: value for name, value in found.items() if name in own})
+            parser.set_defaults(**{name: value for name, value in values.items() if name in own})
     except ValueError as error:
         end = " " if str(error).endswith("?") else "; "
         raise UserError(f"{path}: {error}{end}--no-config goes on without the file") from None
 
 
 def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
-    """Values by argument. All keys are checked, whatever the command. Raises ValueError."""
+    """Return the values by argument. All keys are checked, whatever the command. Raises ValueError."""
     options = {
         name: {key: action for leaf in leaves_of(parser) for key, action in options_of(leaf).items()}
         for name, parser in commands.items()
     }
     every = {key: action for table in options.values() for key, action in table.items()}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     tables = [key for key, value in plain.items() if isinstance(value, dict)]
     for key, value in plain.items():
         if key not in tables:
-            made = _value(key, value, every)
+            parsed = _value(key, value, every)
             if key in options[verb]:
-                found[options[verb][key].dest] = made
+                values[options[verb][key].dest] = parsed
     for table in tables:
         if table not in options:
             raise ValueError(f"[{table}]: is no command; {_meant(table, options)}")
         for key, value in plain[table].items():
-            made = _value(key, value, options[table], f"[{table}] ")
+            parsed = _value(key, value, options[table], f"[{table}] ")
             if table == verb:
-                found[options[verb][key].dest] = made
-    return found
+                values[options[verb][key].dest] = parsed
+    return values
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """Return what may be set, by the name of the long option."""
-    found = {}
+    options = {}
     for action in parser._actions:  # argparse has no public way to its own table
         for flag in action.option_strings:
             negated = isinstance(action, argparse.BooleanOptionalAction) and flag.startswith("--no-")
             if flag.startswith("--") and not negated and flag[2:] not in _NEVER:
-                found[flag[2:]] = action
-    return found
+                options[flag[2:]] = action
+    return options
 
 
 def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str = "") -> Any:
@@ -100,17 +100,17 @@ def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
-    made: Any = str(value)
+    parsed: Any = str(value)
     if callable(action.type):
         try:
-            made = action.type(made)
+            parsed = action.type(parsed)
         except argparse.ArgumentTypeError as error:
             raise ValueError(f"{where}{key}: {error}") from None
         except (TypeError, ValueError):
             raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}") from None
-    if action.choices is not None and made not in action.choices:
+    if action.choices is not None and parsed not in action.choices:
         raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
-    return made
+    return parsed
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -138,7 +138,7 @@ def _said(value: Any) -> str:
 
 
 def _read() -> tuple[Path, str | None]:
-    """Place and text of the invoking user's file; no text where there is none. Raises UserError."""
+    """Return the place and text of the invoking user's file; no text where there is none. Raises UserError."""
     if getattr(os, "geteuid", lambda: -1)() != 0 or "SUDO_UID" not in os.environ:
         return _read_here()  # also on systems that know no such rights
     from memtui.core.privilege import as_invoker

@@ -119,7 +119,7 @@ def _flushes() -> list[Capability]:
 
 
 def _soft_dirty(capability: Capability) -> Capability:
-    """Where page tables cannot be read, the referenced tracker proves this flush in its own way."""
+    """Prove this flush by the referenced tracker's own way where page tables cannot be read."""
     proved = capability if capability.ok else prove_flush()
     return replace(proved, reason=_WRITE_PROTECTS) if proved.ok and soft_dirty_is_tracked() else proved
 

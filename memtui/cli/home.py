@@ -27,7 +27,7 @@ class Home:
     """Looks again and again; what is known of a file that did not change is kept."""
 
     def __init__(self, state: Path, sessions: Path) -> None:
-        """``state`` is the user's state directory, ``sessions`` where the named sessions lie."""
+        """Take the user's state directory, and where the named sessions lie."""
         self._state, self._folder = state, sessions
         self._candidates, self._watched = Candidates(), RecordedTrees()
         self._shown: tuple[SessionRow, ...] = ()
@@ -36,7 +36,7 @@ class Home:
         self._kept: dict[Path, tuple[tuple[int, int], Summary | str]] = {}
 
     def look(self) -> HomeView:
-        """Everything at this moment. Never raises."""
+        """Return everything at this moment. Never raises."""
         running = find_all(self._state)
         user = user_name(os.getuid())
         processes = tuple(

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _flushed() -> int:
-    """0, or the exit code where standard output does not take what was printed."""
+    """Return 0, or the exit code where standard output does not take what was printed."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -74,11 +74,11 @@ def _run_command(arguments: list[str] | None) -> int:
         return _refuse(options, _as_user_error(options, error))
 
 
-def _without_program(words: list[str]) -> tuple[list[str], list[str]]:
+def _without_program(argv: list[str]) -> tuple[list[str], list[str]]:
     """Return memtui's own words, and those of the program after ``--``."""
-    if "--" in words and words[0] in ("--", *TAKE_PROGRAMS):  # of all others it is as argparse has it
-        return words[: words.index("--")], words[words.index("--") + 1 :]
-    return words, []
+    if "--" in argv and argv[0] in ("--", *TAKE_PROGRAMS):  # of all others it is as argparse has it
+        return argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    return argv, []
 
 
 def _as_user_error(options: argparse.Namespace, error: Exception) -> UserError:
@@ -111,22 +111,22 @@ def _silenced_full() -> bool:
 
 def _words_of(options: argparse.Namespace) -> list[str]:
     """Return what of the command line may name a file."""
-    found = []
+    names = []
     for value in vars(options).values():
         for each in value if isinstance(value, list | tuple) else [value]:
             if isinstance(each, str | Path):
-                found.append(str(each))
-    return found
+                names.append(str(each))
+    return names
 
 
-def _with_config(parser: Parser, words: list[str], options: argparse.Namespace) -> argparse.Namespace:
+def _with_config(parser: Parser, argv: list[str], options: argparse.Namespace) -> argparse.Namespace:
     """Return the options once more, with the defaults of the user's config file."""
     if options.no_config or options.verb == "completion":
         return options
     from memtui.cli.config import apply
 
     apply(parsers_of(parser), options.verb)
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
 def _choose() -> int:

@@ -49,7 +49,7 @@ TAKE_PROGRAMS = ("run", "trace", "record", "study")  # behind --
 
 
 def commands() -> dict[str, Command]:
-    """Every command by name, in the order of the help."""
+    """Return every command by name, in the order of the help."""
     return {name: _load(place) for group in GROUPS.values() for name, place in group.items()}
 
 
@@ -114,7 +114,7 @@ def misplaced_option(parser: Parser, verb: str, program: Sequence[str]) -> str:
 
 
 def given_options(verb: str, words: Sequence[str]) -> dict[str, str]:
-    """Options that stand on the command line, in their long form, by argument; defaults are left out.
+    """Return the options that stand on the command line, in their long form, by argument; defaults are left out.
 
     Args:
         verb: the command that the words are of.
