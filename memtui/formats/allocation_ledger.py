@@ -68,7 +68,7 @@ class Ledger:
         address: Hashable = None,
         key: Hashable = None,
     ) -> None:
-        """One more block; of no bytes, an operation that allocated nothing. A free will be known by ``key``."""
+        """Enter a block; of no bytes, an operation that allocated nothing. A free will be known by ``key``."""
         block = self._new(size_bytes, category, self._name(layer), len(self._rows))
         self._rows.append((t_ns, block, phase, self._name(op)))
         if address is not None:
@@ -97,7 +97,7 @@ class Ledger:
         phase: int = BETWEEN,
         key: Hashable = None,
     ) -> None:
-        """So many bytes of a category go.
+        """Take so many bytes of a category away.
 
         Raises NotImportable: there are not so many.
         """
@@ -161,7 +161,7 @@ class Ledger:
         return self._names.setdefault(text, len(self._names)) if text else -1
 
     def trace(self, start_ns: int, end_ns: int) -> StepTrace:
-        """All rows. Raises NotImportable: they are no trace."""
+        """Return all rows. Raises NotImportable: they are not a trace."""
         for category, rest in self.base.items():
             if rest > 0:
                 self._new(rest, category, -1, -1)

@@ -67,8 +67,8 @@ def parse(plain: Any) -> Imported:
         for number, event in enumerate(events):
             name = event.get("name")
             if name == "[memory]":
-                found = _change(event, base_ns)
-                changes[found.device].append(found)
+                change = _change(event, base_ns)
+                changes[change.device].append(change)
             elif event.get("ph") == "X" and _tells(event, name):
                 start_ns = _time(event, base_ns)
                 thread = str(event.get("pid")), str(event.get("tid"))
@@ -142,7 +142,7 @@ class _Around:
         self._stack: dict[object, list[_Span]] = defaultdict(list)
 
     def at(self, change: _Change) -> tuple[str, str, int]:
-        """(path of operators, layer, phase)."""
+        """Return (path of operators, layer, phase)."""
         stack = self._stack[change.thread]
         coming = self._next.get(change.thread)
         while coming is not None and coming.start_ns <= change.t_ns:

@@ -65,12 +65,12 @@ def _files(given: Path) -> list[Path]:
     if not given.is_dir():
         return [given]
     try:
-        found = sorted(path for path in given.iterdir() if not path.is_dir())
+        files = sorted(path for path in given.iterdir() if not path.is_dir())
     except OSError as error:
         raise refused(given, error, READ) from None
-    if not found:
+    if not files:
         raise UserError(f"{given}: is a folder without files; expected is {EXPECTED}")
-    return found
+    return files
 
 
 def _one(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:

@@ -42,9 +42,9 @@ def parse(plain: Any) -> Imported:
         for device, events in enumerate(plain["device_traces"]):
             timed = all("time_us" in event for event in events)
             clock = WALL if timed and events else clock
-            found = _part(device, events, _alive(plain.get("segments", []), device), timed, marks)
-            if found is not None:
-                parts.append(found)
+            part = _part(device, events, _alive(plain.get("segments", []), device), timed, marks)
+            if part is not None:
+                parts.append(part)
     except NotImportable:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
@@ -56,8 +56,8 @@ def parse(plain: Any) -> Imported:
 
 
 def _alive(segments: list[_Object], device: int) -> dict[int, int]:
-    """Bytes of the blocks that are in use when the snapshot is taken, by address."""
-    found = {}
+    """Return the bytes of the blocks that are in use when the snapshot is taken, by address."""
+    sizes = {}
     for segment in segments:
         if segment.get("device", 0) != device:
             continue
@@ -65,9 +65,9 @@ def _alive(segments: list[_Object], device: int) -> dict[int, int]:
         for block in segment["blocks"]:
             address = _whole(block.get("address", address))
             if str(block["state"]).startswith("active"):
-                found[address] = _whole(block["size"])
+                sizes[address] = _whole(block["size"])
             address += _whole(block["size"])
-    return found
+    return sizes
 
 
 def _part(device: int, events: list[_Object], alive: dict[int, int], timed: bool, marks: list[Event]) -> Part | None:
@@ -122,7 +122,7 @@ class _Names:
         self._known: dict[int, tuple[Any, str]] = {}  # by identity; the frames are kept so that it stays theirs
 
     def of(self, event: _Object) -> str:
-        """``forward (model.py:42)``; empty without frames."""
+        """Return ``forward (model.py:42)``; empty without frames."""
         frames = event.get("frames") or []
         if id(frames) not in self._known:
             self._known[id(frames)] = frames, _name(frames)

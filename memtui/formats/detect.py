@@ -23,8 +23,8 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 def import_file(path: Path) -> Imported:
     """Return what a file says. Raises NotImportable, without the name of the file."""
-    found = import_bytes(read_file(path))
-    return replace(found, about=replace(found.about, file=storable(path.name)))
+    imported = import_bytes(read_file(path))
+    return replace(imported, about=replace(imported.about, file=storable(path.name)))
 
 
 def import_bytes(data: bytes) -> Imported:

@@ -56,12 +56,12 @@ class Warnings:
         self._more = 0
 
     def say(self, text: str) -> None:
-        """One more."""
+        """Count one more warning."""
         if len(self._said) < MOST_WARNINGS:
             self._said.append(text)
         else:
             self._more += 1
 
     def lines(self) -> tuple[str, ...]:
-        """All that is to be told."""
+        """Return all warnings, as lines."""
         return (*self._said, *([f"and {self._more} more like these"] if self._more else []))

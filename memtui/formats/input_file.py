@@ -32,7 +32,7 @@ def read_file(path: Path) -> bytes:
         raise NotImportable(f"cannot be read: {why(path, error)}") from None
     except NotImportable:
         raise
-    except UserError as error:  # it is no plain file
+    except UserError as error:  # it is not a plain file
         raise NotImportable(str(error).removeprefix(f"{path}: ")) from None
     _check_size(len(data))
     if data.startswith(_GZIP):
@@ -57,7 +57,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """One JSON value; numbers that are none (NaN, Infinity) are refused. Raises NotImportable."""
+    """Return one JSON value; numbers that are none (NaN, Infinity) are refused. Raises NotImportable."""
     try:
         return json.loads(data, parse_constant=_no_number)
     except RecursionError:

@@ -63,16 +63,16 @@ def parse(plain: Any) -> Imported:
 
 
 def _table(rows: Any, columns: int) -> NDArray[np.int64]:
-    """i8[n, columns]."""
+    """Return i8[n, columns]."""
     try:
-        found = np.array(rows)
+        table = np.array(rows)
     except (ValueError, OverflowError):
         raise NotImportable("its rows differ in length, or hold numbers out of range") from None
     if not len(rows):
         raise NotImportable("its timeline is empty")
-    if found.ndim != 2 or found.shape[1] != columns or found.dtype.kind != "i":
+    if table.ndim != 2 or table.shape[1] != columns or table.dtype.kind != "i":
         raise NotImportable(f"its rows are not {columns} whole numbers")
-    return found.astype(np.int64)
+    return table.astype(np.int64)
 
 
 def _parse_sums(plain: Any) -> Imported:
@@ -84,16 +84,16 @@ def _parse_sums(plain: Any) -> Imported:
         raise NotImportable("its times are not in order")
     if (sums < 0).any():
         raise NotImportable("a sum is below zero")
-    held = np.zeros((len(sums), len(CATEGORIES)), np.int64)
-    for place, category in enumerate(_OF_TORCH):
-        held[:, category] += sums[:, place]
-    ledger, t_ns = Ledger(dict(enumerate(held[0].tolist()))), (times * 1000).tolist()
-    for at, (before, after) in enumerate(pairwise(held), 1):
+    in_use = np.zeros((len(sums), len(CATEGORIES)), np.int64)
+    for column, category in enumerate(_OF_TORCH):
+        in_use[:, category] += sums[:, column]
+    ledger, t_ns = Ledger(dict(enumerate(in_use[0].tolist()))), (times * 1000).tolist()
+    for index, (before, after) in enumerate(pairwise(in_use), 1):
         changes = after - before
         for category in np.flatnonzero(changes < 0).tolist():
-            ledger.free(t_ns[at], -int(changes[category]), category=category)
+            ledger.free(t_ns[index], -int(changes[category]), category=category)
         for category in np.flatnonzero(changes > 0).tolist():
-            ledger.allocate(t_ns[at], int(changes[category]), "", category=category)
+            ledger.allocate(t_ns[index], int(changes[category]), "", category=category)
     return _imported(SUMS, ledger, t_ns[0], t_ns[-1], _ABSENT_SUMS)
 
 

@@ -102,7 +102,7 @@ def compat_key(raw: str) -> str | None:
 
 @lru_cache(1 << 16)
 def kind_of_tag(tag: str) -> int:
-    """Index into CATEGORIES, by what a tag begins with. A tag that is one bare name is an input array."""
+    """Return the index into CATEGORIES, by what a tag begins with. A tag that is one bare name is an input array."""
     for begin, kind in _KINDS:
         if tag.startswith(begin):
             return CATEGORIES.index(kind)
@@ -120,7 +120,7 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def kind_of_key(key: str) -> int:
-    """Of a category of the original: what it adds up, as far as its name tells."""
+    """Return what a category of the original adds up, as far as its name tells."""
     names = {"in_arg": "weights", "arg_grad": "gradients", "aux_state": "buffers", "optimizer": "optimiser state"}
     names |= {"workspace": "temporaries"} | dict.fromkeys(COMPAT_UNKNOWN, "unknown")
     names |= dict.fromkeys(("(source)", "(target)", "(target_label)", "(data)"), "inputs")

@@ -47,7 +47,7 @@ def write(imported: Imported, path: Path, *, force: bool = False) -> None:
 
 
 def _draft(path: Path) -> Path:
-    """Where the session is made, without what a killed import has left there."""
+    """Return where the session is made, without what a killed import has left there."""
     draft = path.with_name(f".{path.name}.part")
     for name in (draft, *beside(draft)):
         if os.path.lexists(name) and is_own_file(name):
@@ -56,7 +56,7 @@ def _draft(path: Path) -> Path:
 
 
 def in_range(imported: Imported, wanted: Range) -> Imported:
-    """Only what lies in a range of time. Raises NotImportable: nothing does."""
+    """Return only what lies in a range of time. Raises NotImportable: nothing does."""
     if wanted == (None, None):
         return imported
     if imported.about.sums is not None:

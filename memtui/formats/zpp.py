@@ -118,7 +118,7 @@ _BLANK = re.compile(r"[ \t\r\n\v\f]")
 
 
 def zpp_lines(trace: StepTrace, since_epoch_ns: int = 0) -> Iterator[str]:
-    r"""``%d %d %d %s\n``: microseconds since 1970, bytes in use afterwards, change in bytes, path of the operation.
+    r"""Yield ``%d %d %d %s\n``: microseconds since 1970, bytes in use then, change in bytes, path of the operation.
 
     What was there before has no line of its own: it is in the second number of all of them.
 
@@ -138,7 +138,7 @@ def zpp_lines(trace: StepTrace, since_epoch_ns: int = 0) -> Iterator[str]:
 
 
 def _path(trace: StepTrace, phase: int, layer: int, op: int) -> str:
-    """``forward/features.0/aten::conv2d``; a name that has its scope keeps it. One word: blanks become ``_``."""
+    """Return ``forward/features.0/aten::conv2d``; a name that has its scope keeps it. One word: blanks become ``_``."""
     path = "/".join(filter(None, (trace.name(layer), trace.name(op)))) or "unknown"
     scope = SCOPES.get(PHASES[phase], "")
     return _BLANK.sub("_", path if path.startswith(scope) else scope + path)
