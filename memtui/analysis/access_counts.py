@@ -53,7 +53,7 @@ class TouchSum:
         return self.groups[row] * np.uint64(GROUP) + column.astype(np.uint64), self.touches[row, column]
 
     def blocks(self, shift: int) -> NDArray[np.uint64]:
-        """Numbers (``address >> shift``) of the blocks that touched chunks lie in or, larger, cover: u8[k], rising."""
+        """Return numbers (``address >> shift``) of the blocks in touched chunks, or around them: u8[k], rising."""
         chunks, _ = self.chunks()
         if shift >= self.shift:
             return distinct(chunks >> np.uint64(shift - self.shift))
@@ -153,7 +153,7 @@ class TouchLevels:
 
 
 def bin_sum(touched: TouchSum | None, layout: Layout) -> NDArray[np.float32]:
-    """Touched share of each bin, the mean of the windows: ``heat_map.bin_column`` for many windows at once.
+    """Return the touched share of each bin, the mean of the windows: ``heat_map.bin_column`` for many windows at once.
 
     Within a chunk nothing is known of where its touches were: they are spread over what the layout shows of it.
 

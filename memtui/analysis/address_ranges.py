@@ -25,7 +25,7 @@ class Mapped(Protocol):
 
 
 def mapped_bytes(rows: Iterable[Mapped], sample: NDArray[np.int64]) -> NDArray[np.float64]:
-    """f8[n]: address space in each window; a range counts with the extent it has over the session.
+    """Return f8[n]: address space in each window; a range counts with the extent it has over the session.
 
     Args:
         rows: ranges of all processes.
@@ -43,7 +43,7 @@ Owned = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]
 
 
 def owned(first: NDArray[np.uint64], last: NDArray[np.uint64]) -> Owned:
-    """Disjoint (starts, ends, number of the range), rising, of u8[n] ranges (half open, none empty) in any order."""
+    """Return disjoint (starts, ends, number of the range), rising, from u8[n] ranges (half open, not empty)."""
     edges = distinct(np.concatenate((first, last)))
     owner = np.full(len(edges), -1, np.intp)
     begin, stop = np.searchsorted(edges, first), np.searchsorted(edges, last)

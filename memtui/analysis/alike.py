@@ -33,7 +33,7 @@ class Group:
 
 
 def like(intervals_ns: NDArray[np.int64], at: int, *, exact: bool) -> NDArray[np.bool_]:
-    """bool[n]: the windows that are like the one at ``at``. ``exact``: there is no budget."""
+    """Return bool[n]: the windows that are like the one at ``at``. ``exact``: there is no budget."""
     if exact:
         return np.asarray(intervals_ns == intervals_ns[at])
     octaves = np.log2(np.maximum(intervals_ns, 1))

@@ -72,7 +72,7 @@ def _test(word: str) -> Term:
 
 
 def _any(index: StepIndex, fields: Iterable[str], test: Callable[[str], object]) -> Mask:
-    """Rows in which one of some columns passes a test; a name that is not known passes none."""
+    """Return the rows in which one of some columns passes a test; a name that is not known passes none."""
     found = np.zeros(len(index), bool)
     for field in fields:
         names, column = _column(index, field)
@@ -83,7 +83,7 @@ def _any(index: StepIndex, fields: Iterable[str], test: Callable[[str], object])
 
 
 def _column(index: StepIndex, field: str) -> tuple[Sequence[str], NDArray[np.integer]]:
-    """Names, and the index into them of each row; -1: not known."""
+    """Return the names, and the index into them of each row; -1: not known."""
     trace = index.trace
     match field:
         case "op":

@@ -84,13 +84,13 @@ class StepTrace:
         return int(self.delta_bytes.sum()) == self.start_bytes
 
     def by_category(self) -> NDArray[np.int64]:
-        """i8[n, len(CATEGORIES)]: bytes in use of each category after each row; the rows sum to ``usage_bytes``."""
+        """Return i8[n, len(CATEGORIES)]: bytes in use by category after each row; the rows sum to ``usage_bytes``."""
         changes = np.zeros((len(self), len(CATEGORIES)), np.int64)
         changes[np.arange(len(self)), self.category] = self.delta_bytes
         return np.cumsum(changes, axis=0)
 
     def live_at(self, row: int) -> list[Block]:
-        """Blocks alive after a row, the largest first.
+        """Return the blocks alive after a row, the largest first.
 
         Raises:
             IndexError: no such row.
@@ -107,7 +107,7 @@ class StepTrace:
         return [Block(*values) for values in zip(numbers[order].tolist(), *picked, strict=True)]
 
     def made_by(self, row: int) -> list[Block]:
-        """Of the blocks alive after a row those that were not there before the step. Raises IndexError."""
+        """Return those of the blocks alive after a row that were not there before the step. Raises IndexError."""
         before = set(self.block[: self.existing].tolist())
         return [block for block in self.live_at(row) if block.block not in before]
 
@@ -164,7 +164,7 @@ class StepTrace:
         return []
 
     def _check_blocks(self) -> list[str]:
-        """Each block is allocated once, freed at most once and afterwards, with one size and one category."""
+        """Check that each block is allocated once, freed at most once and afterwards, with one size and category."""
         wrong = []
         order = np.argsort(self.block, kind="stable")
         block, delta, category = self.block[order], self.delta_bytes[order], self.category[order]
@@ -188,7 +188,7 @@ class StepTrace:
         return wrong
 
     def to_columns(self) -> NDArray[np.int64]:
-        """i8[7, n]: time, change in bytes, block, category, phase, operation, layer."""
+        """Return i8[7, n]: time, change in bytes, block, category, phase, operation, layer."""
         return np.stack([getattr(self, label) for label in _COLUMNS])
 
     @classmethod
@@ -203,7 +203,7 @@ class StepTrace:
         names: Sequence[str],
         copy: bool = True,
     ) -> StepTrace:
-        """Inverse of ``to_columns``, for data of unknown origin.
+        """Invert ``to_columns``, for data of unknown origin.
 
         ``copy`` False is for columns that nobody else will change: to touch new memory costs more than to read it.
 
@@ -233,7 +233,7 @@ def _whole(value: object) -> int:
 
 
 def _columns(columns: object, copy: bool) -> NDArray[np.int64]:
-    """i8[7, n]."""
+    """Return i8[7, n]."""
     try:
         array = np.asarray(columns)
     except (ValueError, TypeError, OverflowError) as error:

@@ -67,7 +67,7 @@ def edges(t_ns: ArrayLike, energy_j: ArrayLike) -> tuple[NDArray[np.int64], NDAr
 
 
 def tick_ns(t_ns: ArrayLike, energy_j: ArrayLike) -> float | None:
-    """Median time between two steps of a counter; None with fewer than two of them."""
+    """Return the median time between two steps of a counter; None with fewer than two of them."""
     times, _ = edges(t_ns, energy_j)
     return float(np.median(np.diff(times))) if len(times) > 1 else None
 
@@ -75,7 +75,7 @@ def tick_ns(t_ns: ArrayLike, energy_j: ArrayLike) -> float | None:
 def from_counter(
     t_ns: ArrayLike, energy_j: ArrayLike, begin_ns: int, end_ns: int, limit_w: float | None = None
 ) -> Energy:
-    """Energy between the counter's first step after ``begin_ns`` and the first one after ``end_ns``.
+    """Return the energy between the counter's first step after ``begin_ns`` and the first one after ``end_ns``.
 
     Args:
         t_ns: i8[n], rising; readings must go on for a step after ``end_ns``, and the load with them.
@@ -96,7 +96,7 @@ def from_counter(
 
 
 def from_power(t_ns: ArrayLike, power_w: ArrayLike, begin_ns: int, end_ns: int, limit_w: float | None = None) -> Energy:
-    """Integral of power readings by trapezoids, the first and last value in the window held to its borders.
+    """Return the integral of power readings by trapezoids, the first and last value in the window held to its borders.
 
     Args:
         t_ns: i8[n], rising.
@@ -116,7 +116,7 @@ def from_power(t_ns: ArrayLike, power_w: ArrayLike, begin_ns: int, end_ns: int, 
 
 
 def agreement(counter: Energy, integral: Energy) -> Agreement | None:
-    """Mean power by the sensor over that by the counter; None unless both are known. They are never blended."""
+    """Return the sensor's mean power over the counter's; None unless both are known. They are never blended."""
     if not counter.power_w or integral.power_w is None:
         return None
     ratio = integral.power_w / counter.power_w

@@ -36,7 +36,7 @@ def median(values: np.ndarray) -> float:
 
 
 def whole_sum(values: Iterable[Any]) -> Any:
-    """Sum, or None as soon as one part is not known: half a tree is not the tree."""
+    """Return the sum, or None as soon as one part is not known: half a tree is not the tree."""
     parts = list(values)
     return None if any(part is None for part in parts) else sum(parts)
 
@@ -46,7 +46,7 @@ def _new(rising: np.ndarray) -> np.ndarray:
 
 
 def intervals_s(intervals_ns: np.ndarray, otherwise_ns: int) -> tuple[float, float]:
-    """Shortest and longest of the intervals of windows; ``otherwise_ns`` where there is no window."""
+    """Return the shortest and longest of the intervals of windows; ``otherwise_ns`` where there is no window."""
     if not len(intervals_ns):
         return otherwise_ns / 1e9, otherwise_ns / 1e9
     return float(intervals_ns.min()) / 1e9, float(intervals_ns.max()) / 1e9

@@ -185,7 +185,7 @@ class Layout:
         return cls(rows, subrows, tuple(bands), cut.starts, cut.ends, cut.bins, bin_bytes, source)
 
     def bin_of(self, addresses: ArrayLike) -> NDArray[np.intp]:
-        """Bin that shows each address, -1 for addresses left out: i8[n] for u8[n]."""
+        """Return the bin that shows each address, -1 for addresses left out: i8[n] for u8[n]."""
         address = np.asarray(addresses, np.uint64)
         if not len(self.starts):
             return np.full(address.shape, -1, np.intp)
@@ -215,7 +215,7 @@ class Layout:
 
 
 def blocks_of(pages: PageSet, earlier: ArrayLike | None = None) -> NDArray[np.uint64]:
-    """Numbers (``address >> 21``) of the 2 MiB blocks that pages of any size touch and earlier ones: u8[n], rising."""
+    """Return numbers (``address >> 21``) of the 2 MiB blocks that pages touch, and earlier ones: u8[n], rising."""
     giant = parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT)
     before = np.empty(0, np.uint64) if earlier is None else np.asarray(earlier, np.uint64)
     return distinct(np.concatenate((before, pages.blocks, pages.huge, giant)))
@@ -236,7 +236,7 @@ def _check(ranges: Sequence[HeatRange], rows: int, subrows: int, interval: tuple
 def _extents(
     ranges: Sequence[HeatRange], touched_blocks: ArrayLike | None
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
-    """Disjoint (starts, ends, index of the range), rising: the addresses that are to be shown."""
+    """Return disjoint (starts, ends, index of the range), rising: the addresses that are to be shown."""
     first = np.array([r.start for r in ranges], np.uint64)
     last = np.array([r.end for r in ranges], np.uint64)
     starts, ends, owner = owned(first, last)
@@ -249,7 +249,7 @@ def _extents(
 def _size_of(
     count: int, starts: NDArray[np.uint64], ends: NDArray[np.uint64], owners: NDArray[np.intp]
 ) -> NDArray[np.int64]:
-    """Bytes of the extents of each range."""
+    """Return the bytes of the extents of each range."""
     sizes = np.zeros(count, np.int64)
     np.add.at(sizes, owners, (ends - starts).astype(np.int64))
     return sizes
@@ -264,7 +264,7 @@ def _page_aligned(interval: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArra
 
 
 def _block_runs(blocks: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Address ranges of runs of rising block numbers."""
+    """Return the address ranges of runs of rising block numbers."""
     if not len(blocks):
         return blocks, blocks
     cut = np.flatnonzero(np.diff(blocks) != 1)
@@ -285,7 +285,7 @@ def intersect(
 
 
 def _gaps(low: NDArray[np.uint64], high: NDArray[np.uint64], least: int, rows: int, groups: int) -> set[int]:
-    """Ranges that are followed by a gap row: the widest gaps, on at most a sixth of the rows."""
+    """Return the ranges that are followed by a gap row: the widest gaps, on at most a sixth of the rows."""
     if len(low) < 2:
         return set()
     # A hull can reach over its neighbour: then there is no gap.
@@ -296,7 +296,7 @@ def _gaps(low: NDArray[np.uint64], high: NDArray[np.uint64], least: int, rows: i
 
 
 def _share(weights: NDArray[np.float64], limit: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """Rows of each group: one, and the rest by the square root of the weights, within the limits."""
+    """Return the rows of each group: one, and the rest by the square root of the weights, within the limits."""
     height = np.ones(len(weights), np.int64)
     root = np.sqrt(np.maximum(weights, 0.0))
     while (left := rows - int(height.sum())) > 0:

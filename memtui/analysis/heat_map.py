@@ -17,7 +17,7 @@ __all__ = ["Band", "HeatMap", "HeatRange", "Layout", "bin_column", "blocks_of"]
 
 
 def bin_column(pages: PageSet | None, layout: Layout) -> NDArray[np.float32]:
-    """Touched share of each bin in one window.
+    """Return the touched share of each bin in one window.
 
     Args:
         pages: the touched pages; None when the window has no page set.
@@ -86,7 +86,7 @@ class HeatMap:
         self._weight[known, first:last] += shared
 
     def share(self) -> NDArray[np.float32]:
-        """f4[bins, columns], 0..1, top row first; nan where nothing is known."""
+        """Return f4[bins, columns], 0..1, top row first; nan where nothing is known."""
         result = np.full(self._sum.shape, np.nan, np.float32)
         known = self._weight > 0
         result[known] = self._sum[known] / self._weight[known]

@@ -99,7 +99,7 @@ class LayerTree:
         return ".".join(reversed(parts))
 
     def find(self, path: str) -> int | None:
-        """Node of a path, None where the step has no such layer."""
+        """Return the node of a path, None where the step has no such layer."""
         return next((node for node in range(len(self)) if self.path(node) == path), None)
 
     def totals(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -109,7 +109,7 @@ class LayerTree:
         return sums[self.end] - sums[:-1]
 
     def held(self, row: int) -> NDArray[np.int64]:
-        """i8[nodes, len(CATEGORIES)]: bytes held after a row in each subtree. Those of the roots add up to all."""
+        """Return i8[nodes, len(CATEGORIES)]: bytes in use after a row in each subtree; the roots' add up to all."""
         index = self._index
         alive = np.flatnonzero(index.alive(row))
         place = self._node_of_block[alive] * _KINDS + index.trace.category[index.born[alive]]
@@ -117,7 +117,7 @@ class LayerTree:
         return self.totals(own.astype(np.int64).reshape(-1, _KINDS))
 
     def below(self, node: int) -> NDArray[np.bool_]:
-        """bool[names of the step + 1]: layers in a subtree, by their index; the last entry is for index -1."""
+        """Return bool[names of the step + 1]: layers in a subtree, by their index; the last entry is for index -1."""
         return (self.node >= node) & (self.node < self.end[node])
 
     @property
@@ -126,7 +126,7 @@ class LayerTree:
         return np.flatnonzero(self.end > np.arange(len(self)) + 1)
 
     def in_sight(self, unfolded: Set[int]) -> NDArray[np.int64]:
-        """Nodes above which all are unfolded, from the top down."""
+        """Return the nodes above which all are unfolded, from the top down."""
         found, at = [], 0
         while at < len(self):
             found.append(at)
@@ -143,7 +143,7 @@ class LayerTree:
 
 
 def _in_order(children: dict[str, int]) -> list[tuple[str, int]]:
-    """By number where all are numbers, as in ``nn.Sequential``, else as they were met."""
+    """Sort by number where all are numbers, as in ``nn.Sequential``, else as they were met."""
     found = list(children.items())
     if all(name.isascii() and name.isdigit() for name in children):
         found.sort(key=lambda child: (len(child[0]), child[0]))  # no number has too many digits for that

@@ -72,7 +72,7 @@ def _working_set(figures: Figures) -> Forms:
 
 
 def _reuse(figures: Figures) -> Forms:
-    """Left out where the bounds are too far apart to tell anything."""
+    """Return the sentence, or none where the bounds are too far apart to tell anything."""
     if figures.reuse_bytes is None or not bounds_are_close(*figures.reuse_bytes):
         return ()
     return (

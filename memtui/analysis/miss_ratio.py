@@ -72,7 +72,7 @@ class MissRatioCurve:
     def miss_ratio_at(
         self, size_bytes: ArrayLike, first_touches: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Miss ratio of LRU memories.
+        """Return the miss ratio of LRU memories.
 
         Args:
             size_bytes: one size or an array of sizes.
@@ -95,7 +95,7 @@ class MissRatioCurve:
         return lower, upper
 
     def size_for(self, miss_ratio: float, first_touches: bool = False) -> tuple[int | None, int | None]:
-        """Smallest LRU memory with at most this miss ratio.
+        """Return the smallest LRU memory with at most this miss ratio.
 
         Args:
             miss_ratio: 0..1.

@@ -38,7 +38,7 @@ class Mapped:
 
     @classmethod
     def of(cls, ranges: Sequence[AddressRange]) -> Mapped:
-        """Of VMA rows; of those that lie in one another the shortest counts."""
+        """Take VMA rows; of those that lie in one another the shortest counts."""
         first = np.array([one.start for one in ranges], np.uint64)
         last = np.array([one.end for one in ranges], np.uint64)
         starts, ends, number = owned(first, last)
@@ -52,7 +52,7 @@ def _part_of(name: str) -> int:
 
 
 def rest_bytes(pages: PageSet, tensors: TensorMap, mapped: Mapped) -> NDArray[np.int64]:
-    """i8[len(REST)]: touched bytes of no tensor, by what they lie in.
+    """Return i8[len(REST)]: touched bytes of no tensor, by what they lie in.
 
     Together with ``tensors.touched_each`` these are all of ``pages``, to the byte.
     """
@@ -70,7 +70,7 @@ def rest_bytes(pages: PageSet, tensors: TensorMap, mapped: Mapped) -> NDArray[np
 
 
 def _filled(tensors: TensorMap) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Their pages, without those that have none of their own."""
+    """Return their pages, without those that have none of their own."""
     starts, ends = tensors.page_ranges()
     some = starts < ends
     return starts[some], ends[some]

@@ -18,7 +18,7 @@ from memtui.core.units import duration
 MILLION = 1_000_000
 RECENT = 5  # windows whose cost is an example for the next
 REPAID = 0.25  # part of the debt that the next interval pays
-SELDOM_NS = 60_000_000_000  # windows further apart are no live picture: the user is asked what to do
+SELDOM_NS = 60_000_000_000  # windows further apart are not a live picture: the user is asked what to do
 PROBE_NS, PROBE_COSTS = 5_000_000_000, 20  # the second window comes within so much, or so many times the first's cost
 
 
@@ -26,7 +26,7 @@ class Budget:
     """A share of the time, in parts per million, and the interval that keeps it."""
 
     def __init__(self, ppm: int, longest_ns: int, now_ns: int, cpu_ns: int) -> None:
-        """``longest_ns`` bounds the interval; ``cpu_ns`` is the CPU time used until ``now_ns``, which is no cost."""
+        """Take the bound of the interval, and the CPU time used until ``now_ns``, which is not a cost."""
         self._share, self._longest_ns = ppm / MILLION, longest_ns
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
         self._costs: deque[int] = deque(maxlen=RECENT)
@@ -100,7 +100,7 @@ def seconds(interval_ns: float) -> str:
 
 
 def _rounded_up(value: float) -> int:
-    """To two digits: an interval that anybody can read, and that stays as it is while costs hardly change."""
+    """Round up to two digits: an interval that anybody can read, and that stays as it is while costs hardly change."""
     whole = max(math.ceil(value), 1)
     step = 10 ** max(len(str(whole)) - 2, 0)
     return -(-whole // step) * step

@@ -60,7 +60,7 @@ def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
 
 
 def _numbers(pages: PageSet) -> NDArray[np.uint64]:
-    """4 KiB page numbers, those inside larger pages included."""
+    """Return 4 KiB page numbers, those inside larger pages included."""
     parts = [pages.pages()]
     for numbers, bits in ((pages.huge, 9), (pages.giant, 18)):
         if len(numbers):

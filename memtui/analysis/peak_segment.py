@@ -64,7 +64,7 @@ def peak_of(trace: StepTrace, segments: Sequence[Sequence[str]] = ()) -> Peak | 
 
 
 def telling(recorded: Sequence[Any]) -> Any:
-    """Of recorded steps (``RecordedStep``) the one that says where learning needs its memory; None of none.
+    """Return the recorded step (``RecordedStep``) that says where learning needs its memory; None without any.
 
     In some the accuracy was measured, or an epoch began. So it is one with the peak above the start that most of them
     have; where no two have the same, one with nearly the highest. Of those, the one with the fewest allocations.
@@ -82,7 +82,7 @@ def segment_of(layer: str, segments: Sequence[Sequence[str]]) -> tuple[str, ...]
 
 
 def segment_words(segment: Sequence[str]) -> str:
-    """``Convolutional_0 to ReLu_2``."""
+    """Return ``Convolutional_0 to ReLu_2``."""
     return segment[0] if len(segment) == 1 else f"{segment[0]} to {segment[-1]}" if segment else "none"
 
 

@@ -18,7 +18,7 @@ LEAST_STACK_BYTES = 64 << 10
 
 
 def uses_of(rows: Sequence[Any]) -> dict[int, str]:
-    """By row, what anonymous ranges are used for where their layout tells; numbers in the order of appearance."""
+    """Return by row what anonymous ranges are used for, if their layout tells; numbers in order of appearance."""
     by_process: dict[int, list[Any]] = defaultdict(list)
     for row in rows:
         by_process[row.process].append(row)

@@ -51,7 +51,7 @@ def resident(samples: Any, processes: Iterable[Process]) -> Resident:
 def touched_fraction(
     wss_bytes: NDArray[np.float64], held: Resident, of: slice = slice(None)
 ) -> tuple[float, float] | None:
-    """(fraction, bytes): the median working set as a part of the median resident memory, of the same windows.
+    """Return (fraction, bytes): the median working set as a part of the median resident memory, of the same windows.
 
     ``wss_bytes``: of the windows ``of``, nan for those that are not to be counted. None where they are known together
     in no window, or where only one of the two counts shared pages once.

@@ -83,7 +83,7 @@ def knee(curve: Cdf) -> Knee:
 
 
 def quantiles(reuse: ReuseCounts, shares: Sequence[float] = QUANTILES) -> dict[float, tuple[int, int] | None]:
-    """(lower, upper) bytes within which a share of the returning touches came back."""
+    """Return (lower, upper) bytes within which a share of the returning touches came back."""
     bounds = [reuse.entries(bound) for bound in ("lower", "upper")]
     found: dict[float, tuple[int, int] | None] = {}
     for share in shares:
@@ -105,7 +105,7 @@ def apart(one: ReuseCounts, other: ReuseCounts) -> float | None:
 
 
 def shift(one: ReuseCounts, other: ReuseCounts) -> float | None:
-    """By what part of itself the upper bound of a quantile of ``one`` differs in ``other``: the most of ``QUANTILES``.
+    """Return by what part of itself a quantile's upper bound of ``one`` differs in ``other``, at most of ``QUANTILES``.
 
     None when either has no returning touch.
     """

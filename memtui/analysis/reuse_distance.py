@@ -163,7 +163,7 @@ class ReuseTracker:
         return ReuseSample(first_touches, first_touch_bytes, *bounds)
 
     def _by_slot(self, *last: NDArray[np.int32]) -> list[tuple[NDArray[np.intp], int]]:
-        """Touches by slot of their last window, and page size: of 4 KiB, 2 MiB and 1 GiB pages, where there are any."""
+        """Return touches by slot of their last window and page size: 4 KiB, 2 MiB and 1 GiB pages, if there are any."""
         sizes = PAGE_BYTES, BLOCK_BYTES, GIANT_BYTES
         return [
             (np.bincount(self._slot_of[windows], minlength=self._slots), size)
@@ -194,7 +194,7 @@ class ReuseTracker:
         self._slots += 1
 
     def _split(self, pages: PageSet) -> None:
-        """Larger pages that are now touched in parts become those parts. No bytes move between windows."""
+        """Split larger pages that are now touched in parts into those parts. No bytes move between windows."""
         if len(self._giant.keys):
             touched: NDArray[np.uint64] = np.concatenate((pages.blocks, pages.huge)) >> _U(9)
             giants: NDArray[np.uint64] = np.unique(touched[np.isin(touched, self._giant.seen())])
@@ -211,7 +211,7 @@ class ReuseTracker:
             self._huge.last[at] = 0
 
     def _collapse_huge(self, numbers: NDArray[np.uint64], last: NDArray[np.int32], left: NDArray[np.int64]) -> None:
-        """Huge pages never seen as such take over their base pages: changes ``last`` and ``left``."""
+        """Let huge pages never seen as such take over their base pages: changes ``last`` and ``left``."""
         new = np.flatnonzero(last == 0)
         row, found = self._pages.find(numbers[new])
         if len(row):
@@ -234,7 +234,7 @@ class ReuseTracker:
         return old if old.ndim == 1 else old.max(axis=1, initial=0)
 
     def _uncount(self, inherited: NDArray[np.int32], size: int, left: NDArray[np.int64]) -> None:
-        """``touch`` takes each larger page from the window it inherits; but its bytes never were there."""
+        """Undo that ``touch`` takes each larger page from the window it inherits: its bytes never were there."""
         left -= np.bincount(self._slot_of[inherited], minlength=len(left)) * size
 
 
@@ -250,11 +250,11 @@ class _NumberTable:
         return self.keys, self.last
 
     def seen(self) -> NDArray[np.uint64]:
-        """Numbers that are mapped in this size now, as far as known."""
+        """Return the numbers that are mapped in this size now, as far as known."""
         return self.keys[self.last > 0]
 
     def positions(self, numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Where the rising numbers are in ``last``; those that are new are put in with window 0."""
+        """Return where the rising numbers are in ``last``; those that are new are put in with window 0."""
         at, known = _look_up(self.keys, numbers)
         if not known.all():
             new = ~known
@@ -264,7 +264,7 @@ class _NumberTable:
         return at
 
     def find(self, numbers: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Positions of the numbers that are known, and which ones those are."""
+        """Return the positions of the numbers that are known, and which ones those are."""
         at, known = _look_up(self.keys, numbers)
         return at[known], np.flatnonzero(known)
 
@@ -287,7 +287,7 @@ class _PageTable:
         return self.table.reshape(-1)
 
     def rows(self, blocks: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Row of each of the rising block numbers; new ones get a row of zeros."""
+        """Return the row of each of the rising block numbers; new ones get a row of zeros."""
         at, known = _look_up(self.keys, blocks)
         if not known.all():
             new = ~known
@@ -304,12 +304,12 @@ class _PageTable:
         return self._row[at]
 
     def find(self, blocks: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows of the blocks that are known, and which ones those are."""
+        """Return the rows of the blocks that are known, and which ones those are."""
         at, known = _look_up(self.keys, blocks)
         return self._row[at[known]], np.flatnonzero(known)
 
     def positions(self, pages: PageSet) -> NDArray[np.intp]:
-        """Where the touched 4 KiB pages are in ``last``."""
+        """Return where the touched 4 KiB pages are in ``last``."""
         base = self.rows(pages.blocks) * PAGES_PER_BLOCK
         words = pages.bits.reshape(-1)
         used = np.flatnonzero(words)  # scattered pages leave most words empty: unpack only the others
@@ -321,7 +321,7 @@ class _PageTable:
 
 
 def _look_up(keys: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Where each number is, or belongs, in the rising keys; and whether it is there."""
+    """Return where each number is, or belongs, in the rising keys; and whether it is there."""
     at = np.searchsorted(keys, numbers)
     if not len(keys):
         return at, np.zeros(len(numbers), np.bool_)

@@ -90,7 +90,7 @@ class ReuseHistogram:
     __hash__ = None  # type: ignore[assignment]
 
     def entries(self, bound: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(distances i8[k] in bytes, counts i8[k]), rising, of the bins that are not empty.
+        """Return (distances i8[k] in bytes, counts i8[k]), rising, of the bins that are not empty.
 
         A bin stands for its largest multiple of 4 KiB under ``upper`` and for its smallest under ``lower``, so the
         bounds stay bounds.
@@ -103,7 +103,7 @@ class ReuseHistogram:
         return _pick(bound, _SMALLEST, _LARGEST)[used], counts[used]
 
     def quantile(self, q: float) -> tuple[int, int] | None:
-        """Distance that the share q of returning touches does not exceed, to 9 % and on the safe side of each bound.
+        """Return the distance that the share q of returning touches does not exceed, to 9 %, on each bound's safe side.
 
         Returns:
             (lower, upper) in bytes, or None when no page came back.
@@ -114,13 +114,13 @@ class ReuseHistogram:
         return _both(self, q)
 
     def to_bytes(self) -> bytes:
-        """Codec 1: a head, the two counters, both rows of bins; zlib. About 300 bytes for a typical session."""
+        """Encode by codec 1: a head, the two counters, both rows of bins; zlib. Typically about 300 bytes."""
         numbers = np.concatenate(([self.first_touches, self.first_touch_bytes], self.lower, self.upper))
         return _HEAD.pack(_CODEC, BINS_PER_OCTAVE, BIN_COUNT) + zlib.compress(numbers.astype("<i8").tobytes(), 6)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ReuseHistogram:
-        """Inverse of ``to_bytes``.
+        """Invert ``to_bytes``.
 
         Raises:
             ValueError: damaged data, or of an unknown codec.
@@ -187,7 +187,7 @@ class ExactReuse:
         return self
 
     def entries(self, bound: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(distances i8[k] in bytes, rising, counts i8[k]) of the returning touches.
+        """Return (distances i8[k] in bytes, rising, counts i8[k]) of the returning touches.
 
         Raises:
             ValueError: bound is neither "lower" nor "upper".
@@ -196,7 +196,7 @@ class ExactReuse:
         return _pick(bound, self._merged["lower"], self._merged["upper"])
 
     def quantile(self, q: float) -> tuple[int, int] | None:
-        """Smallest distance that at least the share q of returning touches does not exceed, for both bounds.
+        """Return the smallest distance that at least the share q of returning touches does not exceed, for both bounds.
 
         Returns:
             (lower, upper) in bytes, or None when no page came back.
@@ -218,7 +218,7 @@ class ExactReuse:
 
 
 def bin_of(distances: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Bin number of each distance in bytes."""
+    """Return the bin number of each distance in bytes."""
     return np.minimum(np.searchsorted(BIN_EDGES, distances), BIN_COUNT - 1)
 
 
@@ -233,7 +233,7 @@ def merge_counts(
 
 
 def quantile(distances: NDArray[np.int64], counts: NDArray[np.int64], q: float) -> int | None:
-    """Smallest of the rising distances that at least the share q of all counts does not exceed; None without any.
+    """Return the smallest of rising distances that at least the share q of all counts does not exceed; None: none.
 
     Raises:
         ValueError: q outside 0..1.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RESOLUTION = 0.01  # two averages that differ by less are the same
-SECOND_LEVEL = 0.25  # more values than these, far from the median, are no outliers but another level
+SECOND_LEVEL = 0.25  # more values than these, far from the median, are not outliers but another level
 SIGMAS = 3.0
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _MEDIAN_ERROR = 1.2533  # standard error of a median by that of a mean, of a normal distribution: sqrt(pi / 2)
@@ -66,7 +66,7 @@ def averages(values: ArrayLike, independent: float | None = None) -> Averages | 
 
 
 def _cause(values: NDArray[np.float64], mean: float, median: float) -> tuple[str, float]:
-    """Why the averages differ, and the one to believe.
+    """Return why the averages differ, and the one to believe.
 
     Up to ten values never come here: their mean and median are less than a standard deviation apart.
     """
@@ -85,7 +85,7 @@ def _drifts(values: NDArray[np.float64]) -> bool:
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """(mean, low, high) by Student's t; None with fewer than two values.
+    """Return (mean, low, high) by Student's t; None with fewer than two values.
 
     Args:
         values: f8[n], independent of one another: one for each window.
@@ -100,7 +100,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float, f
 
 
 def student_t(p: float, degrees: int) -> float:
-    """Quantile of Student's t distribution, for p from 0.5 and below 1.
+    """Return the quantile of Student's t distribution, for p from 0.5 and below 1.
 
     The distribution function has a closed form for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4);
     it is inverted by halving.
@@ -120,7 +120,7 @@ def student_t(p: float, degrees: int) -> float:
 
 
 def _within(t: float, degrees: int) -> float:
-    """Probability that a value lies between -t and t."""
+    """Return the probability that a value lies between -t and t."""
     angle = atan(t / sqrt(degrees))
     total = term = cos(angle) if degrees % 2 else 1.0
     for k in range(3 if degrees % 2 else 2, degrees, 2):
@@ -132,7 +132,7 @@ def _within(t: float, degrees: int) -> float:
 
 
 def ratio_interval(values: ArrayLike, base: ArrayLike, confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """(ratio, low, high) of the geometric means of two independent samples, by Welch's t on their logarithms.
+    """Return (ratio, low, high) of the geometric means of two independent samples, by Welch's t on their logarithms.
 
     Args:
         values: f8[n], above 0.

@@ -135,7 +135,7 @@ def state_at(states: Sequence[RowState], sample: int) -> RowState | None:
 
 
 def _rows_of(parts: Iterable[Part]) -> dict[int, tuple[int, str, str, str]]:
-    """(size of the largest VMA, its rights, what leaves all of it out, its name) by row."""
+    """Return (size of the largest VMA, its rights, what leaves all of it out, its name) by row."""
     found: dict[int, tuple[int, str, str, str]] = {}
     for row, size_bytes, perms, term, name in parts:
         known = found.get(row)

@@ -56,7 +56,7 @@ def count_in(
 
 
 def slow_down(blocks: Sequence[Block]) -> MedianInterval | None:
-    """By how much more time a step takes with observation: median of the pairs, 0.02 is 2 %; None without a pair.
+    """Return how much more time a step takes with observation: median of pairs, 0.02 is 2 %; None without a pair.
 
     The interval is that of binomial order statistics (``statistics.median_interval``): it needs six pairs.
     """

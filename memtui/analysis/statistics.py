@@ -58,7 +58,7 @@ def measured(values: Series, weights: Series | None = None) -> tuple[Floats, Flo
 
 
 def mean(values: Series, weights: Series | None = None) -> float | None:
-    """Mean, weighted if weights are given; None when nothing was measured or all weights are 0.
+    """Return the mean, weighted if weights are given; None when nothing was measured or all weights are 0.
 
     Raises:
         ValueError: as ``measured``.
@@ -70,7 +70,7 @@ def mean(values: Series, weights: Series | None = None) -> float | None:
 
 
 def quantile(values: Series, q: float, weights: Series | None = None) -> float | None:
-    """Quantile of what was measured, None when nothing was.
+    """Return the quantile of what was measured, None when nothing was.
 
     Without weights: linear between order statistics (numpy's default, type 7 of Hyndman and Fan). With weights: the
     smallest value that at least the share q of all weight does not exceed (type 1), since a moment has one value.
@@ -93,7 +93,7 @@ def quantile(values: Series, q: float, weights: Series | None = None) -> float |
 
 
 def median(values: Series, weights: Series | None = None) -> float | None:
-    """``quantile`` at 0.5."""
+    """Return ``quantile`` at 0.5."""
     return quantile(values, 0.5, weights)
 
 
@@ -139,7 +139,7 @@ class MedianInterval:
 
 
 def median_interval(values: Series, confidence: float = 0.95) -> MedianInterval | None:
-    """Interval of the median by binomial order statistics: right for any continuous distribution.
+    """Return the interval of the median by binomial order statistics: right for any continuous distribution.
 
     The median lies between the k-th smallest and k-th largest of n values with probability
     1 - 2 P(Bin(n, 1/2) < k) (e.g. David and Nagaraja, Order Statistics, 7.1). The largest k that still covers
@@ -178,7 +178,7 @@ def _outermost(n: int, confidence: float) -> tuple[int, float]:
 
 
 def ratio_of_pairs(after: Series, before: Series, confidence: float = 0.95) -> MedianInterval | None:
-    """Median of ``after[i] / before[i]`` and its interval: what a change costs, from interleaved pairs.
+    """Return the median of ``after[i] / before[i]`` and its interval: what a change costs, from interleaved pairs.
 
     Pairs in which a value is missing or ``before`` is 0 are left out.
 

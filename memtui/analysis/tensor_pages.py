@@ -18,7 +18,7 @@ MAX_ADDRESS = 1 << 57  # with five levels of page tables
 
 
 def tensor_name(layer: str, part: str) -> str:
-    """As PyTorch writes it: "features.3.weight"; empty where nothing is known."""
+    """Return the name as PyTorch writes it: "features.3.weight"; empty where nothing is known."""
     return ".".join(filter(None, (layer, part)))
 
 
@@ -40,7 +40,7 @@ class TensorMap:
 
     @classmethod
     def of(cls, columns: NDArray[np.int64], names: Sequence[str], parts: Sequence[str] = ()) -> TensorMap:
-        """Of i8[3, n] (address, size, category) in any order.
+        """Take i8[3, n] (address, size, category) in any order.
 
         Raises:
             ValueError: tensors outside of memory, of no size, on top of each other or of no such category.
@@ -64,11 +64,11 @@ class TensorMap:
         return cls(start, size, category, layers, own)
 
     def title(self, number: int) -> str:
-        """Layer and part of a tensor, and its kind."""
+        """Return the layer and part of a tensor, and its kind."""
         return f"{tensor_name(self.names[number], self.parts[number])} {CATEGORIES[int(self.category[number])]}".strip()
 
     def most_of(self, category: int) -> tuple[str, int] | None:
-        """(name, bytes) of the tensor that is at least half of a category; None where no one is, or has a name."""
+        """Return (name, bytes) of the tensor that is at least half of a category; None where none is, or has a name."""
         sizes = np.where(self.category == category, self.size_bytes, 0)
         if not len(sizes) or 2 * int(sizes.max()) < max(int(sizes.sum()), 1):
             return None
@@ -82,15 +82,15 @@ class TensorMap:
         return np.stack((self.start, self.size_bytes, self.category))
 
     def exists_bytes(self) -> NDArray[np.int64]:
-        """i8[len(CATEGORIES)]: sizes added up by category."""
+        """Return i8[len(CATEGORIES)]: sizes added up by category."""
         return self._by_category(self.size_bytes)
 
     def touched_bytes(self, pages: PageSet) -> NDArray[np.int64]:
-        """i8[len(CATEGORIES)]: what ``touched_each`` counts, added up by category."""
+        """Return i8[len(CATEGORIES)]: what ``touched_each`` counts, added up by category."""
         return self._by_category(self.touched_each(pages))
 
     def touched_each(self, pages: PageSet) -> NDArray[np.int64]:
-        """i8[n]: bytes of each tensor that lie in touched pages, so never more than its size.
+        """Return i8[n]: bytes of each tensor that lie in touched pages, so never more than its size.
 
         Which of the tensors in a page was touched is not known: each counts its own part of it.
         """
@@ -103,7 +103,7 @@ class TensorMap:
         return of_first + np.maximum(below[2] - below[1], 0) + of_last
 
     def page_bytes(self, pages: PageSet) -> int:
-        """Size of the touched pages in which a tensor lies; a page that several share counts once."""
+        """Return the size of the touched pages in which a tensor lies; a page that several share counts once."""
         return int(bytes_by_range(pages, *self.page_ranges()).sum())
 
     def page_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -134,7 +134,7 @@ LEAST = 4  # a bin is of a kind when tensors hold this part of it: 1 / 4
 
 
 def bin_kinds(layout: Layout, tensors: TensorMap) -> NDArray[np.uint8]:
-    """u1[bins]: number of the kind that holds most of each bin, where tensors hold a quarter; else ``NO_KIND``."""
+    """Return u1[bins]: number of the kind that has most of each bin, where tensors have a quarter; else ``NO_KIND``."""
     count = len(CATEGORIES)
     starts = tensors.start.astype(np.uint64)
     ends = starts + tensors.size_bytes.astype(np.uint64)

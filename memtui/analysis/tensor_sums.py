@@ -82,13 +82,13 @@ class TensorSums:
 
     @classmethod
     def zero(cls, count: int) -> TensorSums:
-        """Of no window."""
+        """Return the sums of no window."""
         touched_bytes, windows, touched_windows = np.zeros((3, count), np.int64)
         return cls(touched_bytes, windows, touched_windows, np.full(count, -1, np.int64))
 
     @classmethod
     def of(cls, windows: Iterable[Window], count: int) -> TensorSums:
-        """Of windows in any order, of ``count`` tensors."""
+        """Add up windows in any order, of ``count`` tensors."""
         found = cls.zero(count)
         for window in windows:
             found.add(window)
@@ -104,7 +104,7 @@ class TensorSums:
         self.last_sample[some] = np.maximum(self.last_sample[some], window.sample)
 
     def mean_bytes(self) -> NDArray[np.float64]:
-        """f8[n]: touched in a window, mean over those in which it existed; 0 where it never did."""
+        """Return f8[n]: touched in a window, mean over those in which it existed; 0 where it never did."""
         return self.touched_bytes / np.maximum(self.windows, 1)
 
 
@@ -118,7 +118,7 @@ class Grouping(StrEnum):
 
 
 def groups(category: Sequence[int], layers: Sequence[str], by: Grouping) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Which tensors go together: (group of each, i8[n]; first tensor of each group, i8[groups])."""
+    """Return which tensors go together: (group of each, i8[n]; first tensor of each group, i8[groups])."""
     if by is Grouping.TENSOR:
         return np.arange(len(layers)), np.arange(len(layers))
     keys: dict[tuple[object, ...], int] = {}

@@ -40,7 +40,7 @@ class TensorUsage:
 
     @classmethod
     def of(cls, columns: NDArray[np.int64], names: tuple[str, ...]) -> TensorUsage:
-        """Of i8[4 + len(CATEGORIES), n], the inverse of ``columns``.
+        """Take i8[4 + len(CATEGORIES), n], the inverse of ``columns``.
 
         Raises:
             ValueError: what cannot be; one line says why.
@@ -104,7 +104,7 @@ def stretches(
 
 
 def joined(columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Neighbours that together are no longer than a stretch, as one: the fuller moment stands for both."""
+    """Join neighbours that together are not longer than a stretch: the fuller moment stands for both."""
     if columns.shape[1] < 2:
         return columns
     total = columns[_HEAD:].sum(axis=0).tolist()
@@ -122,7 +122,7 @@ def joined(columns: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def fullest(rows: list[Any]) -> list[Any]:
-    """At most ``MOST_ROWS`` of them, of neighbours the one whose tensors held most."""
+    """Return at most ``MOST_ROWS`` of them, of neighbours the one whose tensors held most."""
     if len(rows) <= MOST_ROWS:
         return rows
     edges = np.linspace(0, len(rows), MOST_ROWS + 1).astype(int).tolist()

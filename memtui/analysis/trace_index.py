@@ -66,12 +66,12 @@ class StepIndex:
         return zero
 
     def held_by_category(self, row: int) -> NDArray[np.int64]:
-        """i8[len(CATEGORIES)]: bytes held after a row; they add up to ``usage_bytes``."""
+        """Return i8[len(CATEGORIES)]: bytes held after a row; they add up to ``usage_bytes``."""
         part, trace = row // _EACH, self.trace
         since = slice(part * _EACH, row + 1)
         changes = np.bincount(trace.category[since], trace.delta_bytes[since], _KINDS)
         return self._sums[part] + changes.astype(np.int64)
 
     def alive(self, row: int) -> NDArray[np.bool_]:
-        """bool[blocks]: which are alive after a row."""
+        """Return bool[blocks]: which are alive after a row."""
         return (self.born <= row) & (self.died > row)

@@ -74,7 +74,7 @@ class _Cutter:
         self._died = died_of[trace.block[self._born]]
 
     def part(self, low: int, high: int, step: int, start_ns: int, end_ns: int) -> StepTrace:
-        """Rows from one up to another, after one row for each block that is alive before them."""
+        """Return the rows from one up to another, after one row for each block that is alive before them."""
         trace = self._trace
         before = self._born[(self._born < low) & (self._died >= low)]
         columns = trace.to_columns()[:, np.concatenate((before, np.arange(low, high)))]
@@ -90,7 +90,7 @@ class _Cutter:
 
 
 def joined(parts: Sequence[StepTrace]) -> StepTrace:
-    """Inverse of ``stretches``: one trace again, with the number of the first part.
+    """Invert ``stretches``: one trace again, with the number of the first part.
 
     Raises:
         ValueError: they do not follow one another.

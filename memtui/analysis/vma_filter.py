@@ -66,7 +66,7 @@ class Filter:
         return bool(self.terms)
 
     def __str__(self) -> str:
-        """Text that ``parse_filter`` reads back to an equal filter."""
+        """Return the text that ``parse_filter`` reads back to an equal filter."""
         return ",".join(term.text for term in self.terms) or "none"
 
     def leaves_out(self, vma: AddressRange) -> str | None:
@@ -77,7 +77,7 @@ class Filter:
         return None
 
     def keeps(self, vmas: Iterable[AddressRange]) -> NDArray[np.bool_]:
-        """bool[n]: True for every range that stays (the ``keep`` of ``working_set.select``)."""
+        """Return bool[n]: True for every range that stays (the ``keep`` of ``working_set.select``)."""
         return np.fromiter((self.leaves_out(vma) is None for vma in vmas), np.bool_)
 
 

@@ -120,7 +120,7 @@ class RangeMerger:
         return ids
 
     def rows(self, sample: int | None = None) -> list[RangeOverTime]:
-        """All rows, by id.
+        """Return all rows, by id.
 
         Args:
             sample: the newest window; the rows of the newest table have been mapped until then.
@@ -140,7 +140,7 @@ class RangeMerger:
         ]
 
     def segments(self, inaccessible: bool = False) -> Segments:
-        """Which row each address belongs to.
+        """Return which row each address belongs to.
 
         Args:
             inaccessible: the PROT_NONE rows instead of the others. They overlap the others where a mapping changed
@@ -266,7 +266,7 @@ class _Layer:
         self.owners = [new if owner in old else owner for owner in self.owners]
 
     def hulls(self) -> dict[int, tuple[int, int]]:
-        """(start, end) of every owner."""
+        """Return (start, end) of every owner."""
         hulls: dict[int, tuple[int, int]] = {}
         for start, end, owner in zip(self.starts, self.ends, self.owners, strict=True):
             hulls[owner] = (hulls[owner][0] if owner in hulls else start, end)
@@ -288,5 +288,5 @@ def _is_closed(vma: Vma) -> bool:
 
 
 def _key_of(vma: Vma) -> _Key:
-    """VMAs with equal keys may share a row."""
+    """Return the key; VMAs with equal keys may share a row."""
     return vma.name.removesuffix(_DELETED), "x" in vma.perms

@@ -22,7 +22,7 @@ def union(sets: Iterable[PageSet]) -> PageSet:
 
 
 def merge_windows(windows: Sequence[PageSet | None], count: int) -> Iterator[PageSet]:
-    """Page sets of windows of ``count`` times the length.
+    """Yield the page sets of windows of ``count`` times the length.
 
     Args:
         windows: page sets of neighbouring windows, in order of time; None where one is not known.
@@ -44,7 +44,7 @@ def merge_windows(windows: Sequence[PageSet | None], count: int) -> Iterator[Pag
 
 
 def reuse_of(windows: Iterable[PageSet]) -> ExactReuse:
-    """Reuse distances of one process over windows in order of time; see ``analysis.reuse_distance``."""
+    """Return the reuse distances of one process over windows in order of time; see ``analysis.reuse_distance``."""
     tracker, exact = ReuseTracker(), ExactReuse()
     for pages in windows:
         exact.add(tracker.touch(pages))
@@ -52,7 +52,7 @@ def reuse_of(windows: Iterable[PageSet]) -> ExactReuse:
 
 
 def similarity(one: PageSet, other: PageSet) -> float | None:
-    """Jaccard index of two page sets, in bytes: shared over touched in either, 0..1; None when both are empty."""
+    """Return the Jaccard index of two page sets: bytes shared over touched in either; None when both are empty."""
     both = union((one, other)).size_bytes
     if not both:
         return None

@@ -25,7 +25,7 @@ _U = np.uint64
 
 
 def bytes_by_range(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> NDArray[np.int64]:
-    """Touched bytes inside each of n address ranges: the working-set size of each VMA.
+    """Return the touched bytes inside each of n address ranges: the working-set size of each VMA.
 
     A 2 MiB or 1 GiB page that reaches beyond a range counts with the bytes inside it.
 
@@ -46,7 +46,7 @@ def bytes_by_range(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> NDArra
 
 
 def touched_outside(pages: PageSet, starts: ArrayLike, ends: ArrayLike) -> int:
-    """Touched bytes in none of the ranges (same arguments as ``bytes_by_range``): not 0 when a VMA table is stale."""
+    """Return touched bytes in none of the ranges (arguments as ``bytes_by_range``): not 0 when VMAs are stale."""
     return pages.size_bytes - int(bytes_by_range(pages, starts, ends).sum())
 
 
@@ -93,7 +93,7 @@ def _edges(starts: ArrayLike, ends: ArrayLike) -> NDArray[np.uint64]:
 
 
 def bytes_below(pages: PageSet, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """i8[n]: touched bytes below each address, of u8[n] multiples of 4096 in any order."""
+    """Return i8[n]: touched bytes below each address, of u8[n] multiples of 4096 in any order."""
     total = np.zeros(len(addresses), np.int64)
     if len(pages.blocks):
         count = np.zeros(len(pages.blocks) + 1, np.int64)
