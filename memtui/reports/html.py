@@ -48,7 +48,7 @@ def dim(text: str) -> str:
 
 
 def section(title: str, sentences: Sequence[str], kind: str = "") -> str:
-    """Sentences under a heading; nothing where there are none. ``kind``: how they look, "wrong" for doubts."""
+    """Return sentences under a heading; nothing where there are none. ``kind``: their style, "wrong" for doubts."""
     if not sentences:
         return ""
     of_kind = f' class="{kind}"' if kind else ""
@@ -56,25 +56,27 @@ def section(title: str, sentences: Sequence[str], kind: str = "") -> str:
 
 
 def figures(charts: Sequence[Chart | HeatChart], draw: Draw) -> str:
-    """Charts as images inside the file, each with what is to be known of it."""
+    """Return charts as images inside the file, each with what is to be known of it."""
     if not charts:
         return ""
-    return '<h2>Figures</h2>\n<div class="figures">\n' + "\n".join(_figure(one, draw) for one in charts) + "\n</div>"
+    return (
+        '<h2>Figures</h2>\n<div class="figures">\n' + "\n".join(_figure(chart, draw) for chart in charts) + "\n</div>"
+    )
 
 
 def _figure(chart: Chart | HeatChart, draw: Draw) -> str:
     data = base64.b64encode(draw(chart).encode()).decode()
-    words = f"{chart.title}. {chart.note}" if chart.note else f"{chart.title}."
+    caption = f"{chart.title}. {chart.note}" if chart.note else f"{chart.title}."
     return (
         f'<figure><img alt="{escape(chart.title)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{escape(words)}</figcaption></figure>"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 
 
-def findings_table(found: Table) -> str:
+def findings_table(findings: Table) -> str:
     """Return a table that can be sorted."""
-    rows: list[list[Cell]] = [list(row) for row in found.rows]
-    return table(found.title, found.note, found.heads, rows)
+    rows: list[list[Cell]] = [list(row) for row in findings.rows]
+    return table(findings.title, findings.note, findings.heads, rows)
 
 
 def table(title: str, note: str, heads: tuple[str, ...], rows: Iterable[list[Cell]]) -> str:
@@ -97,5 +99,5 @@ def _cell(cell: Cell) -> str:
     if isinstance(cell, str):
         return f'<td class="name">{escape(cell)}</td>'
     text, value = cell
-    known = f' data-value="{value!r}"' if value is not None else ""
-    return f'<td class="n"{known}>{escape(text)}</td>'
+    sorted_by = f' data-value="{value!r}"' if value is not None else ""
+    return f'<td class="n"{sorted_by}>{escape(text)}</td>'

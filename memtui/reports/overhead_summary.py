@@ -88,8 +88,8 @@ def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
 
 def _longest_pause_s(rows: ProcessRows) -> float | None:
     """Return the longest that any process was paused at once, also where a pause was given up."""
-    known = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
-    return max(known) / SECOND_NS if known else None
+    pauses_ns = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
+    return max(pauses_ns) / SECOND_NS if pauses_ns else None
 
 
 def overhead_line(overhead: Overhead) -> str:

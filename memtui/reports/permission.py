@@ -6,7 +6,7 @@ harmless; texts are not, but for a few that memtui itself chose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -82,12 +82,12 @@ def permitted(record: Record, **shown: Any) -> Record:
     changed = {**hidden, **shown}
     if is_dataclass(record) and not isinstance(record, type):
         return replace(record, **changed)
-    made: Record = record._replace(**changed)  # type: ignore[attr-defined]
-    return made
+    result: Record = record._replace(**changed)  # type: ignore[attr-defined]
+    return result
 
 
-def permitted_row(row: dict[str, Any], **shown: Any) -> dict[str, Any]:
-    """Return a row of the table of processes, likewise; hidden columns are None."""
+def permitted_row(row: Mapping[str, Any], **shown: Any) -> dict[str, Any]:
+    """Return a row of the table of processes with what is harmless; hidden columns are None."""
     return {name: shown.get(name, value if name in HARMLESS_COLUMNS else None) for name, value in row.items()}
 
 

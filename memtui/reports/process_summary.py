@@ -103,11 +103,11 @@ def _gpu_memory(reader: ReportSource, rows: ProcessRows) -> dict[int, _GpuMemory
     for reading in reader.gpu_memory(0, 2**62):
         changes[reading.process].append(reading)
     times = {process: [reading.t_ns for reading in readings] for process, readings in changes.items()}
-    known: dict[int, list[int]] = defaultdict(list)
+    sizes: dict[int, list[int]] = defaultdict(list)
     reasons: dict[int, str] = {}
     for row in rows:
         process = row["process"]
-        values, index = known[process], bisect_right(times.get(process, []), row["end_ns"])
+        values, index = sizes[process], bisect_right(times.get(process, []), row["end_ns"])
         if not index:
             continue  # a window from before the first answer
         reading = changes[process][index - 1]
@@ -121,7 +121,7 @@ def _gpu_memory(reader: ReportSource, rows: ProcessRows) -> dict[int, _GpuMemory
             max(values, default=None),
             reasons.get(process, "" if values else "no reading in this session"),
         )
-        for process, values in known.items()
+        for process, values in sizes.items()
     }
 
 

@@ -25,7 +25,7 @@ class ModelNames:
         self._labels: dict[str, dict[str, str]] = {"layer": {}, "operator": {}, "part": {}}
 
     def layer(self, name: str) -> str:
-        """Label of a layer."""
+        """Return the label of a layer."""
         return self._label("layer", name) if name else ""
 
     def op(self, path: str) -> str:
@@ -33,17 +33,17 @@ class ModelNames:
         return "/".join(self._op(part) for part in path.split("/")) if path else ""
 
     def _op(self, name: str) -> str:
-        for known in (_STEP, _ZERO_GRAD):
-            if name.startswith(f"{known}#"):
-                return known
+        for method in (_STEP, _ZERO_GRAD):
+            if name.startswith(f"{method}#"):
+                return method
         if name.startswith(_OWN):
             return name
         kind, tagged = split_tag(name)
         return kind + self._label("operator", tagged) if tagged else kind
 
-    def _label(self, what: str, name: str) -> str:
-        labels = self._labels[what]
-        return labels.setdefault(name, f"{what}-{len(labels) + 1}")
+    def _label(self, kind: str, name: str) -> str:
+        labels = self._labels[kind]
+        return labels.setdefault(name, f"{kind}-{len(labels) + 1}")
 
     def raw_tag(self, raw: str) -> str:
         """Return a tag as an MXNet analysis has it, with its brackets."""
@@ -52,8 +52,8 @@ class ModelNames:
     def in_step(self, trace: StepTrace) -> StepTrace:
         """Return the step with such names; a name that is of a layer and of an operator becomes two."""
         ops, layers = {*trace.op.tolist()}, {*trace.layer.tolist()}
-        names = [self.op(name) if at in ops else "" for at, name in enumerate(trace.names)]
-        names += [self.layer(name) if at in layers else "" for at, name in enumerate(trace.names)]
+        names = [self.op(name) if index in ops else "" for index, name in enumerate(trace.names)]
+        names += [self.layer(name) if index in layers else "" for index, name in enumerate(trace.names)]
         layer = np.where(trace.layer < 0, -1, trace.layer + len(trace.names))
         return replace(trace, layer=layer, names=tuple(names))
 

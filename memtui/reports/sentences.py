@@ -1,4 +1,4 @@
-"""What a report comes to, in sentences, and how its numbers were taken."""
+"""What the numbers of a report amount to, in sentences, and how they were taken."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ METHOD_OF_TENSORS = (
 
 
 def sentences(report: Report) -> list[str]:
-    """Return what is known, in plain words."""
+    """Return the figures that are known as sentences."""
     figures = [] if report.imported is not None else [forms[0] for forms in in_words(_figures(report))]
     everywhere = [report.allocations, *report.device_allocations.values()]
-    held = [_of_allocations(allocations) for allocations in everywhere if allocations is not None]
-    return [*figures, *map(_of_learning, report.learning), *filter(None, held)]
+    tensors = [_of_allocations(allocations) for allocations in everywhere if allocations is not None]
+    return [*figures, *map(_of_learning, report.learning), *filter(None, tensors)]
 
 
 def _figures(report: Report) -> Figures:

@@ -38,8 +38,8 @@ def size_summary(values: np.ndarray, reason: str, weights: np.ndarray | None = N
 
 def median_of_known(values: np.ndarray) -> float | None:
     """Return the median of the values that are not nan; None where there are none."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None
+    finite = values[~np.isnan(values)]
+    return float(np.median(finite)) if len(finite) else None
 
 
 def size_clause(summary: SizeSummary) -> str:

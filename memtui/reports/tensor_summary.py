@@ -16,7 +16,7 @@ from memtui.core.units import size
 from memtui.reports.allocation_summary import LargestTensor, largest_unknown, of_it
 from memtui.reports.as_dict import fields_as_dict
 from memtui.reports.source import ReportSource
-from memtui.reports.traced_windows import TensorHistory, TracedWindows, told_by_process
+from memtui.reports.traced_windows import TensorHistory, TracedWindows, tensor_histories
 
 WINDOWS = 64  # spread over the session: a page set takes a millisecond or more to decode
 COLD_SHARE = 0.5  # of a tensor touched in a window, and less: cold
@@ -120,7 +120,7 @@ def tensor_summary(reader: ReportSource) -> TensorSummary | None:
     Raises:
         SessionError: the session is damaged.
     """
-    histories = told_by_process(reader)
+    histories = tensor_histories(reader)
     if not histories:
         return None
     history = histories[-1]

@@ -17,7 +17,7 @@ from memtui.reports.reuse_summary import reuse_line
 from memtui.reports.tensor_summary import tensor_lines
 from memtui.reports.training_summary import learning_lines, training_lines
 
-LONG_GAP = 0.05  # of what was seen: an end that is in no window, and is told
+LONG_GAP = 0.05  # of what was seen: an end that is in no window, and worth a line
 
 
 def format_report(report: Report) -> str:

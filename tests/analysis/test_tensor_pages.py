@@ -18,7 +18,7 @@ from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.reports.tensor_summary import tensor_summary
 from memtui.reports.text import format_report
-from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.file_format import SessionError
 from memtui.session.records.tensors import decode_map, encode_map
 from tests.support import sessions
@@ -113,7 +113,7 @@ def test_the_working_set_by_category(tmp_path):
 def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):
     path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
     reader = Source(path)
-    (of_process,) = told_by_process(reader)
+    (of_process,) = tensor_histories(reader)
     counted = TracedWindows(reader, of_process)
     windows = list(counted.count(range(20)))
     assert {window.sample for window in windows} == set(range(2, 20)), "nothing was known before"

@@ -14,7 +14,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.cli import main
 from memtui.recording.supervisor.launch import Launch
 from memtui.reports.source import Source
-from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from tests.support import live
 from tests.support.traced_programs import script, traced
 
@@ -239,7 +239,7 @@ def test_what_the_working_set_is_made_of(tmp_path):
 def touched_in_most_windows(path: Path) -> dict[str, float]:
     """Bytes by category, medians: on a busy machine a window may hold no whole step. All parts are all pages."""
     reader = Source(path)
-    (told,) = told_by_process(reader)
+    (told,) = tensor_histories(reader)
     counted = TracedWindows(reader, told)
     keys = [process.key for process in reader.processes() if process.pid == told.pid]
     found: dict[str, list[float]] = {category: [] for category in CATEGORIES}

@@ -15,7 +15,7 @@ MOST_DROPPED = 8  # tags that are named
 
 
 def above_share(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
-    """Return the bars above a share of so many percent; all of them where that is 0."""
+    """Return the bars above a share of ``percent``; all of them where that is 0."""
     return [bar for bar in bars if not percent or bar.share * 100 > percent]
 
 
@@ -28,7 +28,7 @@ def heading(allocations: DeviceAllocations, result: Breakdown, rules: str) -> st
 
 
 def notes(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float) -> list[str]:
-    """Return what else has to be said."""
+    """Return what else has to be known of it."""
     lines = []
     if rules == COMPAT_RULES:
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)

@@ -46,7 +46,7 @@ class PdfDrawing(Drawing):
         self,
         x: float,
         y: float,
-        words: str,
+        text: str,
         *,
         size: float = TEXT_PT,
         anchor: str = "start",
@@ -56,7 +56,7 @@ class PdfDrawing(Drawing):
         self._figure.text(
             x,
             y,
-            _in_font(visible(words)),
+            _in_font(visible(text)),
             transform=self._points,
             fontfamily=FONT,
             fontsize=size,

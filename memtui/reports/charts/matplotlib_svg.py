@@ -44,7 +44,7 @@ def check() -> None:
 
 def load() -> None:
     """Raise UserError where the plotting library is missing: before anything runs, not after."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports its font cache
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -147,11 +147,11 @@ def _heat(chart: HeatChart) -> Any:
 
 
 def _fewer(share: np.ndarray, columns: int) -> np.ndarray:
-    """At most so many columns, each the mean of neighbours, without those where nothing is known."""
+    """Return at most so many columns, each the mean of the neighbours that are known."""
     if share.shape[1] <= columns:
         return share
     edges = np.linspace(0, share.shape[1], columns + 1).astype(int)
-    known = ~np.isnan(share)
-    sums = np.add.reduceat(np.where(known, share, 0.0), edges[:-1], axis=1)
-    counts = np.add.reduceat(known, edges[:-1], axis=1)
+    finite = ~np.isnan(share)
+    sums = np.add.reduceat(np.where(finite, share, 0.0), edges[:-1], axis=1)
+    counts = np.add.reduceat(finite, edges[:-1], axis=1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

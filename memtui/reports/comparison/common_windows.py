@@ -45,7 +45,7 @@ def differ(memories: Sequence[Memory | None]) -> bool:
 
 
 def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory | None]) -> SameWindows:
-    """All sessions in windows of one length. Raises SessionError.
+    """Return all sessions in windows of one length. Raises SessionError.
 
     Args:
         readers: the sessions.

@@ -236,9 +236,8 @@ def _of_memory(index: int, recorded: Sequence[Memory | None], merged: Sequence[M
         clauses = _of_windows(*pair, ", merged")
     if {memory.resident, first.resident} == {RSS}:
         return clauses + _compared(memory, first, "rss_median_bytes", "median RSS")
-    return clauses + _compared(
-        memory, first, "pss_median_bytes", "median PSS"
-    )  # a sum of RSS says nothing of the other
+    # A sum of RSS cannot be compared with the RSS of one process.
+    return clauses + _compared(memory, first, "pss_median_bytes", "median PSS")
 
 
 def _of_windows(memory: Memory | None, first: Memory | None, merged: str) -> list[str]:

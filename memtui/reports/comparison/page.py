@@ -179,7 +179,7 @@ def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Char
 
 
 def _heat(sessions: Sequence[Recorded], labels: Sequence[str], pictures: Sequence[Picture | None]) -> list[HeatChart]:
-    """Where and when: a picture of each session, on one axis of time."""
+    """Return where and when: a picture of each session, on one axis of time."""
     memories = [session.memory for session in sessions]
     lengths = [float(memory.figures["duration_s"] or 0.0) if memory is not None else 0.0 for memory in memories]
     charts = []

@@ -128,7 +128,7 @@ def _doubts(reader: ReportSource, report: Report) -> str:
 
 
 def _as_sentence(line: str) -> str:
-    """Return a line of the report as a sentence: what it is about, and what is said of it."""
+    """Return a line of the report as a sentence: what it is about, and its figures."""
     return f"{line[:12].strip()}: {line[13:]}"
 
 

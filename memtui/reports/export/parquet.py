@@ -33,15 +33,15 @@ def load() -> Any:
 
 
 def write(source: ReportSource, name: str, file: BinaryIO) -> None:
-    """One table, a part of it in memory at a time."""
+    """Write one table, a part of it in memory at a time."""
     arrow = load()
     columns, rows = TABLES[name]
     kinds = {**dict.fromkeys(_TEXTS, arrow.string()), **dict.fromkeys(_REALS, arrow.float64())}
     fields = [arrow.field(c, kinds.get(c, arrow.int64()), metadata=_unit(c)) for c in columns]
     schema = arrow.schema(fields, metadata={b"memtui": json.dumps(meta(source)).encode()})
     with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        made = iter(rows(source))
-        while part := list(islice(made, ROWS_AT_ONCE)):
+        remaining = iter(rows(source))
+        while part := list(islice(remaining, ROWS_AT_ONCE)):
             arrays = [arrow.array(values, f.type) for f, values in zip(fields, zip(*part, strict=True), strict=True)]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 

@@ -29,13 +29,13 @@ Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 
 
 def zpp(reader: ReportSource) -> Files:
-    """``*_meta.txt``."""
+    """Yield ``*_meta.txt``."""
     for name, steps in _runs(reader):
         yield f"{name}_meta.txt", partial(_write_lines, partial(_zpp, reader, steps))
 
 
 def mxnet(reader: ReportSource) -> Files:
-    """``*.log``: a line for each allocation, as MXNet's memory patch writes it."""
+    """Yield ``*.log``: a line for each allocation, as MXNet's memory patch writes it."""
     about = reader.imported()
     if about is not None and about.sums is not None:
         raise UserError(f"{reader.short_title}: {about.format} knows no single allocation; take --to analysis")
@@ -44,30 +44,30 @@ def mxnet(reader: ReportSource) -> Files:
 
 
 def analysis(reader: ReportSource) -> Files:
-    """``*_ANALYSIS``: what ``memory_analysis.py`` of tbd-tools makes of that log."""
+    """Yield ``*_ANALYSIS``: what ``memory_analysis.py`` of tbd-tools makes of that log."""
     for name, steps in _runs(reader):
         yield f"{name}_ANALYSIS", partial(_write_lines, partial(_analysis, reader, steps))
 
 
 def chrome(reader: ReportSource) -> Files:
-    """``*.trace.json``: an instant event for each row, as PyTorch's profiler has it, and a counter by kind."""
+    """Yield ``*.trace.json``: an instant event for each row, as PyTorch's profiler has it, and a counter by kind."""
     for name, steps in _runs(reader):
         yield f"{name}.trace.json", partial(_write_lines, partial(_chrome, reader, steps))
 
 
 def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
-    """Name of a file, and the steps in it: one of a traced program, all that a file of another tool had of a device."""
-    found = reader.allocation_steps()
-    if not found:
+    """Yield names of files and the steps in them: one of a traced program, all of a device of an imported file."""
+    steps = reader.allocation_steps()
+    if not steps:
         raise UserError(f"{reader.short_title}: has no recorded step; memtui trace and memtui import record some")
-    pids, devices = {step.pid for step in found}, {step.device for step in found}
+    pids, devices = {step.pid for step in steps}, {step.device for step in steps}
     runs: dict[str, list[RecordedStep]] = {}
-    for step in found:
-        words = [reader.short_title.removesuffix(".memtui")]
-        words += [f"pid-{step.pid}"] * (len(pids) > 1)
-        words += [_FOREIGN.sub("-", step.device)] * (len(devices) > 1)
-        words += [f"step-{step.step}"] * (reader.imported() is None)
-        runs.setdefault("-".join(words), []).append(step)
+    for step in steps:
+        parts = [reader.short_title.removesuffix(".memtui")]
+        parts += [f"pid-{step.pid}"] * (len(pids) > 1)
+        parts += [_FOREIGN.sub("-", step.device)] * (len(devices) > 1)
+        parts += [f"step-{step.step}"] * (reader.imported() is None)
+        runs.setdefault("-".join(parts), []).append(step)
     yield from runs.items()
 
 
@@ -76,8 +76,8 @@ def _since_epoch_ns(reader: ReportSource) -> int:
     return clock.wall_ns - clock.monotonic_ns if clock.wall_ns else 0
 
 
-def _whole(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
-    """One step, or what a file of another tool had, in one piece."""
+def _in_one_piece(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
+    """Return one step, or what a file of another tool had, in one piece."""
     about, trace = reader.imported(), _joined(reader, steps)
     if about is None or not about.counts:
         return trace
@@ -93,7 +93,7 @@ def _joined(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
 
 
 def _zpp(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
-    return zpp_lines(_whole(reader, steps), _since_epoch_ns(reader))
+    return zpp_lines(_in_one_piece(reader, steps), _since_epoch_ns(reader))
 
 
 def tag_of(trace: StepTrace, row: int, about: ImportedFrom | None) -> str:
@@ -105,7 +105,7 @@ def tag_of(trace: StepTrace, row: int, about: ImportedFrom | None) -> str:
 
 
 def _tagged(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[tuple[int, int, str]]:
-    """(time, bytes, tag) of every allocation, what was there before included."""
+    """Yield (time, bytes, tag) of every allocation, those from before the step included."""
     about, trace = reader.imported(), _joined(reader, steps)
     for row in np.flatnonzero(trace.delta_bytes > 0).tolist():
         yield int(trace.t_ns[row]), int(trace.delta_bytes[row]), tag_of(trace, row, about)
@@ -114,66 +114,66 @@ def _tagged(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[tuple[i
 def _mxnet(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
     about = reader.imported()
     coarse = Counter(about.coarse if about is not None else ())
-    said = _said(reader) if about is not None and about.driver else deque()
+    others = _other_lines(reader) if about is not None and about.driver else deque()
     for t_ns, size, tag in _tagged(reader, steps):
-        while said and said[0][0] <= t_ns:
-            yield said.popleft()[1]
+        while others and others[0][0] <= t_ns:
+            yield others.popleft()[1]
         if coarse[tag] and size % MIB == 0:
             coarse[tag] -= 1
             yield f"Allocate {size // MIB} MB GPU memory ({tag}).\n"
         else:
             yield f"[mem] Allocate {size} bytes GPU memory ({tag}).\n"
-    yield from (line for _, line in said)
+    yield from (line for _, line in others)
 
 
-def _said(reader: ReportSource) -> deque[tuple[int, str]]:
-    """Lines of an imported log besides its allocations, with their numbers."""
+def _other_lines(reader: ReportSource) -> deque[tuple[int, str]]:
+    """Return the lines of an imported log besides its allocations, with their numbers."""
     free = "[mem] {} MB GPU global memory free, total {} MB.\n"
-    found = [(one.t_ns, free.format(one.free_bytes // MIB, one.total_bytes // MIB)) for one in reader.driver_memory()]
-    found += [(one.t_ns, f"[trace] {one.text}\n") for one in reader.events(0, 1 << 62) if one.kind == "mark"]
-    return deque(sorted(found))
+    lines = [(row.t_ns, free.format(row.free_bytes // MIB, row.total_bytes // MIB)) for row in reader.driver_memory()]
+    lines += [(event.t_ns, f"[trace] {event.text}\n") for event in reader.events(0, 1 << 62) if event.kind == "mark"]
+    return deque(sorted(lines))
 
 
 def _analysis(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
-    """JSON by category of the original, which drops what it does not know."""
+    """Yield the JSON by category of the original tool, which drops what it does not know."""
     about = reader.imported()
-    found: dict[str, list[Any]] = {}
+    by_key: dict[str, list[Any]] = {}
     if about is not None and about.sums is not None:
-        found = {key: [total, list(tags)] for key, (total, tags) in about.sums.items()}
+        by_key = {key: [total, list(tags)] for key, (total, tags) in about.sums.items()}
     else:
         for _, size, tag in _tagged(reader, steps):
             raw = raw_tag(tag)
             key = compat_key(raw)
             if key is not None:
-                one = found.setdefault(key, [0.0, []])
-                one[0] += float(size)
-                one[1].append(raw)
-    yield json.dumps(found, indent=2)
+                of_key = by_key.setdefault(key, [0.0, []])
+                of_key[0] += float(size)
+                of_key[1].append(raw)
+    yield json.dumps(by_key, indent=2)
 
 
 def _chrome(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
-    trace, device = _whole(reader, steps), steps[0].device
+    trace, device = _in_one_piece(reader, steps), steps[0].device
     base_ns = max(0, trace.start_ns + _since_epoch_ns(reader))
     number = re.search(r":(\d{1,4})$", device, re.ASCII)
-    place = (0, -1) if device == MAIN_MEMORY else (1, int(number[1]) if number else 0)
+    device_type, device_id = (0, -1) if device == MAIN_MEMORY else (1, int(number[1]) if number else 0)
     head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": base_ns, "profile_memory": 1}
     yield json.dumps(head)[:-1] + ', "traceEvents": [\n'
-    usage, held = trace.usage_bytes.tolist(), trace.by_category().tolist()
+    usage, by_category = trace.usage_bytes.tolist(), trace.by_category().tolist()
     delta, block = trace.delta_bytes.tolist(), trace.block.tolist()
     for row, t_ns in enumerate(trace.t_ns.tolist()):
         common = {"pid": steps[0].pid, "tid": steps[0].pid, "ts": (t_ns - trace.start_ns) / 1000}
-        told = {
+        arguments = {
             "Bytes": delta[row],
             "Total Allocated": usage[row],
             "Total Reserved": 0,
             "Addr": block[row] + 1,  # no address is known, and a number tells blocks apart as well
-            "Device Type": place[0],
-            "Device Id": place[1],
+            "Device Type": device_type,
+            "Device Id": device_id,
             "Operator": trace.name(int(trace.op[row])),
             "Layer": trace.name(int(trace.layer[row])),
         }
-        memory = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", **common, "args": told}
-        by_kind = dict(zip(CATEGORIES, held[row], strict=True))
+        memory = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", **common, "args": arguments}
+        by_kind = dict(zip(CATEGORIES, by_category[row], strict=True))
         counter = {"ph": "C", "name": f"bytes held on {device}", **common, "args": by_kind}
         comma = "" if row + 1 == len(trace) else ","
         yield f"{json.dumps(memory)},\n{json.dumps(counter)}{comma}\n"

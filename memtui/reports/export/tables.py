@@ -15,7 +15,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_sums import TensorSums
 from memtui.core.console import JSON_VERSION
 from memtui.reports.source import ReportSource
-from memtui.reports.traced_windows import TracedWindows, told_by_process
+from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.vma_row import VmaRow
 
@@ -56,7 +56,7 @@ def _whole(value: float) -> int | None:
 
 
 def _pids(reader: ReportSource) -> dict[int, int]:
-    """Pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
+    """Return the pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
     return defaultdict(lambda: -1, {p.key: p.pid for p in reader.processes()})
 
 
@@ -102,7 +102,7 @@ def _pages(reader: ReportSource) -> Iterator[Row]:
 
 
 def _vmas(reader: ReportSource) -> Iterator[Row]:
-    """With the mean of the touched bytes over the windows it was mapped in, and what was resident at its end."""
+    """Yield each range, its mean touched bytes in the windows it was mapped in, and what was resident at its end."""
     rows = reader.vma_rows()
     means = _mean_wss(reader, rows)
     newest = _last(reader)
@@ -119,20 +119,20 @@ def _vmas(reader: ReportSource) -> Iterator[Row]:
 
 
 def _mean_wss(reader: ReportSource, rows: list[VmaRow]) -> dict[int, int]:
-    """By VMA row; without rows of which no window is known."""
+    """Return the means by VMA row; without rows of which no window is known."""
     sums: dict[int, float] = defaultdict(float)
     unknown: set[int] = set()
     measured: dict[int, list[int]] = defaultdict(list)  # samples with a working set, by process
     samples = reader.samples.sample
-    for at in range(0, len(samples), SAMPLES_AT_ONCE):
-        span = int(samples[at]), int(samples[min(at + SAMPLES_AT_ONCE, len(samples)) - 1])
+    for first in range(0, len(samples), SAMPLES_AT_ONCE):
+        span = int(samples[first]), int(samples[min(first + SAMPLES_AT_ONCE, len(samples)) - 1])
         for sample in reader.process_samples(*span):
             if sample["wss_bytes"] is not None:
                 measured[sample["process"]].append(sample["sample"])
         _, ids, touched = reader.vma_wss(*span)
         unknown.update(ids[touched == UNKNOWN_BYTES].tolist())
-        values, place = np.unique(ids, return_inverse=True)
-        for row, total in zip(values.tolist(), np.bincount(place, touched).tolist(), strict=True):
+        values, index = np.unique(ids, return_inverse=True)
+        for row, total in zip(values.tolist(), np.bincount(index, touched).tolist(), strict=True):
             sums[row] += total
     means = {}
     for v in rows:
@@ -148,10 +148,10 @@ def _reuse(reader: ReportSource) -> Iterator[Row]:
     exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
     for _, process, reuse in reader.iterate_reuse(0, _last(reader)):
         exact[pids[process]].add(reuse)
-    for pid, found in sorted(exact.items()):
+    for pid, of_process in sorted(exact.items()):
         for bound in ("upper", "lower"):
-            yield pid, bound, FIRST_TOUCH, found.first_touches
-            distances, counts = found.entries(bound)
+            yield pid, bound, FIRST_TOUCH, of_process.first_touches
+            distances, counts = of_process.entries(bound)
             yield from ((pid, bound, *pair) for pair in zip(distances.tolist(), counts.tolist(), strict=True))
 
 
@@ -177,31 +177,31 @@ def _power(reader: ReportSource) -> Iterator[Row]:
 def _gpu_memory(reader: ReportSource) -> Iterator[Row]:
     """Yield what a process held on all GPUs together; a row for each change, it holds until the process's next one."""
     pids = _pids(reader)
-    for held in reader.gpu_memory(0, 2**62):
-        yield held.t_ns, pids[held.process], held.gpu_bytes, held.status, held.reason
+    for reading in reader.gpu_memory(0, 2**62):
+        yield reading.t_ns, pids[reading.process], reading.gpu_bytes, reading.status, reading.reason
 
 
 def _allocations(reader: ReportSource) -> Iterator[Row]:
-    """Every allocation and free of the recorded training steps, with what was held after it."""
+    """Yield every allocation and free of the recorded training steps, with what was held after it."""
     for step in reader.allocation_steps():
         trace = reader.step_trace(step)
         names = ("", *trace.names)
-        for t_ns, delta, held, category, phase, op, layer in zip(
+        for t_ns, delta, held_bytes, category, phase, op, layer in zip(
             *(trace.t_ns.tolist(), trace.delta_bytes.tolist(), trace.usage_bytes.tolist()),
             *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist()),
             strict=True,
         ):
-            what = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1], step.device
-            yield step.pid, step.step, t_ns, delta, held, *what
+            labels = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1], step.device
+            yield step.pid, step.step, t_ns, delta, held_bytes, *labels
 
 
 def _steps(reader: ReportSource) -> Iterator[Row]:
-    """Every training step that a program told of, but its first."""
+    """Yield every training step that a program reported, but its first."""
     for row in reader.training():
-        begin_ns = row.start_ns
+        start_ns = row.start_ns
         for step, end_ns in enumerate(reader.training_progress(row).ends_ns.tolist(), row.first_step):
-            yield row.pid, step, begin_ns, end_ns
-            begin_ns = end_ns
+            yield row.pid, step, start_ns, end_ns
+            start_ns = end_ns
 
 
 def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
@@ -209,30 +209,30 @@ def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
     for row in (row for device in reader.training_devices() for row in reader.training(device=device)):
         usage = reader.training_progress(row).usage
         names = ("", *usage.names)
-        for start_ns, end_ns, step, op, held in zip(
+        for start_ns, end_ns, step, op, by_category in zip(
             *(usage.start_ns.tolist(), usage.end_ns.tolist(), usage.step.tolist(), usage.op.tolist()),
             usage.held_bytes.tolist(),
             strict=True,
         ):
-            yield row.pid, start_ns, end_ns, step, names[op + 1], sum(held), *held, row.device
+            yield row.pid, start_ns, end_ns, step, names[op + 1], sum(by_category), *by_category, row.device
 
 
 def _learning(reader: ReportSource) -> Iterator[Row]:
-    """Loss and accuracy (percent) over time, as a training told them."""
+    """Yield loss and accuracy (percent) over time, as a training reported them."""
     yield from map(astuple, reader.learning())
 
 
 def _tensors(reader: ReportSource) -> Iterator[Row]:
-    """Every tensor that was told of: what was touched of it, over all windows in which its place was known."""
-    for told in sorted(told_by_process(reader), key=lambda one: one.pid):
-        counted = TracedWindows(reader, told)
+    """Yield every tensor that was reported: what was touched of it, over all windows in which its address was known."""
+    for history in sorted(tensor_histories(reader), key=lambda history: history.pid):
+        counted = TracedWindows(reader, history)
         sums = TensorSums.of(counted.count(counted.inside), len(counted.numbers))
         touched_bytes = sums.mean_bytes().tolist()
-        for n, one in enumerate(counted.numbers.identities):
+        for n, tensor in enumerate(counted.numbers.identities):
             windows, last = int(sums.windows[n]), int(sums.last_sample[n])
-            known = (round(touched_bytes[n]), windows, int(sums.touched_windows[n]) / windows) if windows else ()
-            row = (told.pid, one.layer, CATEGORIES[one.category], one.size_bytes)
-            yield *row, *(known or (None, 0, None)), None if last < 0 else last, one.part
+            touched = (round(touched_bytes[n]), windows, int(sums.touched_windows[n]) / windows) if windows else ()
+            row = (history.pid, tensor.layer, CATEGORIES[tensor.category], tensor.size_bytes)
+            yield *row, *(touched or (None, 0, None)), None if last < 0 else last, tensor.part
 
 
 def _events(reader: ReportSource) -> Iterator[Row]:

@@ -96,8 +96,8 @@ def _write_csv(reader: ReportSource, name: str, file: BinaryIO) -> None:
         writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows(reader))
 
 
-def _write_json(plain: dict[str, Any], file: BinaryIO) -> None:
-    _write_text(json.dumps(plain, indent=1) + "\n", file)
+def _write_json(document: dict[str, Any], file: BinaryIO) -> None:
+    _write_text(json.dumps(document, indent=1) + "\n", file)
 
 
 def _write_text(text: str, file: BinaryIO) -> None:

@@ -15,23 +15,23 @@ from memtui.session.vma_row import VmaRow
 
 
 def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
-    """(name, figure) of all that the session has data for."""
-    found = graph.draw(reader)
-    if found is not None:
-        yield "memory-over-time", found
-    found = reuse.draw(reader, exact_reuse(reader))
-    if found is not None:
-        yield "reuse-distance", found
+    """Yield (name, figure) of all that the session has data for."""
+    for name, drawing in (
+        ("memory-over-time", graph.draw(reader)),
+        ("reuse-distance", reuse.draw(reader, exact_reuse(reader))),
+    ):
+        if drawing is not None:
+            yield name, drawing
     processes = heat.busiest(reader)
     pids = [process.pid for process in processes]
     for process in processes:
         uses = uses_of(reader.drawn_rows(process.key))
-        found = heat.draw(reader, process, partial(label, uses=uses))
+        drawing = heat.draw(reader, process, partial(label, uses=uses))
         name = "heat-map" if len(processes) == 1 else f"heat-map-{process.pid}"
         if pids.count(process.pid) > 1:  # one pid that executed another program
             name += f"-{process.key}"
-        if found is not None:
-            yield name, found
+        if drawing is not None:
+            yield name, drawing
     yield from training.draw(reader)
 
 

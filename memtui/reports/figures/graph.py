@@ -32,15 +32,15 @@ def draw(reader: ReportSource) -> Drawing | None:
     samples = reader.samples
     if not len(samples):
         return None
-    held = resident(samples, reader.processes())
-    wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, held.bytes)
+    resident_memory = resident(samples, reader.processes())
+    wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, resident_memory.bytes)
     apart = wss.known and rss.known and rss.most > APART * wss.most
     heights = [42.0, 84.0] if apart else [96.0]
     notes = []
     if wss.binned or rss.binned:
         notes.append(f"line: mean of the windows in each {duration(wss.step_s)}; band: least to most of them")
-    if held.name != RSS:
-        notes.append(f"{held.name}: {MEANING[held.name]}")
+    if resident_memory.name != RSS:
+        notes.append(f"{resident_memory.name}: {MEANING[resident_memory.name]}")
     hello = reader.hello
     if not hello.wss.ok:
         notes.append(f"no working set: {hello.wss.reason}")
@@ -53,17 +53,16 @@ def draw(reader: ReportSource) -> Drawing | None:
     if apart:
         upper = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(rss.most, 2))
         lower = Frame(drawing, box[0], _TOP + heights[0] + 10, box[1], heights[1], across, bytes_scale(wss.most * 1.02))
-        _panel(upper, held.name, [(rss, "rss", "")])
+        _panel(upper, resident_memory.name, [(rss, "rss", "")])
         _panel(lower, "working set", [(wss, "wss", "")])
         upper.label_across("", numbers=False)
         frames = [upper, lower]
     else:
         most = max(line.most for line in (wss, rss) if line.known) if wss.known or rss.known else 1.0
         frame = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(most * 1.02))
-        shown = [
-            (line, role, name) for line, role, name in ((rss, "rss", held.name), (wss, "wss", "WSS")) if line.known
-        ]
-        _panel(frame, "memory" if wss.known else held.name, shown)
+        both = ((rss, "rss", resident_memory.name), (wss, "wss", "WSS"))
+        shown = [(line, role, name) for line, role, name in both if line.known]
+        _panel(frame, "memory" if wss.known else resident_memory.name, shown)
         frames = [frame]
     _marks(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
     frames[-1].label_across(f"time ({across.unit})")
@@ -73,9 +72,9 @@ def draw(reader: ReportSource) -> Drawing | None:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A size over time: begin and end of each piece in seconds, its mean, and the least and most of its windows."""
+    """A size over time: start and end of each piece in seconds, its mean, and the least and most of its windows."""
 
-    begin_s: Floats
+    start_s: Floats
     end_s: Floats
     mean: Floats
     low: Floats
@@ -86,17 +85,17 @@ class _Line:
     @classmethod
     def of(cls, samples: SampleTable, values: Floats) -> _Line:
         origin = samples.start_ns[0]
-        begin, end = (samples.start_ns - origin) / 1e9, (samples.end_ns - origin) / 1e9
+        start, end = (samples.start_ns - origin) / 1e9, (samples.end_ns - origin) / 1e9
         if len(values) <= BINS:
-            return cls(begin, end, values, values, values, False, 0.0)
+            return cls(start, end, values, values, values, False, 0.0)
         edges = np.linspace(0.0, float(end[-1]), BINS + 1)
         parts = np.full((3, BINS), np.nan)
-        place = np.searchsorted(edges, end, side="left") - 1
-        for i in np.flatnonzero(np.bincount(np.maximum(place, 0), minlength=BINS)).tolist():
-            known = values[place == i]
-            known = known[np.isfinite(known)]
-            if len(known):
-                parts[:, i] = known.mean(), known.min(), known.max()
+        bins = np.searchsorted(edges, end, side="left") - 1
+        for i in np.flatnonzero(np.bincount(np.maximum(bins, 0), minlength=BINS)).tolist():
+            in_bin = values[bins == i]
+            in_bin = in_bin[np.isfinite(in_bin)]
+            if len(in_bin):
+                parts[:, i] = in_bin.mean(), in_bin.min(), in_bin.max()
         return cls(edges[:-1], edges[1:], parts[0], parts[1], parts[2], True, float(edges[1]))
 
     @property
@@ -108,18 +107,18 @@ class _Line:
         return float(np.nanmax(self.high)) if self.known else 0.0
 
     def runs(self) -> Iterator[slice]:
-        """Pieces without a hole between them."""
-        known = np.isfinite(self.mean)
-        length = self.end_s - self.begin_s
-        joined = known[1:] & known[:-1] & (self.begin_s[1:] - self.end_s[:-1] <= SLACK * length[1:])
+        """Yield the pieces without a hole between them."""
+        finite = np.isfinite(self.mean)
+        length = self.end_s - self.start_s
+        joined = finite[1:] & finite[:-1] & (self.start_s[1:] - self.end_s[:-1] <= SLACK * length[1:])
         cuts = (np.flatnonzero(~joined) + 1).tolist()
-        for low, high in pairwise([0, *cuts, len(known)]):
-            if known[low]:
+        for low, high in pairwise([0, *cuts, len(finite)]):
+            if finite[low]:
                 yield slice(low, high)
 
 
 def _panel(frame: Frame, name: str, lines: list[tuple[_Line, str, str]]) -> None:
-    """One graph with its axis; several lines are named at their right end."""
+    """Draw one graph with its axis; several lines are named at their right end."""
     frame.grid()
     for line, role, _ in lines:
         for run in line.runs():
@@ -143,35 +142,35 @@ def _panel(frame: Frame, name: str, lines: list[tuple[_Line, str, str]]) -> None
 
 
 def _steps(frame: Frame, line: _Line, run: slice) -> tuple[list[float], list[float], list[float]]:
-    """Corners of a stepped band: two for each window."""
-    x = [place for pair in zip(line.begin_s[run], line.end_s[run], strict=True) for place in map(frame.x, pair)]
+    """Return the corners of a stepped band: two for each window."""
+    x = [corner for pair in zip(line.start_s[run], line.end_s[run], strict=True) for corner in map(frame.x, pair)]
     low, high = (np.repeat([frame.y(v) for v in part[run]], 2).tolist() for part in (line.low, line.high))
     return x, low, high
 
 
 def _legend(frame: Frame, entries: list[tuple[str, str]]) -> None:
-    """Above the picture, at its right end."""
-    at = frame.left + frame.width
+    """Name the lines above the picture, at its right end."""
+    x = frame.left + frame.width
     for role, label in entries:
-        at -= text_width(label, SMALL_PT + 0.5)
-        frame.drawing.text(at, frame.top - 2, label, size=SMALL_PT + 0.5)
-        frame.drawing.line(at - 10, frame.top - 4, at - 2, frame.top - 4, role, 1.2)
-        at -= 16
+        x -= text_width(label, SMALL_PT + 0.5)
+        frame.drawing.text(x, frame.top - 2, label, size=SMALL_PT + 0.5)
+        frame.drawing.line(x - 10, frame.top - 4, x - 2, frame.top - 4, role, 1.2)
+        x -= 16
 
 
 def _marks(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
-    """What the user marked on the time axis, with its words where there is room before the next one."""
+    """Draw what the user marked on the time axis, with its text where there is room before the next mark."""
     marks = [event for event in events if event.kind == "mark"][:MARKS]
-    places = [frames[0].x((mark.t_ns - origin_ns) / 1e9) for mark in marks]
-    for at in places:
+    across = [frames[0].x((mark.t_ns - origin_ns) / 1e9) for mark in marks]
+    for x in across:
         for frame in frames:
-            frame.drawing.line(at, frame.top, at, frame.bottom, "mark", 0.5, "2 1.5")
+            frame.drawing.line(x, frame.top, x, frame.bottom, "mark", 0.5, "2 1.5")
     drawing, top, edge = frames[0].drawing, frames[0].top, frames[0].left + frames[0].width
-    ends = [*places[1:], edge] if places else []
-    for mark, at, end in zip(marks, places, ends, strict=True):
-        if end - at < _LABEL_PT:
+    ends = [*across[1:], edge] if across else []
+    for mark, x, end in zip(marks, across, ends, strict=True):
+        if end - x < _LABEL_PT:
             continue
-        words = fit(mark.text, min(110.0, end - at - 3), SMALL_PT)
+        text = fit(mark.text, min(110.0, end - x - 3), SMALL_PT)
         # On ground of its own: a curve may run behind it.
-        drawing.rect(at + 0.75, top + 0.5, text_width(words, SMALL_PT) + 1.5, SMALL_PT + 1.5, "ground", 0.85)
-        drawing.text(at + 1.5, top + SMALL_PT, words, size=SMALL_PT, fill="mark")
+        drawing.rect(x + 0.75, top + 0.5, text_width(text, SMALL_PT) + 1.5, SMALL_PT + 1.5, "ground", 0.85)
+        drawing.text(x + 1.5, top + SMALL_PT, text, size=SMALL_PT, fill="mark")

@@ -41,8 +41,8 @@ def busiest(reader: ReportSource) -> list[Process]:
     for row in reader.process_samples(int(reader.samples.sample[0]), int(reader.samples.sample[-1])):
         total[row["process"]] += row["stored_bytes"] or 0
     most = max(total.values(), default=0)
-    found = [p for p in reader.processes() if total[p.key] and total[p.key] >= LEAST_SHARE * most]
-    return sorted(found, key=lambda p: -total[p.key])[:MOST_PROCESSES]
+    processes = [p for p in reader.processes() if total[p.key] and total[p.key] >= LEAST_SHARE * most]
+    return sorted(processes, key=lambda p: -total[p.key])[:MOST_PROCESSES]
 
 
 def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None:
@@ -57,16 +57,16 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
     rows, blocks = _touched(reader, process)
     if not rows:
         return None
-    shown = _worth_a_row(rows)
+    drawn = _worth_a_row(rows)
     layout = Layout.build(
-        [HeatRange(v.id, v.start, v.end, label(v), weight) for v, weight in shown], ROWS, SUBROWS, touched_blocks=blocks
+        [HeatRange(v.id, v.start, v.end, label(v), weight) for v, weight in drawn], ROWS, SUBROWS, touched_blocks=blocks
     )
-    begin, end = float(samples.start_ns[0]), float(samples.end_ns[-1])
+    start_ns, end_ns = float(samples.start_ns[0]), float(samples.end_ns[-1])
     share = _picture(reader, process, layout)
     height = len(share) // SUBROWS * _ROW_PT
-    across = time_scale((end - begin) / 1e9)
+    across = time_scale((end_ns - start_ns) / 1e9)
     notes = ["Colour: share of the pages of a place touched in a window, mean where windows share a column."]
-    notes.append(_left_out(reader, process, len(rows) - len(shown)))
+    notes.append(_left_out(reader, process, len(rows) - len(drawn)))
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     name = f"Touched pages of process {process.pid} by address and time"
     drawing = captioned(_TOP + height, name, " ".join(provenance.sentences(reader)), lines)
@@ -81,12 +81,12 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
 
 
 def _touched(reader: ReportSource, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
-    """Every range that was ever touched, with the most of it that was in one window, and the blocks that were."""
+    """Return every range that was ever touched, with the most of it in one window, and the blocks that were touched."""
     most: dict[int, int] = {}
     samples = reader.samples.sample
     blocks: NDArray[np.uint64] = np.empty(0, np.uint64)
-    for at in range(0, len(samples), SAMPLES_AT_ONCE):
-        part = samples[at : at + SAMPLES_AT_ONCE]
+    for first in range(0, len(samples), SAMPLES_AT_ONCE):
+        part = samples[first : first + SAMPLES_AT_ONCE]
         _, ids, touched = reader.vma_wss(int(part[0]), int(part[-1]))
         for row, value in zip(ids.tolist(), touched.tolist(), strict=True):
             most[row] = max(most.get(row, 0), value)
@@ -105,53 +105,53 @@ def _worth_a_row(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
 
 
 def _picture(reader: ReportSource, process: Process, layout: Layout) -> NDArray[np.float32]:
-    """Touched shares, f4[bins, COLUMNS], of the rows in use."""
+    """Return the touched shares, f4[bins, COLUMNS], of the rows in use."""
     samples = reader.samples
     starts, ends = samples.start_ns.astype(np.float64), samples.end_ns.astype(np.float64)
-    # Between two windows the target stands still: that is no time of its own.
+    # Between two windows the target stands still: that is not a time of its own.
     pause = starts[1:] - ends[:-1]
     starts[1:] = np.where(pause <= SLACK * (ends - starts)[1:], ends[:-1], starts[1:])
     picture = HeatMap(layout, np.linspace(starts[0], ends[-1], COLUMNS + 1))
-    for at, sample in enumerate(samples.sample.tolist()):
+    for index, sample in enumerate(samples.sample.tolist()):
         pages = reader.page_set(sample, process.key)
         if pages is not None:
-            picture.add(float(starts[at]), float(ends[at]), bin_column(pages, layout))
+            picture.add(float(starts[index]), float(ends[index]), bin_column(pages, layout))
     rows = max((band.row + band.rows for band in layout.bands), default=0)
     return picture.share()[: rows * SUBROWS]
 
 
 def _left_out(reader: ReportSource, process: Process, small: int) -> str:
-    said = "Drawn is memory touched in the session, in rows by the square root of the most that was touched of it"
+    note = "Drawn is memory touched in the session, in rows by the square root of the most that was touched of it"
     if small:
-        said += f"; not drawn: {small} range{'s' * (small > 1)} with less"
+        note += f"; not drawn: {small} range{'s' * (small > 1)} with less"
     if str(reader.hello.options.filter) != "none":
-        said += f"; left out by the filter: {reader.hello.options.filter}"
+        note += f"; left out by the filter: {reader.hello.options.filter}"
         not_stored = not_stored_bytes(reader, process.key)
-        said += f" (at most {size(not_stored.max())} of a window)" if len(not_stored) else ""
-    return said + "."
+        note += f" (at most {size(not_stored.max())} of a window)" if len(not_stored) else ""
+    return note + "."
 
 
 def _pixels(share: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Colour numbers. The root keeps sparse touches visible: one page in hundreds is the interesting one."""
-    known = np.isfinite(share)
+    """Return colour numbers. The root keeps sparse touches visible: one page in hundreds is the interesting one."""
+    finite = np.isfinite(share)
     level = np.ceil(np.sqrt(np.clip(np.nan_to_num(share), 0, 1)) * 254 - 1e-6)
-    return np.where(known, 1 + level, 0).astype(np.uint8)
+    return np.where(finite, 1 + level, 0).astype(np.uint8)
 
 
-def _bands(frame: Frame, layout: Layout, show_gaps: bool) -> None:
-    """Names on the address axis, lines between ranges, and gaps marked as such."""
+def _bands(frame: Frame, layout: Layout, name_gaps: bool) -> None:
+    """Draw names on the address axis, lines between ranges, and gaps marked as such."""
     draw, row_height = frame.drawing, _ROW_PT
     for band in layout.bands:
         top, height = frame.top + band.row * row_height, band.rows * row_height
         middle = top + height / 2
         if band.kind == "gap":
             draw.rect(frame.left, top, frame.width, height, "ground")
-            words = f"gap of {size(band.size_bytes)}" if show_gaps else "gap"
+            text = f"gap of {size(band.size_bytes)}" if name_gaps else "gap"
             centre = frame.left + frame.width / 2
-            side = (frame.width - text_width(words, SMALL_PT)) / 2 - 3
-            draw.text(centre, middle + 1.9, words, size=SMALL_PT, anchor="middle", fill="dim")
-            for begin in (frame.left, frame.left + frame.width - side):
-                draw.line(begin, middle, begin + side, middle, "grid", 0.6, "2 2")
+            side = (frame.width - text_width(text, SMALL_PT)) / 2 - 3
+            draw.text(centre, middle + 1.9, text, size=SMALL_PT, anchor="middle", fill="dim")
+            for left in (frame.left, frame.left + frame.width - side):
+                draw.line(left, middle, left + side, middle, "grid", 0.6, "2 2")
             continue
         label = f"{band.ranges} others" if band.kind == "more" else band.label
         draw.text(frame.left - 4, middle + 1.9, fit(label, _LEFT - 8, SMALL_PT), size=SMALL_PT, anchor="end")
@@ -162,7 +162,7 @@ def _bands(frame: Frame, layout: Layout, show_gaps: bool) -> None:
 
 
 def _color_bar(frame: Frame, name: str) -> None:
-    """What the colours mean, above the picture."""
+    """Draw what the colours mean, above the picture."""
     draw, width = frame.drawing, 84.0
     left, y = frame.left + frame.width - width - 12, frame.top - 8
     draw.text(4, y + 4.2, name, size=SMALL_PT + 0.5)
@@ -170,6 +170,6 @@ def _color_bar(frame: Frame, name: str) -> None:
     bar = np.arange(1, 256, dtype=np.uint8)[None, :]
     draw.image(left, y, width, 4.5, png.encode(bar, _PALETTE))
     for share in HEAT_TICKS:
-        at = left + width * np.sqrt(share)
-        draw.line(at, y, at, y + 4.5, "ink", 0.3)
-        draw.text(at, y - 1.2, f"{share * 100:.0f}" + " %" * (share == 1), size=SMALL_PT - 0.5, anchor="middle")
+        x = left + width * np.sqrt(share)
+        draw.line(x, y, x, y + 4.5, "ink", 0.3)
+        draw.text(x, y - 1.2, f"{share * 100:.0f}" + " %" * (share == 1), size=SMALL_PT - 0.5, anchor="middle")

@@ -13,7 +13,7 @@ Color = tuple[int, int, int]
 
 
 def encode(pixels: NDArray[np.uint8], palette: Sequence[Color]) -> bytes:
-    """Palette PNG of u1[height, width]; colour 0 is transparent. Raises ValueError for an empty picture."""
+    """Return a palette PNG of u1[height, width]; colour 0 is transparent. Raises ValueError for an empty picture."""
     height, width = pixels.shape
     if not height or not width:
         raise ValueError("a picture needs at least one pixel")
@@ -35,7 +35,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def ramp(anchors: Sequence[Color], count: int) -> list[Color]:
-    """``count`` colours from the first anchor to the last."""
-    at = np.linspace(0, len(anchors) - 1, count)
-    channels = [np.interp(at, np.arange(len(anchors)), [a[i] for a in anchors]) for i in range(3)]
+    """Return ``count`` colours from the first anchor to the last."""
+    positions = np.linspace(0, len(anchors) - 1, count)
+    channels = [np.interp(positions, np.arange(len(anchors)), [a[i] for a in anchors]) for i in range(3)]
     return [(round(r), round(g), round(b)) for r, g, b in zip(*channels, strict=True)]

@@ -18,7 +18,7 @@ LINES = 3  # of one sentence
 
 
 def sentences(reader: ReportSource) -> list[str]:
-    """Session, program, tracker and windows; then everything that makes the numbers less than exact."""
+    """Return session, program, tracker and windows; then everything that makes the numbers less than exact."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / 1e9
     true = f", {duration(float(np.median(lengths)))} true (median)" if len(samples) else ""
@@ -29,38 +29,38 @@ def sentences(reader: ReportSource) -> list[str]:
     asked = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
     if len(samples) and hello.options.max_overhead_ppm:
         true = f", {between(*map(duration, intervals_s(samples.intervals_ns(), 0)))} budgeted{true}"
-    found = [
+    facts = [
         f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "
         f"{asked} asked{true}; {len(samples)} windows in {span(span_s)}",
     ]
-    return found + doubts(reader)
+    return facts + doubts(reader)
 
 
 def doubts(reader: ReportSource) -> list[str]:
-    """One sentence for each way in which the working set is not exact; none when it is."""
+    """Return one sentence for each way in which the working set is not exact; none when it is."""
     samples = reader.samples
-    found = []
+    lines = []
     pairs = zip(samples.status, samples.reason, strict=True)
     reasons = Counter(reason for status, reason in pairs if status == Status.APPROXIMATE)
-    found += [f"approximate in {_windows(count)}: {reason}" for reason, count in reasons.most_common()]
+    lines += [f"approximate in {_windows(count)}: {reason}" for reason, count in reasons.most_common()]
     causes = Counter(filter(None, samples.disturbed))
-    found += [f"disturbed in {_windows(count)}: {cause}" for cause, count in causes.most_common()]
+    lines += [f"disturbed in {_windows(count)}: {cause}" for cause, count in causes.most_common()]
     lost = int(np.isnan(samples.wss_bytes).sum())
     if lost and reader.hello.wss.ok:
-        found.append(f"{_windows(lost)} without a working set")
+        lines.append(f"{_windows(lost)} without a working set")
     for_each = int((np.isnan(samples.shared_bytes) & ~np.isnan(samples.wss_bytes)).sum())
     if for_each:
-        found.append(f"in {_windows(for_each)}, {SHARED_UNKNOWN}")
+        lines.append(f"in {_windows(for_each)}, {SHARED_UNKNOWN}")
     with np.errstate(invalid="ignore"):
         notable = samples.unknown_bytes > NOTABLE_SHARE * samples.wss_bytes
     if notable.any():
         share = float(np.nanmax(samples.unknown_bytes[notable] / samples.wss_bytes[notable]))
-        found.append(f"up to {percent(share)} of the working set of {_windows(int(notable.sum()))} perhaps not touched")
+        lines.append(f"up to {percent(share)} of the working set of {_windows(int(notable.sum()))} perhaps not touched")
     warnings = sum(event.kind == "warning" for event in reader.events(0, 2**62))
     if warnings:
-        found.append(f"{warnings} warning{'s' * (warnings > 1)} of the recording: see its report")
-    return found
+        lines.append(f"{warnings} warning{'s' * (warnings > 1)} of the recording: see its report")
+    return lines
 
 
 def lines(reader: ReportSource, width: float, *more: str) -> list[str]:

@@ -19,7 +19,7 @@ _LEFT, _RIGHT, _TOP, _HEIGHT, _BETWEEN = 38.0, 10.0, 12.0, 62.0, 36.0
 
 
 def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
-    """Histogram above, miss-ratio curve below, on one axis of sizes; None when no page was touched twice."""
+    """Return a histogram above a miss-ratio curve, on one axis of sizes; None when no page was touched twice."""
     shares = {bound: _shares(exact, bound) for bound in BOUNDS}
     used = np.flatnonzero(sum(shares.values()))
     if not len(used):
@@ -58,7 +58,7 @@ def _notes(reader: ReportSource, exact: ExactReuse) -> list[str]:
 
 
 def _shares(exact: ExactReuse, bound: str) -> np.ndarray:
-    """Share of all touches, first ones included, in each bin of the histogram."""
+    """Return the share of all touches, first ones included, in each bin of the histogram."""
     distances, counts = exact.entries(bound)
     bins = np.zeros(len(BIN_EDGES))
     np.add.at(bins, bin_of(distances), counts)
@@ -66,7 +66,7 @@ def _shares(exact: ExactReuse, bound: str) -> np.ndarray:
 
 
 def _bars(shares: dict[str, np.ndarray], across: Scale) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Edges f8[n + 1] and shares of bars that are wide enough to be seen; each ends at a power of two or inside one."""
+    """Return edges f8[n + 1] and shares of bars wide enough to be seen; each ends at a power of two or inside one."""
     octaves = np.log2(across.high / across.low)
     merge = next(m for m in (1, 2, 4, 8) if octaves * BINS_PER_OCTAVE / m <= BARS or m == 8)
     # Bin k ends at edge k, so bin 0 stands alone and the others make whole groups after it.
@@ -86,8 +86,8 @@ def _histogram(frame: Frame, edges: np.ndarray, shares: dict[str, np.ndarray]) -
         top = frame.y(shares["upper"][number])
         if shares["upper"][number]:
             frame.drawing.rect(left + 0.15, top, right - left - 0.3, frame.bottom - top, "bound-area")
-        at = frame.y(shares["lower"][number])
-        outline += [(left, at), (right, at)]
+        y = frame.y(shares["lower"][number])
+        outline += [(left, y), (right, y)]
     frame.drawing.polyline(outline, "bound", 0.7)
     frame.edges()
     frame.label_up("touches (%)")
@@ -98,7 +98,7 @@ def _histogram(frame: Frame, edges: np.ndarray, shares: dict[str, np.ndarray]) -
 def _curve(frame: Frame, curve: MissRatioCurve, across: Scale) -> None:
     frame.grid()
     sizes = np.geomspace(across.low, across.high, POINTS)
-    # Sizes at which a step falls are looked at from both sides, so that steps stand upright.
+    # Sizes at which a step falls are taken from both sides, so that steps stand upright.
     low, high = curve.miss_ratio_at(np.floor(sizes).astype(np.int64))
     x = [frame.x(s) for s in sizes]
     below, above = [frame.y(v) for v in low], [frame.y(v) for v in high]
@@ -113,16 +113,16 @@ def _curve(frame: Frame, curve: MissRatioCurve, across: Scale) -> None:
 
 
 def _legend(frame: Frame, filled: str, line: str) -> None:
-    draw, y, at = frame.drawing, frame.top - 4, frame.left + frame.width
-    draw.text(at, y + 2, line, size=SMALL_PT + 0.5, anchor="end")
-    draw.line(at - 48, y, at - 40, y, "bound", 0.8)
-    draw.text(at - 56, y + 2, filled, size=SMALL_PT + 0.5, anchor="end")
-    draw.rect(at - 104, y - 2.5, 7, 5, "bound-area")
+    draw, y, right = frame.drawing, frame.top - 4, frame.left + frame.width
+    draw.text(right, y + 2, line, size=SMALL_PT + 0.5, anchor="end")
+    draw.line(right - 48, y, right - 40, y, "bound", 0.8)
+    draw.text(right - 56, y + 2, filled, size=SMALL_PT + 0.5, anchor="end")
+    draw.rect(right - 104, y - 2.5, 7, 5, "bound-area")
 
 
 def _bounds(frame: Frame) -> None:
-    draw, y, at = frame.drawing, frame.top - 4, frame.left + frame.width
-    draw.text(at, y + 2, "lower bound", size=SMALL_PT + 0.5, anchor="end")
-    draw.line(at - 48, y, at - 40, y, "bound", 0.8, "2 1.2")
-    draw.text(at - 56, y + 2, "upper bound", size=SMALL_PT + 0.5, anchor="end")
-    draw.line(at - 105, y, at - 97, y, "bound", 0.8)
+    draw, y, right = frame.drawing, frame.top - 4, frame.left + frame.width
+    draw.text(right, y + 2, "lower bound", size=SMALL_PT + 0.5, anchor="end")
+    draw.line(right - 48, y, right - 40, y, "bound", 0.8, "2 1.2")
+    draw.text(right - 56, y + 2, "upper bound", size=SMALL_PT + 0.5, anchor="end")
+    draw.line(right - 105, y, right - 97, y, "bound", 0.8)

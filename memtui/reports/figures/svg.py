@@ -36,12 +36,12 @@ _ODD = dict.fromkeys("iljI.,:;|'", 0.34) | dict.fromkeys("tfr!()[]/ -", 0.4) | d
 
 
 def escape(text: str) -> str:
-    """Foreign text inside markup: visible, and harmless between tags and in quotes."""
+    """Return foreign text for markup: visible, and harmless between tags and in quotes."""
     return html.escape(visible(_short(text)), quote=True)
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is, in points. Rather too wide than too narrow."""
+    """Return about how wide a text is, in points. Rather too wide than too narrow."""
     return size * sum(_em(char) for char in text)
 
 
@@ -58,15 +58,15 @@ def fit(text: str, width: float, size: float) -> str:
     text = visible(_short(text))
     if text_width(text, size) <= width:
         return text
-    for kept in range(len(text) - 1, 1, -1):
-        cut = text[: kept // 2] + "…" + text[len(text) - (kept - kept // 2) :]
+    for length in range(len(text) - 1, 1, -1):
+        cut = text[: length // 2] + "…" + text[len(text) - (length - length // 2) :]
         if text_width(cut, size) <= width:
             return cut
     return "…"
 
 
 def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
-    """Return the text in at most so many lines of ``width`` points; what is left over ends in an ellipsis."""
+    """Return the text in at most ``lines`` lines of ``width`` points; what is left over ends in an ellipsis."""
     out: list[str] = []
     line = ""
     words = visible(_short(text)).split(" ")
@@ -84,7 +84,7 @@ def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Both ends of a text that no figure has room for: a stranger's may have megabytes."""
+    """Return both ends of a text that no figure has room for: a stranger's may have megabytes."""
     return text if len(text) <= 2 * MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…{text[-MOST_CHARACTERS:]}"
 
 
@@ -102,7 +102,7 @@ class Drawing:
         self._parts: list[str] = []
 
     def rect(self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> None:
-        """A filled rectangle."""
+        """Draw a filled rectangle."""
         box = _attributes(x=x, y=y, width=max(width, 0.0), height=max(height, 0.0))
         faint = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
         self._parts.append(f"<rect {box} {_role('fill', fill)}{faint}/>")
@@ -131,17 +131,17 @@ class Drawing:
         self,
         x: float,
         y: float,
-        words: str,
+        text: str,
         *,
         size: float = TEXT_PT,
         anchor: str = "start",
         fill: str = "ink",
         upright: bool = False,
     ) -> None:
-        """One line of foreign or own text; ``upright`` is read from the bottom to the top."""
+        """Write one line of foreign or own text; ``upright`` is read from the bottom to the top."""
         turn = f' transform="rotate(-90 {number(x)} {number(y)})"' if upright else ""
-        place = f'{_attributes(x=x, y=y)} font-size="{number(size)}" text-anchor="{anchor}"'
-        self._parts.append(f"<text {place} {_role('fill', fill)}{turn}>{escape(words)}</text>")
+        position = f'{_attributes(x=x, y=y)} font-size="{number(size)}" text-anchor="{anchor}"'
+        self._parts.append(f"<text {position} {_role('fill', fill)}{turn}>{escape(text)}</text>")
 
     def image(self, x: float, y: float, width: float, height: float, png: bytes) -> None:
         """Place a PNG inside the file, stretched without smoothing."""

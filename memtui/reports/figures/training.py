@@ -32,18 +32,22 @@ _LEFT, _RIGHT, _TOP, _HEIGHT, _APART = 38.0, 8.0, 8.0, 70.0, 12.0
 
 
 def draw(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
-    """(name, figure) of all that the session tells of. Raises SessionError."""
-    for name, found in (("learning", _learning(reader)), ("tensors", _tensors(reader)), ("allocations", _step(reader))):
-        if found is not None:
-            yield name, found
+    """Yield (name, figure) of all that the session knows of. Raises SessionError."""
+    for name, drawing in (
+        ("learning", _learning(reader)),
+        ("tensors", _tensors(reader)),
+        ("allocations", _step(reader)),
+    ):
+        if drawing is not None:
+            yield name, drawing
 
 
 def _learning(reader: ReportSource) -> Drawing | None:
-    """Loss and accuracy of the first process that tells of them."""
+    """Return loss and accuracy of the first process that reports them."""
     points = reader.learning()
     points = [point for point in points if point.pid == points[0].pid]
     seconds = (np.array([point.t_ns for point in points], np.float64) - _origin_ns(reader)) / 1e9
-    loss, accuracy = (_known([getattr(point, name) for point in points]) for name in ("loss", "accuracy"))
+    loss, accuracy = (_with_nan([getattr(point, name) for point in points]) for name in ("loss", "accuracy"))
     panels = []
     if np.isfinite(loss).any():
         panels.append(("loss", number_scale(float(np.nanmax(loss))), loss, "wss"))
@@ -55,9 +59,9 @@ def _learning(reader: ReportSource) -> Drawing | None:
     drawing, frames = _paper(reader, "Loss and accuracy over time", across, [up for _, up, _, _ in panels], [])
     for frame, (name, _, values, role) in zip(frames, panels, strict=True):
         frame.grid()
-        known = np.isfinite(values)
-        places = zip(map(frame.x, seconds[known].tolist()), map(frame.y, values[known].tolist()), strict=True)
-        drawing.polyline(places, role)
+        finite = np.isfinite(values)
+        corners = zip(map(frame.x, seconds[finite].tolist()), map(frame.y, values[finite].tolist()), strict=True)
+        drawing.polyline(corners, role)
         frame.edges()
         frame.label_up(name)
     frames[-1].label_across(f"time ({across.unit})")
@@ -71,36 +75,38 @@ def _tensors(reader: ReportSource) -> Drawing | None:
     parts = [part for part in parts if len(part.usage.start_ns)]
     if not parts:
         return None
-    begin, end = (
+    start_s, end_s = (
         (np.concatenate([getattr(part.usage, name) for part in parts]) - _origin_ns(reader)) / 1e9
         for name in ("start_ns", "end_ns")
     )
-    held = np.concatenate([part.usage.total_bytes for part in parts]).astype(np.float64)
-    across = time_scale(float(end.max()))
+    held_bytes = np.concatenate([part.usage.total_bytes for part in parts]).astype(np.float64)
+    across = time_scale(float(end_s.max()))
     note = "What tensors held at the fullest moment of each stretch of time, as far as the cheap view sees."
-    drawing, (frame,) = _paper(reader, "Memory of tensors over time", across, [bytes_scale(float(held.max()))], [note])
-    _area(frame, *_thinned(begin, held), until=float(end.max()))
+    drawing, (frame,) = _paper(
+        reader, "Memory of tensors over time", across, [bytes_scale(float(held_bytes.max()))], [note]
+    )
+    _area(frame, *_downsampled(start_s, held_bytes), until=float(end_s.max()))
     frame.label_up(f"tensors ({frame.up.unit if frame.up else ''})")
     frame.label_across(f"time ({across.unit})")
     return drawing
 
 
 def _step(reader: ReportSource) -> Drawing | None:
-    """Allocations and frees of the recorded step with the highest peak, in their order."""
+    """Return allocations and frees of the recorded step with the highest peak, in their order."""
     steps = [step for step in reader.allocation_steps() if step.device == MAIN_MEMORY]
     steps = steps or reader.allocation_steps()
     if not steps:
         return None
     most = max(steps, key=lambda step: step.peak_bytes)
     trace = reader.step_trace(most)
-    held = held_in_step(trace)
-    if not len(held):
+    held_bytes = held_in_step(trace)
+    if not len(held_bytes):
         return None
-    across = row_scale(len(held))
+    across = row_scale(len(held_bytes))
     notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the begin."]
     where = "Allocations of a file" if reader.imported() is not None else f"Allocations of step {most.step}"
-    drawing, (frame,) = _paper(reader, where, across, [bytes_scale(float(held.max()))], notes)
-    _area(frame, *_thinned(np.arange(len(held), dtype=np.float64), held), until=float(len(held)))
+    drawing, (frame,) = _paper(reader, where, across, [bytes_scale(float(held_bytes.max()))], notes)
+    _area(frame, *_downsampled(np.arange(len(held_bytes), dtype=np.float64), held_bytes), until=float(len(held_bytes)))
     frame.label_up(f"held ({frame.up.unit if frame.up else ''})")
     frame.label_across("allocations and frees, in their order")
     return drawing
@@ -119,8 +125,8 @@ def _paper(
     bottom = _TOP + len(ups) * _HEIGHT + (len(ups) - 1) * _APART
     drawing = captioned(bottom, title, " ".join(lines), lines)
     frames = [
-        Frame(drawing, _LEFT, _TOP + at * (_HEIGHT + _APART), COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, up)
-        for at, up in enumerate(ups)
+        Frame(drawing, _LEFT, _TOP + row * (_HEIGHT + _APART), COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, up)
+        for row, up in enumerate(ups)
     ]
     for frame in frames[:-1]:
         frame.label_across("", numbers=False)
@@ -128,29 +134,29 @@ def _paper(
     return drawing, frames
 
 
-def _area(frame: Frame, at: Floats, values: Floats, *, until: float) -> None:
+def _area(frame: Frame, starts: Floats, values: Floats, *, until: float) -> None:
     """Draw steps, filled down to the axis."""
     frame.grid()
-    edges = np.append(at, until)
+    edges = np.append(starts, until)
     x = [frame.x(value) for value in np.repeat(edges, 2)[1:-1].tolist()]
     y = [frame.y(value) for value in np.repeat(values, 2).tolist()]
-    places = list(zip(x, y, strict=True))
-    frame.drawing.polygon([*places, (x[-1], frame.bottom), (x[0], frame.bottom)], "wss-area")
-    frame.drawing.polyline(places, "wss")
+    points = list(zip(x, y, strict=True))
+    frame.drawing.polygon([*points, (x[-1], frame.bottom), (x[0], frame.bottom)], "wss-area")
+    frame.drawing.polyline(points, "wss")
     frame.edges()
 
 
-def _thinned(at: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Of many points the least and the most of each of ``BINS`` pieces, so that no peak is lost."""
+def _downsampled(x: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return of many points the least and the most of each of ``BINS`` pieces, so that no peak is lost."""
     if len(values) <= 2 * BINS:
-        return at, values
-    kept: list[int] = []
+        return x, values
+    indices: list[int] = []
     for piece in np.array_split(np.arange(len(values)), BINS):
-        kept += sorted({int(piece[np.argmin(values[piece])]), int(piece[np.argmax(values[piece])])})
-    return at[kept], values[kept]
+        indices += sorted({int(piece[np.argmin(values[piece])]), int(piece[np.argmax(values[piece])])})
+    return x[indices], values[indices]
 
 
-def _known(values: list[float | None]) -> Floats:
+def _with_nan(values: list[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
