@@ -44,7 +44,7 @@ class FileSet:
         named: list[Path] = []
         try:
             for target, draft in self._drafts.items():
-                os.rename(draft, target)  # in place of a link, and not through it
+                draft.rename(target)  # in place of a link, and not through it
                 named.append(target)
         except OSError:
             if not self._force:  # then none of them was there before

@@ -35,7 +35,7 @@ def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.rename(beside, path)
+        beside.rename(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
@@ -61,14 +61,14 @@ ANOTHER_FILE = "name another file"
 def check_place(path: Path, *, force: bool) -> None:
     """Raise UserError where a file of that name cannot be written, or is there already and may not be overwritten."""
     try:
-        if not stat.S_ISDIR(os.stat(path.parent).st_mode):
+        if not stat.S_ISDIR(path.parent.stat().st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     except FileNotFoundError:
         raise UserError(f"{path}: cannot be written: there is no folder {path.parent}; {ANOTHER_FILE}") from None
     except OSError as error:
         raise unwritable(path, error, "") from None
     try:
-        there = os.stat(path).st_mode
+        there = path.stat().st_mode
     except FileNotFoundError:  # or a link to nothing, which is replaced
         there = stat.S_IFREG
     except OSError as error:

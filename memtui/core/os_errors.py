@@ -90,7 +90,7 @@ def _akin(path: str, word: str) -> bool:
     """Whether a word names the path, something above it or something below it."""
     for name in (word, word.partition("=")[2], word.rpartition(":")[0]):
         if name and "\0" not in name:
-            one, other = os.path.abspath(path), os.path.abspath(name)
+            one, other = os.path.abspath(path), os.path.abspath(name)  # noqa: PTH100 (links are not followed)
             if one == other or other.startswith(f"{one.rstrip('/')}/") or one.startswith(f"{other.rstrip('/')}/"):
                 return True
     return False
@@ -104,7 +104,7 @@ def _closed(path: Path) -> str:
         return ""
     for folder in folders:
         try:
-            os.stat(folder)
+            folder.stat()
         except OSError:
             return ""
         if not os.access(folder, os.X_OK, effective_ids=os.access in os.supports_effective_ids):
@@ -116,7 +116,7 @@ def _of_rights(path: Path) -> str:
     """Whom to ask."""
     for place in (path, *path.absolute().parents):
         try:
-            owner = os.stat(place).st_uid
+            owner = place.stat().st_uid
         except OSError:
             continue
         if hasattr(os, "geteuid") and owner == os.geteuid():

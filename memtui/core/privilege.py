@@ -121,12 +121,12 @@ def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
                 answer = {"system": [error.errno, error.strerror, error.filename and os.fsdecode(error.filename)]}
             except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}", "code": FAILURE}
-            with open(writing, "w") as pipe:
+            with os.fdopen(writing, "w") as pipe:
                 json.dump(answer, pipe)
         finally:
             os._exit(0)
     os.close(writing)
-    with open(reading) as pipe:
+    with os.fdopen(reading) as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
     answer = json.loads(text) if text else {"error": f"a child that became {user.name} was killed", "code": FAILURE}
@@ -187,7 +187,7 @@ def environment_of_sudo() -> dict[str, str]:
     """
     try:
         parent = read_stat(os.getpid()).parent_pid
-        if Path(os.readlink(f"/proc/{parent}/exe")).name != "sudo":
+        if Path(f"/proc/{parent}/exe").readlink().name != "sudo":
             return {}
         raw = Path(f"/proc/{parent}/environ").read_bytes()
     except OSError:

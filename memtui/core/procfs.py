@@ -152,6 +152,6 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
 def in_initial_pid_namespace() -> bool:
     """Whether this is the machine's own PID namespace and no container's; True where the kernel does not tell."""
     try:
-        return os.stat("/proc/self/ns/pid").st_ino == _INITIAL
+        return Path("/proc/self/ns/pid").stat().st_ino == _INITIAL
     except OSError:
         return True

@@ -61,7 +61,7 @@ def open_plain(path: Path | str) -> BinaryIO:
     descriptor = os.open(path, _FLAGS)
     try:
         check_plain(path, os.fstat(descriptor))
-        return open(descriptor, "rb")
+        return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise

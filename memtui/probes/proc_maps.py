@@ -27,7 +27,7 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
     parts: list[bytes] = []
     lines = 0
     try:
-        with open(proc / str(pid) / "maps", "rb", buffering=0) as file:
+        with open(proc / str(pid) / "maps", "rb", buffering=0) as file:  # noqa: PTH123 (Path.open takes 9 us more)
             while part := file.read(_AT_ONCE_BYTES):
                 parts.append(part)
                 lines += part.count(b"\n")

@@ -69,7 +69,7 @@ def _told_by_stat(pid: int) -> int | None:
             return None
         if not status:
             # Who may not know it is told 0. The same right is asked for here.
-            with open(folder / "io", "rb") as file:
+            with (folder / "io").open("rb") as file:
                 file.read(1)
         return status
     except (OSError, IndexError, ValueError):

@@ -29,7 +29,7 @@ def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
     folder = proc / str(pid)
     try:
         status = (folder / "status").read_text(errors="replace")
-        owner = os.stat(folder).st_uid  # root's where the process may not be looked into
+        owner = folder.stat().st_uid  # root's where the process may not be looked into
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"process {pid} ended") from None
     ids = {name: set(map(int, numbers)) for name, *numbers in _IDS.findall(status)}
@@ -43,6 +43,6 @@ def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
 def looks_own(pid: int, uid: int, proc: Path = PROC) -> bool:
     """Whether the kernel calls the process that user's: in a fraction of the time, for a process that is held."""
     try:
-        return os.stat(proc / str(pid)).st_uid == uid
+        return os.stat(proc / str(pid)).st_uid == uid  # noqa: PTH116 (in a pause, and Path.stat takes longer)
     except OSError:
         return False

@@ -75,13 +75,13 @@ def _pts_index(device: int) -> int:
 
 def _holds_master(folder: Path, terminals: set[int]) -> bool:
     try:
-        names = os.listdir(folder / "fd")
+        links = list((folder / "fd").iterdir())
     except OSError:
         return False
-    for name in names:
-        if _link(folder / "fd" / name) in _MASTERS:
+    for link in links:
+        if _link(link) in _MASTERS:
             try:
-                lines = (folder / "fdinfo" / name).read_text().splitlines()
+                lines = (folder / "fdinfo" / link.name).read_text().splitlines()
             except OSError:
                 continue
             if any(f"tty-index:\t{index}" in lines for index in terminals):
@@ -91,6 +91,6 @@ def _holds_master(folder: Path, terminals: set[int]) -> bool:
 
 def _link(path: Path) -> str:
     try:
-        return os.readlink(path)
+        return os.readlink(path)  # noqa: PTH115 (pipe:[1] is not a path)
     except OSError:
         return ""

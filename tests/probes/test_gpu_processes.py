@@ -127,7 +127,7 @@ def test_lists_that_grow_while_they_are_read(held):
 def test_numbers_of_another_world_are_nobodys(held):
     found = held("probe._sees_own_processes_only = True", processes="11:4096")
     assert found == {"0": [None, "unsupported", CONTAINER]}
-    found = held("gpu_holders._WSL_DEVICE = '/'", processes="11:4096")
+    found = held("gpu_holders._WSL_DEVICE = gpu_holders.Path('/')", processes="11:4096")
     assert found == {"0": [None, "unsupported", WSL]}
 
 

@@ -54,7 +54,7 @@ def test_rights_that_a_program_has_by_its_file(tmp_path, monkeypatch):
     process(tmp_path)
     whole = os.stat
     monkeypatch.setattr(
-        process_owner.os, "stat", lambda path: os.stat_result((*whole(path)[:4], MINE + 1, *whole(path)[5:]))
+        process_owner.os, "stat", lambda path, **_: os.stat_result((*whole(path)[:4], MINE + 1, *whole(path)[5:]))
     )
     with pytest.raises(NotOwn, match="has rights"):
         check_owner(7, MINE, tmp_path)

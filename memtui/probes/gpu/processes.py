@@ -6,9 +6,9 @@ list cannot be had, or does not name everybody, nothing is known of those that a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from memtui.core.samples import Status
@@ -20,7 +20,7 @@ IN_SLICES = "cut into slices (MIG): the driver names the processes of a slice to
 # The driver numbers processes as the host does, or hides them: a number found here may be another process's.
 CONTAINER = "the driver numbers processes as the host does, and this is a container with numbers of its own"
 WSL = "under WSL the driver of Windows keeps the lists of processes, and shows none"
-_WSL_DEVICE = "/dev/dxg"  # the GPU of a Windows host, and the only way to it
+_WSL_DEVICE = Path("/dev/dxg")  # the GPU of a Windows host, and the only way to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def unknown(status: str, reason: str) -> tuple[Holding, ...]:
 
 
 def under_wsl() -> bool:
-    return os.path.exists(_WSL_DEVICE)
+    return _WSL_DEVICE.exists()
 
 
 def merged(entries: Iterable[Any]) -> dict[int, int | None]:

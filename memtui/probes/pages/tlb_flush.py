@@ -21,6 +21,7 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -269,7 +270,7 @@ def soft_dirty_is_tracked() -> bool:
         memory[0] = 1
         hold = ctypes.c_char.from_buffer(memory)
         try:
-            with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+            with Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
                 entry = os.pread(pagemap.fileno(), 8, (ctypes.addressof(hold) >> PAGE_SHIFT) * 8)
         except OSError:
             return True  # not known: the careful answer

@@ -148,7 +148,7 @@ def _moved(before_uj: int, now_uj: int, range_uj: int | None, passed_ns: int) ->
 def _find_zones(powercap: Path) -> list[_Zone]:
     """All zones, packages before their parts, in the order of their numbers."""
     try:
-        matches = [match for name in os.listdir(powercap) if (match := _ZONE.fullmatch(name))]
+        matches = [match for zone in powercap.iterdir() if (match := _ZONE.fullmatch(zone.name))]
     except OSError:
         return []
     packages: dict[str, str] = {}

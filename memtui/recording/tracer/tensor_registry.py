@@ -70,6 +70,9 @@ class Known:
         return None
 
 
+_Owners = dict[int, tuple[torch.Tensor, str, str]]  # by identity, as tensors compare by value: layer and name
+
+
 def known_of(
     modules: Iterable[nn.Module],
     optimizers: Iterable[torch.optim.Optimizer],
@@ -84,26 +87,17 @@ def known_of(
     """
     known = Known()
     seen: set[int] = set()
-    owners: dict[int, tuple[torch.Tensor, str, str]] = {}  # by identity, tensors compare by value: layer and name
     named = list(named_modules(modules))
     optimizers = list(optimizers)
-    for layer, module in named:
-        for name, parameter in module.named_parameters(recurse=False):
-            owners.setdefault(id(parameter), (parameter, layer, name))
-    for optimizer in optimizers:
-        for tensor in tensors_in([group["params"] for group in optimizer.param_groups]):
-            owners.setdefault(id(tensor), (tensor, "", described(tensor)))
+    owners = _owners(named, optimizers)
     for tensor, layer, name in owners.values():
         _take(known, known.weights, tensor, layer, name, seen)
     for tensor, layer, name in owners.values():
         if tensor.grad is not None:
             _take(known, known.gradients, tensor.grad, layer, name, seen)
     for optimizer in optimizers:
-        for owner, state in list(optimizer.state.items()):
-            _, layer, name = owners.get(id(owner), (owner, "", ""))
-            for key, part in state.items() if isinstance(state, dict) else [("", state)]:
-                for tensor in tensors_in(part):
-                    _take(known, known.optimiser_state, tensor, layer, f"{name} {key}".strip(), seen)
+        for tensor, layer, name in _state_of(optimizer, owners):
+            _take(known, known.optimiser_state, tensor, layer, name, seen)
     for layer, module in named:
         for name, buffer in module.named_buffers(recurse=False):
             _take(known, known.buffers, buffer, layer, name, seen)
@@ -112,6 +106,27 @@ def known_of(
             holder = (holders or {}).get(located(tensor)[1])
             _take(known, storages, tensor, "", f"{described(tensor)} of {holder}" if holder else None, seen)
     return known
+
+
+def _owners(named: Iterable[tuple[str, nn.Module]], optimizers: Iterable[torch.optim.Optimizer]) -> _Owners:
+    """Return the parameters of modules and optimisers."""
+    owners: _Owners = {}
+    for layer, module in named:
+        for name, parameter in module.named_parameters(recurse=False):
+            owners.setdefault(id(parameter), (parameter, layer, name))
+    for optimizer in optimizers:
+        for tensor in tensors_in([group["params"] for group in optimizer.param_groups]):
+            owners.setdefault(id(tensor), (tensor, "", described(tensor)))
+    return owners
+
+
+def _state_of(optimizer: torch.optim.Optimizer, owners: _Owners) -> Iterator[tuple[torch.Tensor, str, str]]:
+    """Yield the tensors of an optimiser's state with layer and name."""
+    for owner, state in list(optimizer.state.items()):
+        _, layer, name = owners.get(id(owner), (owner, "", ""))
+        for key, part in state.items() if isinstance(state, dict) else [("", state)]:
+            for tensor in tensors_in(part):
+                yield tensor, layer, f"{name} {key}".strip()
 
 
 def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, part: str | None, seen: set[int]) -> None:

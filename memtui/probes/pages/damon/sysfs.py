@@ -268,8 +268,8 @@ class Interface:
         return found if found[0] else None
 
     def _tried(self, folder: Path) -> Regions:
-        names = [name for name in os.listdir(folder) if name.isdigit()]
-        return sorted((_number(folder / name / "start"), _number(folder / name / "end")) for name in names)
+        regions = [region for region in folder.iterdir() if region.name.isdigit()]
+        return sorted((_number(region / "start"), _number(region / "end")) for region in regions)
 
     def _verify(self) -> None:
         if self._configured and not self.is_ours():

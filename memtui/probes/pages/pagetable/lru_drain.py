@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from pathlib import Path
 
 
 class NewPages:
@@ -18,7 +19,7 @@ class NewPages:
     def __init__(self) -> None:
         self._fd = -1
         try:
-            with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            with Path("/proc/self/maps").open(encoding="utf-8", errors="surrogateescape") as maps:
                 mapped = [line.split(None, 5) for line in maps]
             start, path = next(
                 (int(where.partition("-")[0], 16), name[0].rstrip("\n"))

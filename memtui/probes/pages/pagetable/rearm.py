@@ -14,7 +14,6 @@ none: their pages stay for the full clear. Several CPUs clear at once, which ``c
 
 from __future__ import annotations
 
-import glob
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
@@ -401,9 +400,9 @@ def large_folios_exist() -> bool:
 
     The kernel counts them by size since Linux 6.13.
     """
-    counts = glob.glob("/sys/kernel/mm/transparent_hugepage/hugepages-*/stats/nr_anon")
+    counts = list(Path("/sys/kernel/mm/transparent_hugepage").glob("hugepages-*/stats/nr_anon"))
     try:
-        return not counts or any(int(Path(path).read_text()) for path in counts)
+        return not counts or any(int(path.read_text()) for path in counts)
     except (OSError, ValueError):
         return True
 
