@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 def _list(args: argparse.Namespace, console: Console) -> int:
     import shutil
+    from dataclasses import asdict
 
     from memtui.recording.status import NO_LIMIT, describe, format_table
 
     with console.progress("asking what runs"):
-        found = describe(_recordings())
+        recordings = describe(_recordings())
     if args.json:
-        console.print_json({"recordings": found})
+        console.print_json({"recordings": [asdict(recording) for recording in recordings]})
     else:
-        console.print(format_table(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT))
+        console.print(format_table(recordings, shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT))
     return 0
 
 
@@ -46,8 +47,8 @@ def _stop(args: argparse.Namespace, console: Console) -> int:
         try:
             with console.progress(f"ending {running.id}"):
                 ended = stop(running)
-            if "error" in ended:
-                raise UserError(f"recording {running.id}: {ended['error']}", FAILURE)
+            if ended.error:
+                raise UserError(f"recording {running.id}: {ended.error}", FAILURE)
             console.print(f"stopped {running.id}: {running.path}")
         except UserError as error:
             failures.append(error)

@@ -17,7 +17,7 @@ from memtui.core.options import MARK_CHARACTERS
 from memtui.core.privilege import invoker, state_directory
 from memtui.core.procfs import read_stat
 from memtui.core.text import short_command, storable
-from memtui.recording.control import Answers, connect, request
+from memtui.recording.control import Answer, Answers, Ended, RecordingState, connect, request
 from memtui.recording.registry import CALIBRATION, Running, find, find_all
 
 SECONDS = 5.0  # a recording answers at once; what takes longer is stuck
@@ -25,7 +25,7 @@ STOP_SECONDS = 30.0
 _COMMAND_CHARACTERS = 40  # of each in a line that names all
 
 
-def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> dict[str, Any]:
+def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> Answer:
     """Return the answer of a recording. Raises UserError when there is none, or when it refuses."""
     try:
         with connect(Path(running.control), seconds) as connection:
@@ -38,7 +38,15 @@ def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> d
     return answer
 
 
-def order(session: Path, do: str, **fields: Any) -> dict[str, Any]:
+def state_of(running: Running) -> RecordingState:
+    """Return what a recording does now. Raises UserError as ``ask``."""
+    try:
+        return RecordingState.from_dict(ask(running, "status"))
+    except ValueError as error:
+        raise _silent(running, error) from None
+
+
+def order(session: Path, do: str, **fields: Any) -> Answer:
     """Return the answer of whoever records into this file now. Raises UserError as ``ask``, and when nobody does."""
     for running in find_all(state_directory(invoker())):
         if running.path == str(session.absolute()):
@@ -46,16 +54,16 @@ def order(session: Path, do: str, **fields: Any) -> dict[str, Any]:
     raise UserError("nobody records into this session now")
 
 
-def stop(running: Running) -> dict[str, Any]:
+def stop(running: Running) -> Ended:
     """End a recording in order, wait for that, and return how it ended. Raises UserError."""
     deadline = time.monotonic() + STOP_SECONDS
     try:
         with connect(Path(running.control), SECONDS) as connection:
             connection.sendall(request("follow") + request("stop"))
             answers = Answers(connection)
-            while "ended" not in (said := _next(answers, deadline)):
+            while (ended := Ended.from_dict(_next(answers, deadline))) is None:
                 pass
-            return said["ended"]
+            return ended
     except (OSError, ValueError) as error:
         raise _silent(running, error) from None
 
@@ -82,7 +90,7 @@ class Follower:
     """Hears of the end of a recording without waiting for it."""
 
     def __init__(self, running: Running) -> None:
-        self._ended: dict[str, Any] | None = None
+        self._ended: Ended | None = None
         self._answers: Answers | None = None
         try:
             connection = connect(Path(running.control), SECONDS)
@@ -92,26 +100,28 @@ class Follower:
             pass  # an older recording, or one without a socket: its session tells of the end, too
 
     def ended(self) -> bool:
-        return self._look() is not None
+        """Whether it has ended."""
+        return self._poll() is not None
 
     def stopped(self) -> bool:
         """Whether somebody asked for the end; a target that ended is no reason to close a screen."""
-        return bool((self._look() or {}).get("asked"))
+        ended = self._poll()
+        return ended is not None and ended.asked
 
-    def _look(self) -> dict[str, Any] | None:
+    def _poll(self) -> Ended | None:
         if self._ended is None and self._answers is not None:
             try:
                 while self._ended is None:
-                    self._ended = _next(self._answers, 0.0).get("ended")
+                    self._ended = Ended.from_dict(_next(self._answers, 0.0))
             except BlockingIOError:
                 pass
             except (OSError, ValueError):
-                self._ended = {}
+                self._ended = Ended()
         return self._ended
 
 
-def _next(answers: Answers, deadline_s: float) -> dict[str, Any]:
-    """Raise OSError and ValueError."""
+def _next(answers: Answers, deadline_s: float) -> Answer:
+    """Return the next answer. Raises OSError and ValueError."""
     answer = answers.next(deadline_s)
     if answer is None:
         raise ValueError("it hung up")
@@ -121,7 +131,7 @@ def _next(answers: Answers, deadline_s: float) -> dict[str, Any]:
 def _silent(running: Running, error: Exception) -> UserError:
     why = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
     remedy = (
-        f"kill -INT {running.memtui_pid} ends it" if os.path.exists(f"/proc/{running.memtui_pid}") else "it has ended"
+        f"kill -INT {running.memtui_pid} ends it" if Path(f"/proc/{running.memtui_pid}").exists() else "it has ended"
     )
     return UserError(f"recording {running.id} (PID {running.pid}) does not answer: {why}; {remedy}", FAILURE)
 

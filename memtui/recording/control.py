@@ -13,10 +13,12 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
+from memtui.recording.progress import Progress
 
 FOLDER = "control"
 LINE_BYTES = 4096  # no request is longer
@@ -28,8 +30,9 @@ _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 Answer = dict[str, Any]
 SIGNALS = frozenset({"SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"})  # those that are passed on to a program
+Limit = tuple[int, int] | int | frozenset[str]
 # Every word with its fields: a range for a number, a length or the choices for a text; those with a ? may be left out.
-WORDS: dict[str, dict[str, tuple[int, int] | int | frozenset[str]]] = {
+WORDS: dict[str, dict[str, Limit]] = {
     "status": {},
     "follow": {},
     "stop": {},
@@ -47,8 +50,89 @@ def request(do: str, **fields: Any) -> bytes:
     return json.dumps({"do": do} | fields).encode() + b"\n"
 
 
-def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
-    """(word, fields) of one line; every key, type and range is checked. Raises ValueError."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks for. Fields that a word does not have, or that were left out, keep their defaults."""
+
+    do: str
+    interval_ns: int = 0
+    ppm: int = 0
+    name: str = ""
+    text: str = ""
+    t_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingState:
+    """The answer to ``status``.
+
+    Attributes:
+        progress: None before the first commit.
+        log: of the program's output; empty when there is none.
+        interval_ns: that was asked for.
+        max_overhead_ppm: the budget; None: none.
+        paused: sampling is paused.
+    """
+
+    progress: Progress | None
+    log: str
+    interval_ns: int
+    max_overhead_ppm: int | None
+    paused: bool
+
+    def to_dict(self) -> Answer:
+        """As JSON."""
+        return asdict(self) | {"progress": asdict(self.progress) if self.progress is not None else {}}
+
+    @classmethod
+    def from_dict(cls, answer: Answer) -> RecordingState:
+        """Inverse of ``to_dict``. Raises ValueError for what is not such an answer."""
+        fields = {name: answer[name] for name in cls.__slots__ if name in answer}
+        try:
+            return cls(**fields | {"progress": Progress(**fields["progress"]) if fields["progress"] else None})
+        except (KeyError, TypeError):
+            raise ValueError("not an answer of this version of memtui") from None
+
+
+_IF_ANY = ("why", "error", "code")  # fields of Ended that are sent where there is something to say
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a recording ended, told to all who follow it.
+
+    Attributes:
+        asked: a client asked for the end.
+        exit_status: of the program that was started, as a shell gives it.
+        outlived: that program runs still.
+        why: the recorder's reason to end it, if it had one.
+        error: what went wrong, in a line; empty when nothing did.
+        code: the exit code for that.
+    """
+
+    asked: bool = False
+    exit_status: int = 0
+    outlived: bool = False
+    why: str = ""
+    error: str = ""
+    code: int = 0
+
+    def to_dict(self) -> Answer:
+        """As JSON, without what there is nothing to say about."""
+        values = asdict(self)
+        return {"ended": {name: value for name, value in values.items() if value or name not in _IF_ANY}}
+
+    @classmethod
+    def from_dict(cls, answer: Answer) -> Ended | None:
+        """Inverse of ``to_dict``; None for any other answer. Another version of memtui may have other fields."""
+        fields = answer.get("ended")
+        if not isinstance(fields, dict):
+            return None
+        return cls(**{name: fields[name] for name in cls.__slots__ if name in fields})
+
+
+def parse_request(line: bytes) -> Request:
+    """Return what one line asks for; every key, type and range is checked. Raises ValueError."""
     if len(line) > LINE_BYTES:
         raise ValueError(f"longer than {LINE_BYTES} bytes")
     try:
@@ -63,16 +147,20 @@ def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
     if not needed <= plain.keys() <= known.keys():
         raise ValueError(f"{word} has the fields {', '.join(WORDS[word]) or 'do'} and no others")
     for name, value in plain.items():
-        limit = known[name]
-        if isinstance(limit, tuple):
-            if type(value) is not int or not limit[0] <= value <= limit[1]:
-                raise ValueError(f"{name} must be a whole number from {limit[0]} to {limit[1]}")
-        elif isinstance(limit, frozenset):
-            if not isinstance(value, str) or value not in limit:
-                raise ValueError(f"{name} must be one of {', '.join(sorted(limit))}")
-        elif not isinstance(value, str) or not 0 < len(value) <= limit:
-            raise ValueError(f"{name} must be a text of 1 to {limit} characters")
-    return word, plain
+        _check_field(name, value, known[name])
+    return Request(word, **plain)
+
+
+def _check_field(name: str, value: object, limit: Limit) -> None:
+    """Raise ValueError for a value that a field does not take."""
+    if isinstance(limit, tuple):
+        if type(value) is not int or not limit[0] <= value <= limit[1]:
+            raise ValueError(f"{name} must be a whole number from {limit[0]} to {limit[1]}")
+    elif isinstance(limit, frozenset):
+        if not isinstance(value, str) or value not in limit:
+            raise ValueError(f"{name} must be one of {', '.join(sorted(limit))}")
+    elif not isinstance(value, str) or not 0 < len(value) <= limit:
+        raise ValueError(f"{name} must be a text of 1 to {limit} characters")
 
 
 class Listener:
@@ -199,7 +287,7 @@ class Control:
         listener: where clients come from; none when there is no socket.
     """
 
-    def __init__(self, do: Callable[[str, dict[str, Any]], Answer], listener: Listener | None) -> None:
+    def __init__(self, do: Callable[[Request], Answer], listener: Listener | None) -> None:
         self._do, self._listener = do, listener
         self._clients: dict[int, _Client] = {}
 
@@ -226,9 +314,10 @@ class Control:
             if client.heard_s < deadline and not client.follows:
                 self._drop(fd)
 
-    def tell_followers(self, answer: Answer) -> None:
+    def notify_followers(self, ended: Ended) -> None:
+        """Send how the recording ended to all who follow it."""
         for fd, client in tuple(self._clients.items()):
-            if client.follows and not client.send(answer):
+            if client.follows and not client.send(ended.to_dict()):
                 self._drop(fd)
 
     def close(self) -> None:
@@ -269,10 +358,10 @@ class Control:
 
     def _answer(self, client: _Client, line: bytes) -> Answer:
         try:
-            word, fields = parse_request(line)
-            if word == "follow":
+            asked = parse_request(line)
+            if asked.do == "follow":
                 client.follows = True
-            return {"ok": True} | self._do(word, fields)
+            return {"ok": True} | self._do(asked)
         except ValueError as error:
             return {"ok": False, "error": str(error)}
 

@@ -63,7 +63,7 @@ class Entry:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(self._fd, json.dumps(asdict(running)).encode())
-            os.rename(draft, self._path)
+            draft.rename(self._path)
         except OSError:
             os.close(self._fd)
             draft.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def _read(path: Path) -> Running | None:
         for left in filter(None, sockets):
             with suppress(FileNotFoundError):
                 if stat.S_ISSOCK(os.lstat(left).st_mode):
-                    os.unlink(left)
+                    Path(left).unlink()
     except (OSError, ValueError, TypeError):
         pass
     finally:

@@ -123,7 +123,7 @@ def check_target(pid: int) -> int:
 def belongs_to_another(pid: int) -> bool:
     """Whether only root may observe it: another user's, or one that gave up being traced (set-user-ID programs)."""
     try:
-        return os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid)
+        return os.geteuid() not in (0, Path(f"/proc/{pid}").stat().st_uid)
     except FileNotFoundError:
         return False
 
@@ -131,14 +131,14 @@ def belongs_to_another(pid: int) -> bool:
 def others(proc: Path = PROC) -> Iterator[tuple[int, Stat]]:
     """Every process that runs and is neither this one, nor what it was started from, nor the kernel's."""
     hidden = ancestors(os.getpid()) | {os.getpid()}
-    for name in os.listdir(proc):
-        if name.isdigit() and int(name) not in hidden:
+    for folder in proc.iterdir():
+        if folder.name.isdigit() and (pid := int(folder.name)) not in hidden:
             try:
-                stat = read_stat(int(name), proc)
+                stat = read_stat(pid, proc)
             except OSError:
                 continue
             if not (stat.kernel_thread or stat.ended):
-                yield int(name), stat
+                yield pid, stat
 
 
 def ancestors(pid: int) -> set[int]:
@@ -215,7 +215,7 @@ def processes(proc: Path = PROC) -> list[_Found]:
 
 def names_of(title: str, words: list[str]) -> frozenset[str]:
     """Return what a process is called: its title, its program, what its interpreter runs, with and without ``.py``."""
-    program = os.path.basename(words[0]) if words else ""
+    program = words[0].rpartition("/")[2] if words else ""
     found = {title, program}
     if _INTERPRETER.fullmatch(program):
         rest = iter(words[1:])
@@ -230,7 +230,7 @@ def names_of(title: str, words: list[str]) -> frozenset[str]:
             elif word.startswith("-"):
                 continue
             else:
-                script = os.path.basename(word)
+                script = word.rpartition("/")[2]
                 found |= {script, script.removesuffix(".py")}
             break
     return frozenset(found - {""})
@@ -383,7 +383,7 @@ class Candidates:
             again_s = min(_OLDER * known.at_s, _YOUNG_S) if known.at_s <= _YOUNG_S else math.inf
             if age_s <= again_s:
                 return known
-        uid = os.stat(self._proc / str(pid)).st_uid
+        uid = (self._proc / str(pid)).stat().st_uid
         user = user_name(uid)
         command = mask_secrets(command_of(pid))
         kinds = self._kinds(pid)

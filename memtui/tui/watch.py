@@ -16,7 +16,7 @@ from memtui.core.errors import UserError, silence
 from memtui.core.text import visible
 from memtui.recording.arguments import given, observe
 from memtui.recording.client import Follower, ask, order
-from memtui.recording.control import SIGNALS
+from memtui.recording.control import SIGNALS, Ended
 from memtui.recording.registry import Running
 from memtui.recording.supervisor.background import Recording
 from memtui.recording.supervisor.duplicate import AlreadyRunning
@@ -99,7 +99,7 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
 
     def stopped() -> bool:
         ended = recording.ended()
-        return ended is not None and bool(ended.get("asked") or passed)
+        return ended is not None and bool(ended.asked or passed)
 
     try:
         code = run_viewer(
@@ -121,10 +121,10 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
         recording.stop()
     except UserError as error:
         failure = error
-    ended = recording.ended() or {}
-    lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.get("asked") else []
-    if why := ended.get("why"):
-        lines.append(f"the recording ended: {why}")
+    ended = recording.ended() or Ended()
+    lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.asked else []
+    if ended.why:
+        lines.append(f"the recording ended: {ended.why}")
     lines.append(f"session: {recording.path}")
     if recording.log is not None:
         lines.append(f"output of the program: {recording.log}")
@@ -133,9 +133,9 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     _tell(*lines)
     if failure is not None:
         raise failure
-    if passed and ended.get("outlived"):
+    if passed and ended.outlived:
         return 128 + passed[-1]  # it is nobody's child any more: this is what is known of its end
-    return code or ended.get("exit_status", 0)
+    return code or ended.exit_status
 
 
 def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) -> int:

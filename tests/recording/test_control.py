@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 from memtui.core import privilege
 from memtui.recording import control
-from memtui.recording.control import CLIENTS, LINE_BYTES, Control, Listener, connect, open_listener, parse_request
+from memtui.recording.control import (
+    CLIENTS,
+    LINE_BYTES,
+    Control,
+    Ended,
+    Listener,
+    Request,
+    connect,
+    open_listener,
+    parse_request,
+)
 from tests.support.live import needs_root
 
 
@@ -61,11 +71,11 @@ def test_bad_requests(line):
 
 
 def test_good_requests():
-    assert parse_request(b'{"do": "stop"}') == ("stop", {})
-    assert parse_request(b'{"do": "interval", "interval_ns": 1000000}') == ("interval", {"interval_ns": 1_000_000})
-    assert parse_request('{"do": "mark", "text": "épo\\u001bch"}'.encode()) == ("mark", {"text": "épo\x1bch"})
-    assert parse_request(b'{"do": "signal", "name": "SIGUSR1"}') == ("signal", {"name": "SIGUSR1"})
-    assert parse_request(b'{"do": "mark", "text": "x", "t_ns": 7}') == ("mark", {"text": "x", "t_ns": 7})
+    assert parse_request(b'{"do": "stop"}') == Request("stop")
+    assert parse_request(b'{"do": "interval", "interval_ns": 1000000}') == Request("interval", interval_ns=1_000_000)
+    assert parse_request('{"do": "mark", "text": "épo\\u001bch"}'.encode()) == Request("mark", text="épo\x1bch")
+    assert parse_request(b'{"do": "signal", "name": "SIGUSR1"}') == Request("signal", name="SIGUSR1")
+    assert parse_request(b'{"do": "mark", "text": "x", "t_ns": 7}') == Request("mark", text="x", t_ns=7)
 
 
 @given(st.binary(max_size=200))
@@ -78,13 +88,13 @@ class Served:
     """A control socket and what it was asked to do."""
 
     def __init__(self, folder: Path) -> None:
-        self.done: list[tuple[str, dict]] = []
+        self.done: list[Request] = []
         self.listener = Listener(folder / "control", "1-2")
         self.control = Control(self.do, self.listener)
 
-    def do(self, word: str, fields: dict) -> dict:
-        self.done.append((word, fields))
-        if word == "pause":
+    def do(self, request: Request) -> dict:
+        self.done.append(request)
+        if request.do == "pause":
             raise ValueError("it cannot be paused")
         return {"seen": len(self.done)}
 
@@ -126,14 +136,14 @@ def test_requests_are_answered_in_order(served):
     assert answers[1] == {"ok": False, "error": "it cannot be paused"}
     assert not answers[2]["ok"]
     assert answers[3] == {"ok": True, "seen": 3}
-    assert [word for word, _ in served.done] == ["status", "pause", "mark"]
+    assert [request.do for request in served.done] == ["status", "pause", "mark"]
 
 
 def test_an_order_counts_even_when_its_giver_is_gone(served):
     with connect(served.listener.path, 1) as client:
         client.sendall(b'{"do": "follow"}\n{"do": "stop"}\n')
     served.turn()
-    assert [word for word, _ in served.done] == ["follow", "stop"]
+    assert [request.do for request in served.done] == ["follow", "stop"]
 
 
 def test_the_place_is_the_users_alone(served, tmp_path):
@@ -225,8 +235,8 @@ def test_silence_is_not_waited_for(served, monkeypatch):
         time.sleep(0.01)
         served.control.serve([])
         assert len(served.control.fds) == 2
-    served.control.tell_followers({"ended": {}})
-    assert read(ours) == [{"ended": {}}]
+    served.control.notify_followers(Ended(exit_status=3))
+    assert read(ours) == [{"ended": {"asked": False, "exit_status": 3, "outlived": False}}]
     ours.close()
 
 

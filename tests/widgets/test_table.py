@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from memtui.recording.status import format_table
+from memtui.recording.status import RecordingStatus, format_table
 from memtui.tui.screens.allocation_lists import EVENTS, LAYERS, TENSORS
 from memtui.tui.screens.home import _SESSIONS, _session_row
 from memtui.widgets.placement_matrix import PlacementMatrix
@@ -113,11 +113,11 @@ async def test_ranges_tensors_processes_and_ops_that_differ_inside_of_their_name
 
 def test_recordings_in_a_terminal_keep_what_differs():
     found = [
-        {
-            "id": "abcd", "pid": 4242 + n, "command": f"/usr/bin/python train.py --data /scratch/images --lr 0.{n} -v",
-            "duration_s": 9.0, "samples": None, "wss_bytes": None, "session": f"/root/{n}.memtui", "reason": "",
-            "paused": n == 1,
-        }
+        RecordingStatus(
+            id="abcd", pid=4242 + n, command=f"/usr/bin/python train.py --data /scratch/images --lr 0.{n} -v",
+            since="", duration_s=9.0, samples=None, wss_bytes=None, rss_bytes=None, file_bytes=None, interval_s=None,
+            paused=n == 1, session=f"/root/{n}.memtui", memtui_pid=1, reason="",
+        )
         for n in range(3)
     ]  # fmt: skip
     whole = format_table(found).splitlines()

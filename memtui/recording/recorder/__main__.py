@@ -15,13 +15,14 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from memtui.core import capabilities
 from memtui.core.os_errors import WRITE, refused
-from memtui.core.samples import End, Event, Process
+from memtui.core.samples import End, Event, Message, Process
 from memtui.core.text import visible
+from memtui.recording.progress import READY, Progress
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.session_builder import SessionBuilder, UnsupportedRequest
 from memtui.recording.recorder.stop_condition import StopCondition
@@ -73,17 +74,14 @@ def record(
         left = max(commit_due - time.monotonic(), 0)
         others = [*(marks.fds if marks else ()), *(traced.fds if traced else ())]
         ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], left)
-        for told in traced.read(ready, time.monotonic_ns()) if traced else ():
-            builder.take(told)
-            news = True
-        for mark in marks.read() if marks and builder.hello is not None else ():
-            builder.take(mark)
+        for message in _of_others(builder, ready, marks, traced):
+            builder.take(message)
             news = True
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
-                for told in traced.rest(time.monotonic_ns()) if traced else ():
-                    builder.take(told)
+                for message in traced.rest(time.monotonic_ns()) if traced else ():
+                    builder.take(message)
                 return
             for message in decoder.feed(chunk):
                 builder.take(message)
@@ -93,14 +91,28 @@ def record(
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
-            if builder.limits and builder.limits.look_after_place():
-                report()
-            if news:  # where windows are far apart, a look at the disk twice a second is most of the cost
-                builder.keep_limits()
-                writer.commit()
-                report()
-                news = False
-            commit_due = time.monotonic() + COMMIT_SECONDS
+            _commit(builder, writer, report, news=news)
+            commit_due, news = time.monotonic() + COMMIT_SECONDS, False
+
+
+def _of_others(
+    builder: SessionBuilder, ready: list[int], marks: Marks | None, traced: Traced | None
+) -> Iterator[Message]:
+    """Yield what has come from traced programs and from the user."""
+    if traced:
+        yield from traced.read(ready, time.monotonic_ns())
+    if marks and builder.hello is not None:
+        yield from marks.read()
+
+
+def _commit(builder: SessionBuilder, writer: SessionWriter, report: Callable[[], object], *, news: bool) -> None:
+    """Commit what is new, and look after the file."""
+    if builder.limits and builder.limits.look_after_place():
+        report()
+    if news:  # where windows are far apart, a look at the disk twice a second is most of the cost
+        builder.keep_limits()
+        writer.commit()
+        report()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -108,64 +120,81 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     capabilities.forbid_new_privileges()
     options = _parser().parse_args(arguments)
-    path, overwrite = options.path, options.force
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
-    stop_fd, wake_fd = os.pipe()
-    os.set_blocking(wake_fd, False)
-    signal.set_wakeup_fd(wake_fd)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
+    stop_fd = _stop_on_signals()
     try:
-        writer = SessionWriter(path, overwrite=overwrite)
+        writer = SessionWriter(options.path, overwrite=options.force)
     except FileExistsError:
-        return _refuse(f"{path}: exists already; choose another name or add --force")
+        return _refuse(f"{options.path}: exists already; choose another name or add --force")
     except SessionError as error:
         return _refuse(str(error))
     except (OSError, sqlite3.Error) as error:
-        return _refuse(str(refused(path, error, WRITE)))
-    builder = SessionBuilder(writer, Limits(writer, options.max_bytes, options.stop_when))
-
-    def report() -> None:
-        progress = {"samples": builder.samples, "wss_bytes": builder.wss_bytes, "rss_bytes": builder.rss_bytes}
-        progress["cpu_ns"] = time.process_time_ns()
-        ending = builder.limits.ending if builder.limits else None
-        _say(json.dumps(progress | {"file_bytes": size_on_disk(path), "began": builder.began, "ending": ending}))
-
+        return _refuse(str(refused(options.path, error, WRITE)))
     os.set_blocking(1, False)  # behind a screen nobody reads the progress: a full pipe must not hold the recording
-    _say("ready")
-    code = 0
+    _print(READY + b"\n")
+    code = 1
     try:
-        try:
-            marks = Marks(options.marks) if options.marks is not None else None
-            traced = Traced(options.traced) if options.traced is not None else None
-            record(0, builder, writer, stop_fd, report, marks, traced)
-        except UnsupportedRequest as error:
-            writer.discard()
-            return _refuse(str(error))
-        except FrameError as error:
-            _complain(f"the stream of the sampler broke: {error}")
-            code = 1
-        if not builder.began:  # the sampler says why
-            writer.discard()
-            return 1
-        if builder.limits:
-            builder.limits.look_after_place()
-        if builder.end is None:
-            builder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
-            code = 1
-        writer.commit()
-        report()
+        code = _record_session(options, writer, stop_fd)
+    except UnsupportedRequest as error:
+        writer.discard()
+        return _refuse(str(error))
     except sqlite3.Error as error:
-        _complain(f"{path}: writing failed: {error}; what was committed before is readable")
-        return 1
+        _complain(f"{options.path}: writing failed: {error}; what was committed before is readable")
     finally:
         try:
             writer.close()
         except sqlite3.Error:
             code = 1  # a disk that is full, which was said above
         except OSError as error:
-            _complain(f"{path}: {error.strerror}")
+            _complain(f"{options.path}: {error.strerror}")
             code = 1
+    return code
+
+
+def _stop_on_signals() -> int:
+    """Return a descriptor that becomes readable when this process is to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides what ^C means; the pipe then ends
+    stop_fd, wake_fd = os.pipe()
+    os.set_blocking(wake_fd, False)
+    signal.set_wakeup_fd(wake_fd)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    return stop_fd
+
+
+def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd: int) -> int:
+    """Record to the end, and return the exit status. Raises UnsupportedRequest and sqlite3.Error."""
+    builder = SessionBuilder(writer, Limits(writer, options.max_bytes, options.stop_when))
+    code = 0
+
+    def report() -> None:
+        progress = Progress(
+            builder.samples,
+            builder.wss_bytes,
+            builder.rss_bytes,
+            time.process_time_ns(),
+            size_on_disk(options.path),
+            builder.began,
+            builder.limits.ending if builder.limits else None,
+        )
+        _print(progress.to_line())
+
+    try:
+        marks = Marks(options.marks) if options.marks is not None else None
+        traced = Traced(options.traced) if options.traced is not None else None
+        record(0, builder, writer, stop_fd, report, marks, traced)
+    except FrameError as error:
+        _complain(f"the stream of the sampler broke: {error}")
+        code = 1
+    if not builder.began:  # the sampler says why
+        writer.discard()
+        return 1
+    if builder.limits:
+        builder.limits.look_after_place()
+    if builder.end is None:
+        builder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
+        code = 1
+    writer.commit()
+    report()
     return code
 
 
@@ -189,9 +218,9 @@ def _complain(line: str) -> None:
     print(visible(line), file=sys.stderr)
 
 
-def _say(line: str) -> None:
+def _print(line: bytes) -> None:
     try:
-        os.write(1, line.encode() + b"\n")
+        os.write(1, line)
     except OSError:
         pass  # nobody listens, or not now (lines this short are sent whole or not at all): the recording goes on
 

@@ -7,7 +7,6 @@ are the words of the control socket (``memtui.recording.control``), on a pair of
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -15,19 +14,20 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from memtui.core.capabilities import forbid_new_privileges
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.privilege import become, environment_of_sudo, invoker
-from memtui.recording.control import Answers, request
-from memtui.recording.registry import Running
+from memtui.recording.control import Answers, Ended, request
+from memtui.recording.supervisor import start_message
 from memtui.recording.supervisor.duplicate import AlreadyRunning
 from memtui.recording.supervisor.launch import Observation
+from memtui.recording.supervisor.start_message import Began, Failed, Interrupted, RecordedAlready, StartMessage
 from memtui.recording.supervisor.supervisor import Supervisor
 
+SUPERVISOR_KILLED = "the supervisor of the recording was killed"
 STOP_SECONDS = 30.0  # all parts of a recording have ended long before, one way or the other
 
 
@@ -59,25 +59,27 @@ class Recording:
             become(user)
             if was_root and user.uid:
                 forbid_new_privileges()
-            began = self._answers.next() or {"error": "the supervisor of the recording was killed", "code": FAILURE}
+            answer = self._answers.next()
         finally:
             signal.signal(signal.SIGINT, before)
-        if "already" in began:
-            raise AlreadyRunning(Running(**began["already"]), began["pid"])
-        if "interrupted" in began:
-            raise KeyboardInterrupt
-        if "error" in began:
-            raise UserError(began["error"], began["code"])
-        self.path, self.log = Path(began["path"]), Path(began["log"]) if began["log"] else None
-        self.pid, self.id = began["pid"], began["id"]
-        self.notice, self.owner_notice = began["notice"], began["owner_notice"]
-        self._ended: dict[str, Any] | None = None
+        match start_message.from_dict(answer) if answer else Failed(SUPERVISOR_KILLED, FAILURE):
+            case RecordedAlready(running, pid):
+                raise AlreadyRunning(running, pid)
+            case Interrupted():
+                raise KeyboardInterrupt
+            case Failed(error, code):
+                raise UserError(error, code)
+            case Began() as began:
+                self.path, self.log = Path(began.path), Path(began.log) if began.log else None
+                self.pid, self.id = began.pid, began.id
+                self.notice, self.owner_notice = began.notice, began.owner_notice
+        self._ended: Ended | None = None
         self._pidfd = -1  # of the target, as long as its pid cannot be another's
         with suppress(OSError):
             self._pidfd = os.pidfd_open(self.pid)
 
-    def ended(self) -> dict[str, Any] | None:
-        """How it ended, once it has; asks without waiting."""
+    def ended(self) -> Ended | None:
+        """Return how it ended, once it has, without waiting."""
         if self._ended is None and self._connection.fileno() >= 0:
             with suppress(BlockingIOError):
                 self._ended = self._read_end(0.0)
@@ -110,16 +112,16 @@ class Recording:
                 ) from None
         self._connection.close()
         os.waitpid(self._supervisor, 0)
-        if self._ended and "error" in self._ended:
-            raise UserError(self._ended["error"], self._ended["code"])
+        if self._ended and self._ended.error:
+            raise UserError(self._ended.error, self._ended.code)
 
-    def _read_end(self, deadline_s: float) -> dict[str, Any]:
+    def _read_end(self, deadline_s: float) -> Ended:
         """Return the last line of the supervisor. Raises BlockingIOError and TimeoutError."""
         with suppress(ConnectionResetError):
-            while (said := self._answers.next(deadline_s)) is not None:
-                if "ended" in said:
-                    return said["ended"]
-        return {"error": "the supervisor was killed; what was committed before is readable", "code": FAILURE}
+            while (answer := self._answers.next(deadline_s)) is not None:
+                if ended := Ended.from_dict(answer):
+                    return ended
+        return Ended(error="the supervisor was killed; what was committed before is readable", code=FAILURE)
 
 
 def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoReturn:
@@ -143,38 +145,39 @@ def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoR
 
 
 def _begin(observe: Callable[[], Observation], viewer: socket.socket) -> Observation | None:
-    """Start, leave the terminal, and tell the screen; None when nothing came of it, which was told."""
+    """Start, leave the terminal, and notify the screen; None when nothing came of it, which the screen knows then."""
     try:
         observation = observe()
     except AlreadyRunning as error:
-        told: dict[str, Any] = {"already": asdict(error.found), "pid": error.pid}
+        message: StartMessage = RecordedAlready(error.found, error.pid)
     except UserError as error:
-        told = {"error": str(error), "code": error.code}
+        message = Failed(str(error), error.code)
     except KeyboardInterrupt:
-        told = {"interrupted": True}
+        message = Interrupted()
     except Exception as error:
-        told = {"error": f"{type(error).__name__}: {error}", "code": FAILURE}
+        message = Failed(f"{type(error).__name__}: {error}", FAILURE)
     else:
         _leave_terminal()
-        began = {
-            "path": str(observation.path),
-            "log": str(observation.log or ""),
-            "pid": observation.pid,
-            "id": observation.id,
-            "notice": observation.notice,
-            "owner_notice": observation.owner_notice,
-        }
-        if _tell(viewer, began):
+        began = Began(
+            str(observation.path),
+            str(observation.log or ""),
+            observation.pid,
+            observation.id,
+            observation.notice,
+            observation.owner_notice,
+        )
+        if _send(viewer, began):
             return observation
         observation.stop()  # nobody has seen it begin: a terminal that was lost while sudo asked
         return None
-    _tell(viewer, told)
+    _send(viewer, message)
     return None
 
 
-def _tell(viewer: socket.socket, said: dict[str, Any]) -> bool:
+def _send(viewer: socket.socket, message: StartMessage) -> bool:
+    """Send to the screen; False when it is gone."""
     try:
-        viewer.sendall(json.dumps(said).encode() + b"\n")
+        viewer.sendall(start_message.to_line(message))
     except OSError:
         return False
     return True

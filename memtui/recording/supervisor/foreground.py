@@ -14,6 +14,7 @@ from memtui.core.console import Console
 from memtui.core.errors import FAILURE
 from memtui.core.text import visible
 from memtui.core.units import size
+from memtui.recording.progress import Progress
 from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
 
@@ -40,18 +41,7 @@ def record(
     """
     began: list[Observation] = []
     begin_s = time.monotonic()  # starting takes some seconds, in which sudo may ask and nothing else is written
-
-    def pass_on(number: int, frame: object) -> None:
-        if not began:
-            _leave(number, frame)
-        with suppress(ValueError):
-            began[0].signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
-    if program:
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, pass_on)
+    _handle_signals(began, program=program)
     observation = observe()
     began.append(observation)
     console.notify(observation.notice)
@@ -85,6 +75,22 @@ def record(
     return observation.exit_status
 
 
+def _handle_signals(began: list[Observation], *, program: bool) -> None:
+    """End in order at SIGTERM and SIGHUP; where a program was started, pass signals on to it once it ``began``."""
+
+    def pass_on(number: int, frame: object) -> None:
+        if not began:
+            _leave(number, frame)
+        with suppress(ValueError):
+            began[0].signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    if program:
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, pass_on)
+
+
 def _leave(number: int, _: object) -> NoReturn:
     """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them.
 
@@ -94,9 +100,7 @@ def _leave(number: int, _: object) -> NoReturn:
 
 
 def _progress(observation: Observation) -> str:
-    progress = observation.progress
-    wss = progress.get("wss_bytes")
-    working_set = "n/a" if wss is None else size(wss)
-    on_disk = size(progress.get("file_bytes", 0))
+    progress = observation.progress or Progress()
+    working_set = "n/a" if progress.wss_bytes is None else size(progress.wss_bytes)
     path = visible(str(observation.path))
-    return f"{progress.get('samples', 0)} samples, working set {working_set}, {on_disk} in {path}"
+    return f"{progress.samples} samples, working set {working_set}, {size(progress.file_bytes)} in {path}"

@@ -14,21 +14,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from memtui.core.capabilities import forbid_new_privileges
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
-from memtui.core.files import check_place, made_folder
+from memtui.core.files import check_place
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.privilege import (
     Invoker,
     become,
     invoker,
     root_notice,
-    runtime_directory,
-    sessions_directory,
     state_directory,
 )
 from memtui.core.procfs import command_of, read_stat, state_of
@@ -36,8 +32,8 @@ from memtui.core.program_log import create_log, log_beside
 from memtui.core.samples import Options
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
-from memtui.recording.control import FOLDER as CONTROL
-from memtui.recording.control import Listener, open_listener
+from memtui.recording.control import Listener
+from memtui.recording.progress import READY, Progress
 from memtui.recording.registry import Entry, Running, host_name
 from memtui.recording.sampler.commands import (
     PAUSE,
@@ -52,6 +48,7 @@ from memtui.recording.sampler.target_lock import CLAIMED
 from memtui.recording.supervisor.children import STOP_SECONDS, close_input, end, last_line, start_module, terminate
 from memtui.recording.supervisor.duplicate import refuse_second
 from memtui.recording.supervisor.exec_gate import GO
+from memtui.recording.supervisor.places import default_session, open_socket
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
 from memtui.recording.supervisor.sudo import start_sampler
 from memtui.recording.targets import belongs_to_another, check_target
@@ -77,6 +74,11 @@ class Launch:
     log: bool = False  # it gets a terminal of its own, and its output goes to a file beside the session
     dies_with_memtui: bool = False  # only with a log
     trace_every: int | None = None  # every allocation of one training step in so many is recorded, from inside
+
+    @property
+    def session_name(self) -> str:
+        """How the name of the session begins where no file was named."""
+        return self.name or Path(self.command[0]).name
 
 
 class Observation:
@@ -108,14 +110,12 @@ class Observation:
             _check_asked(what, output, force)  # before anything is started or made
         if isinstance(what, Launch):
             options = replace(options, trace_every=what.trace_every)
-        pid = start_ticks = foreign = 0
-        if isinstance(what, int):
-            pid, start_ticks = what, check_target(what)
-            foreign = pid if belongs_to_another(pid) else 0
-            if not was_root:
-                refuse_second(user, pid, start_ticks)  # before a password is asked for
+        pid, start_ticks = (what, check_target(what)) if isinstance(what, int) else (0, 0)
+        foreign = pid if pid and belongs_to_another(pid) else 0
+        if pid and not was_root:
+            refuse_second(user, pid, start_ticks)  # before a password is asked for
         self.log: Path | None = None
-        self.progress: dict[str, Any] = {}
+        self.progress: Progress | None = None
         self.interval_ns, self.paused = options.interval_ns, False
         self.max_overhead_ppm = options.max_overhead_ppm
         self._recorder_began_ns: int | None = None  # its CPU time when the first process was observed
@@ -130,10 +130,7 @@ class Observation:
         self._traced: Listener | None = None  # where the recorder hears of allocations
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
-        self._sampler_fd = -1  # of a sampler under sudo, which is no child of this
-        if started.pid != started.process.pid:
-            with suppress(OSError):
-                self._sampler_fd = os.pidfd_open(started.pid)
+        self._sampler_fd = started.pidfd()
         self.owner_notice = root_notice()
         try:
             become(user)  # from here on nothing of this process is root
@@ -141,31 +138,12 @@ class Observation:
                 refuse_second(user, pid, start_ticks)
             if was_root and user.uid:
                 _check_asked(what, output, force)  # with the rights of the user, and not of root
-            self.path = output or default_path(user, what)
-            self._traced = _listener(user, f"trace-{os.getpid()}")
+            self.path = output or default_session(user, str(what) if isinstance(what, int) else what.session_name)
+            self._traced = open_socket(user, f"trace-{os.getpid()}")
             if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
                 raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
-            traced = [self._traced.socket.fileno()] if self._traced is not None else []
-            marks, self._marks = os.pipe()
-            os.set_blocking(self._marks, False)
-            self._recorder = start_module(
-                "memtui.recording.recorder",
-                *(["--force"] if force else []),
-                *("--marks", str(marks)),
-                *(word for fd in traced for word in ("--traced", str(fd))),
-                *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
-                *(["--stop-when", stop_when] if stop_when else []),
-                *("--", str(self.path)),
-                stdin=started.stream,
-                stdout=subprocess.PIPE,
-                stderr=self._recorder_says,
-                pass_fds=(marks, *traced),
-            )
-            if self._traced is not None:
-                self._traced.socket.close()  # it is the recorder's
-            os.close(started.stream)
-            os.close(marks)
-            self._await_recorder(lambda line: line == b"ready")
+            self._start_recorder(started.stream, force=force, max_bytes=max_bytes, stop_when=stop_when)
+            self._await_recorder(lambda line: line == READY)
             if isinstance(what, Launch):
                 pid = self._launch(what, force)
                 start_ticks = read_stat(pid).start_ticks
@@ -173,17 +151,10 @@ class Observation:
             if was_root and user.uid:
                 forbid_new_privileges()  # not before: a training may need set-user-ID programs
             self._tell(SamplerConfig(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
-            try:
-                self._await_recorder(lambda line: line != b"ready" and json.loads(line)["began"])
-            except UserError:
-                if self._sampler.poll() == CLAIMED:
-                    refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
-                raise
+            self._await_first_process(user, pid, start_ticks)
             self.pid = pid
             self.id = self._announce(user, pid, start_ticks, started.pid, command)
-            if self._gate >= 0:
-                os.write(self._gate, GO)
-                os.close(self._gate)
+            self._open_gate()
         except BaseException:
             self._abandon()
             raise
@@ -243,8 +214,7 @@ class Observation:
     @property
     def ending(self) -> tuple[str, str] | None:
         """(kind, words) when the recorder sees a reason to end it, see ``memtui.recording.recorder.limits``."""
-        found = self.progress.get("ending")
-        return (found[0], found[1]) if found else None
+        return self.progress.ending if self.progress is not None else None
 
     def set_budget(self, ppm: int | None) -> None:
         """Ask the sampler to keep another budget, in parts per million of the time; None: none."""
@@ -344,6 +314,44 @@ class Observation:
         except (BrokenPipeError, ValueError):
             pass  # it ended by itself; its exit code and its words tell why
 
+    def _open_gate(self) -> None:
+        """Let the program run that waits at the gate, if one was started."""
+        if self._gate >= 0:
+            os.write(self._gate, GO)
+            os.close(self._gate)
+
+    def _start_recorder(self, stream: int, *, force: bool, max_bytes: int | None, stop_when: str | None) -> None:
+        """Start the recorder on the sampler's messages, which are its own from here on."""
+        traced = [self._traced.socket.fileno()] if self._traced is not None else []
+        marks, self._marks = os.pipe()
+        os.set_blocking(self._marks, False)
+        self._recorder = start_module(
+            "memtui.recording.recorder",
+            *(["--force"] if force else []),
+            *("--marks", str(marks)),
+            *(argument for fd in traced for argument in ("--traced", str(fd))),
+            *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
+            *(["--stop-when", stop_when] if stop_when else []),
+            *("--", str(self.path)),
+            stdin=stream,
+            stdout=subprocess.PIPE,
+            stderr=self._recorder_says,
+            pass_fds=(marks, *traced),
+        )
+        if self._traced is not None:
+            self._traced.socket.close()  # it is the recorder's
+        os.close(stream)
+        os.close(marks)
+
+    def _await_first_process(self, user: Invoker, pid: int, start_ticks: int) -> None:
+        """Wait until the target is observed. Raises UserError, and AlreadyRunning where another memtui was first."""
+        try:
+            self._await_recorder(lambda line: line != READY and self.progress is not None and self.progress.began)
+        except UserError:
+            if self._sampler.poll() == CLAIMED:
+                refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
+            raise
+
     def _await_recorder(self, is_it: Callable[[bytes], object]) -> None:
         """Wait for a line of the recorder; a child that ends before it said so is a UserError with its words."""
         deadline = time.monotonic() + START_SECONDS
@@ -373,21 +381,20 @@ class Observation:
             time.sleep(min(max(seconds, 0), 0.05))  # closed: its exit follows
             return []
         *lines, self._lines = (self._lines + chunk).split(b"\n")
-        lines = [line for line in lines if line == b"ready" or line.startswith(b'{"')]  # others are not the recorder's
+        lines = [line for line in lines if line == READY or line.startswith(b'{"')]  # others are not the recorder's
         for line in lines:
-            if line.startswith(b"{"):
-                self.progress = json.loads(line)
-                self._tell_recorder_cpu()
+            if line != READY:
+                self.progress = Progress.from_line(line)
+                self._send_recorder_cpu(self.progress)
         return lines
 
-    def _tell_recorder_cpu(self) -> None:
-        """Tell the sampler the recorder's CPU time: a part of what watching costs, which only the recorder knows."""
-        if not self.progress["began"]:
+    def _send_recorder_cpu(self, progress: Progress) -> None:
+        """Send the sampler the recorder's CPU time: a part of what watching costs, which only the recorder knows."""
+        if not progress.began:
             return
-        cpu_ns = self.progress["cpu_ns"]
         if self._recorder_began_ns is None:
-            self._recorder_began_ns = cpu_ns
-        self._tell(recorder_word(cpu_ns - self._recorder_began_ns))
+            self._recorder_began_ns = progress.cpu_ns
+        self._tell(recorder_word(progress.cpu_ns - self._recorder_began_ns))
 
     def _abandon(self) -> None:
         """Nothing came of it: end every child, and take away the file that holds nothing."""
@@ -408,7 +415,7 @@ class Observation:
         if not command:
             with suppress(ProcessLookupError):  # it has ended meanwhile, which the recording tells
                 command = command_of(pid)
-        self.listener = _listener(user, f"{pid}-{start_ticks}")
+        self.listener = open_socket(user, f"{pid}-{start_ticks}")
         entry = Running(
             pid,
             start_ticks,
@@ -434,16 +441,3 @@ def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
         raise UserError(f"{what.command[0]}: no such program (or not executable)")
     if output is not None:
         check_place(output, force=force)
-
-
-def default_path(user: Invoker, what: int | Launch) -> Path:
-    """Return a named file under the user's state directory, which is made with mode 0700."""
-    name = str(what) if isinstance(what, int) else what.name or Path(what.command[0]).name
-    folder = made_folder(sessions_directory(user), "name a file with -o")
-    return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
-
-
-def _listener(user: Invoker, name: str) -> Listener | None:
-    # The state directory first: the other one goes when its user logs out, and a recording need not.
-    folders = [folder / CONTROL for folder in (state_directory(user), runtime_directory(user)) if folder is not None]
-    return open_listener(folders, name)

@@ -107,7 +107,7 @@ def start_apart(
         )
         for fd in (words, tell, slave):
             os.close(fd)
-        with open(told) as pipe:
+        with os.fdopen(told) as pipe:
             pid = pipe.readline()
         if not pid:
             raise UserError(f"no terminal can be made for the program: {_last_words(master)}", FAILURE)

@@ -70,7 +70,7 @@ def main() -> int:
     if with_parent := words[0] == "--with-parent":
         words = words[1:]
     master, log, command, tell, go, parent = map(int, words)
-    with open(command, "rb") as file:
+    with os.fdopen(command, "rb") as file:
         program = [os.fsdecode(word) for word in file.read().split(b"\0")]
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     between = os.fork()
@@ -122,11 +122,11 @@ def keep(master: int, log: Log) -> None:
 def _members() -> bool:
     """Whether anybody else is in this session, who could open the terminal again, and whom its end would hang up."""
     own = os.getpid()
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib would be loaded for this alone)
         if not name.isdigit() or int(name) == own:
             continue
         try:
-            with open(f"/proc/{name}/stat", "rb") as file:
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 (as above)
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -36,6 +37,13 @@ class Started:
     stream: int
     pid: int
     notice: str = ""
+
+    def pidfd(self) -> int:
+        """Return a pidfd of a sampler under sudo, which is not a child of this process; -1 for any other."""
+        if self.pid != self.process.pid:
+            with suppress(OSError):
+                return os.pidfd_open(self.pid)
+        return -1
 
 
 class _Refused(Exception):

@@ -7,10 +7,10 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 from memtui.core.errors import UserError
-from memtui.recording.control import Control
+from memtui.recording.control import Answer, Control, Ended, RecordingState, Request
 from memtui.recording.supervisor.launch import Observation
 
 LOOK_SECONDS = 1.0
@@ -50,41 +50,40 @@ class Supervisor:
     def stop(self) -> None:
         """End the recording in order, and tell all who follow it how it ended."""
         self._observation.stop()
-        ended: dict[str, Any] = {"asked": self._stop_asked, "exit_status": self._observation.exit_status}
-        ended["outlived"] = self._observation.outlived
+        ended = Ended(self._stop_asked, self._observation.exit_status, self._observation.outlived)
         if self._observation.ending and not self._stop_asked:
-            ended["why"] = self._observation.ending[1]
+            ended = replace(ended, why=self._observation.ending[1])
         try:
             self._observation.finish()
         except UserError as error:
-            ended |= {"error": str(error), "code": error.code}
-        self._control.tell_followers({"ended": ended})
+            ended = replace(ended, error=str(error), code=error.code)
+        self._control.notify_followers(ended)
         self._control.close()
 
-    def _do(self, word: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def _do(self, request: Request) -> Answer:
         """Answer a request that was checked. Raises ValueError."""
         observation = self._observation
-        match word:
+        match request.do:
             case "stop":
                 self._stop_asked = True
             case "status":
-                return {
-                    "progress": observation.progress,
-                    "log": str(observation.log or ""),
-                    "interval_ns": observation.interval_ns,
-                    "max_overhead_ppm": observation.max_overhead_ppm,
-                    "paused": observation.paused,
-                }
+                return RecordingState(
+                    observation.progress,
+                    str(observation.log or ""),
+                    observation.interval_ns,
+                    observation.max_overhead_ppm,
+                    observation.paused,
+                ).to_dict()
             case "interval":
-                observation.set_interval(fields["interval_ns"])
+                observation.set_interval(request.interval_ns)
             case "budget":
-                observation.set_budget(fields["ppm"] or None)
+                observation.set_budget(request.ppm or None)
             case "pause" | "resume":
-                observation.pause(word == "pause")
+                observation.pause(request.do == "pause")
             case "signal":
-                observation.signal(signal.Signals[fields["name"]])
+                observation.signal(signal.Signals[request.name])
             case "mark":
-                self._mark(fields["text"], fields.get("t_ns", 0))
+                self._mark(request.text, request.t_ns)
         return {}
 
     def _mark(self, text: str, t_ns: int) -> None:

@@ -82,7 +82,8 @@ class _Followed:
         now_s = time.monotonic()
         if now_s - self._told_s > TELL_SECONDS:
             self._told_s = now_s
-            self._tell({"at_s": now_s - self.began_s, "steps": self.steps.total, **self._observation.progress})
+            progress = asdict(self._observation.progress) if self._observation.progress is not None else {}
+            self._tell({"at_s": now_s - self.began_s, "steps": self.steps.total, **progress})
         first_s = self.first_s
         # The program begins without a limit, so that what it does before training is the same in all runs.
         if self._limit is not None and self._limit.look(self.steps.total, first_s is not None):
@@ -203,7 +204,7 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
             "left": followed.left,
             "limited": followed.limited or (followed.blocks is not None and followed.blocks.done),
             "exit": None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
-            "windows": observation.progress.get("samples", 0),
+            "windows": observation.progress.samples if observation.progress is not None else 0,
             "ending": observation.ending[1] if observation.ending else "",
             "cgroup": bool(cgroup),
             "others_cpus": max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),

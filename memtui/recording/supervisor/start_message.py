@@ -1,0 +1,65 @@
+"""How the supervisor of a recording in the background tells the screen that it began, or why it did not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from memtui.recording.registry import Running
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The first window is being recorded. ``log``: of the program's output; empty when there is none."""
+
+    path: str
+    log: str
+    pid: int
+    id: str
+    notice: str
+    owner_notice: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAlready:
+    """The process that was asked for, ``pid``, is recorded by ``running``."""
+
+    running: Running
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The user pressed ^C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Nothing was recorded; ``code`` is the exit code."""
+
+    error: str
+    code: int
+
+
+StartMessage = Began | RecordedAlready | Interrupted | Failed
+_KINDS: dict[str, type[Began | Interrupted | Failed]] = {
+    "began": Began,
+    "interrupted": Interrupted,
+    "failed": Failed,
+}
+_ALREADY = "already"
+
+
+def to_line(message: StartMessage) -> bytes:
+    """One line of JSON: an object whose one key says which message it is."""
+    kind = next((name for name, type_ in _KINDS.items() if isinstance(message, type_)), _ALREADY)
+    return json.dumps({kind: asdict(message)}).encode() + b"\n"
+
+
+def from_dict(values: dict[str, Any]) -> StartMessage:
+    """Inverse of ``to_line``, of the object on the line. Raises ValueError, KeyError and TypeError."""
+    ((kind, fields),) = values.items()
+    if kind == _ALREADY:
+        return RecordedAlready(Running(**fields["running"]), fields["pid"])
+    return _KINDS[kind](**fields)
