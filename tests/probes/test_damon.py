@@ -656,7 +656,7 @@ def estimates_of(pid: int, count: int) -> list[int]:
         while len(found) < count and time.monotonic() < end:
             window = tracker.window(pid, vmas_of(pid), want_resident=False)
             if window.vma_wss:
-                found[tracker._held[pid].t_ns] = sum(size or 0 for _, size in window.vma_wss())
+                found[tracker._tracked[pid].t_ns] = sum(size or 0 for _, size in window.vma_wss())
             time.sleep(0.2)
         assert len(found) == count, window.reason
         return list(found.values())

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import Any
 
 from memtui.core.samples import Capability, PowerReading, Status
 from memtui.probes.gpu.nvml import NO_GPU, library_problem
-from memtui.probes.gpu.processes import Holders, Holding, unknown
+from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, from_line
+from memtui.probes.gpu.processes import Holders, unknown
 
 STALE_NS = 2_000_000_000  # without a word for so long, what was said last is no longer true
 RESTART_NS = 30_000_000_000  # a driver that hangs is left alone for so long before another process tries
@@ -129,16 +128,15 @@ class NvmlProcess:
         new: list[PowerReading] = []
         for line in lines:
             with contextlib.suppress(ValueError, TypeError, KeyError):  # half a line of a process that was killed
-                new += self._note(json.loads(line))
+                new += self._record(from_line(line))
         return tuple(new)
 
-    def _note(self, said: dict[str, Any]) -> tuple[PowerReading, ...]:
+    def _record(self, report: DriverReport | GpuReport) -> tuple[PowerReading, ...]:
         self._heard_ns, self._heard_at = time.monotonic_ns(), time.time()
-        if "capability" in said:
-            self._capability = Capability(**said["capability"])
+        if isinstance(report, DriverReport):
+            self._capability = report.capability
             return ()
-        readings = tuple(PowerReading(**reading) for reading in said["readings"])
-        self.holders = Holders(readings[0].t_ns, [Holding(**holding) for holding in said["holdings"]])
-        self._latest = readings
+        self.holders = Holders(report.readings[0].t_ns, report.holdings)
+        self._latest = report.readings
         self._final = self._latest[0].device == NO_GPU
         return self._latest

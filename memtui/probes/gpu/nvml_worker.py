@@ -1,24 +1,22 @@
 """The process that talks to the NVIDIA driver, so that a call that hangs holds nobody but itself.
 
-Run as ``python -m memtui.probes.gpu.nvml_worker PARENT``, PARENT being the pid that starts it. On standard output it
-says one JSON line about the driver, then one every half second: readings, and who holds memory. It ends when standard
-input does, or when its parent dies. It needs no root: under sudo it becomes the invoking user.
+Run as ``python -m memtui.probes.gpu.nvml_worker PARENT``, PARENT being the pid that starts it. It writes
+to standard output (``nvml_messages``): a line about the driver, then one every half second. It ends when standard input
+does, or when its parent dies. It needs no root: under sudo it becomes the invoking user.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import select
 import signal
 import sys
 import time
-from dataclasses import asdict
-from typing import Any
 
 from memtui.core.privilege import become, invoker
 from memtui.probes.gpu.nvml import NO_GPU, NvmlProbe
+from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, to_line
 
 EVERY_S = 0.5
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
@@ -34,19 +32,18 @@ def main() -> int:
         return 0
     probe = NvmlProbe()
     (capability,) = probe.capabilities()
-    _say(capability=asdict(capability))
+    _send(DriverReport(capability))
     while True:
         readings = probe.read(time.monotonic_ns())
-        holdings = [asdict(holding) for holding in probe.holdings()]
-        _say(readings=[asdict(reading) for reading in readings], holdings=holdings)
+        _send(GpuReport(tuple(readings), tuple(probe.holdings())))
         if readings[0].device == NO_GPU:
             return 0  # and none will come while this process lives
         if select.select([0], [], [], EVERY_S)[0]:
             return 0
 
 
-def _say(**what: Any) -> None:
-    os.write(1, json.dumps(what).encode() + b"\n")
+def _send(report: DriverReport | GpuReport) -> None:
+    os.write(1, to_line(report))
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.core.page_set import PAGE_BYTES
-from memtui.core.samples import Capability, Status, Vma, VmaSizes
+from memtui.core.samples import Capability, Vma, VmaSizes
 from memtui.probes.pages import tracker
+from memtui.probes.pages.process_files import ProcessFiles
 from memtui.probes.pages.self_test import misjudged, own_pages
 from memtui.probes.pages.self_test_child import LoopingChild, looping_child
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
@@ -41,12 +42,10 @@ _END = re.compile(rb"\nVmFlags:([^\n]*)\n([0-9a-f]*)")
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """The kernel's handles on one process. An open ``smaps`` belongs to one address space and is empty after exec."""
+class _Tracked:
+    """What is kept of one process between windows."""
 
-    smaps: int
-    clear_refs: int
-    identity: tuple[bytes, ...]
+    files: ProcessFiles  # ``source`` is smaps
     generation: int = 0
 
 
@@ -67,36 +66,36 @@ class ReferencedTracker:
             TrackerError: this tracker has no such flush, or it does not flush here.
         """
         self.running: set[int] = set()
-        self._held: dict[int, _Held] = {}
+        self._tracked: dict[int, _Tracked] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
 
     def notice(self) -> str:
-        """Once: what the flush costs, or what its absence does."""
+        """Return, once, what the flush costs, or what its absence does."""
         return self._flush.notice()
 
     def pace(self, interval_ns: int | None) -> None:
-        """Windows may be of any length."""
+        """Do nothing: windows may be of any length."""
 
     def approach(self, pid: int) -> None:
-        """Nothing can be done before the first pause."""
+        """Do nothing: nothing can be done before the first pause."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Clear all marks, so that the first window reports touches and not residency.
+        """Clear all accessed bits, so that the first window reports accesses and not residency.
 
         Raises:
             ProcessLookupError: the process ended.
             PermissionError: it belongs to someone else and this is not root.
         """
         self.forget(pid)
-        self._held[pid] = held = _open(pid)
-        self._clear(held)
+        self._tracked[pid] = tracked = _open(pid)
+        self._clear(tracked)
 
     def mappings(self, pid: int) -> int | None:
-        """They are not counted before they are read."""
+        """Return None: mappings are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
-        """Page frames are out of reach: pages that processes share count once for each."""
+        """Do nothing: page frames are out of reach, and pages that processes share count once for each."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read what was referenced, clear, flush. The process should be paused over this call.
@@ -105,22 +104,22 @@ class ReferencedTracker:
             ProcessLookupError: the process ended.
             TrackerError: its smaps cannot be read.
         """
-        held = self._held.get(pid)
-        if held is None:
+        tracked = self._tracked.get(pid)
+        if tracked is None:
             self.begin(pid, vmas)
-            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+            return tracker.first_window()
         begin = time.monotonic_ns()
         identity = tracker.identity(pid)
-        text = _read(held.smaps) if identity == held.identity else b""
+        text = _read(tracked.files.source) if identity == tracked.files.identity else b""
         if not text:  # another address space, which begins without marks: what is marked was touched since the exec
             self.forget(pid)
-            self._held[pid] = new = _open(pid)
-            new.generation, held = held.generation + 1, new
-            text = _read(held.smaps)
+            self._tracked[pid] = new = _open(pid)
+            new.generation, tracked = tracked.generation + 1, new
+            text = _read(tracked.files.source)
             if not text:
                 raise ProcessLookupError(f"process {pid} ended")
         read = time.monotonic_ns()
-        self._clear(held)
+        self._clear(tracked)
         cleared = time.monotonic_ns()
         if len(_END.findall(text)) != text.count(b"\nReferenced:"):
             raise TrackerError("smaps has a form that this memtui does not know")
@@ -128,7 +127,7 @@ class ReferencedTracker:
             None,
             flush=self.flush,
             rearm=FULL,
-            generation=held.generation,
+            generation=tracked.generation,
             walk_ns=read - begin,
             rearm_ns=cleared - read,
             clear_gap_ns=cleared - begin,
@@ -136,23 +135,22 @@ class ReferencedTracker:
             vma_rss=functools.partial(sizes_by_vma, text, _RSS, uncounted=()) if want_resident else None,
         )
 
-    def _clear(self, held: _Held) -> None:
+    def _clear(self, tracked: _Tracked) -> None:
         # In this order nothing is lost when the target runs on: what it touches between the two through a stale
         # translation belongs to the old window. The other way round, its new translations would be stale at once.
-        os.write(held.clear_refs, b"1")
+        os.write(tracked.files.clear_refs, b"1")
         if self.flush == SOFT_DIRTY:
-            os.write(held.clear_refs, b"4")
+            os.write(tracked.files.clear_refs, b"4")
 
     def forget(self, pid: int) -> None:
-        """Release what is held for a process that ended."""
-        held = self._held.pop(pid, None)
-        if held:
-            os.close(held.smaps)
-            os.close(held.clear_refs)
+        """Release what is kept of a process that ended."""
+        tracked = self._tracked.pop(pid, None)
+        if tracked:
+            tracked.files.close()
 
     def close(self) -> None:
         """Release everything."""
-        for pid in tuple(self._held):
+        for pid in tuple(self._tracked):
             self.forget(pid)
 
 
@@ -169,18 +167,9 @@ def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, .
     return tuple(found)
 
 
-def _open(pid: int) -> _Held:
+def _open(pid: int) -> _Tracked:
     """Raise ProcessLookupError and PermissionError."""
-    try:
-        smaps = os.open(f"/proc/{pid}/smaps", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
-            return _Held(smaps, clear_refs, tracker.identity(pid))
-        except BaseException:
-            os.close(smaps)
-            raise
-    except FileNotFoundError:
-        raise ProcessLookupError(f"process {pid} ended") from None
+    return _Tracked(ProcessFiles.open(pid, "smaps"))
 
 
 def _read(smaps: int) -> bytes:
@@ -248,16 +237,15 @@ def prove_flush() -> Capability:
 
 def _try_flush(child: LoopingChild) -> str:
     """Return some windows on the child; empty when each saw exactly what it touches."""
-    held = _open(child.pid)
+    files = ProcessFiles.open(child.pid, "smaps")
     try:
         for window in range(_PROOF_WINDOWS + 1):
             with child.stopped():
-                if window and (reason := _judge(_read(held.smaps), child.address)):
+                if window and (reason := _judge(_read(files.source), child.address)):
                     return reason
-                os.write(held.clear_refs, b"1")
-                os.write(held.clear_refs, b"4")
+                os.write(files.clear_refs, b"1")
+                os.write(files.clear_refs, b"4")
             child.let_run()
         return ""
     finally:
-        os.close(held.smaps)
-        os.close(held.clear_refs)
+        files.close()

@@ -26,16 +26,16 @@ class RssTracker:
         return ""
 
     def pace(self, interval_ns: int | None) -> None:
-        """Windows may be of any length."""
+        """Do nothing: windows may be of any length."""
 
     def approach(self, pid: int) -> None:
-        """Nothing can be done before the first pause."""
+        """Do nothing: nothing can be done before the first pause."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Nothing to clear."""
 
     def mappings(self, pid: int) -> int | None:
-        """They are not counted before they are read."""
+        """Return None: mappings are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
         """Nothing to prepare."""

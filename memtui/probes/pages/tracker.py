@@ -60,12 +60,17 @@ class PageWindow:
         return self.pages is not None or self.vma_wss is not None
 
 
+def first_window() -> PageWindow:
+    """Return the window of a process of which nothing was known before: it has no pages."""
+    return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+
+
 class PageTracker(Protocol):
     """Reads and re-arms the access information of processes. All calls come from one thread; the target is paused."""
 
     name: str
     flush: str  # the flush that was chosen
-    rearm: str  # how marks will be cleared where that is possible: "working-set", "full", "off"
+    rearm: str  # how accessed bits will be cleared where that is possible: "working-set", "full", "off"
     wss: Capability  # not ok: this tracker knows no working set (rss), and why
     pages: Capability  # not ok: it knows no single pages, and why
     pauses: bool  # reading needs the target to stand still, where it may be paused
@@ -75,16 +80,16 @@ class PageTracker(Protocol):
     hold_until_ns: int | None  # by when the target is to run again; None: whenever it is done
 
     def notice(self) -> str:
-        """Something new the user should know about what is measured; empty when there is nothing. Nothing is paused."""
+        """Return something new that the user should know; empty when there is nothing. Nothing is paused."""
 
     def pace(self, interval_ns: int | None) -> None:
-        """Windows will be so long; None: the targets are to be left alone until further notice."""
+        """Prepare for windows of this length; None: the targets are to be left alone until further notice."""
 
     def approach(self, pid: int) -> None:
         """Do what is long and can be done while the target runs, before the pause in which ``begin`` is called."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Clear all marks, so that the first window reports touches and not residency."""
+        """Clear all accessed bits, so that the first window reports accesses and not residency."""
 
     def mappings(self, pid: int) -> int | None:
         """Return how many mappings a process has; None: not known before they are read. Nothing is paused.
@@ -93,13 +98,13 @@ class PageTracker(Protocol):
         """
 
     def begin_round(self, processes: int) -> None:
-        """Prepare for a window of each of so many processes. Nothing is paused."""
+        """Prepare for a window of each of this many processes. Nothing is paused."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Read the marks, then clear them for the next window. Raises TrackerError; ProcessLookupError: it ended."""
+        """Read the accessed bits, then clear them for the next window. Raises TrackerError and ProcessLookupError."""
 
     def forget(self, pid: int) -> None:
-        """Release what is held for a process that ended."""
+        """Release what is kept of a process that ended."""
 
     def close(self) -> None:
         """Release everything."""
@@ -111,7 +116,7 @@ _PLACES = (23, 24, 25, 45, 47)
 
 
 def identity(pid: int) -> tuple[bytes, ...]:
-    """Where the program, its stack and its arguments lie. Raises ProcessLookupError."""
+    """Return where the program, its stack and its arguments lie. Raises ProcessLookupError."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

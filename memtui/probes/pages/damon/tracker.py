@@ -42,7 +42,7 @@ _STALE_INTERVALS, _STALE_NS = 3, 2_000_000_000
 
 
 @dataclass(slots=True)
-class _Held:
+class _Tracked:
     """What is known of one process."""
 
     identity: tuple[bytes, ...]
@@ -71,7 +71,7 @@ class DamonTracker:
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
         self.running: set[int] = set()
-        self._held: dict[int, _Held] = {}
+        self._tracked: dict[int, _Tracked] = {}
         self._found: Any = None
         self._serial = 0
         self._interval_ns: int | None = None
@@ -112,41 +112,41 @@ class DamonTracker:
         self._order(interval_ns=interval_ns, flush=self.flush != OFF)
 
     def approach(self, pid: int) -> None:
-        """Nothing can be done before the first pause."""
+        """Do nothing: nothing can be done before the first pause."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Have it watched from now on. Raises ProcessLookupError."""
         self._watch(pid, tracker.identity(pid), 0)
 
     def mappings(self, pid: int) -> int | None:
-        """They are not counted before they are read."""
+        """Return None: mappings are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
-        """Regions have no page frames: memory that processes share counts once for each."""
+        """Do nothing: regions have no page frames, and memory that processes share counts once for each."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Return what DAMON saw in its last interval. Raises ProcessLookupError and TrackerError."""
         identity = tracker.identity(pid)
-        held = self._held.get(pid)
-        if held is None:
-            held = self._watch(pid, identity, 0)
-        elif identity != held.identity:
-            held = self._watch(pid, identity, held.generation + 1)
+        tracked = self._tracked.get(pid)
+        if tracked is None:
+            tracked = self._watch(pid, identity, 0)
+        elif identity != tracked.identity:
+            tracked = self._watch(pid, identity, tracked.generation + 1)
         self._take()
         rss = functools.partial(_resident, pid, vmas) if want_resident else None
-        why = FIRST if held.t_ns is None else self._stale(held.t_ns)
+        why = FIRST if tracked.t_ns is None else self._stale(tracked.t_ns)
         if why:
             why = self._trouble or why
             return PageWindow(
-                None, flush=self.flush, generation=held.generation, status=Status.FAILED, reason=why, vma_rss=rss
+                None, flush=self.flush, generation=tracked.generation, status=Status.FAILED, reason=why, vma_rss=rss
             )
         return PageWindow(
             None,
             flush=self.flush,
-            generation=held.generation,
+            generation=tracked.generation,
             status=Status.APPROXIMATE,
             reason=ESTIMATE,
-            vma_wss=functools.partial(sizes_by_vma, held.touched, vmas),
+            vma_wss=functools.partial(sizes_by_vma, tracked.touched, vmas),
             vma_rss=rss,
         )
 
@@ -162,9 +162,9 @@ class DamonTracker:
         for said in self._said():
             self._trouble = said.get("error", "")
             for pid, serial, regions in said.get("touched", ()):
-                held = self._held.get(pid)
-                if held is not None and held.serial == serial:
-                    held.touched, held.t_ns = regions, said["t_ns"]
+                tracked = self._tracked.get(pid)
+                if tracked is not None and tracked.serial == serial:
+                    tracked.touched, tracked.t_ns = regions, said["t_ns"]
         if self._ended:
             self._trouble = self._trouble or WORKER_ENDED
 
@@ -179,11 +179,11 @@ class DamonTracker:
         *lines, self._buffer = self._buffer.split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def _watch(self, pid: int, identity: tuple[bytes, ...], generation: int) -> _Held:
+    def _watch(self, pid: int, identity: tuple[bytes, ...], generation: int) -> _Tracked:
         self._serial += 1
-        self._held[pid] = held = _Held(identity, self._serial, generation)
+        self._tracked[pid] = tracked = _Tracked(identity, self._serial, generation)
         self._order(watch=pid, serial=self._serial)
-        return held
+        return tracked
 
     def _order(self, **what: Any) -> None:
         with contextlib.suppress(BrokenPipeError):  # its windows say that it ended
@@ -191,7 +191,7 @@ class DamonTracker:
 
     def forget(self, pid: int) -> None:
         """Watch it no longer."""
-        if self._held.pop(pid, None) is not None:
+        if self._tracked.pop(pid, None) is not None:
             self._order(forget=pid)
 
     def close(self) -> None:

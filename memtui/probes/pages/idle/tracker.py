@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.core.page_set import PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
-from memtui.core.samples import Capability, Status, Vma
+from memtui.core.samples import Capability, Vma
 from memtui.probes.pages import page_frames, tracker
 from memtui.probes.pages.idle.bitmap import BITMAP, BitPlaces, IdleBitmap
 from memtui.probes.pages.page_frames import KPAGEFLAGS, Entries, Numbers, has
 from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.process_files import ProcessFiles
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.self_test import misjudged, own_pages
 from memtui.probes.pages.shared_frames import TouchedFrames
@@ -89,12 +90,10 @@ class _Pages:
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """The kernel's handles on one process. An open ``pagemap`` belongs to one address space and is empty after exec."""
+class _Tracked:
+    """What is kept of one process between windows."""
 
-    pagemap: int
-    clear_refs: int
-    identity: tuple[bytes, ...]
+    files: ProcessFiles  # ``source`` is pagemap
     generation: int = 0
     maps: bytes = b""
     ranges: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
@@ -123,7 +122,7 @@ class IdleTracker:
             OSError: the kernel has no idle page tracking, or this is not root.
         """
         self.running: set[int] = set()
-        self._held: dict[int, _Held] = {}
+        self._tracked: dict[int, _Tracked] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
         self._hands = ThreadPool()
@@ -136,14 +135,14 @@ class IdleTracker:
         self._new_pages = NewPages()
 
     def notice(self) -> str:
-        """Once: what the flush costs, or what its absence does."""
+        """Return, once, what the flush costs, or what its absence does."""
         return self._flush.notice()
 
     def pace(self, interval_ns: int | None) -> None:
-        """Windows may be of any length."""
+        """Do nothing: windows may be of any length."""
 
     def approach(self, pid: int) -> None:
-        """Nothing can be done before the first pause."""
+        """Do nothing: nothing can be done before the first pause."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports touches and not residency.
@@ -153,20 +152,20 @@ class IdleTracker:
             PermissionError: page frame numbers are hidden from this process.
         """
         self.forget(pid)
-        held = _open(pid)
+        tracked = _open(pid)
         try:
-            held.pages = self._look(pid, held)
-            self._mark(held, np.ones(len(held.pages.numbers), bool))
+            tracked.pages = self._look(pid, tracked)
+            self._mark(tracked, np.ones(len(tracked.pages.numbers), bool))
         except BaseException:
-            _close(held)
+            tracked.files.close()
             raise
-        self._held[pid] = held
+        self._tracked[pid] = tracked
 
     def mappings(self, pid: int) -> int | None:
-        """They are not counted before they are read."""
+        """Return None: mappings are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
-        """Page frames are looked up anyway."""
+        """Do nothing: page frames are looked up anyway."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the bits, and set again those of touched pages. The process has to be paused over this call.
@@ -175,39 +174,39 @@ class IdleTracker:
             ProcessLookupError: the process ended.
             TrackerError: page frames cannot be read.
         """
-        held = self._held.get(pid)
-        if held is None:
+        tracked = self._tracked.get(pid)
+        if tracked is None:
             self.begin(pid, vmas)
-            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+            return tracker.first_window()
         begin = time.monotonic_ns()
-        if tracker.identity(pid) != held.identity:  # its pages are all new, and new pages count as touched
+        if tracker.identity(pid) != tracked.files.identity:  # its pages are all new, and new pages count as touched
             new = _open(pid)
-            new.generation = held.generation + 1
+            new.generation = tracked.generation + 1
             self.forget(pid)
-            self._held[pid] = held = new
-        pages = held.pages = self._look(pid, held)
+            self._tracked[pid] = tracked = new
+        pages = tracked.pages = self._look(pid, tracked)
         trackable = pages.kinds < _HUGETLB
         touched = trackable & ~self._bitmap.idle(pages.places)
         self._tell_others(pid, pages.bits[touched & pages.shared])
-        if len(held.seen_by_others):
-            touched |= trackable & np.isin(pages.bits, held.seen_by_others)
-            held.seen_by_others = held.seen_by_others[:0]
+        if len(tracked.seen_by_others):
+            touched |= trackable & np.isin(pages.bits, tracked.seen_by_others)
+            tracked.seen_by_others = tracked.seen_by_others[:0]
         # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
         unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
         in_common = touched & pages.shared
         walked = time.monotonic_ns()
         found = pages.chosen(touched)
         reason = self._reason(pages, unknown)
-        self._mark(held, touched)
+        self._mark(tracked, touched)
         cleared = time.monotonic_ns()
-        hugetlb = _starts_of(held.ranges, pages.numbers[pages.kinds == _HUGETLB])
+        hugetlb = _starts_of(tracked.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
             found,
             pages.resident if want_resident else None,
             flush=self.flush,
             rearm=WORKING_SET,
-            generation=held.generation,
-            maps=partial(bytes, held.maps),
+            generation=tracked.generation,
+            maps=partial(bytes, tracked.maps),
             walk_ns=walked - begin,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - begin,
@@ -217,25 +216,27 @@ class IdleTracker:
             reason=reason,
         )
 
-    def _look(self, pid: int, held: _Held) -> _Pages:
+    def _look(self, pid: int, tracked: _Tracked) -> _Pages:
         """Return the pages that are present now, with what is known of them from the last time."""
         text = read_maps(pid)
-        if text != held.maps:
-            held.maps = text
-            held.ranges = np.array(
+        if text != tracked.maps:
+            tracked.maps = text
+            tracked.ranges = np.array(
                 [(v.start >> PAGE_SHIFT, v.end >> PAGE_SHIFT) for v in parse_maps(text)], np.uint64
             ).reshape(-1, 2)
-            held.entries, held.dense = None, False
-        last, before = held.entries, held.pages
-        held.entries = page_frames.read_entries(held.pagemap, held.ranges, dense=held.dense, hands=self._hands)
-        if last is not None and last.same_as(held.entries):
+            tracked.entries, tracked.dense = None, False
+        last, before = tracked.entries, tracked.pages
+        tracked.entries = page_frames.read_entries(
+            tracked.files.source, tracked.ranges, dense=tracked.dense, hands=self._hands
+        )
+        if last is not None and last.same_as(tracked.entries):
             before.born[:] = False
             self._look_again(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
             return before
-        numbers, frames, exclusive = page_frames.present_pages(held.entries, held.ranges)
+        numbers, frames, exclusive = page_frames.present_pages(tracked.entries, tracked.ranges)
         if len(frames) and not frames.any():
             raise PermissionError("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
-        held.dense = 2 * len(numbers) > int((held.ranges[:, 1] - held.ranges[:, 0]).sum())
+        tracked.dense = 2 * len(numbers) > int((tracked.ranges[:, 1] - tracked.ranges[:, 0]).sum())
         place = np.searchsorted(before.numbers, numbers)
         place[place == len(before.numbers)] = 0
         same = np.zeros(len(numbers), bool)
@@ -264,23 +265,23 @@ class IdleTracker:
         kinds[has(flags, page_frames.ZERO_PAGE) | has(flags, page_frames.NO_PAGE)] = _NONE
         return kinds, heads
 
-    def _mark(self, held: _Held, which: NDArray[np.bool_]) -> None:
+    def _mark(self, tracked: _Tracked, which: NDArray[np.bool_]) -> None:
         """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
-        pages = held.pages
+        pages = tracked.pages
         which = which & (pages.kinds < _HUGETLB)
         places = pages.places.part(which)
         self._new_pages.settle()  # a page that is in no list yet cannot be marked
         self._bitmap.mark(places)
         if self.flush == SOFT_DIRTY:
-            os.write(held.clear_refs, b"4")
+            os.write(tracked.files.clear_refs, b"4")
         pages.marked[which] = self._bitmap.idle(places)
 
     def _tell_others(self, pid: int, frames: Numbers) -> None:
         """Their bits are set again before the other processes of the tree are looked at."""
-        if len(frames) and len(self._held) > 1:
-            for other, held in self._held.items():
+        if len(frames) and len(self._tracked) > 1:
+            for other, tracked in self._tracked.items():
                 if other != pid:
-                    held.seen_by_others = np.union1d(held.seen_by_others, frames)
+                    tracked.seen_by_others = np.union1d(tracked.seen_by_others, frames)
 
     def _reason(self, pages: _Pages, unknown: NDArray[np.bool_]) -> str:
         """Of which pages it cannot be told whether they were touched, and why."""
@@ -297,14 +298,14 @@ class IdleTracker:
         return "; ".join(found)
 
     def forget(self, pid: int) -> None:
-        """Release what is held for a process that ended."""
-        held = self._held.pop(pid, None)
-        if held:
-            _close(held)
+        """Release what is kept of a process that ended."""
+        tracked = self._tracked.pop(pid, None)
+        if tracked:
+            tracked.files.close()
 
     def close(self) -> None:
         """Release everything."""
-        for pid in tuple(self._held):
+        for pid in tuple(self._tracked):
             self.forget(pid)
         self._hands.close()
         self._bitmap.close()
@@ -334,28 +335,9 @@ def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
     return [start << PAGE_SHIFT for start in ranges[place, 0].tolist()]
 
 
-def _open(pid: int) -> _Held:
+def _open(pid: int) -> _Tracked:
     """Raise ProcessLookupError and PermissionError."""
-    try:
-        pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
-        except BaseException:
-            os.close(pagemap)
-            raise
-    except FileNotFoundError:
-        raise ProcessLookupError(f"process {pid} ended") from None
-    try:
-        return _Held(pagemap, clear_refs, tracker.identity(pid))
-    except BaseException:
-        os.close(pagemap)
-        os.close(clear_refs)
-        raise
-
-
-def _close(held: _Held) -> None:
-    os.close(held.pagemap)
-    os.close(held.clear_refs)
+    return _Tracked(ProcessFiles.open(pid, "pagemap"))
 
 
 # -- the proof ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.tracker import HoldTooLong, PageWindow
+from memtui.probes.pages.tracker import HoldTooLong, PageWindow, first_window
 from memtui.probes.proc_maps import read_maps
 
 NAME = "pagetable"
@@ -36,28 +36,28 @@ _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
-    """What is kept for one process between windows."""
+class _Tracked:
+    """What is kept of one process between windows."""
 
     handle: Handle
     address_space: tuple[int, int]
-    thinned: bool  # most marks were cleared before the first pause
+    thinned: bool  # most accessed bits were cleared before the first pause
     recent: RecentPages
     sample: BlockSample | None = None  # the newest, which may have more parts than the last window's
-    small_page_blocks: int = 0  # how many there are, as of the begin of the round
-    part: int = 0  # of it: the one whose marks were cleared last
+    small_page_blocks: int = 0  # how many there are, as of the start of the round
+    part: int = 0  # of it: the one whose accessed bits were cleared last
     table: MappingTable = field(default_factory=MappingTable)
     begun: bool = False
     generation: int = 0
     resident_pages: int = 0
     cuts: tuple[int, ...] = ()  # where another walker goes on
-    unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose marks could not be cleared
+    unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose accessed bits could not be cleared
     clear_page_ns: float = 45.0  # that clearing took lately for each touched page
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Met:
-    """What was read before it is cleared. ``noted``: those of the touched pages whose marks another observer took."""
+class _AccessedBits:
+    """What was read before it is cleared. ``noted``: those of the pages whose accessed bits another observer took."""
 
     walk: Walk
     touched: PageSet
@@ -106,7 +106,7 @@ class PageTableTracker:
             OSError, TrackerError: it does not work here; ``proof.prove`` says why in plain words.
         """
         self.running: set[int] = set()
-        self._held: dict[int, _Held] = {}
+        self._tracked: dict[int, _Tracked] = {}
         self._others: tuple[str, ...] = ()
         self._several = False  # processes are read in turn
         self._paused, self._sample = paused, sample
@@ -124,11 +124,11 @@ class PageTableTracker:
         self.rejected_flushes = self._flusher.rejected
 
     def notice(self) -> str:
-        """Look who else clears accessed bits, and take measures; what the user should know of it, once per change.
+        """Find who else clears accessed bits, and adapt; return what the user should know of it, once per change.
 
         Call it now and then while nothing is paused.
         """
-        self._rearmer.look_around(tuple(self._held))
+        self._rearmer.look_around(tuple(self._tracked))
         others = other_observers()
         if others == self._others:
             return ""
@@ -145,10 +145,10 @@ class PageTableTracker:
         )
 
     def pace(self, interval_ns: int | None) -> None:
-        """Windows may be of any length."""
+        """Do nothing: windows may be of any length."""
 
     def approach(self, pid: int) -> None:
-        """Clear most marks of a large process while it runs. Its first pause is short then.
+        """Clear most accessed bits of a large process while it runs. Its first pause is short then.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -170,113 +170,117 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        held = self._held[pid] = _Held(handle, walk.address_space, thinned, RecentPages(walk.pages), sample)
-        self._note_resident(held, walk)
-        self._split.prepare(1 + len(held.cuts))
+        tracked = self._tracked[pid] = _Tracked(handle, walk.address_space, thinned, RecentPages(walk.pages), sample)
+        self._note_resident(tracked, walk)
+        self._split.prepare(1 + len(tracked.cuts))
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Clear all marks, so that the first window reports touches and not residency.
+        """Clear all accessed bits, so that the first window reports accesses and not residency.
 
         Raises as ``approach``, which it does itself where nobody did.
         """
-        if pid not in self._held or self._held[pid].begun:
+        if pid not in self._tracked or self._tracked[pid].begun:
             self.approach(pid)
-        held = self._held[pid]
+        tracked = self._tracked[pid]
         try:
-            if held.sample is not None:
-                self._read_part(held, pid, held.sample, first=True)
-            elif held.thinned:
+            if tracked.sample is not None:
+                self._read_part(tracked, pid, tracked.sample, first=True)
+            elif tracked.thinned:
                 with self._split.counted(pid) as users:
-                    met = self._meet(held, pid, users)  # not noted: the first window asks about all of before
-                    self._clear(held, met)
+                    bits = self._read_bits(tracked, pid, users)  # not noted: the first window reads all of before
+                    self._clear(tracked, bits)
                 # How much of all that was ever touched could not be cleared singly says nothing about a window.
                 self._rearmer.forget(pid)
             else:
                 walk = self._walker.walk(pid)
-                held.address_space = walk.address_space
-                self._flusher.flush(held.handle, walk)
-                held.handle.clear()
+                tracked.address_space = walk.address_space
+                self._flusher.flush(tracked.handle, walk)
+                tracked.handle.clear()
         except BaseException:
             self.forget(pid)
             raise
-        held.begun = True
+        tracked.begun = True
 
     def mappings(self, pid: int) -> int | None:
         """Count the mappings of a process. Raises ProcessLookupError and TrackerError."""
         return self._walker.mappings_of(pid)
 
     def begin_round(self, processes: int) -> None:
-        """Of several processes, the page frames behind touched pages will be told. Nothing should be paused."""
+        """Prepare a window of each process; of several, with the page frames behind pages. Nothing should be paused."""
         self._several = processes > 1
         if self._several:
             self._walker.begin_round()
         if self._walker.second_look:
-            for held in self._held.values():
-                held.recent.take_in()
-        self._split.prepare(1 + max((len(held.cuts) for held in self._held.values()), default=0))
-        for pid, held in self._held.items():
-            self._split.open_ahead(pid, held.cuts)
-            if held.sample is not None:
-                held.small_page_blocks = blocks_of(pid)
+            for tracked in self._tracked.values():
+                tracked.recent.take_in()
+        self._split.prepare(1 + max((len(tracked.cuts) for tracked in self._tracked.values()), default=0))
+        for pid, tracked in self._tracked.items():
+            self._split.open_ahead(pid, tracked.cuts)
+            if tracked.sample is not None:
+                tracked.small_page_blocks = blocks_of(pid)
         self._split.hands.avoid_current_cpu()
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Read the marks, flush, clear the marks. The process should be paused over this call.
+        """Read the accessed bits, flush, clear them. The process should be paused over this call.
 
         Raises:
             ProcessLookupError: the process ended.
             TrackerError: no mapping was met, or the tracker cannot read page tables here.
         """
-        held = self._held.get(pid)
-        if held is None or not held.begun:
+        tracked = self._tracked.get(pid)
+        if tracked is None or not tracked.begun:
             self.begin(pid, vmas)
-            return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
+            return first_window()
         stands = self._paused and pid not in self.running
         if not stands:
-            held.cuts = ()
-        begin, unknown = time.monotonic_ns(), held.unknown
+            tracked.cuts = ()
+        start_ns, unknown = time.monotonic_ns(), tracked.unknown
         with self._split.counted(pid) as users:
-            if held.sample is not None:
-                met, sampled, done = self._read_part(held, pid, held.sample)
-                return self._told(held, met, done, users if stands else None, begin, unknown, want_resident, sampled)
-            met = self._meet(held, pid, users, want_resident=want_resident, want_tables=self._several)
-            if stands and met.files is None and self._takes_too_long(held, met.touched):
-                raise HoldTooLong(partial(self._finish, held, met, begin, unknown, want_resident))
-            done = self._clear(held, met)
-        return self._told(held, met, done, users if stands else None, begin, unknown, want_resident)
+            if tracked.sample is not None:
+                bits, sampled, done = self._read_part(tracked, pid, tracked.sample)
+                return self._page_window(
+                    tracked, bits, done, users if stands else None, start_ns, unknown, want_resident, sampled
+                )
+            bits = self._read_bits(tracked, pid, users, want_resident=want_resident, want_tables=self._several)
+            if stands and bits.files is None and self._takes_too_long(tracked, bits.touched):
+                raise HoldTooLong(partial(self._finish, tracked, bits, start_ns, unknown, want_resident))
+            done = self._clear(tracked, bits)
+        return self._page_window(tracked, bits, done, users if stands else None, start_ns, unknown, want_resident)
 
-    def _takes_too_long(self, held: _Held, pages: PageSet) -> bool:
-        """Whether marks cannot be cleared before the process is to run again."""
+    def _takes_too_long(self, tracked: _Tracked, pages: PageSet) -> bool:
+        """Whether accessed bits cannot be cleared before the process is to run again."""
         if self.hold_until_ns is None:
             return False
-        return time.monotonic_ns() + pages.page_count * held.clear_page_ns > self.hold_until_ns
+        return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.hold_until_ns
 
-    def _finish(self, held: _Held, met: _Met, begin: int, unknown: PageSet, want_resident: bool) -> PageWindow:
-        """Clear the marks of a process that was let go after they were read."""
-        pid = held.handle.pid
+    def _finish(
+        self, tracked: _Tracked, bits: _AccessedBits, start_ns: int, unknown: PageSet, want_resident: bool
+    ) -> PageWindow:
+        """Clear the accessed bits of a process that was let go after they were read."""
+        pid = tracked.handle.pid
         runs_anyway = pid in self.running
         self.running.add(pid)
         try:
-            return self._told(held, met, self._clear(held, met), None, begin, unknown, want_resident)
+            return self._page_window(tracked, bits, self._clear(tracked, bits), None, start_ns, unknown, want_resident)
         finally:
             if not runs_anyway:
                 self.running.discard(pid)
 
-    def _told(
+    def _page_window(
         self,
-        held: _Held,
-        met: _Met,
+        tracked: _Tracked,
+        bits: _AccessedBits,
         done: Rearmed,
         users: Users | None,
-        begin: int,
+        start_ns: int,
         unknown: PageSet,
         want_resident: bool,
         sampled: PageSet | None = None,
     ) -> PageWindow:
-        """Return the window. ``users``: of the memory of one that was held; ``unknown``: left so by the last window."""
-        walk, pages, walked, cleared = met.walk, met.touched, met.walked_ns, time.monotonic_ns()
+        """Return the window. ``users``: of the memory of a paused process; ``unknown``: left so by the last window."""
+        walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
-        held.recent.note(pages, walk)
+        tracked.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
         doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if users else "")))
@@ -289,11 +293,11 @@ class PageTableTracker:
             None if reason else resident,
             flush=done.flush,
             rearm=done.rearm,
-            generation=held.generation,
-            maps=self._table(held, walk, anew=want_resident),
-            walk_ns=walked - begin,
+            generation=tracked.generation,
+            maps=self._table(tracked, walk, anew=want_resident),
+            walk_ns=walked - start_ns,
             rearm_ns=cleared - walked,
-            clear_gap_ns=cleared - begin,
+            clear_gap_ns=cleared - start_ns,
             unknown_bytes=None if reason else unknown_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             sampled=sampled,
@@ -302,27 +306,27 @@ class PageTableTracker:
             reason=reason or doubts,
         )
 
-    def _meet(
-        self, held: _Held, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
-    ) -> _Met:
-        """Read the marks; those in mapped files may be cleared meanwhile."""
+    def _read_bits(
+        self, tracked: _Tracked, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
+    ) -> _AccessedBits:
+        """Read the accessed bits; those in mapped files may be cleared meanwhile."""
         self._split.take_doubts()  # of clearing the window before
-        recent = held.recent if self._walker.second_look else None
+        recent = tracked.recent if self._walker.second_look else None
         if recent is not None:
             recent.take_in()
         files: Future[None] | None = None
         ahead = self._rearmer.clears_ahead(pid) and users.all_held
-        if ahead and not (want_tables or held.cuts) and self._walker.restricted:
+        if ahead and not (want_tables or tracked.cuts) and self._walker.restricted:
             walk, noted, files = self._split.walk_and_clear(
                 pid,
-                partial(self._rearmer.clear_ahead, held.handle),
+                partial(self._rearmer.clear_ahead, tracked.handle),
                 want_resident=want_resident,
                 ask=(recent.in_files, recent.elsewhere) if recent is not None else None,
             )
         else:
             walk, noted = self._split.walk(
                 pid,
-                held.cuts,
+                tracked.cuts,
                 want_resident=want_resident,
                 want_tables=want_tables,
                 ask=recent.known if recent is not None else None,
@@ -330,66 +334,68 @@ class PageTableTracker:
         walked_ns = time.monotonic_ns()
         try:
             walk = replace(walk, in_doubt=self._split.take_doubts())
-            if walk.address_space != held.address_space:
-                # A new address space begins without marks, so what is marked was touched since the exec.
-                held.address_space = walk.address_space
-                held.generation += 1
-                held.recent, held.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
-            self._note_resident(held, walk)
-            return _Met(walk, walk.pages.union(noted), walked_ns, noted, files)
+            if walk.address_space != tracked.address_space:
+                # A new address space begins without accessed bits, so what is set was accessed since the exec.
+                tracked.address_space = walk.address_space
+                tracked.generation += 1
+                tracked.recent, tracked.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
+            self._note_resident(tracked, walk)
+            return _AccessedBits(walk, walk.pages.union(noted), walked_ns, noted, files)
         except BaseException:
             if files is not None:
                 files.wait()
             raise
 
-    def _clear(self, held: _Held, met: _Met) -> Rearmed:
-        """Flush and clear what was met."""
-        files = met.files
+    def _clear(self, tracked: _Tracked, bits: _AccessedBits) -> Rearmed:
+        """Flush and clear what was read."""
+        files = bits.files
         try:
-            if files is None and self._rearmer.clears_ahead(held.handle.pid):
-                files = self._rearmer.clear_ahead(held.handle)
-            done = self._rearmer.rearm(held.handle, met.walk, met.touched, met.noted, held.resident_pages, files)
+            if files is None and self._rearmer.clears_ahead(tracked.handle.pid):
+                files = self._rearmer.clear_ahead(tracked.handle)
+            done = self._rearmer.rearm(
+                tracked.handle, bits.walk, bits.touched, bits.noted, tracked.resident_pages, files
+            )
         finally:
             if files is not None:
                 files.wait()
-        held.unknown = done.unknown
-        took_ns = time.monotonic_ns() - met.walked_ns
-        held.clear_page_ns = max(took_ns / max(met.touched.page_count, _FEW_PAGES), held.clear_page_ns / 2)
+        tracked.unknown = done.unknown
+        took_ns = time.monotonic_ns() - bits.walked_ns
+        tracked.clear_page_ns = max(took_ns / max(bits.touched.page_count, _FEW_PAGES), tracked.clear_page_ns / 2)
         return done
 
     def _read_part(
-        self, held: _Held, pid: int, sample: BlockSample, *, first: bool = False
-    ) -> tuple[_Met, PageSet, Rearmed]:
-        """Read the marks of the part that was cleared last, flush, and clear those of the next part.
+        self, tracked: _Tracked, pid: int, sample: BlockSample, *, first: bool = False
+    ) -> tuple[_AccessedBits, PageSet, Rearmed]:
+        """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
 
-        The others keep their marks: nothing has to be set again there. What another observer noted is not asked.
+        The others keep theirs: nothing has to be set again there. What another observer noted is not read.
 
         Returns:
-            What was met (of the part alone), what of the part is there, what was done.
+            What was read (of the part alone), what of the part is there, what was done.
         """
-        part = held.part
+        part = tracked.part
         following = part if first else (part + 1) % sample.parts
         walk = self._walker.walk(pid, want_resident=True, parts=(sample, part, following))
         walked_ns = time.monotonic_ns()
-        if walk.address_space != held.address_space:
-            held.address_space = walk.address_space
-            held.generation += 1
+        if walk.address_space != tracked.address_space:
+            tracked.address_space = walk.address_space
+            tracked.generation += 1
         assert walk.resident is not None
-        finer = sample.for_blocks(held.small_page_blocks)  # its part of that number lies in the one that was walked
+        finer = sample.for_blocks(tracked.small_page_blocks)  # its part of that number lies in the one that was walked
         marked = finer.select(walk.pages, following)
-        done = self._rearmer.rearm(held.handle, walk, marked, PageSet.empty(), ALL_PAGES)
-        held.sample, held.part, held.unknown = finer, following, done.unknown
-        return _Met(walk, sample.select(walk.pages, part), walked_ns), sample.select(walk.resident, part), done
+        done = self._rearmer.rearm(tracked.handle, walk, marked, PageSet.empty(), ALL_PAGES)
+        tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
+        return _AccessedBits(walk, sample.select(walk.pages, part), walked_ns), sample.select(walk.resident, part), done
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
-        """Say how much more may have been touched, where that is worth a word."""
+        """Return how much more may have been accessed, as a text, where that is worth one."""
         doubtful_bytes = walk.in_doubt * PAGE_BYTES
         if doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES):
             return ""
         who = ", ".join(self._others) or "another observer"
         return f"{who} took accessed bits: about {size(doubtful_bytes)} more may have been touched"
 
-    def _table(self, held: _Held, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
+    def _table(self, tracked: _Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """Return the table of mappings.
 
         Reading it is a tenth of the pause, so it is put together, after it, where it can be.
@@ -397,7 +403,7 @@ class PageTableTracker:
         A file that was renamed changes nothing that the walk sees, so ``anew`` now and then. A long one is read after
         the pause, too: then the names are those of a moment later.
         """
-        mappings, table, pid = walk.mappings, held.table, held.handle.pid
+        mappings, table, pid = walk.mappings, tracked.table, tracked.handle.pid
         later = walk.vmas > _MAPPINGS_IN_PAUSE
         if mappings is None:
             return partial(read_maps, pid) if later else partial(bytes, read_maps(pid))
@@ -407,23 +413,23 @@ class PageTableTracker:
             return lambda: table.learn_later(mappings, read_maps(pid))
         return partial(table.learn, mappings, read_maps(pid))
 
-    def _note_resident(self, held: _Held, walk: Walk) -> None:
+    def _note_resident(self, tracked: _Tracked, walk: Walk) -> None:
         if walk.resident is not None:
-            held.resident_pages = walk.resident.page_count
-            stands = self._paused and held.handle.pid not in self.running
-            held.cuts = self._split.cuts(walk.resident) if stands else ()
+            tracked.resident_pages = walk.resident.page_count
+            stands = self._paused and tracked.handle.pid not in self.running
+            tracked.cuts = self._split.cuts(walk.resident) if stands else ()
 
     def forget(self, pid: int) -> None:
-        """Release what is held for a process that ended."""
-        held = self._held.pop(pid, None)
-        if held:
-            held.handle.close()
+        """Release what is kept of a process that ended."""
+        tracked = self._tracked.pop(pid, None)
+        if tracked:
+            tracked.handle.close()
         self._split.forget(pid)
         self._rearmer.forget(pid)
 
     def close(self) -> None:
         """Release everything. The kernel does the same when this process dies."""
-        for pid in tuple(self._held):
+        for pid in tuple(self._tracked):
             self.forget(pid)
         self._rearmer.close()
         self._split.close()

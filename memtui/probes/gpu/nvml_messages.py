@@ -1,0 +1,38 @@
+"""What the process that talks to the NVIDIA driver reports: a line of JSON about the driver, then one per reading."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from memtui.core.samples import Capability, PowerReading
+from memtui.probes.gpu.processes import Holding
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReport:
+    """Whether the driver can be used, and why not. Sent once, first of all."""
+
+    capability: Capability
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReport:
+    """One reading of all GPUs, and who holds their memory at that moment."""
+
+    readings: tuple[PowerReading, ...]
+    holdings: tuple[Holding, ...]
+
+
+def to_line(report: DriverReport | GpuReport) -> bytes:
+    """One line of JSON."""
+    return json.dumps(asdict(report)).encode() + b"\n"
+
+
+def from_line(line: bytes) -> DriverReport | GpuReport:
+    """Inverse of ``to_line``. Raises ValueError, TypeError and KeyError for anything else."""
+    fields = json.loads(line)
+    if "capability" in fields:
+        return DriverReport(Capability(**fields["capability"]))
+    readings = tuple(PowerReading(**reading) for reading in fields["readings"])
+    return GpuReport(readings, tuple(Holding(**holding) for holding in fields["holdings"]))
