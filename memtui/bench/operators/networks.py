@@ -28,7 +28,7 @@ class ResNet50(Operator):
         return p["n"], resnet50.CLASSES
 
     def flops(self, p: Any) -> int:
-        """Of its convolutions and its linear layer, as networks are commonly counted."""
+        """Count its convolutions and its linear layer, as networks are commonly counted."""
         counted: dict[str, Operator] = {operator.name: operator for operator in (Conv2d(), Linear())}
         calls = [(counted[op], given) for op, given in resnet50.calls(p["n"], p["size"]) if op in counted]
         return sum(operator.flops(operator.resolve(given)) for operator, given in calls)
