@@ -21,7 +21,7 @@ _RANKS = {
 }
 _NUMBER = re.compile(rb"\d{1,6}")
 _STAT_BYTES = 4096  # more than 52 numbers and a name can take
-PF_KTHREAD = 0x00200000  # include/linux/sched.h
+PF_EXITING, PF_KTHREAD = 0x00000004, 0x00200000  # include/linux/sched.h
 # Places in stat, counted from the state field.
 _PPID, _SESSION, _TTY, _FLAGS, _MINFLT, _CMINFLT, _MAJFLT, _THREADS, _START = 1, 3, 4, 6, 7, 8, 9, 17, 19
 _INITIAL = 4026531836  # PROC_PID_INIT_INO (include/linux/proc_ns.h), the same on every kernel
@@ -38,6 +38,15 @@ def state_of(tid: int) -> str:
 def has_ended(tid: int) -> bool:
     """Whether a thread runs no more, be it waited for or not."""
     return state_of(tid) in ("", "Z", "X")
+
+
+def is_exiting(tid: int, proc: Path = PROC) -> bool:
+    """Whether a thread has ended, or is about to: it gives its memory back before its state says so."""
+    try:
+        fields = (proc / str(tid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return fields[0] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & PF_EXITING)
+    except (OSError, IndexError):
+        return True
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:

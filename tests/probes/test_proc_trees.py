@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from memtui.core.procfs import children_of, command_of, read_stat
+from memtui.core.procfs import children_of, command_of, is_exiting, read_stat
 from memtui.core.samples import Vma
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.proc_maps import MapsParser, parse_maps, read_maps
@@ -56,7 +56,14 @@ def test_stat_of_a_name_with_brackets_and_spaces(tmp_path):
     assert (stat.minor_faults, stat.major_faults, stat.kernel_thread) == (11, 13, True)
 
 
+@pytest.mark.parametrize(("flags", "exiting"), [(0x00400040, False), (0x00400044, True), (0x00208040, False)])
+def test_who_exits_says_so_before_its_state_does(tmp_path, flags, exiting):
+    write_process(tmp_path, 7, "a) S 1 (b", 3, 99, flags=flags)
+    assert is_exiting(7, tmp_path) is exiting
+
+
 def test_no_such_process(tmp_path):
+    assert is_exiting(7, tmp_path)
     with pytest.raises(ProcessLookupError):
         read_stat(7, tmp_path)
     with pytest.raises(ProcessLookupError):

@@ -16,7 +16,7 @@ import numpy as np
 from memtui.core import procfs
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
-from memtui.core.procfs import has_ended
+from memtui.core.procfs import is_exiting
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.direct_map import NotOnThisKernel, find_direct_map
 from memtui.probes.pages.pagetable.iterators import EVERY_PROCESS, Iterators
@@ -296,10 +296,10 @@ def blocks_of(pid: int) -> int:
 
 
 def _raise_without_mappings(pid: int) -> NoReturn:
-    if not has_ended(pid):
+    if not is_exiting(pid):
         raise TrackerError(f"the walk met no memory mapping of process {pid} (a kernel thread?)")
     try:
-        others = [task for task in Path(f"/proc/{pid}/task").iterdir() if not has_ended(int(task.name))]
+        others = [task for task in Path(f"/proc/{pid}/task").iterdir() if not is_exiting(int(task.name))]
     except OSError:
         others = []
     if others:
