@@ -139,7 +139,7 @@ class BenchScreen(ListScreen):
         view, width = self._view, self.app.size.width
         self.head.show(f" memtui bench  {self._title}   {_power(view)}")
         self.now.show(f" {_phases(view)}   {view.configuration}")
-        self.bar.show(f" {_bar(view, width - 40)} {_count(view)}")
+        self.bar.show(f" {text.progress_bar(view.number, view.of, width - 40)} {_count(view)}")
         if self._view.drawn and not self.power.view:
             self.share_rows(self.app.size.height)
         self.power.show(view.drawn)
@@ -225,11 +225,6 @@ def _phases(view: BenchView) -> str:
         words.append(f"[{name}]" if phase == view.phase else name)
     visit = f"visit {view.visit} of {view.visits}: " if view.visit else ""
     return visit + " > ".join(words)
-
-
-def _bar(view: BenchView, width: int) -> str:
-    done = round(width * view.number / view.of) if view.of else 0
-    return "━" * done + "─" * max(0, width - done)
 
 
 def _count(view: BenchView) -> str:

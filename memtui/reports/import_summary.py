@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from memtui.core.units import size
 from memtui.reports.as_dict import fields_as_dict
@@ -87,10 +86,6 @@ class ImportSummary:
     mb_precision: tuple[str, ...]
     driver_memory: tuple[DriverReading, ...]
     marks: tuple[ImportedMark, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the part of the document of ``report --json``."""
-        return fields_as_dict(self)
 
 
 def import_summary(reader: ReportSource) -> ImportSummary | None:

@@ -70,6 +70,12 @@ def fitting_keys(keys: Sequence[str], cells: int) -> str:
     return " · ".join(shown)
 
 
+def progress_bar(done: int, of: int, cells: int) -> str:
+    """Return a bar of ``cells`` cells, heavy as far as ``done`` of ``of`` parts are done; all light without parts."""
+    heavy = round(cells * done / of) if of else 0
+    return "━" * heavy + "─" * max(0, cells - heavy)
+
+
 def fit(text: str, cells: int, *, right: bool = False) -> str:
     """Exactly ``cells`` wide: padded, or cut with an ellipsis in the middle (both ends of a name tell something)."""
     if cells <= 0:

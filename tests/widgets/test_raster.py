@@ -158,3 +158,10 @@ def test_looks():
     assert not look("16").half_blocks
     assert look("256").half_blocks
     assert look(ascii_only=True).plain("─●│") == "-*|"
+
+
+def test_a_bar_of_progress():
+    assert text.progress_bar(1, 4, 8) == "━━──────"
+    assert text.progress_bar(4, 4, 8) == "━" * 8
+    assert text.progress_bar(0, 0, 3) == "───"
+    assert text.progress_bar(1, 2, -3) == ""

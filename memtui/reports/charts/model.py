@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+Values = NDArray[Any] | Sequence[float]
+"""Numbers along a line."""
 HEAT_TICKS = (0.0, 0.05, 0.25, 1.0)
 """Touched shares that are named beside the colours of a heat map; colours go by the root of a share."""
 
@@ -23,9 +26,9 @@ class ChartLine:
     """
 
     name: str
-    x: Any
-    y: Any
-    until: Any = None
+    x: Values
+    y: Values
+    until: Values | None = None
     points: bool = False
     bars: Sequence[tuple[float, float]] | None = None
 

@@ -137,7 +137,7 @@ def _reuse(name: str, window: str, labels: Sequence[str], curves: Sequence[Line]
         for label, curve in zip(labels, curves, strict=True)
         if len(curve.x)
     ]
-    misses = [ChartLine(line.name, line.x, 1 - line.y) for line in hits]
+    misses = [ChartLine(line.name, line.x, 1 - np.asarray(line.y)) for line in hits]
     across = "memory (MiB)"
     return [
         *_chart(name, f"Touches that a memory certainly holds, {window}", across, "share of touches", hits),

@@ -126,7 +126,7 @@ class GridScreen(ListScreen):
         if view.trouble:
             self.bar.show(f" {view.trouble}", "warning")
         else:
-            self.bar.show(f" {_bar(view, width - 44)} {_count(view)}")
+            self.bar.show(f" {text.progress_bar(view.ended, len(view.rows), width - 44)} {_count(view)}")
         columns, joined = columns_of(view, width - _FRAME)
         made = {row.run: row for row in view.rows}
         running = next((row.run for row in view.rows if row.state == RUNNING), None)
@@ -302,11 +302,6 @@ def _row(row: GridRow, joined: bool, count: int) -> Row:
     numbers = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
     cells = (str(row.run + 1), row.state, *values, *numbers, row.said)
     return Row(row.run, cells[:count], _ROLES.get(row.state, "text"))
-
-
-def _bar(view: GridView, width: int) -> str:
-    done = round(width * view.ended / len(view.rows)) if view.rows else 0
-    return "━" * done + "─" * max(0, width - done)
 
 
 def _count(view: GridView) -> str:
