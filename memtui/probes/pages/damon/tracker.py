@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import select
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Capability, Status, Vma, VmaSizes
 from memtui.probes.pages import tracker
+from memtui.probes.pages.damon.messages import (
+    Accessed,
+    Forget,
+    Order,
+    Pace,
+    Ready,
+    Report,
+    Trouble,
+    Watch,
+    parse_report,
+    to_line,
+)
 from memtui.probes.pages.damon.regions import Regions, sizes_by_vma
-from memtui.probes.pages.damon.sysfs import Interface, Refused, Target
+from memtui.probes.pages.damon.sysfs import Interface, Refused, Target, Tree
 from memtui.probes.pages.damon.worker import LEAST_NS, NAME, present_runs
 from memtui.probes.pages.pagetable.lru_drain import NewPages
 from memtui.probes.pages.referenced import prove_flush
@@ -72,7 +82,7 @@ class DamonTracker:
         self.flush = self._flush.choice
         self.running: set[int] = set()
         self._tracked: dict[int, _Tracked] = {}
-        self._found: Any = None
+        self._found: Tree | None = None
         self._serial = 0
         self._interval_ns: int | None = None
         self._notices = [f"{NAME}: {ESTIMATE}"]
@@ -84,17 +94,17 @@ class DamonTracker:
         assert self._worker.stdout
         self._orders, self._answers = self._worker.stdin.fileno(), self._worker.stdout.fileno()
         os.set_blocking(self._answers, False)
-        self._found = self._first_word()
+        self._found = self._first_report()
 
-    def _first_word(self) -> Any:
+    def _first_report(self) -> Tree:
         """Return what the worker found at the interface. Raises TrackerError when it could not take it."""
         end = time.monotonic() + _FIRST_WORD_S
         while not self._ended and (left := end - time.monotonic()) > 0:
             select.select([self._answers], [], [], left)
-            for said in self._said():
-                if "found" in said:
-                    return said["found"]
-                self._trouble = said.get("error", "")
+            for report in self._reports():
+                if isinstance(report, Ready):
+                    return report.found
+                self._trouble = report.error if isinstance(report, Trouble) else ""
         self.close()
         raise TrackerError(self._trouble or f"{WORKER_ENDED} before it began")
 
@@ -109,7 +119,7 @@ class DamonTracker:
         if interval_ns is not None and interval_ns < LEAST_NS:
             self._notices.append(f"DAMON looks over {LEAST_NS / 1e9:g} s at least: shorter windows repeat what it saw")
         self._interval_ns = interval_ns
-        self._order(interval_ns=interval_ns, flush=self.flush != OFF)
+        self._send(Pace(interval_ns, self.flush != OFF))
 
     def approach(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
@@ -158,17 +168,21 @@ class DamonTracker:
         return "DAMON has been silent for more than three intervals"
 
     def _take(self) -> None:
-        """Take in what the worker said."""
-        for said in self._said():
-            self._trouble = said.get("error", "")
-            for pid, serial, regions in said.get("touched", ()):
-                tracked = self._tracked.get(pid)
-                if tracked is not None and tracked.serial == serial:
-                    tracked.touched, tracked.t_ns = regions, said["t_ns"]
+        """Take in what the worker reported."""
+        for report in self._reports():
+            self._trouble = report.error if isinstance(report, Trouble) else ""
+            if isinstance(report, Accessed):
+                self._record(report)
         if self._ended:
             self._trouble = self._trouble or WORKER_ENDED
 
-    def _said(self) -> list[dict[str, Any]]:
+    def _record(self, report: Accessed) -> None:
+        for pid, serial, regions in report.touched:
+            tracked = self._tracked.get(pid)
+            if tracked is not None and tracked.serial == serial:
+                tracked.touched, tracked.t_ns = regions, report.t_ns
+
+    def _reports(self) -> list[Report]:
         while not self._ended:
             try:
                 chunk = os.read(self._answers, _READ_BYTES)
@@ -177,22 +191,22 @@ class DamonTracker:
             self._ended = not chunk
             self._buffer += chunk
         *lines, self._buffer = self._buffer.split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [parse_report(line) for line in lines]
 
     def _watch(self, pid: int, identity: tuple[bytes, ...], generation: int) -> _Tracked:
         self._serial += 1
         self._tracked[pid] = tracked = _Tracked(identity, self._serial, generation)
-        self._order(watch=pid, serial=self._serial)
+        self._send(Watch(pid, self._serial))
         return tracked
 
-    def _order(self, **what: Any) -> None:
+    def _send(self, order: Order) -> None:
         with contextlib.suppress(BrokenPipeError):  # its windows say that it ended
-            os.write(self._orders, json.dumps(what).encode() + b"\n")
+            os.write(self._orders, to_line(order))
 
     def forget(self, pid: int) -> None:
         """Watch it no longer."""
         if self._tracked.pop(pid, None) is not None:
-            self._order(forget=pid)
+            self._send(Forget(pid))
 
     def close(self) -> None:
         """Let the worker give DAMON back; if it is dead or hangs, do it here."""

@@ -10,7 +10,6 @@ then a line for each interval with the regions that were found touched.
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import os
 import select
@@ -20,13 +19,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Vma
 from memtui.probes.pages import page_frames
 from memtui.probes.pages.damon import regions as damon_regions
+from memtui.probes.pages.damon.messages import (
+    Accessed,
+    Forget,
+    Order,
+    Pace,
+    Ready,
+    Report,
+    Trouble,
+    Watch,
+    parse_order,
+    to_line,
+)
 from memtui.probes.pages.damon.sysfs import Interface, Refused, Taken, Target
 from memtui.probes.pages.pagetable.lru_drain import NewPages
 from memtui.probes.proc_maps import parse_maps, read_maps
@@ -70,7 +80,7 @@ class Worker:
         self._interface = interface
         self._interval_ns: int | None = None  # without one nothing is watched, for now
         self._flush_wanted = False
-        self._asked: dict[int, int] = {}  # pid -> serial number of the order
+        self._requested: dict[int, int] = {}  # pid -> serial number of the order
         self._watched: list[_Watched] = []
         self._runs = False
         self._due_ns: int | None = None
@@ -104,17 +114,18 @@ class Worker:
                 return False
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             for line in lines:
-                self._obey(json.loads(line))
+                self._obey(parse_order(line))
             if not select.select([0], [], [], _SETTLE_S)[0]:
                 return True
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        if "watch" in order:
-            self._asked[order["watch"]], self._others = order["serial"], True
-        elif "forget" in order:
-            self._asked.pop(order["forget"], None)  # one that ended does no harm where it is watched still
-        else:
-            self._interval_ns, self._flush_wanted, self._pace = order["interval_ns"], order["flush"], True
+    def _obey(self, order: Order) -> None:
+        match order:
+            case Watch(pid, serial):
+                self._requested[pid], self._others = serial, True
+            case Forget(pid):
+                self._requested.pop(pid, None)  # one that ended does no harm where it is watched still
+            case Pace(interval_ns, flush):
+                self._interval_ns, self._flush_wanted, self._pace = interval_ns, flush, True
 
     def _begin(self) -> None:
         """Cut the memory into regions and have it watched."""
@@ -131,7 +142,7 @@ class Worker:
         try:
             self._interface.start(self._targets(), interval_ns)
         except OSError as error:  # one that ended meanwhile is left out the next time
-            say(error=f"DAMON does not start: {error}")
+            send(Trouble(f"DAMON does not start: {error}"))
             self._due_ns = time.monotonic_ns() + interval_ns
             return
         self._runs = True
@@ -143,7 +154,7 @@ class Worker:
 
     def _cut(self) -> None:
         found: list[tuple[_Watched, damon_regions.Runs]] = []
-        for pid, serial in self._asked.items():
+        for pid, serial in self._requested.items():
             try:
                 clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
             except OSError:
@@ -174,14 +185,14 @@ class Worker:
         try:
             found = self._interface.read_out(1 + len(self._watched))
         except OSError as error:
-            say(error=f"DAMON ended: {error}")
+            send(Trouble(f"DAMON ended: {error}"))
             self._runs, self._due_ns = False, time.monotonic_ns() + LEAST_NS
             return
         now_ns = time.monotonic_ns()
         self._flush()
         if found is not None:
-            told = zip(self._watched, found[1:], strict=True)
-            say(t_ns=now_ns, touched=[(w.pid, w.serial, regions) for w, regions in told])
+            seen = zip(self._watched, found[1:], strict=True)
+            send(Accessed(now_ns, [(w.pid, w.serial, regions) for w, regions in seen]))
         self._plan(now_ns)
         if self._others or (now_ns >= self._anew_due_ns and self._has_changed()):
             self._begin()
@@ -234,9 +245,9 @@ def _resident_pages(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
 
 
-def say(**what: Any) -> None:
-    """One line to the sampler."""
-    line = json.dumps(what).encode() + b"\n"
+def send(report: Report) -> None:
+    """Write a line to the sampler."""
+    line = to_line(report)
     while line:
         line = line[os.write(1, line) :]
 
@@ -252,18 +263,18 @@ def main() -> int:
     try:
         found = interface.take()
     except (Refused, OSError) as error:
-        say(error=str(error))
+        send(Trouble(str(error)))
         return 1
     try:
-        say(found=found)
+        send(Ready(found))
         Worker(interface).run()
     except Taken as error:
-        say(error=str(error), final=True)
+        send(Trouble(str(error)))
         return 1
     except BrokenPipeError:
         return 0  # the sampler died
     except Exception as error:
-        say(error=f"the process that reads DAMON failed: {type(error).__name__}: {error}")
+        send(Trouble(f"the process that reads DAMON failed: {type(error).__name__}: {error}"))
         raise
     finally:
         interface.release()
