@@ -336,7 +336,7 @@ def test_killed_at_any_moment_it_loses_no_row_and_repeats_none(tmp_path, seed):
 
 
 def test_a_second_one_on_the_folder_names_the_first(tmp_path):
-    first = started(tmp_path, *GRID, seconds=1.0)
+    first = started(tmp_path, *GRID, seconds=20.0)
     try:
         until(lambda: begun(tmp_path))
         second = tuned(tmp_path, *GRID)
