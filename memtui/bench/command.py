@@ -1,4 +1,4 @@
-"""``memtui bench``: takes what was asked, measures, and prints rows as they finish."""
+"""``memtui bench``: takes a request, measures, and prints rows as they finish."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from memtui.bench import compare, jobs, network_vs_operators, submitit_engine, window_length
 from memtui.bench import (
-    request as asked,
+    request as requested,
 )
 from memtui.bench import (
     text as table,
 )
-from memtui.bench.configuration import CONDITIONS, Configuration, Titles, make, words
+from memtui.bench.configuration import CONDITIONS, Configuration, Titles, arguments_of, make
 from memtui.bench.cpu_speed import NAME as REFERENCES
 from memtui.bench.cpu_speed import References
 from memtui.bench.jobs import from_environment, part
@@ -56,7 +56,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         become(user)
         return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
     if args.what != "resolution":
-        asked.operator(args.what)
+        requested.operator(args.what)
         if args.rest:
             raise UserError(f"{args.rest[0]!r} is one word too many")
     source = None if args.print_sbatch or args.engine or args.device != "cpu" else look_for_source("cpu", "")
@@ -82,7 +82,7 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], how
     if not mine:
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
-    request = Request(mine, asked.plan(args), args.device, args.threads, args.assume_watts, args.again)
+    request = Request(mine, requested.plan(args), args.device, args.threads, args.assume_watts, args.again)
     if how.console.wants_screen(args):
         return _screen(args, request, how, shard, _foot)
     rows, skipped, path = _measure(args, request, how, shard)
@@ -114,7 +114,7 @@ def _check_parts(args: argparse.Namespace) -> None:
     """Raise UserError for options about parts that cannot be followed."""
     whole = args.what == "resolution" or _is_network(args)
     # An engine may stand in a config file, where it is for all that is measured.
-    if (args.engine and whole) or (args.print_sbatch and (whole or args.what in asked.VERBS)):
+    if (args.engine and whole) or (args.print_sbatch and (whole or args.what in requested.VERBS)):
         raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
     if args.print_sbatch and (args.json or args.engine):
         raise UserError("--print-sbatch prints a script: no JSON, and nothing is run, so no --engine")
@@ -129,14 +129,14 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     """Run ``bench resolution OP``: how long a window has to be."""
     if len(args.rest) != 1:
         raise UserError("name an operator: memtui bench resolution conv2d")
-    args.what = asked.operator(args.rest[0])
+    args.what = requested.operator(args.rest[0])
     if args.seconds is not None:
         raise UserError("the study tries windows of many lengths; --seconds has no meaning in it")
     configurations = _measurable(args)
     if len(configurations) != 1:
         raise UserError(f"the study is of one configuration, not of {len(configurations)}")
     lengths_s = window_length.QUICK_LENGTHS_S if args.quick else window_length.LENGTHS_S
-    plan = replace(asked.plan(args), windows=args.windows or (5 if args.quick else 10), patience=1, visits=1)
+    plan = replace(requested.plan(args), windows=args.windows or (5 if args.quick else 10), patience=1, visits=1)
     if plan.windows < 2:
         raise UserError("the study needs two windows of each length at least")
     request = Request(
@@ -158,7 +158,7 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
 
 def _network(args: argparse.Namespace, how: _How) -> int:
     """Run ``bench resnet50``: the network against the sum of its operators."""
-    usual = asked.conditions(args)
+    usual = requested.conditions(args)
     # What goes from layer to layer was just written: it is in the cache.
     usual = {"cache": "warm", "weights": "same", **usual}
     try:
@@ -166,7 +166,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
     except ValueError as error:
         raise UserError(str(error)) from None
     plan = replace(
-        asked.plan(args),
+        requested.plan(args),
         windows=1,
         patience=1,
         visits=1,
@@ -201,7 +201,7 @@ def _network(args: argparse.Namespace, how: _How) -> int:
 
 def _measurable(args: argparse.Namespace) -> list[Configuration]:
     """Return what is to be measured. Raises UserError."""
-    configurations = asked.configurations(args, args.what)
+    configurations = requested.configurations(args, args.what)
     if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in configurations):
         raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
     return configurations
@@ -211,7 +211,7 @@ def _measure(
     args: argparse.Namespace, request: Request, how: _How, shard: tuple[int, int] | None
 ) -> tuple[list[BenchRow], int, Path]:
     """Return the rows, how many were measured before, and where they lie."""
-    path = asked.database_path(args, shard)
+    path = requested.database_path(args, shard)
     with (
         Printer(request.configurations, how.console.notify, rows=not args.json) as shown,
         closing(Database(path)) as database,
@@ -239,7 +239,7 @@ def _screen(
     from memtui.tui.arguments import prepare_screen
 
     prepare_screen(args)
-    path = asked.database_path(args, shard)
+    path = requested.database_path(args, shard)
     Database(path).close()  # what is wrong with it is said without a screen
 
     def work(tell: Tell) -> list[str]:
@@ -290,11 +290,11 @@ def _list(args: argparse.Namespace) -> int:
             operators.append(about)
         else:
             counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
-            print(f"{name:16} {operator.summary}\n{'':16} {words(operator.defaults)}\n{'':16} spaces: {counts}")
+            print(f"{name:16} {operator.summary}\n{'':16} {arguments_of(operator.defaults)}\n{'':16} spaces: {counts}")
     if args.json:
         print(as_json({"operators": operators, "conditions": dict(CONDITIONS)}))
     else:
-        print(f"every operator: {words(CONDITIONS)}")
+        print(f"every operator: {arguments_of(CONDITIONS)}")
     return 0
 
 
@@ -333,7 +333,7 @@ def _predict(args: argparse.Namespace) -> int:
 
 def _db(args: argparse.Namespace) -> int:
     """Run ``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
-    path = asked.database_path(args)
+    path = requested.database_path(args)
     verb, names = (args.rest or [""])[0], args.rest[1:]
     if verb == "info" and not names:
         with closing(Database(path, writable=False)) as database:

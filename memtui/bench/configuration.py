@@ -103,9 +103,9 @@ class Configuration:
 
     def label(self) -> str:
         """Return a short text for people: numbers, and words and conditions that are not the usual ones."""
-        return words(self.told())
+        return arguments_of(self.label_values())
 
-    def told(self) -> dict[str, Value]:
+    def label_values(self) -> dict[str, Value]:
         """Return the keys and values of ``label``."""
         p, usual = self.parameters, self.operator.defaults
         values = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
@@ -133,7 +133,7 @@ class Titles:
 
     def __init__(self, configurations: Sequence[Configuration]) -> None:
         """Find what is the same in all; of different operators, only conditions are taken for the same thing."""
-        labels = [c.told() for c in configurations]
+        labels = [c.label_values() for c in configurations]
         alike = len({c.op for c in configurations}) == 1
         first = labels[0] if len(set(configurations)) > 1 else {}
         same = {
@@ -143,7 +143,7 @@ class Titles:
         }
         self._left_out = frozenset(same)
         self._titles = {c: self._title(c) for c in configurations}
-        self.common = words(same)
+        self.common = arguments_of(same)
 
     def of(self, configuration: Configuration) -> str:
         """Return the operator and what is not the same in all."""
@@ -154,8 +154,8 @@ class Titles:
         return list(self._titles.items())
 
     def _title(self, configuration: Configuration) -> str:
-        rest = {key: value for key, value in configuration.told().items() if key not in self._left_out}
-        return f"{configuration.op} {words(rest)}".rstrip()
+        rest = {key: value for key, value in configuration.label_values().items() if key not in self._left_out}
+        return f"{configuration.op} {arguments_of(rest)}".rstrip()
 
 
 def make(op: str, given: Parameters) -> Configuration:
@@ -235,7 +235,7 @@ def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | No
         except ValueError as error:
             if count == 1:
                 raise
-            raise ValueError(f"{words(given)}: {error}") from None
+            raise ValueError(f"{arguments_of(given)}: {error}") from None
     return unique(configurations)
 
 
@@ -313,7 +313,7 @@ def _table(plain: Any) -> dict[str, Any]:
     return plain
 
 
-def words(values: Parameters) -> str:
+def arguments_of(values: Parameters) -> str:
     """Return ``k=v k=v``, as the command line has it."""
     return " ".join(f"{key}={_word(value)}" for key, value in values.items())
 

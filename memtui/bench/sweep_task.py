@@ -39,7 +39,7 @@ class FinishedRow:
     def of(cls, row: BenchRow, titles: Titles) -> FinishedRow:
         """Describe a row. ``titles``: what configurations are called beside each other."""
         configuration, ok = row.configuration, row.status == "ok" and not row.flags
-        words = tuple(text.words(row))
+        words = tuple(text.remarks(row))
         return cls(text.BenchLine.of(row), configuration.title, titles.of(configuration), words, ok)
 
     @classmethod

@@ -133,7 +133,7 @@ def cells(row: BenchRow) -> tuple[str, ...]:
     )
 
 
-def words(row: BenchRow) -> list[str]:
+def remarks(row: BenchRow) -> list[str]:
     """Return what there is to say of a row beside its figures: its flags, then its energy."""
     if row.status != "ok":
         return [row.reason]

@@ -14,7 +14,7 @@ from memtui.bench.configuration import make
 from memtui.bench.cpu_speed import SMOOTHED, References, at_reference, share_that_follows
 from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import Conditions, Series, Visit, evaluate
-from memtui.bench.text import words
+from memtui.bench.text import remarks
 
 CONFIGURATION = make("linear", {"m": 10, "in": 100, "out": 50})
 PLAN = BenchPlan(windows=5, seconds=1.0)
@@ -63,7 +63,7 @@ def test_rows_of_a_fast_and_of_a_slow_minute_agree(share):
     assert fast.measured_ns == pytest.approx(1e6 / 1.08**share, rel=0.02)
     assert (fast.speed, slow.speed) == pytest.approx((1.09, 0.93), abs=0.02)
     assert fast.low_ns < fast.call_ns < fast.high_ns
-    said = [word for word in words(fast) if word.startswith("measured ")]
+    said = [word for word in remarks(fast) if word.startswith("measured ")]
     assert ["of its reference speed" in word for word in said] == [True]
 
 
