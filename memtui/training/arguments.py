@@ -63,27 +63,34 @@ def _add_arguments(parser: Parser) -> None:
 def _run(args: argparse.Namespace, console: Console) -> int:
     """Train with the screen on a terminal; else without, and recorded only where a session is asked for."""
     from memtui.recording.supervisor.launch import Launch
-    from memtui.training.command import MEMORY_ONLY_EVERY, asked, listed, print_document, result_file, run_plainly
+    from memtui.training.command import (
+        MEMORY_ONLY_EVERY,
+        print_document,
+        print_networks,
+        request_of,
+        result_file,
+        run_unrecorded,
+    )
 
     if args.network == "list":
-        listed(print)
+        print_networks(print)
         return 0
-    what = asked(args)
+    what = request_of(args)
     shows = console.wants_screen(args)
     if not shows and args.output is None:
         drop_root()
-        return run_plainly(what, as_json=args.json)
+        return run_unrecorded(what, as_json=args.json)
     every = MEMORY_ONLY_EVERY if what.settings.memory_only else args.every
     if shows:
         from memtui.tui.watch import watch
 
         name = f"{args.network}-{what.settings.type}"
-        launch = Launch(what.words(), name=name, log=True, dies_with_memtui=True, trace_every=every)
+        launch = Launch(what.argv(), name=name, log=True, dies_with_memtui=True, trace_every=every)
         return watch(args, console, launch, first="training")
     from memtui.recording.supervisor.foreground import record
 
     with result_file() as result:
-        words = what.words("--result", str(result), *(("--progress-to", "stderr") if args.json else ()))
+        words = what.argv("--result", str(result), *(("--progress-to", "stderr") if args.json else ()))
 
         def tell(path: Path, shown: bool) -> None:
             if args.json and result.exists():

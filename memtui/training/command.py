@@ -44,14 +44,14 @@ class TrainRequest:
     network: str
     settings: Settings
 
-    def words(self, *more: str) -> tuple[str, ...]:
+    def argv(self, *more: str) -> tuple[str, ...]:
         """Return the program that trains."""
         changes = json.dumps(self.settings.changes())
         command = (sys.executable, "-P", "-m", "memtui.training.torch.worker", self.network, changes)
         return (*command, *more)
 
 
-def asked(args: argparse.Namespace) -> TrainRequest:
+def request_of(args: argparse.Namespace) -> TrainRequest:
     """Return what the words ask for. Files that they name are read with the rights of the user who typed them.
 
     Raises:
@@ -96,12 +96,12 @@ def result_file() -> Iterator[Path]:
         yield path
 
 
-def run_plainly(what: TrainRequest, *, as_json: bool) -> int:
+def run_unrecorded(what: TrainRequest, *, as_json: bool) -> int:
     """Train without a recording, in a child; the exit code, which is its own."""
     with result_file() as path:
         more = ["--result", str(path), "--progress-line", "--exit-with-parent", str(os.getpid())]
         more += ["--progress-to", "stderr"] if as_json else []
-        with subprocess.Popen(what.words(*more), stdin=subprocess.DEVNULL) as child:
+        with subprocess.Popen(what.argv(*more), stdin=subprocess.DEVNULL) as child:
             try:
                 code = child.wait()
             except KeyboardInterrupt:
@@ -129,7 +129,7 @@ def document(what: TrainRequest, result: TrainingResult, session: Path | None) -
     }
 
 
-def listed(say: Callable[[str], object]) -> None:
+def print_networks(say: Callable[[str], object]) -> None:
     """Print the networks that have a name, with what differs from the defaults."""
     for name, table in NETWORKS.items():
         rest = ", ".join(f"{key} {value}" for key, value in table.items() if key != "sequence")

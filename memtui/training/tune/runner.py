@@ -96,7 +96,7 @@ class Tuning:
         """
         results = self._results
         trouble = f"{results.path} is being run by {{who}}: wait for its end, or end that one"
-        with exclusively(results.path / GRID_FILE, trouble, writable=True), _Asked() as asked:
+        with exclusively(results.path / GRID_FILE, trouble, writable=True), _StopRequest() as stop:
             rows = results.rows()
             self._rows = {run: row for run, row in rows.items() if not (self._retry and row.error)}
             self._waiting = deque(run for run in range(len(results.names)) if run not in self._rows)
@@ -109,10 +109,10 @@ class Tuning:
                     while self._waiting and len(self._running) < self._jobs:
                         self._start(self._waiting.popleft())
                     self._look()
-                    if asked.number:
-                        raise Interrupted(asked.number)
+                    if stop.number:
+                        raise Interrupted(stop.number)
             finally:
-                self._end(asked)
+                self._end(stop)
             return self._rows
 
     def _start(self, run: int) -> None:
@@ -158,15 +158,15 @@ class Tuning:
         left = left_s(self._rows.values(), len(self._waiting), (child.seconds for child in running))
         self._tell(TuneProgress(len(self._rows), len(results.names), left, label, said, row))
 
-    def _end(self, asked: _Asked) -> None:
+    def _end(self, stop: _StopRequest) -> None:
         """End what still runs: by itself, if it can in time. Another signal hastens it."""
-        asked.number = 0
+        stop.number = 0
         deadline = time.monotonic() + GRACE_S
         for child in self._running:
             child.send(signal.SIGINT)
         for child in self._running:
             while child.process.poll() is None:
-                if asked.number or time.monotonic() > deadline:
+                if stop.number or time.monotonic() > deadline:
                     child.send(signal.SIGKILL)
                 with suppress(subprocess.TimeoutExpired):
                     child.process.wait(_WAIT_S)
@@ -198,7 +198,7 @@ class _Child:
             os.killpg(self.process.pid, number)
 
 
-class _Asked:
+class _StopRequest:
     """Notes the signals that ask for the end, where they are not ignored (nohup). ``number``: the last; 0: none."""
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -207,7 +207,7 @@ class _Asked:
         self.number = 0
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Asked:
+    def __enter__(self) -> _StopRequest:
         for number in self._NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._note)
