@@ -62,7 +62,7 @@ class FooterLine(CachedWidget):
     view: FooterView
     small = False
     pause_words = "pause"
-    said = ""
+    message, _role = "", "warning"
     began_it = True  # this screen began the recording, and quitting ends it
 
     def __init__(self, view: FooterView | None = None, **options: Any) -> None:
@@ -75,18 +75,18 @@ class FooterLine(CachedWidget):
             self.small, self.pause_words = small, pause_words
             self.repaint()
 
-    def say(self, words: str) -> None:
+    def say(self, message: str, role: str = "warning") -> None:
         """Show a sentence in place of the keys; none brings them back."""
-        if words != self.said:
-            self.said = words
+        if (message, role) != (self.message, self._role):
+            self.message, self._role = message, role
             self.repaint()
 
     def paint(self, width: int, height: int) -> list[Line]:
         view, look = self.view, self.look
-        if self.said:
+        if self.message:
             self._places = []
-            words = text.fit(text.clean(self.said), max(0, width - 2))
-            return [[(f" {words}".ljust(width), look["warning"])]]
+            line_text = text.fit(text.clean(self.message), max(0, width - 2))
+            return [[(f" {line_text}".ljust(width), look[self._role])]]
         detaches = view.recording and self.began_it
         useless = {name for name, there in (("d", detaches), ("w", view.traced), ("i", view.recording)) if not there}
         keys = [key for key in (SMALL_KEYS if self.small else KEYS) if key.keys not in useless]

@@ -29,6 +29,10 @@ async def test_a_mark_with_a_text():
         await d.press(*"epoch", "space", "3", "enter")
         await d.until(lambda: recording.orders == [("mark", {"text": "epoch 3"})])
         await d.until(lambda: "mark this moment" not in d.text)
+        await d.until(lambda: " marked: epoch 3" in d.text.splitlines()[-1])
+        await d.until(lambda: d.text.splitlines()[-1].startswith(" space "))
+        await d.press("M", "x", "enter", "M", "escape", "x")
+        await d.until(lambda: recording.paused)
 
 
 async def test_another_interval_and_one_that_cannot_be():
@@ -39,6 +43,7 @@ async def test_another_interval_and_one_that_cannot_be():
         assert recording.orders == []
         await d.press(*["backspace"] * 4, *"50ms", "enter")
         await d.until(lambda: recording.orders == [("interval", {"interval_ns": 50_000_000})])
+        await d.until(lambda: " interval: 0.05 s" in d.text.splitlines()[-1])
         await d.until(lambda: not d.screen.panels.prompt.active)
 
 
@@ -48,6 +53,8 @@ async def test_another_budget(words, ppm):
     async with running(live=True, order=recording) as d:
         await d.press("i", *("space" if c == " " else "percent_sign" if c == "%" else c for c in words), "enter")
         await d.until(lambda: recording.orders == [("budget", {"ppm": ppm})])
+        done = f" budget: {ppm / 1e4:g} %" if ppm else " no budget"
+        await d.until(lambda: done in d.text.splitlines()[-1])
 
 
 async def test_a_budget_that_cannot_be():

@@ -17,10 +17,14 @@ Send = Callable[..., Mapping[str, Any]]  # a command of memtui.recording.control
 
 @dataclass(frozen=True, slots=True)
 class RecordingRequest:
-    """A command of ``memtui.recording.control`` with its fields."""
+    """A command of ``memtui.recording.control`` with its fields.
+
+    ``done``: what to show when the recording took it, because its effect is seen with the next window at the earliest.
+    """
 
     command: str
     fields: Mapping[str, str | int] = field(default_factory=dict)
+    done: str = field(default="", compare=False)
 
 
 def mark_request(text: str) -> RecordingRequest:
@@ -28,14 +32,16 @@ def mark_request(text: str) -> RecordingRequest:
     text = text.strip()[:MARK_CHARACTERS]
     if not text:
         raise ValueError("a mark has a text")
-    return RecordingRequest("mark", {"text": text})
+    return RecordingRequest("mark", {"text": text}, f"marked: {text}")
 
 
 def interval_request(text: str) -> RecordingRequest:
     """Return the request for a typed interval ("50ms") or budget ("5%", "none"). Raises ValueError."""
     if text.strip() == "none" or "%" in text:
-        return RecordingRequest("budget", {"ppm": parse_budget_ppm(text, MAX_OVERHEAD_PPM) or 0})
-    return RecordingRequest("interval", {"interval_ns": parse_interval_ns(text, INTERVAL_NS)})
+        ppm = parse_budget_ppm(text, MAX_OVERHEAD_PPM) or 0
+        return RecordingRequest("budget", {"ppm": ppm}, f"budget: {ppm / 1e4:g} %" if ppm else "no budget")
+    interval_ns = parse_interval_ns(text, INTERVAL_NS)
+    return RecordingRequest("interval", {"interval_ns": interval_ns}, f"interval: {interval_ns / 1e9:g} s")
 
 
 class RecordingRequests:

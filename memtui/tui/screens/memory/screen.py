@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.timer import Timer
 
 from memtui.tui.presenters import Room, SessionLike
 from memtui.tui.screens.layout import PANELS
@@ -29,6 +30,7 @@ from memtui.widgets.views.memory import HeaderView, MemoryView, State
 from memtui.widgets.vma_table import VmaTable
 
 MESSAGE_S = 6.0  # how long the footer shows why a key did nothing
+DONE_S = 2.0  # and what a recording was asked for, and took
 
 
 class ViewReady(Message):
@@ -84,6 +86,7 @@ class MemoryScreen(Screen[None]):
         self._prompts = MemoryPrompts(self._do, self._send, self._arrange)
         self.panels = MemoryPanels(self._prompts.widget, began_it=began_it)
         self._room = Room()
+        self._message_timer: Timer | None = None
         self._failed = False  # there is something to say in place of a first view
 
     def compose(self) -> ComposeResult:
@@ -408,10 +411,10 @@ class MemoryScreen(Screen[None]):
             self._prompts.interval()
 
     def action_rest(self) -> None:
-        self._show_refusal(self._recording.toggle_pause())
+        self._show_answer(self._recording.toggle_pause())
 
     def _send(self, request: RecordingRequest) -> None:
-        self._show_refusal(self._recording.send(request))
+        self._show_answer(self._recording.send(request), request.done)
 
     def _is_recorded(self) -> bool:
         """Return whether there is a recording to ask; say so where there is none."""
@@ -419,16 +422,20 @@ class MemoryScreen(Screen[None]):
             self._show_message(NOT_RECORDING)
         return self._recording.possible
 
-    def _show_refusal(self, request: Coroutine[None, None, str]) -> None:
-        """Let the recording answer while the screen goes on; show why it refused."""
+    def _show_answer(self, request: Coroutine[None, None, str], done: str = "") -> None:
+        """Let the recording answer while the screen goes on; show why it refused, or for a moment what is done."""
 
         async def wait() -> None:
             if why := await request:
                 self._show_message(why)
+            elif done:
+                self._show_message(done, DONE_S, role="text")
 
         self.run_worker(wait(), group="order")
 
-    def _show_message(self, message: str) -> None:
-        """Show why a key did nothing, for as long as that takes to read."""
-        self.panels.footer.say(message)
-        self.set_timer(MESSAGE_S, lambda: self.panels.footer.say(""))
+    def _show_message(self, message: str, seconds: float = MESSAGE_S, *, role: str = "warning") -> None:
+        """Show a line in place of the keys, by default why a key did nothing, for as long as that takes to read."""
+        if self._message_timer is not None:
+            self._message_timer.stop()
+        self.panels.footer.say(message, role)
+        self._message_timer = self.set_timer(seconds, lambda: self.panels.footer.say(""))
