@@ -44,14 +44,14 @@ class Parser(argparse.ArgumentParser):
         sys.exit(BAD_INPUT)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """As always; a stream that takes no more is one line, as everywhere."""
+        """Print as always; a stream that takes no more is one line, as everywhere."""
         try:
             super()._print_message(message, file)
         except OSError as error:
             sys.exit(output_failed(error))
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As always, but it is the command that does not know a word, and whose help is named."""
+        """Parse as always, but it is the command that does not know a word, and whose help is named."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             verb = getattr(options, "verb", "")
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As always, but the name that was perhaps meant is told, and a command is called one."""
+        """Check as always, but name what was perhaps meant, and a command is called one."""
         if action.choices is None or value in action.choices:
             return
         names = [str(name) for name in action.choices]
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """As always, but an option that is nearly one of ours is told from a word too many."""
+        """Parse as always, but an option that is nearly one of ours is told from a word too many."""
         options, unknown = super().parse_known_args(args, namespace)
         for word in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             if word in self.elsewhere:
@@ -149,17 +149,17 @@ def _seconds_within(text: str, bounds_ns: tuple[int, int], bounds: str) -> float
 
 
 def interval(text: str) -> float:
-    """``--interval``."""
+    """Parse ``--interval``."""
     return _seconds_within(text, INTERVAL_NS, "from 0.001 to 3600 seconds")
 
 
 def max_pause(text: str) -> float:
-    """``--max-pause``."""
+    """Parse ``--max-pause``."""
     return _seconds_within(text, MAX_PAUSE_NS, "from 0.005 to 5 seconds")
 
 
 def duration(text: str) -> float:
-    """``--duration``."""
+    """Parse ``--duration``."""
     return _seconds_within(text, DURATION_NS, "from 1 ms to ten years, in seconds")
 
 
@@ -173,12 +173,12 @@ def path(text: str) -> Path:
 
 
 def moment(text: str) -> float:
-    """``--from``, ``--until`` of an import."""
+    """Parse ``--from``, ``--until`` of an import."""
     return _seconds_within(text, (0, DURATION_NS[1]), "at most ten years, in seconds")
 
 
 def percent(text: str) -> float:
-    """``--fraction``: a share in per cent, with or without the sign."""
+    """Parse ``--fraction``: a share in per cent, with or without the sign."""
     try:
         value = float(text.strip().removesuffix("%"))
     except ValueError:
@@ -199,19 +199,19 @@ def overhead(text: str) -> int | None:
 
 
 def blocks(text: str) -> int:
-    """``--blocks``."""
+    """Parse ``--blocks``."""
     return whole_number(text, 1, 1000)
 
 
 def rank(text: str) -> int:
-    """``--rank``."""
+    """Parse ``--rank``."""
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
         raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text!r}")
     return int(text)
 
 
 def max_size(text: str) -> int | None:
-    """``--max-size``; None lets the file grow."""
+    """Parse ``--max-size``; None lets the file grow."""
     from memtui.core.units import parse_size
 
     if text == "none":
@@ -226,7 +226,7 @@ def max_size(text: str) -> int | None:
 
 
 def size(text: str) -> int:
-    """``--limit``."""
+    """Parse ``--limit``."""
     from memtui.core.units import parse_size
 
     try:
@@ -239,7 +239,7 @@ def size(text: str) -> int:
 
 
 def timings(text: str) -> tuple[str, ...]:
-    """``--mode`` of memtui place: ways of timing, in the order of ``options.TIMINGS``."""
+    """Parse ``--mode`` of memtui place: ways of timing, in the order of ``options.TIMINGS``."""
     words = [word.strip() for word in text.split(",")]
     if wrong := [word for word in words if word not in TIMINGS]:
         raise argparse.ArgumentTypeError(f"there is no way of timing {wrong[0]!r}: name some of {', '.join(TIMINGS)}")
@@ -247,12 +247,12 @@ def timings(text: str) -> tuple[str, ...]:
 
 
 def batch(text: str) -> int:
-    """``--batch``."""
+    """Parse ``--batch``."""
     return whole_number(text, 1, 1 << 20)
 
 
 def device(text: str) -> str:
-    """``--device``."""
+    """Parse ``--device``."""
     kind, colon, number = text.partition(":")
     if text == "cuda":
         return "cuda:0"
@@ -262,22 +262,22 @@ def device(text: str) -> str:
 
 
 def threads(text: str) -> int:
-    """``--threads``."""
+    """Parse ``--threads``."""
     return whole_number(text, 1, 4096)
 
 
 def windows(text: str) -> int:
-    """``--windows``: from two there is an interval."""
+    """Parse ``--windows``: from two there is an interval."""
     return whole_number(text, 1, 1000)
 
 
 def window_seconds(text: str) -> float:
-    """``--seconds`` of a window."""
+    """Parse ``--seconds`` of a window."""
     return _seconds_within(text, (10**7, 3_600 * 10**9), "from 0.01 to 3600 seconds")
 
 
 def watts(text: str) -> float:
-    """``--assume-watts``."""
+    """Parse ``--assume-watts``."""
     try:
         value = float(text)
     except ValueError:
@@ -288,19 +288,19 @@ def watts(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """``--seed``: of random numbers, as PyTorch and NumPy take it."""
+    """Parse ``--seed``: of random numbers, as PyTorch and NumPy take it."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MOST_SEED):
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to {MOST_SEED}, not {text!r}")
     return int(text)
 
 
 def jobs(text: str) -> int:
-    """``--jobs``: an array of Slurm has 1000 tasks at most, unless it was told another number."""
+    """Parse ``--jobs``: an array of Slurm has 1000 tasks at most, unless it was told another number."""
     return whole_number(text, 1, 1000)
 
 
 def steps(text: str) -> int:
-    """From a step whose allocations are recorded to the next."""
+    """Parse the count of steps from one whose allocations are recorded to the next."""
     return whole_number(text, 1, 1_000_000)
 
 

@@ -54,7 +54,7 @@ def effective() -> int:
 
 
 def names(mask: int) -> tuple[str, ...]:
-    """Names of the capabilities in a mask; a number for those that memtui never needs."""
+    """Return the names of the capabilities in a mask; a number for those that memtui never needs."""
     known = {number: name for name, number in NUMBERS.items()}
     return tuple(known.get(n, str(n)) for n in range(_LAST + 1) if mask >> n & 1)
 
@@ -83,14 +83,14 @@ def keep(wanted: Iterable[str]) -> None:
 
 
 def forbid_new_privileges() -> None:
-    """No program that is executed from now on gains anything from set-user-ID bits or file capabilities."""
+    """Keep every program that is executed from now on from gaining by set-user-ID bits or file capabilities."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if _libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1:
         raise PermissionError(errno.EPERM, "no_new_privs was not kept")
 
 
 def forbid_tracing() -> None:
-    """No other process of the same user may trace this one or read its memory (until it executes a program)."""
+    """Forbid other processes of the same user to trace this one or read its memory (until it executes a program)."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 

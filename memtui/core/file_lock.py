@@ -57,7 +57,7 @@ def holder_of(path: Path) -> int:
 
 
 def lock_holder(fd: int) -> int:
-    """Who holds the lock on an open file, from /proc/locks; 0 when it is not listed there."""
+    """Return who holds the lock on an open file, from /proc/locks; 0 when it is not listed there."""
     file = os.fstat(fd)
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     try:

@@ -96,7 +96,7 @@ def take_away(made: list[Path]) -> None:
 
 @contextmanager
 def all_or_none(folder: Path, *, force: bool) -> Iterator[FileSet]:
-    """For writing into a folder; whatever ends it before ``finish`` leaves the folder as it was.
+    """Yield a set to write into a folder; whatever ends it before ``finish`` leaves the folder as it was.
 
     Raises:
         UserError: a file is in the way, or the folder takes none.

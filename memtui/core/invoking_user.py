@@ -6,7 +6,7 @@ import os
 
 
 def drop_root() -> None:
-    """Under sudo, become the invoking user: a session may be a stranger's, and what is written is the user's."""
+    """Become the invoking user under sudo: a session may be a stranger's, and what is written is the user's."""
     if "SUDO_UID" in os.environ and os.geteuid() == 0:
         from memtui.core.privilege import become, invoker
 

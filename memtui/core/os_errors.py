@@ -113,7 +113,7 @@ def _closed(path: Path) -> str:
 
 
 def _of_rights(path: Path) -> str:
-    """Whom to ask."""
+    """Return whom to ask."""
     for place in (path, *path.absolute().parents):
         try:
             owner = place.stat().st_uid

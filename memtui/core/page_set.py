@@ -102,7 +102,7 @@ class PageSet:
         return self.blocks.nbytes + self.bits.nbytes + self.huge.nbytes + self.giant.nbytes
 
     def union(self, other: PageSet) -> PageSet:
-        """Pages that are in either."""
+        """Return the pages that are in either."""
         if not other.memory_bytes:
             return self
         blocks = self.blocks
@@ -116,7 +116,7 @@ class PageSet:
         return PageSet(blocks, bits, np.union1d(self.huge, other.huge), np.union1d(self.giant, other.giant))
 
     def difference(self, other: PageSet) -> PageSet:
-        """Pages that are in this one only."""
+        """Return the pages that are in this one only."""
         bits = self.bits.copy()
         if len(other.blocks):
             place = np.minimum(np.searchsorted(other.blocks, self.blocks), len(other.blocks) - 1)
@@ -127,16 +127,16 @@ class PageSet:
         return PageSet(self.blocks[used], bits[used], huge, giant)
 
     def pages(self) -> NDArray[np.uint64]:
-        """4 KiB page numbers, rising (huge pages not included)."""
+        """Return 4 KiB page numbers, rising (huge pages not included)."""
         row, column = np.nonzero(self.bit_matrix())
         return (self.blocks[row] << np.uint64(9)) + column.astype(np.uint64)
 
     def bit_matrix(self) -> NDArray[np.uint8]:
-        """u1[n, 512] of 0 and 1, a row per block."""
+        """Return u1[n, 512] of 0 and 1, a row per block."""
         return np.unpackbits(self.bits.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """Touched ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then the larger ones."""
+        """Return touched ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then the larger ones."""
         return list(self.runs())
 
     def runs(self, borders: Sequence[int] = ()) -> Iterator[tuple[int, int, int]]:
@@ -160,7 +160,7 @@ class PageSet:
                 yield pending[0] << shift, (pending[1] + 1) << shift, 1 << shift
 
     def _numbers(self, shift: int) -> Iterator[NDArray[np.uint64]]:
-        """Page numbers of one size, rising, in parts that are not empty; a block becomes 512 numbers at most."""
+        """Return page numbers of one size, rising, in parts that are not empty; a block becomes 512 numbers at most."""
         if shift != PAGE_SHIFT:
             numbers = self.huge if shift == BLOCK_SHIFT else self.giant
             if len(numbers):
@@ -180,7 +180,7 @@ class PageSet:
 
     @classmethod
     def decode(cls, data: bytes) -> PageSet:
-        """Inverse of ``encode``. Raises ValueError on damaged data, and before it unpacks too much."""
+        """Undo ``encode``. Raises ValueError on damaged data, and before it unpacks too much."""
         try:
             n, m, k = _HEAD.unpack(inflate_start(data, _HEAD.size))
             size_bytes = _HEAD.size + 8 * (n * 9 + m + k)
@@ -205,7 +205,7 @@ _ONES = _U(0xFFFF_FFFF_FFFF_FFFF)
 
 
 def _tails() -> NDArray[np.uint64]:
-    """u8[512, 8]: row i has the bits of pages i and above."""
+    """Return u8[512, 8]: row i has the bits of pages i and above."""
     page = np.arange(PAGES_PER_BLOCK)
     return np.packbits(page[None, :] >= page[:, None], axis=1, bitorder="little").view("<u8").astype(_U, copy=False)
 
@@ -232,7 +232,7 @@ def inside(pages: PageSet, edges: NDArray[np.uint64]) -> PageSet:
 
 
 def _inside_masks(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """u8[n, 8]: the pages of each block with an odd number of edges at or below them."""
+    """Return u8[n, 8]: the pages of each block with an odd number of edges at or below them."""
     low = blocks << _U(BLOCK_SHIFT)
     first = np.searchsorted(edges, low, side="right")
     masks = np.repeat(np.where(first & 1, _ONES, _U(0))[:, None], 8, axis=1)

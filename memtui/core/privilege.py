@@ -58,7 +58,7 @@ def borrows_root() -> bool:
 
 
 def root_notice() -> str:
-    """One line when root works for no one else; empty otherwise."""
+    """Return one line when root works for no one else; empty otherwise."""
     if os.geteuid() != 0 or "SUDO_UID" in os.environ:
         return ""
     return "root, and no SUDO_UID names another user: recorder, screen, program and session are root's"
@@ -86,7 +86,7 @@ def become(user: Invoker) -> None:
 
 
 def groups_of(user: Invoker) -> list[int]:
-    """All that the user is in."""
+    """Return all that the user is in."""
     return os.getgrouplist(user.name, user.gid) if user.known else [user.gid]
 
 
@@ -197,14 +197,14 @@ def environment_of_sudo() -> dict[str, str]:
 
 
 def state_directory(user: Invoker) -> Path:
-    """Where that user's sessions live by default."""
+    """Return where that user's sessions live by default."""
     base = os.environ.get("XDG_STATE_HOME", "") if os.getuid() == user.uid else ""
     # The XDG specification: a relative path is to be ignored.
     return (Path(base) if base.startswith("/") else user.home / ".local" / "state") / "memtui"
 
 
 def sessions_directory(user: Invoker) -> Path:
-    """Where sessions go that were given no name."""
+    """Return where sessions go that were given no name."""
     return state_directory(user) / "sessions"
 
 

@@ -66,7 +66,7 @@ class JsonLineProcess:
             raise WorkerEnded(self._how_it_ended()) from None
 
     def hear(self, seconds: float) -> dict[str, Any] | None:
-        """Its next word; None when it said nothing for so long. Raises WorkerEnded."""
+        """Return its next word; None when it said nothing for so long. Raises WorkerEnded."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         while b"\n" not in self._buffer:
@@ -162,7 +162,7 @@ class BackgroundTask:
         return False
 
     def hear(self, seconds: float) -> list[dict[str, Any]]:
-        """Words that came meanwhile; returns with the first of them, or with none after so long."""
+        """Return the messages that came meanwhile, with the first of them, or with none after so long."""
         if self._kept:
             kept, self._kept = self._kept, []
             return kept

@@ -50,7 +50,7 @@ def is_exiting(tid: int, proc: Path = PROC) -> bool:
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:
-    """Direct children. The kernel lists them per thread, so other processes of the machine cost nothing.
+    """Return the direct children. The kernel lists them per thread, so other processes of the machine cost nothing.
 
     Kernels without CONFIG_PROC_CHILDREN are asked through psutil, which looks at every process.
     """

@@ -29,7 +29,7 @@ _current: ProgressLine | None = None  # of this process
 
 
 def tell(far: str, doing: str | None = None) -> None:
-    """``ProgressLine.tell`` for the line of this process, if it has one."""
+    """Call ``ProgressLine.tell`` for the line of this process, if it has one."""
     if _current is not None:
         _current.tell(far, doing)
 

@@ -35,13 +35,13 @@ def short_command(command: str, characters: int) -> str:
 
 
 def _without_folder(word: str) -> str:
-    """``…/train.py`` of a path; other words as they are."""
+    """Return ``…/train.py`` of a path; other words as they are."""
     folder, _, name = word.rpartition("/")
     return f"…/{name}" if len(folder) > 1 and name and "=" not in folder and "://" not in word else word
 
 
 def visible(text: str) -> str:
-    r"""One line that a terminal can only draw: what it would act on, or not show, is spelled out.
+    r"""Return one line that a terminal can only draw: what it would act on, or not show, is spelled out.
 
     Controls become ``\x1b`` and ``\n``, bytes that are no UTF-8 (surrogate escapes) ``\xff``, and bidi marks, line
     separators, blanks other than the space, combining and unassigned characters ``<U+202E>``. Markup stays as it is:

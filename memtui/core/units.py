@@ -22,7 +22,7 @@ def _scaled(value: float) -> tuple[float, int]:
 
 
 def three_digits(value: float) -> str:
-    """``1.23``, ``12.3``, ``123``; all of them from 1000 on."""
+    """Return ``1.23``, ``12.3``, ``123``; all of them from 1000 on."""
     if abs(value) < 9.995:
         return f"{value:.2f}"
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
@@ -34,7 +34,7 @@ def _digits(value: float, unit: int) -> str:
 
 @lru_cache(4096)  # a table of ranges shows the same sizes every second
 def size(value: float | None) -> str:
-    """Bytes in at most 8 cells: ``61.2 MiB``. None is ``n/a``."""
+    """Return bytes in at most 8 cells: ``61.2 MiB``. None is ``n/a``."""
     if value is None or value != value:
         return "n/a"
     scaled, unit = _scaled(value)
@@ -42,13 +42,13 @@ def size(value: float | None) -> str:
 
 
 def change(bytes_: int) -> str:
-    """``+61.2 MiB``, ``-4 B``."""
+    """Return ``+61.2 MiB``, ``-4 B``."""
     return f"{'-' if bytes_ < 0 else '+'}{size(abs(bytes_))}"
 
 
 @lru_cache(4096)
 def size_column(value: float | None, width: int = 8) -> str:
-    """Bytes right-aligned with the unit in one column: ``61.2 MiB``, ``   0 B  ``."""
+    """Return bytes right-aligned with the unit in one column: ``61.2 MiB``, ``   0 B  ``."""
     if value is None or value != value:
         return "–".rjust(width - 4) + "    "
     scaled, unit = _scaled(value)
@@ -56,7 +56,7 @@ def size_column(value: float | None, width: int = 8) -> str:
 
 
 def short_size(value: float) -> str:
-    """Bytes for an axis: ``128M``, ``1.5G``, ``0``."""
+    """Return bytes for an axis: ``128M``, ``1.5G``, ``0``."""
     if not value:
         return "0"
     scaled, unit = _scaled(value)
@@ -65,7 +65,7 @@ def short_size(value: float) -> str:
 
 
 def clock(seconds: float, *, tenths: bool = False, digits: int = 0) -> str:
-    """``00:12:41``, with ``tenths``, which is one of ``digits``, ``00:12:41.4``."""
+    """Return ``00:12:41``, with ``tenths``, which is one of ``digits``, ``00:12:41.4``."""
     sign, digits = "-" if seconds < 0 else "", digits or int(tenths)
     ticks = int(abs(seconds) * 10**digits + 1e-6)
     whole, part = divmod(ticks, 10**digits)
@@ -121,7 +121,7 @@ def duration_ns(ns: float | None) -> str:
 
 
 def _nonzero(value: float) -> str:
-    """Three digits of what is not zero and must not look like it, in 4 cells: ``1.23``, ``<.01``."""
+    """Return three digits of what is not zero and must not look like it, in 4 cells: ``1.23``, ``<.01``."""
     return three_digits(value) if abs(value) >= 0.005 else f"{'-' * (value < 0)}<.01"
 
 
@@ -131,7 +131,7 @@ def _scale(value: float) -> tuple[float, str]:
 
 
 def _prefixed(value: float) -> tuple[str, str]:
-    """Three digits in at most 4 cells, and the SI prefix of their unit."""
+    """Return three digits in at most 4 cells, and the SI prefix of their unit."""
     if not value:
         return "0", ""
     factor, prefix = _scale(value)
@@ -139,12 +139,12 @@ def _prefixed(value: float) -> tuple[str, str]:
 
 
 def energy(joules: float | None) -> str:
-    """Joules from nJ on in three digits: ``38.6 mJ``, ``18.4 kJ``. None is ``n/a``."""
+    """Return joules from nJ on in three digits: ``38.6 mJ``, ``18.4 kJ``. None is ``n/a``."""
     return _with_unit(joules, "J")
 
 
 def power(watts: float | None) -> str:
-    """Watts in three digits: ``640 mW``, ``251 W``, ``1.21 kW``. None is ``n/a``."""
+    """Return watts in three digits: ``640 mW``, ``251 W``, ``1.21 kW``. None is ``n/a``."""
     return _with_unit(watts, "W")
 
 
@@ -156,12 +156,12 @@ def _with_unit(value: float | None, unit: str) -> str:
 
 
 def energy_column(joules: float | None) -> str:
-    """``energy`` in exactly 7 cells, with the unit in one column: ``38.6 mJ``, `` 120 J ``."""
+    """Return ``energy`` in exactly 7 cells, with the unit in one column: ``38.6 mJ``, `` 120 J ``."""
     return _in_column(joules, "J")
 
 
 def power_column(watts: float | None) -> str:
-    """``power`` in exactly 7 cells, with the unit in one column: `` 640 mW``, `` 251 W ``."""
+    """Return ``power`` in exactly 7 cells, with the unit in one column: `` 640 mW``, `` 251 W ``."""
     return _in_column(watts, "W")
 
 
@@ -173,7 +173,7 @@ def _in_column(value: float | None, unit: str) -> str:
 
 
 def short_power(watts: float | None) -> str:
-    """Watts without their unit in at most 4 cells: ``251``, ``38.6``, ``1.2k``, ``640m``. None is ``n/a``."""
+    """Return watts without their unit in at most 4 cells: ``251``, ``38.6``, ``1.2k``, ``640m``. None is ``n/a``."""
     if watts is None or watts != watts:
         return "n/a"
     factor, prefix = _scale(watts)
@@ -186,7 +186,7 @@ def short_power(watts: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """``63.8 %``, always one decimal."""
+    """Return ``63.8 %``, always one decimal."""
     return "n/a" if fraction is None or fraction != fraction else f"{fraction * 100:.1f} %"
 
 
@@ -194,7 +194,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*(?:([kmgtp])(i?))?b?", re.ASCII | r
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``2GiB``, ``500MB``, ``1.5G``, ``4096``: with an i powers of 1024, without powers of 1000.
+    """Return the bytes of ``2GiB``, ``500MB``, ``1.5G``, ``4096``: with an i powers of 1024, without powers of 1000.
 
     Raises ValueError.
     """
@@ -209,7 +209,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_interval_ns(text: str, limits_ns: tuple[int, int]) -> int:
-    """``0.5``, ``2s`` or ``50ms``. Raises ValueError with what is allowed."""
+    """Parse ``0.5``, ``2s`` or ``50ms``. Raises ValueError with what is allowed."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}) ?(ms|s|)", text.strip(), re.ASCII)
     interval_ns = round(float(found[1]) * (10**6 if found[2] == "ms" else 10**9)) if found else 0
     if not limits_ns[0] <= interval_ns <= limits_ns[1]:
@@ -237,5 +237,5 @@ def parse_budget_ppm(text: str, limits_ppm: tuple[int, int]) -> int | None:
 
 
 def between(low: str, high: str) -> str:
-    """``0.2 s``, or ``0.2 s to 1 s``."""
+    """Return ``0.2 s``, or ``0.2 s to 1 s``."""
     return low if low == high else f"{low} to {high}"

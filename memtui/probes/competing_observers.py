@@ -32,7 +32,7 @@ class CompetingObservers:
         self._found: tuple[str, ...] = ()
 
     def look(self, targets: tuple[int, ...], now_ns: int) -> tuple[str, ...]:
-        """Who clears the marks of these processes; what the last look found when it is not time for another."""
+        """Return who clears the marks of these processes; what the last look found when it is not time for another."""
         if now_ns < self._due_ns:
             return self._found
         self._due_ns = now_ns + _EVERY_NS
@@ -82,7 +82,7 @@ _ON = ("on", "Y", "1")
 
 
 def other_observers(sys_root: Path = SYS) -> tuple[str, ...]:
-    """Names of the kernel's own observers that run now: DAMON in its several forms.
+    """Return the names of the kernel's own observers that run now: DAMON in its several forms.
 
     Users of page_idle and other memtuis cannot be seen from here.
     """

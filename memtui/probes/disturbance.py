@@ -50,7 +50,7 @@ class _Source:
     last: dict[bytes, int] = field(default_factory=dict)
 
     def rises(self, pattern: re.Pattern[bytes]) -> list[bytes]:
-        """Names whose number rose since the last call; none at the first one, and when the file is gone."""
+        """Return the names whose number rose since the last call; none at the first one, and when the file is gone."""
         try:
             found = pattern.findall(os.pread(self.descriptor, _READ_BYTES, 0))
         except OSError:
@@ -105,7 +105,7 @@ class DisturbanceProbe:
             yield SWAPPED
 
     def _find(self, pids: tuple[int, ...]) -> None:
-        """Which files speak of these processes; those known already keep their last numbers."""
+        """Return which files speak of these processes; those known already keep their last numbers."""
         stats, limits = set(), set()
         for version, folder in {found for pid in pids if (found := memory_cgroup(self._proc, pid, self._mounts))}:
             if version == 2:

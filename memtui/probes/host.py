@@ -14,7 +14,7 @@ from memtui.core.samples import Clock, Host
 
 
 def read_clock() -> Clock:
-    """One moment on the monotonic and on the wall clock."""
+    """Return one moment on the monotonic and on the wall clock."""
     monotonic_ns, wall_ns = time.monotonic_ns(), time.time_ns()
     offset = datetime.fromtimestamp(wall_ns / 1e9).astimezone().utcoffset()
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -31,7 +31,7 @@ def cpu_information(key: str) -> str:
 
 
 def processor_name() -> str:
-    """As the kernel calls it."""
+    """Return the name by which the kernel calls it."""
     return cpu_information("model name") or os.uname().machine
 
 

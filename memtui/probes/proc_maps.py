@@ -50,7 +50,7 @@ class MapsParser:
         self._known: dict[bytes, Vma | None] = {}
 
     def parse(self, text: bytes) -> tuple[Vma, ...]:
-        """As ``parse_maps``; a line that was there before is the same object."""
+        """Parse as ``parse_maps`` does; a line that was there before is the same object."""
         known = self._known
         lines = text.split(b"\n")  # a name may hold a carriage return; the kernel escapes only line ends
         self._known = {line: known[line] if line in known else _parse_line(line) for line in lines}

@@ -41,7 +41,7 @@ class ProtectedProcesses:
             pass  # one of them ended meanwhile; whoever took its children is found the next time
 
     def objection(self, pid: int, start_ticks: int = 0) -> str:
-        """Why it must not be paused; empty when it may be."""
+        """Return why it must not be paused; empty when it may be."""
         if why := self._above.get(pid):
             return f"pid {pid} {why}: holding it would hold memtui"
         if self._pipe.startswith("pipe:") and _link(self._proc / str(pid) / "fd" / "0") == self._pipe:

@@ -221,7 +221,7 @@ def given(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _condition(text: str) -> str:
-    """``--stop-when``, as it was typed."""
+    """Parse ``--stop-when``, as it was typed."""
     from memtui.recording.recorder.stop_condition import StopCondition
 
     argtypes.checked(StopCondition.parse, text)
@@ -229,7 +229,7 @@ def _condition(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """``--filter``, as it was typed."""
+    """Parse ``--filter``, as it was typed."""
     from memtui.analysis.vma_filter import parse_filter
 
     argtypes.checked(parse_filter, text)

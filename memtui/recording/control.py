@@ -81,12 +81,12 @@ class RecordingState:
     paused: bool
 
     def to_dict(self) -> Answer:
-        """As JSON."""
+        """Return it as JSON."""
         return asdict(self) | {"progress": asdict(self.progress) if self.progress is not None else {}}
 
     @classmethod
     def from_dict(cls, answer: Answer) -> RecordingState:
-        """Inverse of ``to_dict``. Raises ValueError for what is not such an answer."""
+        """Undo ``to_dict``. Raises ValueError for what is not such an answer."""
         fields = {name: answer[name] for name in cls.__slots__ if name in answer}
         try:
             return cls(**fields | {"progress": Progress(**fields["progress"]) if fields["progress"] else None})
@@ -118,13 +118,13 @@ class Ended:
     code: int = 0
 
     def to_dict(self) -> Answer:
-        """As JSON, without what there is nothing to say about."""
+        """Return it as JSON, without what there is nothing to say about."""
         values = asdict(self)
         return {"ended": {name: value for name, value in values.items() if value or name not in _IF_ANY}}
 
     @classmethod
     def from_dict(cls, answer: Answer) -> Ended | None:
-        """Inverse of ``to_dict``; None for any other answer. Another version of memtui may have other fields."""
+        """Undo ``to_dict``; None for any other answer. Another version of memtui may have other fields."""
         fields = answer.get("ended")
         if not isinstance(fields, dict):
             return None
@@ -192,7 +192,7 @@ class Listener:
 
 
 def open_listener(folders: Iterable[Path], name: str) -> Listener | None:
-    """In the first folder where a socket can be made; None when there is none."""
+    """Open a socket in the first folder where that works; None when there is none."""
     for folder in folders:
         try:
             return Listener(folder, name)

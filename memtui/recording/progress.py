@@ -31,12 +31,12 @@ class Progress:
     ending: tuple[str, str] | None = None
 
     def to_line(self) -> bytes:
-        """One line of JSON, short enough that a pipe takes it whole or not at all."""
+        """Return one line of JSON, short enough that a pipe takes it whole or not at all."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Progress:
-        """Inverse of ``to_line``. Raises ValueError and TypeError."""
+        """Undo ``to_line``. Raises ValueError and TypeError."""
         fields = json.loads(line)
         kind_and_reason = fields.pop("ending")
         return cls(**fields, ending=tuple(kind_and_reason) if kind_and_reason else None)

@@ -86,7 +86,7 @@ def find(state: Path, pid: int, start_ticks: int) -> Running | None:
 
 
 def find_all(state: Path) -> list[Running]:
-    """Every recording that this user has running on this machine, the oldest first."""
+    """Return every recording that this user has running on this machine, the oldest first."""
     try:
         names = sorted((state / FOLDER).glob("*.json"))
     except OSError:

@@ -93,7 +93,7 @@ def pids_inside(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def _short_command(pid: int) -> str:
-    """Enough of a command line to know it by, and nothing that a terminal would act on."""
+    """Return enough of a command line to know it by, and nothing that a terminal would act on."""
     try:
         command = command_of(pid)
     except ProcessLookupError:
@@ -129,7 +129,7 @@ def belongs_to_another(pid: int) -> bool:
 
 
 def others(proc: Path = PROC) -> Iterator[tuple[int, Stat]]:
-    """Every process that runs and is neither this one, nor what it was started from, nor the kernel's."""
+    """Return every process that runs and is neither this one, nor what it was started from, nor the kernel's."""
     hidden = ancestors(os.getpid()) | {os.getpid()}
     for folder in proc.iterdir():
         if folder.name.isdigit() and (pid := int(folder.name)) not in hidden:
@@ -237,7 +237,7 @@ def names_of(title: str, words: list[str]) -> frozenset[str]:
 
 
 def _named(text: str, every: list[_Found]) -> list[_Found]:
-    """Those that are called so; if none is, those with the text anywhere in the command line."""
+    """Return those that are called so; if none is, those with the text anywhere in the command line."""
     return [p for p in every if text in p.names] or [p for p in every if text.lower() in p.command.lower()]
 
 
@@ -247,7 +247,7 @@ def _below(root: int, every: list[_Found]) -> list[_Found]:
 
 
 def _outermost(some: Iterable[_Found]) -> list[_Found]:
-    """Without those that another of them started: workers carry the name and the environment of their parent."""
+    """Return them without those that another of them started: workers have the name of their parent."""
     some = list(some)
     pids = {p.pid for p in some}
     return [p for p in some if not pids & _ancestors(p.pid)]
@@ -334,7 +334,7 @@ class Candidates:
         self._listed: set[tuple[int, int]] = set()  # PID and start: what was large once is listed until it ends
 
     def look(self) -> list[Candidate]:
-        """Those that train first, then the largest. Never raises."""
+        """Return those that train first, then the largest. Never raises."""
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         hidden = ancestors(os.getpid()) | {os.getpid()}
         found, met, large = [], {}, set()
@@ -363,7 +363,7 @@ class Candidates:
         return sorted(found, key=lambda c: (set(c.kinds) <= {"python"}, not c.kinds, -c.rss_bytes))
 
     def _stat(self, pid: int, inode: int) -> Stat | None:
-        """Who has this number now; None for a thread of the kernel. Raises OSError."""
+        """Return who has this number now; None for a thread of the kernel. Raises OSError."""
         before = self._met.get(pid)
         if before is not None and before[0] == inode:
             return before[1]
@@ -394,7 +394,7 @@ class Candidates:
         return made
 
     def _kinds(self, pid: int) -> tuple[str, ...]:
-        """From the files it has mapped; nothing of another user's process, unless this is root."""
+        """Return the kinds by the files it has mapped; nothing of another user's process, unless this is root."""
         try:
             text = (self._proc / str(pid) / "maps").read_bytes()
         except OSError:

@@ -111,7 +111,7 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
 
 
 def encode(message: Message) -> bytes:
-    """One frame."""
+    """Return one frame."""
     arrays: list[np.ndarray] = []
     if isinstance(message, Window):
         plain = _plain_window(message, arrays)

@@ -214,7 +214,7 @@ class NvmlProbe:
         )
 
     def _power(self, device: _Device) -> tuple[float | None, str, Status, str]:
-        """Watts, where they come from, and status and reason if there are none."""
+        """Return watts, where they come from, and status and reason if there are none."""
         nvml = self._nvml
         if "instant" not in device.without:
             value, code = self._instant(device)
@@ -232,7 +232,7 @@ class NvmlProbe:
         return milliwatts / 1000, device.usage_source, Status.OK, ""
 
     def _instant(self, device: _Device) -> tuple[int | None, int]:
-        """Milliwatts at this moment, and NVML's return code."""
+        """Return milliwatts at this moment, and NVML's return code."""
         nvml = self._nvml
         field_id = (nvml.NVML_FI_DEV_POWER_INSTANT, nvml.NVML_POWER_SCOPE_GPU)
         try:
@@ -246,7 +246,7 @@ class NvmlProbe:
         return (getattr(value.value, member), 0) if member else (None, 3)
 
     def _memory(self, device: _Device) -> Any:
-        """NVML's memory record; the second version leaves out what the driver holds back for itself."""
+        """Return NVML's memory record; the second version leaves out what the driver holds back for itself."""
         nvml = self._nvml
         if "memory_v2" not in device.without:
             try:
@@ -256,7 +256,7 @@ class NvmlProbe:
         return self._ask(device, "memory", nvml.nvmlDeviceGetMemoryInfo)
 
     def _processes(self, device: _Device) -> int | None:
-        """How many compute processes share the board, everybody's."""
+        """Return how many compute processes share the board, everybody's."""
         device.computing = running = self._list(device, "compute")
         if isinstance(running, tuple):
             device.notes.append(running[1])
@@ -266,7 +266,7 @@ class NvmlProbe:
         return len({process.pid for process in running})
 
     def _list(self, device: _Device, kind: str) -> list[Any] | Why:
-        """NVML's records of the processes of one kind on one board, or why there are none to be had."""
+        """Return NVML's records of the processes of one kind on one board, or why there are none to be had."""
         what = f"{kind} processes"
         if what in device.without:
             return Status.UNSUPPORTED, device.without[what]
@@ -317,7 +317,7 @@ class NvmlProbe:
         return Board(device.label, gpu_holders.merged(entries), others)
 
     def capabilities(self) -> list[Capability]:
-        """One entry, ``nvml``."""
+        """Return one entry, ``nvml``."""
         return [self._capability]
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class NvmlProcess:
         )
 
     def capabilities(self) -> list[Capability]:
-        """One entry, ``nvml``. Waits a moment for the driver, but not for one that hangs."""
+        """Return one entry, ``nvml``. Waits a moment for the driver, but not for one that hangs."""
         deadline = time.monotonic() + FIRST_WORD_S
         while self._capability is None and (left := deadline - time.monotonic()) > 0:
             if self._worker is None or self._worker.stdout is None or self._worker.poll() is not None:

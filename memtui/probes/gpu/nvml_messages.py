@@ -25,12 +25,12 @@ class GpuReport:
 
 
 def to_line(report: DriverReport | GpuReport) -> bytes:
-    """One line of JSON."""
+    """Return one line of JSON."""
     return json.dumps(asdict(report)).encode() + b"\n"
 
 
 def from_line(line: bytes) -> DriverReport | GpuReport:
-    """Inverse of ``to_line``. Raises ValueError, TypeError and KeyError for anything else."""
+    """Undo ``to_line``. Raises ValueError, TypeError and KeyError for anything else."""
     fields = json.loads(line)
     if "capability" in fields:
         return DriverReport(Capability(**fields["capability"]))

@@ -63,7 +63,7 @@ class Holders:
 
 
 def unknown(status: str, reason: str) -> tuple[Holding, ...]:
-    """Nothing is known of anybody."""
+    """Return that nothing is known of anybody."""
     return (Holding(EVERYBODY_ELSE, None, status, reason),)
 
 
@@ -72,7 +72,7 @@ def under_wsl() -> bool:
 
 
 def merged(entries: Iterable[Any]) -> dict[int, int | None]:
-    """Bytes by pid from the lists of one board, together. ``entries`` are NVML's records of processes.
+    """Return the bytes by pid from the lists of one board, together. ``entries`` are NVML's records of processes.
 
     A process that computes and draws is in two lists with the same memory, so it counts once; its slices are added up.
     """

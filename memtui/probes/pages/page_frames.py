@@ -50,7 +50,7 @@ def by_all(
 
 
 def read(room: memoryview, file: int, runs: list[Run]) -> None:
-    """Into the bytes of the row; they stay as they are beyond the end of the file."""
+    """Read into the bytes of the row; they stay as they are beyond the end of the file."""
     for word, begin, end in runs:
         os.preadv(file, [room[begin * 8 : end * 8]], word * 8)
 
@@ -142,7 +142,7 @@ def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers
 
 
 def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Ranges of page numbers worth reading: where pages are present, near ones joined.
+    """Return ranges of page numbers worth reading: where pages are present, near ones joined.
 
     Reserved address space, of which CUDA has terabytes, costs nothing where the kernel can say so.
     """

@@ -204,7 +204,7 @@ def prove() -> Capability:
 
 
 def _self_test() -> str:
-    """Empty when as much is referenced as was touched; otherwise what was seen."""
+    """Return an empty text when as much is referenced as was touched; otherwise what was seen."""
     with own_pages(_PROOF_PAGES) as mine:
         smaps = os.open("/proc/self/smaps", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -217,7 +217,7 @@ def _self_test() -> str:
 
 
 def _judge(text: bytes, address: int) -> str:
-    """Empty when exactly half of the proof's pages are referenced."""
+    """Return an empty text when exactly half of the proof's pages are referenced."""
     seen = (dict(sizes_by_vma(text, _REFERENCED)).get(address) or 0) // PAGE_BYTES
     wanted = _PROOF_PAGES // 2
     return "" if seen == wanted else misjudged(wanted, seen)

@@ -22,7 +22,7 @@ class RssTracker:
         self.pages = Capability("pages", False, REASON, remedy)
 
     def notice(self) -> str:
-        """There is nothing to tell."""
+        """Return nothing: there is nothing to tell."""
         return ""
 
     def pace(self, interval_ns: int | None) -> None:
@@ -32,20 +32,20 @@ class RssTracker:
         """Do nothing: nothing can be done before the first pause."""
 
     def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Nothing to clear."""
+        """Do nothing: there is nothing to clear."""
 
     def mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
     def begin_round(self, processes: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """No page set, and why."""
+        """Return no page set, and why."""
         return PageWindow(None, status=Status.UNSUPPORTED, reason=REASON)
 
     def forget(self, pid: int) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is kept."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is kept."""

@@ -77,7 +77,7 @@ def capability(name: str) -> Capability:
 
 
 def capabilities() -> list[Capability]:
-    """Every tracker of the contract, each tried."""
+    """Return every tracker of the contract, each tried."""
     return [capability(name) for name in NAMES if name != "auto"]
 
 

@@ -59,7 +59,7 @@ def own_pages(count: int) -> Iterator[OwnPages]:
 
 
 def other_pages() -> tuple[str, str] | None:
-    """(reason, remedy) where the kernel has pages of another size than memtui counts in, as some of arm64 do."""
+    """Return (reason, remedy) where the kernel has pages of another size than memtui counts in, as some of arm64 do."""
     if mmap.PAGESIZE == PAGE_BYTES:
         return None
     size, own = mmap.PAGESIZE >> 10, PAGE_BYTES >> 10

@@ -56,7 +56,7 @@ class LoopingChild:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
 
     def let_run(self) -> None:
-        """For 3 ms, and until it went once through all its pages, so that a busy machine spoils nothing.
+        """Let it run for 3 ms, and until it went once through all its pages, so that a busy machine spoils nothing.
 
         At most for 0.2 s. Its CPU time would not do: in a virtual machine it goes on when the host runs something else.
         """

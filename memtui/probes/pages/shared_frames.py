@@ -40,7 +40,7 @@ class TouchedFrames:
     huge_frames: Numbers = field(default_factory=_none)
 
     def shared_sizes(self, vmas: Sequence[Vma]) -> VmaSizes:
-        """Bytes of all these pages by the mapping they lie in; pages outside of all mappings are left out."""
+        """Return the bytes of all these pages by the mapping they lie in; others are left out."""
         if not vmas or not (len(self.pages) or len(self.huge)):
             return ()
         starts = np.array([vma.start for vma in vmas], np.uint64) >> np.uint64(PAGE_SHIFT)
@@ -75,7 +75,7 @@ def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], in
 
 
 def _in_one_size(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
-    """With the 2 MiB pages in parts of 4 KiB whose frames somebody maps in such parts."""
+    """Return them with the 2 MiB pages in parts of 4 KiB whose frames somebody maps in such parts."""
     if not any(len(one.huge) for one in touched):
         return touched
     in_parts = np.unique(np.concatenate([one.frames // np.uint64(PAGES_PER_BLOCK) for one in touched]))
@@ -97,7 +97,7 @@ def _in_one_size(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
 
 
 def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
-    """Which frames of each process another one has, too; and how many more they are in sum than together."""
+    """Return which frames of each process another one has, too; and how many more they are in sum than together."""
     sizes = [len(one) for one in frames]
     if np.count_nonzero(sizes) < 2:
         return [np.zeros(size, bool) for size in sizes], 0
@@ -122,7 +122,7 @@ def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
 
 
 def _sorted(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
-    """Rising, and the place of each in the original; equal ones in their order there."""
+    """Sort them, and return the place of each in the original; equal ones in their order there."""
     bits = np.uint64(len(numbers).bit_length())
     if int(numbers.max()) >> (64 - int(bits)):
         place = np.argsort(numbers, kind="stable")

@@ -33,7 +33,7 @@ class SoftDirtyFlush:
         self._tracker, self._told = tracker, False
 
     def notice(self) -> str:
-        """Once: what the flush costs, or what its absence does."""
+        """Return, once, what the flush costs, or what its absence does."""
         if self._told:
             return ""
         self._told = True

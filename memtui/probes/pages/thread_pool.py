@@ -27,7 +27,7 @@ class Future(Generic[Result]):
         self._got: tuple[object, BaseException | None] | None = None
 
     def wait(self) -> None:
-        """Until it has ended, however that was."""
+        """Wait until it has ended, however that was."""
         if self._got is None:
             self._got = self._answer.get()
 

@@ -178,7 +178,7 @@ def madvise_cold_ranges(pidfd: int, starts: NDArray[np.uint64], ends: NDArray[np
 
 
 def _madvise_cold(pidfd: int, vectors: NDArray[np.uint64]) -> int:
-    """Bytes taken, from the first range on; below 0: none. Raises ProcessLookupError."""
+    """Return the bytes taken, from the first range on; below 0: none. Raises ProcessLookupError."""
     done = _libc.syscall(
         ctypes.c_long(_SYS_PROCESS_MADVISE),
         pidfd,
@@ -193,7 +193,7 @@ def _madvise_cold(pidfd: int, vectors: NDArray[np.uint64]) -> int:
 
 
 def spans(handle: Handle, accessed: PageSet, anonymous: Extents) -> Iterator[Span]:
-    """Where a cold flush is safe and would flush everything: a few candidates, the best first.
+    """Return where a cold flush is safe and would flush everything: a few candidates, the best first.
 
     In private anonymous memory only: pages of the page cache may be other processes' working set, too.
     """
@@ -226,7 +226,7 @@ def _wide_blocks(
 
 
 def _pairs(accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Iterator[Span]:
-    """Spans from one accessed page to another of the same mapping, the shortest first.
+    """Return spans from one accessed page to another of the same mapping, the shortest first.
 
     Widened to whole blocks, as far as the mapping goes, so that neither a huge page nor a large folio is cut.
     """
@@ -299,7 +299,7 @@ def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
 
 
 def _prove(walker: Walker, name: str, child: LoopingChild) -> Capability:
-    """Once more when it failed: DAMON, where it runs, takes a bit away now and then. Stale translations take many."""
+    """Prove it, again when it failed: DAMON, where it runs, clears a bit now and then. Stale translations hide many."""
     for _ in range(_PROOF_ATTEMPTS):
         if not (reason := _try(walker, name, child)):
             break

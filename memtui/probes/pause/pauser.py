@@ -41,7 +41,7 @@ def _tracing_thread() -> WorkerThread:
 
 
 def _sleep_short() -> None:
-    """Sleeps of some microseconds are asked for here; by default the kernel adds 50 to each."""
+    """Allow sleeps of some microseconds, to each of which the kernel adds 50 by default."""
     _libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1000), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
@@ -180,6 +180,6 @@ class Pauser:
 
 
 def _attend(job: _Job) -> None:
-    """Until a thread that is caught in the kernel has ended, do for it what the target waits for."""
+    """Do what the target waits for until a thread that is caught in the kernel has ended."""
     while not job.thread.join(_BURY_EVERY_S):
         job.seizure.bury()

@@ -196,7 +196,7 @@ class Seizure:
 
 
 def _ptrace(request: int, tid: int, data: int = 0) -> int:
-    """0, or the error number."""
+    """Return 0, or the error number."""
     return 0 if _libc.ptrace(request, tid, None, data) >= 0 else ctypes.get_errno()
 
 

@@ -84,7 +84,7 @@ class Watchdog:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Over a hold, from before the first thread is stopped until after the last is let go; holds may be nested."""
+        """Watch from before the first thread is stopped until after the last is let go; may be nested."""
         self._holds += 1
         try:
             if self._holds == 1:

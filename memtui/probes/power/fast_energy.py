@@ -57,10 +57,10 @@ class EnergySource(ABC):
 
     @abstractmethod
     def read(self) -> tuple[float, float]:
-        """(counter in joules, sensor in watts); nan for what there is not."""
+        """Return (counter in joules, sensor in watts); nan for what there is not."""
 
     def state(self) -> dict[str, Any]:
-        """Clocks, temperature, and why the clock is held down, as far as they are known."""
+        """Return clocks, temperature, and why the clock is held down, as far as they are known."""
         return {}
 
     def holders(self) -> set[int]:

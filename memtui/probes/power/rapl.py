@@ -112,7 +112,7 @@ class RaplProbe:
         return moved_uj * 1000 / passed_ns, Status.OK, ""
 
     def capabilities(self) -> list[Capability]:
-        """One entry, ``rapl``; ok when at least one zone can be read."""
+        """Return one entry, ``rapl``; ok when at least one zone can be read."""
         if not self._zones:
             return [Capability("rapl", False, NO_ZONE, "on a physical machine: sudo modprobe intel_rapl_msr")]
         problems = [zone for zone in self._zones if zone.problem is not None]
@@ -146,7 +146,7 @@ def _moved(before_uj: int, now_uj: int, range_uj: int | None, passed_ns: int) ->
 
 
 def _find_zones(powercap: Path) -> list[_Zone]:
-    """All zones, packages before their parts, in the order of their numbers."""
+    """Return all zones, packages before their parts, in the order of their numbers."""
     try:
         matches = [match for zone in powercap.iterdir() if (match := _ZONE.fullmatch(zone.name))]
     except OSError:
@@ -166,7 +166,7 @@ def _find_zones(powercap: Path) -> list[_Zone]:
 
 
 def _label(name: str, number: str) -> tuple[str, str]:
-    """Device and scope of a zone at the top: ``package-0``, ``package-1-die-0``, ``psys`` or something new."""
+    """Return the device and scope of a zone at the top: ``package-0``, ``package-1-die-0``, ``psys``."""
     if name == "psys":
         return "platform", "psys"
     if match := re.fullmatch(r"package-(\d+)(?:-die-(\d+))?", name):

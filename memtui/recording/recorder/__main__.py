@@ -45,7 +45,7 @@ class Marks:
         self._rest = b""
 
     def read(self) -> list[Event]:
-        """Those that have come since."""
+        """Return those that have come since."""
         found = []
         for fd in tuple(self.fds):
             try:

@@ -29,7 +29,7 @@ class Limits:
         self.ending: tuple[str, str] | None = None
 
     def objection(self, wss_reason: str) -> str:
-        """Why the condition can never be judged here; empty when it can. ``wss_reason``: why there is no WSS."""
+        """Return why the condition can never be judged here; empty when it can. ``wss_reason``: why there is no WSS."""
         if self._watch is None or self._watch.condition.what != "wss" or not wss_reason:
             return ""
         return f"--stop-when wss: there will be no working set: {wss_reason}"
@@ -56,7 +56,7 @@ class Limits:
         return True
 
     def keep(self, now_ns: int) -> list[Event]:
-        """Before a commit: make room, and look whether there is some; what is worth telling."""
+        """Make room before a commit, and look whether there is some; return what is worth telling."""
         if self.ending is None and (low := check_disk(self._writer.path)):
             self.ending = LOW_DISK, low
         thinner = self._thinner
@@ -73,7 +73,7 @@ class Limits:
 
 
 def check_disk(path: Path) -> str:
-    """Why a recording must end before its disk is full, in words; empty while there is room."""
+    """Return why a recording must end before its disk is full, in words; empty while there is room."""
     try:
         room = os.statvfs(path.parent)
     except OSError:

@@ -48,7 +48,7 @@ class Watch:
         self._since_ns: int | None = None
 
     def take(self, start_ns: int, end_ns: int, wss_bytes: int | None, rss_bytes: int | None) -> str:
-        """In words what came true with this window; empty when nothing did. A window without the value says nothing."""
+        """Return what came true with this window; empty: nothing did. A window without the value says nothing."""
         condition = self.condition
         value = wss_bytes if condition.what == "wss" else rss_bytes
         if value is None:

@@ -45,7 +45,7 @@ class Traced:
             yield from self.read(ready, now_ns)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for connection, _, _ in self._open.values():
             connection.close()
         self._open.clear()

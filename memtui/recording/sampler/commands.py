@@ -67,13 +67,13 @@ class SamplerConfig:
     max_pause_ns: int = DEFAULT_MAX_PAUSE_NS
 
     def to_line(self) -> bytes:
-        """One line of JSON."""
+        """Return one line of JSON."""
         plain = asdict(self) | {"command": self.command[:COMMAND_CHARACTERS]}
         return json.dumps(plain).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> SamplerConfig:
-        """Inverse of ``to_line``; every key, type and range is checked. Raises ValueError."""
+        """Undo ``to_line``; every key, type and range is checked. Raises ValueError."""
         if len(line) > LINE_BYTES:
             raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
         try:

@@ -77,7 +77,7 @@ class FrameQueue:
         return True
 
     def _make_up(self, message: Window | End) -> Message:
-        """Before something goes through again: send what it rests on, and tell of what was lost."""
+        """Send what a message rests on before it goes through again, and report what was lost."""
         for table in self._tables.values():
             # The recorder takes it from its own sample on, and the window it was made for may be lost.
             self._append(table)

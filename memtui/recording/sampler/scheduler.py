@@ -94,5 +94,5 @@ class SampleClock:
             self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
 
     def _cpu_ns(self) -> int:
-        """CPU time of sampler and recorder, the latter's as far as it was told."""
+        """Return the CPU time of sampler and recorder, the latter's as far as it was told."""
         return time.process_time_ns() + self._wishes.recorder_cpu_ns

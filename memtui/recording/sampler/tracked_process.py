@@ -140,7 +140,7 @@ def gpu_memory(tracked: Iterable[TrackedProcess], holders: Holders | None) -> tu
 
 
 def why_lost(lost: Lost) -> tuple[Status, str]:
-    """Status and reason of a window without a reading."""
+    """Return the status and reason of a window without a reading."""
     error = lost.error
     if isinstance(error, NotPaused):
         return Status.NOT_PAUSED, str(error)

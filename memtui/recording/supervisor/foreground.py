@@ -28,7 +28,7 @@ def record(
     *,
     program: bool,
 ) -> int:
-    """Until it ends by itself, or somebody ends it; the exit code, which is the program's where one was started.
+    """Record until it ends by itself, or somebody ends it; return the exit code, the program's where there is one.
 
     Args:
         observe: starts the recording.
@@ -92,7 +92,7 @@ def _handle_signals(began: list[Observation], *, program: bool) -> None:
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    """SIGTERM and SIGHUP end a recording in order, and are told on in the exit code as a shell tells them.
+    """End a recording in order at SIGTERM and SIGHUP, which the exit code reports as a shell does.
 
     SIGTERM does so where no program was started that it could be passed on to.
     """

@@ -222,7 +222,7 @@ class Observation:
         self._tell(budget_word(ppm))
 
     def set_interval(self, interval_ns: int) -> None:
-        """From the next window on."""
+        """Take another interval from the next window on."""
         self.interval_ns = interval_ns
         self._tell(interval_word(interval_ns))
 
@@ -261,7 +261,7 @@ class Observation:
             raise ValueError("the program has another user's rights now, and cannot be signalled") from None
 
     def finish(self) -> None:
-        """After the end: raise UserError with what went wrong, if anything did."""
+        """Raise UserError after the end with what went wrong, if anything did."""
         cut_short = self._recorder.wait()
         if cut_short and (words := last_line(self._recorder_says)):
             raise UserError(words, FAILURE)
@@ -397,7 +397,7 @@ class Observation:
         self._tell(recorder_word(progress.cpu_ns - self._recorder_began_ns))
 
     def _abandon(self) -> None:
-        """Nothing came of it: end every child, and take away the file that holds nothing."""
+        """End every child where nothing came of it, and take away the file that holds nothing."""
         for listener in (self.listener, self._traced):
             if listener is not None:
                 listener.close()

@@ -37,7 +37,7 @@ class Adopted:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
+        """Return its exit code, negative for a signal; None while it runs."""
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -68,7 +68,7 @@ class Adopted:
 
 
 def start_here(command: Sequence[str], gate: int, more: Mapping[str, str] = _NOTHING) -> subprocess.Popen[bytes]:
-    """With the streams, the terminal and the process group of this process, and ``more`` in its environment."""
+    """Start it with streams, terminal and process group of this process, and ``more`` in its environment."""
     words = [sys.executable, "-P", "-m", "memtui.recording.supervisor.exec_gate", str(gate), *command]
     return subprocess.Popen(words, pass_fds=(gate,), env={**os.environ, **more})
 
@@ -76,7 +76,7 @@ def start_here(command: Sequence[str], gate: int, more: Mapping[str, str] = _NOT
 def start_apart(
     command: Sequence[str], gate: int, log: int, more: Mapping[str, str] = _NOTHING, *, dies_with_this: bool = False
 ) -> tuple[Adopted, subprocess.Popen[bytes]]:
-    """In a terminal of its own, and the keeper of that terminal, which writes to ``log``.
+    """Start it in a terminal of its own, and the logger of that terminal, which writes to ``log``.
 
     The keeper is ``memtui.recording.supervisor.pty_logger``. Nobody types there: a read sees the end of the input at
     once.
@@ -118,7 +118,7 @@ def start_apart(
 
 
 def _prepare(terminal: int) -> None:
-    """As large as the one memtui runs in, output as it was printed, and input that is at its end."""
+    """Make it as large as the one memtui runs in, with output as it was printed, and input that is at its end."""
     mode = termios.tcgetattr(terminal)
     mode[1] &= ~termios.OPOST  # or every line in the log would end with a carriage return
     mode[3] &= ~(termios.ICANON | termios.ECHO)

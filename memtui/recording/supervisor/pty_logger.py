@@ -56,7 +56,7 @@ class Log:
         return True
 
     def _put(self, data: bytes) -> int:
-        """How many bytes it did not take."""
+        """Return how many bytes it did not take."""
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -106,7 +106,7 @@ def main() -> int:
 
 
 def keep(master: int, log: Log) -> None:
-    """Until nobody has the terminal any more."""
+    """Write what comes to the log until nobody has the terminal any more."""
     while True:
         try:
             data = os.read(master, BLOCK_BYTES)

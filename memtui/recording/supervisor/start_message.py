@@ -52,13 +52,13 @@ _ALREADY = "already"
 
 
 def to_line(message: StartMessage) -> bytes:
-    """One line of JSON: an object whose one key says which message it is."""
+    """Return one line of JSON: an object whose one key says which message it is."""
     kind = next((name for name, type_ in _KINDS.items() if isinstance(message, type_)), _ALREADY)
     return json.dumps({kind: asdict(message)}).encode() + b"\n"
 
 
 def from_dict(values: dict[str, Any]) -> StartMessage:
-    """Inverse of ``to_line``, of the object on the line. Raises ValueError, KeyError and TypeError."""
+    """Undo ``to_line``, of the object on the line. Raises ValueError, KeyError and TypeError."""
     ((kind, fields),) = values.items()
     if kind == _ALREADY:
         return RecordedAlready(Running(**fields["running"]), fields["pid"])

@@ -98,7 +98,7 @@ def start_sampler(
 
 
 def _direct(says: IO[bytes], notice: str = "") -> Started:
-    """With the rights of this process."""
+    """Start it with the rights of this process."""
     stream, stream_write = os.pipe()
     # Root works for another user: neither that user's variables nor site-packages may decide what code runs.
     for_another = os.geteuid() == 0 and "SUDO_UID" in os.environ

@@ -30,7 +30,7 @@ class Supervisor:
             self._control.adopt(viewer)
 
     def wait(self, look: Callable[[], object] = lambda: None, seconds: float = LOOK_SECONDS) -> None:
-        """Until the recording ends by itself, or somebody asks for its end.
+        """Wait until the recording ends by itself, or somebody asks for its end.
 
         ``look`` is called about once in so many seconds; True from it ends the wait, too.
         """

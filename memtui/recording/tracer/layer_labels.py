@@ -19,7 +19,7 @@ BY_HAND = "memtui.backward:"  # a backward pass that the program computes itself
 
 
 def layer_names(root_modules: Iterable[nn.Module]) -> dict[int, str]:
-    """By identity of the module."""
+    """Return the names by identity of the module."""
     return {id(module): name for name, module in named_modules(root_modules)}
 
 
@@ -75,7 +75,7 @@ class HandLabels:
         return bool(self._open)
 
     def enter_backward(self, module: nn.Module) -> None:
-        """One begins."""
+        """Note that a backward pass begins."""
         label: Any = torch.profiler.record_function(BY_HAND + self.names.get(id(module), type(module).__name__))
         label.__enter__()
         self._open.append(label)

@@ -9,7 +9,7 @@ class Listener(Protocol):
     """Hears of backward passes by hand; one module's may lie inside another's."""
 
     def enter_backward(self, module: Any) -> None:
-        """One begins."""
+        """Note that a backward pass begins."""
 
     def leave_backward(self, module: Any) -> None:
         """End a backward pass: the gradients of the module's parameters are in their ``grad``."""

@@ -132,11 +132,11 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             self._notes.append(known)
 
     def note_gradients(self, known: Known) -> None:
-        """Like ``note``, of gradients only; best right before the optimiser's step."""
+        """Note gradients only; best right before the optimiser's step."""
         self.note(Known(gradients=known.gradients))
 
     def note_inputs(self, known: Known) -> None:
-        """Like ``note``, of inputs only; best when the forward pass begins."""
+        """Note inputs only; best when the forward pass begins."""
         self.note(Known(inputs=known.inputs))
 
     @property
@@ -196,7 +196,7 @@ class _Phases:
                 self._phase.append(self._of(span.path, span.start_ns))
 
     def at(self, t_ns: int, path: tuple[str, ...], op: str) -> int:
-        """Phase of a row: by what is around it, or else that of what came before."""
+        """Return the phase of a row: by what is around it, or else that of what came before."""
         if op or _own_phase(path) is not None:
             return self._of(path, t_ns)
         before = bisect_right(self._start_ns, t_ns) - 1
@@ -211,7 +211,7 @@ class _Phases:
 
 @lru_cache(maxsize=4096)  # a step has few distinct paths
 def _own_phase(path: tuple[str, ...]) -> int | None:
-    """Phase that the enclosing events alone tell."""
+    """Return the phase that the enclosing events alone tell."""
     if any(name.startswith((BACKWARD, BY_HAND)) for name in path):
         return IN_BACKWARD
     for name in reversed(path):
@@ -225,7 +225,7 @@ def _own_phase(path: tuple[str, ...]) -> int | None:
 
 
 def place_of(path: tuple[str, ...]) -> tuple[int, str]:
-    """(phase, layer) that the events around an operation tell, its own name last."""
+    """Return (phase, layer) that the events around an operation tell, its own name last."""
     phase = _own_phase(path)
     layer = next((name for name in reversed(path) if name.startswith((LAYER_LABEL, BY_HAND))), "")
     return FORWARD if phase is None else phase, layer.partition(":")[2]
@@ -308,7 +308,7 @@ class _Builder:
             self._free(number, event.t_ns, phase, op, layer, event.path)
 
     def finish(self, after: Known, gone_ns: Mapping[int, int]) -> None:
-        """Blocks that vanished without a record, and what each block was."""
+        """Add blocks that vanished without a record, and what each block was."""
         for number in range(self._existing):
             block = self._blocks[number]
             if block.end_ns is None and (t_ns := gone_ns.get(block.ptr)) is not None:

@@ -140,7 +140,7 @@ class TensorWatch:
         os.register_at_fork(after_in_child=lambda: _close(mine()))
 
     def problem(self) -> str:
-        """Why nothing can be seen; empty when it can."""
+        """Return why nothing can be seen; empty when it can."""
         return watching_problem() or (f"it failed: {self._mode.broken}" if self._mode.broken else "")
 
     def begin(self, lasts: Callable[[], Known]) -> bool:
@@ -171,7 +171,7 @@ class TensorWatch:
         return True
 
     def take_others(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Those that are there before anything is watched, of any use: the largest that are not known yet."""
+        """Take those that are there before anything is watched, of any use: the largest that are not known yet."""
         mode, found = self._mode, dict[int, tuple[int, torch.Tensor, torch.UntypedStorage]]()
         for tensor in tensors:
             storage, ptr, size_bytes = located(tensor)
@@ -191,7 +191,7 @@ class TensorWatch:
         self._mode.by_hand = depth
 
     def take_gradients(self, parameters: Iterable[Any]) -> None:
-        """Those that are there now: when a step begins, and before the optimiser uses them."""
+        """Take those that are there now: when a step begins, and before the optimiser uses them."""
         begin = _monotonic_ns()
         mode, found = self._mode, set()
         for parameter in parameters:
@@ -234,13 +234,13 @@ class TensorWatch:
         return self._mode.switch_off()
 
     def close(self) -> None:
-        """For good."""
+        """Stop for good."""
         self.pause()
         self._mode.alive.clear()
         self._mode.broken = self._mode.broken or "closed"
 
     def _measure(self) -> int:
-        """Nanoseconds that watching adds to an operator here."""
+        """Return the nanoseconds that watching adds to an operator here."""
         mode = self._mode
         sample = _Sample()
         mode.calls, mode.noting = 0, True
@@ -290,7 +290,7 @@ class TensorWatch:
     def _added_up(
         self, events: list[_Event], changes: NDArray[np.int64], base: NDArray[np.int64], end_ns: int, step: int
     ) -> Seen:
-        """Of one device: ``changes`` is i8[1 + events, categories], the first for ``base``."""
+        """Return the sums of one device: ``changes`` is i8[1 + events, categories], the first for ``base``."""
         changes[0] = base
         # A gradient that was there before comes with the time of the begin.
         t_ns = np.maximum.accumulate(np.array([self._begin_ns, *(event[0] for event in events)], np.int64))
@@ -323,7 +323,7 @@ def _close(watch: TensorWatch | None) -> None:
 
 
 def _begins_of(events: list[_Event]) -> list[int]:
-    """Rows with which backward passes begin; a free is part of what it is in the middle of."""
+    """Return the rows with which backward passes begin; a free is part of what it is in the middle of."""
     begins, inside = [], False
     for row, event in enumerate(events):
         if event[2] < 0:

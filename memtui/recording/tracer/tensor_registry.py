@@ -48,11 +48,11 @@ class Known:
     """Of the addresses that are not in main memory. Those of GPUs are no addresses of main memory."""
 
     def device(self, ptr: int) -> str:
-        """Where an address is."""
+        """Return where an address is."""
         return self.devices.get(ptr, MAIN_MEMORY)
 
     def by_category(self) -> tuple[tuple[int, Storages], ...]:
-        """(category, storages): where an address is in several, the first one counts."""
+        """Return (category, storages): where an address is in several, the first one counts."""
         return (
             (WEIGHTS, self.weights),
             (GRADIENTS, self.gradients),
@@ -63,7 +63,7 @@ class Known:
         )
 
     def find(self, ptr: int) -> tuple[int, str] | None:
-        """(category, layer) of an address, or None."""
+        """Return (category, layer) of an address, or None."""
         for category, storages in self.by_category():
             if ptr in storages:
                 return category, storages[ptr].layer
@@ -159,7 +159,7 @@ def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int
 
 
 def device_of(tensor: torch.Tensor) -> str:
-    """Whose memory a tensor is in."""
+    """Return whose memory a tensor is in."""
     return MAIN_MEMORY if tensor.is_cpu else str(tensor.device)
 
 
@@ -176,7 +176,7 @@ class LastingTensors:
         self._next_ns = 0
 
     def now(self) -> list[torch.Tensor]:
-        """To be asked when a step begins or ends."""
+        """Return what is known now; to be called when a step begins or ends."""
         begin = time.monotonic_ns()
         lasting = [tensor for ref in self._found if (tensor := ref()) is not None]
         if begin >= self._next_ns:
@@ -190,7 +190,7 @@ class LastingTensors:
         return lasting
 
     def holders(self) -> dict[int, str]:
-        """By address, which attribute of which data set (``torch.utils.data``) has it now: "TensorDataset.tensors"."""
+        """Return by address which attribute of which data set has it now: "TensorDataset.tensors"."""
         found: dict[int, str] = {}
         for ref in self._datasets:
             dataset = ref()
@@ -252,7 +252,7 @@ class Departures:
 
 
 def tensors_in(holder: object) -> Iterator[torch.Tensor]:
-    """All tensors in nested containers."""
+    """Return all tensors in nested containers."""
     waiting = [holder]
     while waiting:
         item = waiting.pop()

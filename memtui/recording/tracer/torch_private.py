@@ -63,7 +63,7 @@ class RawStep:
 
 
 def problem() -> str | None:
-    """Why this torch cannot tell every allocation; None when it can."""
+    """Return why this torch cannot tell every allocation; None when it can."""
     missing = _missing()
     return f"torch {torch.__version__} does not tell every allocation ({missing})" if missing else None
 
@@ -180,7 +180,7 @@ class CudaHistory:
         return found, _monotonic_minus_epoch_ns()
 
     def _guard(self, memory: Any) -> None:
-        """From now on a history that the program switches on or off is the program's."""
+        """Leave a history that the program switches on or off from now on to the program."""
         if self._guarded:
             return
         self._guarded = True
@@ -201,12 +201,12 @@ cuda_history = CudaHistory()
 
 
 def raw_events(prof: torch.profiler.profile) -> list[RawEvent]:
-    """All allocations and frees that a stopped profiler saw, sorted by time."""
+    """Return all allocations and frees that a stopped profiler saw, sorted by time."""
     return raw_step(prof).events
 
 
 def raw_step(prof: torch.profiler.profile) -> RawStep:
-    """All that a stopped profiler saw."""
+    """Return all that a stopped profiler saw."""
     from torch._C._profiler import RecordScope, _EventType
 
     results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
@@ -330,13 +330,13 @@ def uncompiled(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_frames() -> int:
-    """How many pieces of the program were compiled so far."""
+    """Return how many pieces of the program were compiled so far."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return int(counters["frames"]["total"]) if counters is not None else 0
 
 
 def watching_problem() -> str | None:
-    """Why operators of this program cannot be watched as they run; None when they can."""
+    """Return why operators of this program cannot be watched as they run; None when they can."""
     # Without this promise the compiler gives up where it meets a mode, and the program stays slow for good.
     if not hasattr(TorchDispatchMode, "ignore_compile_internals"):
         return f"torch {torch.__version__} cannot be watched without disturbing torch.compile"
@@ -360,7 +360,7 @@ class OperatorMode(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Compiled parts run as if this were not there."""
+        """Let compiled parts run as if this were not there."""
         return True
 
     def switch_on(self) -> bool:

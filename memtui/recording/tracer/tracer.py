@@ -186,7 +186,7 @@ class Tracer:
             self._by_hand.enter_backward(module)
 
     def leave_backward(self, module: Any) -> None:
-        """They are there."""
+        """Note that gradients are there."""
         self._watch.by_hand -= 1
         if self._by_hand.inside:
             self._by_hand.leave_backward(module)
@@ -246,7 +246,7 @@ class Tracer:
         )
 
     def _send_ranges(self, known: Known) -> None:
-        """Where the tensors lie that outlive a step, when that has changed."""
+        """Send where the tensors lie that outlive a step, when that has changed."""
         # A batch that is made anew for every step will soon be something else: what lasts is a data set it is cut from.
         before, self._loose_before = self._loose_before, {**known.others, **known.inputs}
         inputs, others = (
@@ -294,13 +294,13 @@ class Tracer:
         return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
 
     def _all_known(self, lasting: list[torch.Tensor]) -> Known:
-        """With what belongs to no model and no optimiser, too, which takes longer."""
+        """Return all, with what belongs to no model and no optimiser, too, which takes longer."""
         self._watch.take_others(lasting)
         holders = self._lasting.holders()
         return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting, holders)
 
     def _look_inside(self) -> None:
-        """Layers and inputs of what is about to be recorded, by hooks of the models.
+        """Note layers and inputs of what is about to be recorded, by hooks of the models.
 
         Not where something was compiled: the compiler traces through hooks, and a hook it has not seen makes it compile
         anew, or fail.
@@ -313,7 +313,7 @@ class Tracer:
         self._look_at_inputs()
 
     def _look_at_inputs(self) -> None:
-        """By hooks of the models, for the step that begins."""
+        """Note inputs by hooks of the models, for the step that begins."""
         for root in tuple(self._roots):
             self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
 
@@ -396,7 +396,7 @@ class _Nobody:
         """Do nothing: it is heard already."""
 
     def close(self) -> None:
-        """Nothing waits."""
+        """Do nothing: nothing waits."""
 
 
 def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tracer | None:
@@ -408,7 +408,7 @@ def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tr
 
 
 def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Modules and optimisers as they were given: None, one, or for modules several. Raises TypeError."""
+    """Return modules and optimisers as they were given: None, one, or for modules several. Raises TypeError."""
     modules = () if model is None else tuple(model) if isinstance(model, (list, tuple)) else (model,)
     optimizers = () if optimizer is None else (optimizer,)
     for found, kind, what in (

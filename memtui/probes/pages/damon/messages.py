@@ -62,17 +62,17 @@ Report = Ready | Accessed | Trouble
 
 
 def to_line(message: Order | Report) -> bytes:
-    """One line of JSON."""
+    """Return one line of JSON."""
     return json.dumps({name: getattr(message, name) for name in message.__slots__}).encode() + b"\n"
 
 
 def parse_order(line: bytes) -> Order:
-    """Inverse of ``to_line``. Raises ValueError and TypeError."""
+    """Undo ``to_line``. Raises ValueError and TypeError."""
     fields = json.loads(line)
     return (Watch if "watch" in fields else Forget if "forget" in fields else Pace)(**fields)
 
 
 def parse_report(line: bytes) -> Report:
-    """Inverse of ``to_line``. Raises ValueError and TypeError."""
+    """Undo ``to_line``. Raises ValueError and TypeError."""
     fields = json.loads(line)
     return (Ready if "found" in fields else Accessed if "touched" in fields else Trouble)(**fields)

@@ -18,7 +18,7 @@ _MOST_RUNS = 1024  # of one process; what is left out then are its smallest
 
 
 def regions_of(runs: Runs, count: int) -> list[tuple[int, int]]:
-    """About ``count`` regions of about equal size that cover runs of present pages, and little besides."""
+    """Return about ``count`` regions of about equal size that cover runs of present pages, and little besides."""
     gap = _GAP_PAGES
     joined = _join(runs, gap)
     while len(joined) > _MOST_RUNS and gap < _WIDEST_GAP_PAGES:
@@ -45,12 +45,12 @@ def _join(runs: Runs, gap_pages: int) -> Runs:
 
 
 def page_count(runs: Runs) -> int:
-    """Pages in all runs."""
+    """Return the count of pages in all runs."""
     return int((runs[:, 1] - runs[:, 0]).sum())
 
 
 def shares(sizes: Sequence[int], budget: int, least: int) -> list[int]:
-    """How many of ``budget`` regions each process gets: in proportion to its size, and ``least`` at least."""
+    """Return how many of ``budget`` regions each process gets: in proportion to its size, and ``least`` at least."""
     total = max(1, sum(sizes))
     return [max(least, budget * size // total) for size in sizes]
 

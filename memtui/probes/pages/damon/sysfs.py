@@ -287,7 +287,7 @@ class Interface:
     # -- files
 
     def read(self, name: str) -> str:
-        """One value. The kernel says EBUSY while it carries out somebody's command."""
+        """Return one value. The kernel says EBUSY while it carries out somebody's command."""
         return _patiently((self._admin / name).read_text).strip()
 
     def write(self, name: str, value: int | str) -> None:
@@ -302,7 +302,7 @@ class Interface:
             os.close(descriptor)
 
     def snapshot(self) -> Tree:
-        """Every value that can be set, as a tree."""
+        """Return every value that can be set, as a tree."""
         return _snapshot(self._admin) if self.read("nr_kdamonds") != "0" else {}
 
     def _put_back(self, folder: Path, tree: Tree) -> None:

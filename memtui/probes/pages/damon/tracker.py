@@ -109,13 +109,13 @@ class DamonTracker:
         raise TrackerError(self._trouble or f"{WORKER_ENDED} before it began")
 
     def notice(self) -> str:
-        """Once each: that this is an estimate, what the flush costs or its absence does, what is wrong with DAMON."""
+        """Return, once each, that this is an estimate, what the flush costs or its absence does, what is wrong."""
         if self._notices:
             return self._notices.pop(0)
         return self._flush.notice()
 
     def pace(self, interval_ns: int | None) -> None:
-        """Windows are so long from now on. DAMON's own interval is 100 ms at least."""
+        """Take windows of this length from now on. DAMON's own interval is 100 ms at least."""
         if interval_ns is not None and interval_ns < LEAST_NS:
             self._notices.append(f"DAMON looks over {LEAST_NS / 1e9:g} s at least: shorter windows repeat what it saw")
         self._interval_ns = interval_ns
@@ -161,7 +161,7 @@ class DamonTracker:
         )
 
     def _stale(self, t_ns: int) -> str:
-        """Why what was seen then does not count any more."""
+        """Return why what was seen then does not count any more."""
         age_ns = time.monotonic_ns() - t_ns
         if age_ns <= _STALE_INTERVALS * (self._interval_ns or 0) + _STALE_NS:
             return ""
@@ -221,7 +221,7 @@ class DamonTracker:
 
 
 def worker_command() -> list[str]:
-    """Nothing of the user's decides what root runs, as for the sampler itself."""
+    """Return the command, in which nothing of the user's decides what root runs, as for the sampler itself."""
     return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "memtui.probes.pages.damon.worker"]
 
 
@@ -263,7 +263,7 @@ def prove() -> Capability:
 
 
 def _self_test(interface: Interface, interval_ns: int) -> str:
-    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
+    """Return an empty text when exactly the touched pages of this process are seen; otherwise what was seen."""
     touched = list(range(0, _PROOF_PAGES, 2))
     with own_pages(_PROOF_PAGES + 1) as mine:
         starts = [mine.address + number * PAGE_BYTES for number in range(_PROOF_PAGES + 1)]

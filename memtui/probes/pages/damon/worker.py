@@ -92,7 +92,7 @@ class Worker:
         self._own[0] = 1
 
     def run(self) -> None:
-        """Until the input ends. Raises Taken."""
+        """Follow orders until the input ends. Raises Taken."""
         while True:
             left_s = None if self._due_ns is None else max(0.0, (self._due_ns - time.monotonic_ns()) / 1e9)
             if select.select([0], [], [], left_s)[0]:
@@ -253,7 +253,7 @@ def send(report: Report) -> None:
 
 
 def main() -> int:
-    """0 after an orderly end; 1 when DAMON cannot be had, or was taken away."""
+    """Return 0 after an orderly end; 1 when DAMON cannot be had, or was taken away."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of the input is what counts
         signal.signal(number, signal.SIG_IGN)
     if os.geteuid() == 0:

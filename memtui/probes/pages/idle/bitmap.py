@@ -29,7 +29,7 @@ class BitPlaces:
         self._bit = frames & np.uint64(63)
 
     def part(self, which: NDArray[np.bool_]) -> BitPlaces:
-        """Those of some of the frames."""
+        """Return those of some of the frames."""
         found = BitPlaces.__new__(BitPlaces)
         place = self._place[which]
         used = np.zeros(len(self.words), bool)

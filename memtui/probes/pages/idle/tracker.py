@@ -255,7 +255,7 @@ class IdleTracker:
             pages.sort(which, *self._sort(pages.numbers[which], pages.frames[which]))
 
     def _sort(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
-        """(kind, frame of the idle bit) of pages."""
+        """Return (kind, frame of the idle bit) of pages."""
         flags, heads = page_frames.flags_of(self._kpageflags, frames)
         compound = has(flags, page_frames.COMPOUND_HEAD) | has(flags, page_frames.COMPOUND_TAIL)
         kinds = np.where(compound, _LARGE, _SMALL).astype(np.uint8)
@@ -277,14 +277,14 @@ class IdleTracker:
         pages.marked[which] = self._bitmap.idle(places)
 
     def _tell_others(self, pid: int, frames: Numbers) -> None:
-        """Their bits are set again before the other processes of the tree are looked at."""
+        """Note them for the other processes of the tree, which are read after their bits were set again."""
         if len(frames) and len(self._tracked) > 1:
             for other, tracked in self._tracked.items():
                 if other != pid:
                     tracked.seen_by_others = np.union1d(tracked.seen_by_others, frames)
 
     def _reason(self, pages: _Pages, unknown: NDArray[np.bool_]) -> str:
-        """Of which pages it cannot be told whether they were touched, and why."""
+        """Return of which pages it is not known whether they were accessed, and why."""
         folios = int((unknown & (pages.kinds == _LARGE)).sum())
         rest = unknown & (pages.kinds != _LARGE)
         found = [f"{folios} pages are parts of large folios, which have one mark together"] if folios else []
@@ -330,7 +330,7 @@ def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
 
 
 def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
-    """Where the mappings begin, in bytes, in which pages lie."""
+    """Return where the mappings begin, in bytes, in which pages lie."""
     place = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
     return [start << PAGE_SHIFT for start in ranges[place, 0].tolist()]
 
@@ -366,7 +366,7 @@ def prove() -> Capability:
 
 
 def _self_test() -> str:
-    """Empty when exactly the touched pages of this process are seen; otherwise what was seen."""
+    """Return an empty text when exactly the touched pages of this process are seen; otherwise what was seen."""
     if not Path("/proc/self/clear_refs").exists():
         return "/proc/PID/clear_refs is missing"
     touched = list(range(0, _PROOF_PAGES, 2))

@@ -40,7 +40,7 @@ class BpfError(OSError):
 
 
 def _bpf(command: int, attribute: bytes, what: str) -> tuple[int, bytes]:
-    """One ``bpf()`` call. Returns its result and the attribute as the kernel left it."""
+    """Call ``bpf()``. Returns its result and the attribute as the kernel left it."""
     buffer = ctypes.create_string_buffer(attribute.ljust(_ATTRIBUTE_BYTES, b"\0"), _ATTRIBUTE_BYTES)
     result = _libc.syscall(_SYS_BPF, command, buffer, _ATTRIBUTE_BYTES)
     if result < 0:
@@ -60,7 +60,7 @@ class Skeleton:
 
     @classmethod
     def read(cls, path: Path | str | None = None) -> Skeleton:
-        """From a file, else from the path in ``MEMTUI_SKELETON``, else the one that is shipped."""
+        """Read a file, else the one at the path in ``MEMTUI_SKELETON``, else the one that is shipped."""
         raw = json.loads(Path(path or os.environ.get(SKELETON_VARIABLE) or SHIPPED_SKELETON).read_text())
         if raw.get("format") != 1:
             raise ValueError(f"unknown skeleton format {raw.get('format')}")

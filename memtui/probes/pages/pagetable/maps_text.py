@@ -75,14 +75,14 @@ class MappingTable:
         return self._text
 
     def _places(self, mappings: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Where each of them lies among the known ones, of which there are some; -1: it is new."""
+        """Return where each of them lies among the known ones, of which there are some; -1: it is new."""
         known = self._mappings
         place = np.minimum(np.searchsorted(known[:, START], mappings[:, START]), len(known) - 1)
         return np.where((known[place] == mappings).all(axis=1), place, -1)
 
 
 def _line(start: int, end: int, flags: int, name: int) -> bytes:
-    """Of the heap or of memory without a name, as fs/proc/task_mmu.c writes it."""
+    """Return the line of the heap or of memory without a name, as fs/proc/task_mmu.c writes it."""
     rights = "".join(
         letter if flags & bit else other
         for bit, letter, other in ((_READ, "r", "-"), (_WRITE, "w", "-"), (_EXEC, "x", "-"), (_MAYSHARE, "s", "p"))

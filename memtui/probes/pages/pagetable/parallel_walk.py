@@ -48,7 +48,7 @@ class SplitWalker:
 
     @contextmanager
     def counted(self, pid: int) -> Iterator[Users]:
-        """Who uses the memory of a process. Over the block, questions take no lock if all of them are held.
+        """Yield who uses the memory of a process. Over the block, questions take no lock if all of them are held.
 
         Raises as ``Walker.walk``.
         """
@@ -62,14 +62,14 @@ class SplitWalker:
                 walker.still = False
 
     def open_ahead(self, pid: int, cuts: tuple[int, ...]) -> None:
-        """As ``Walker.open_ahead``, for a walk with these cuts and questions meanwhile."""
+        """Open ahead as ``Walker.open_ahead``, for a walk with these cuts and questions meanwhile."""
         for walker in self._walkers[: 2 + len(cuts)]:
             walker.open_ahead(pid)
 
     def walk(
         self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool, ask: PageSet | None = None
     ) -> tuple[Walk, PageSet]:
-        """As ``Walker.walk``, over a process that stands still; and what ``Walker.noted`` says.
+        """Walk as ``Walker.walk``, over a process that stands still; return also what ``Walker.noted`` says.
 
         Args:
             pid: of the process.
@@ -103,7 +103,7 @@ class SplitWalker:
         want_resident: bool,
         ask: tuple[PageSet, PageSet] | None = None,
     ) -> tuple[Walk, PageSet, Future[None]]:
-        """As ``walk``, where another thread can clear the marks in mapped files as soon as those were read.
+        """Walk as ``walk``, where another thread can clear accessed bits in mapped files as soon as those were read.
 
         Args:
             pid: of the process, which stands still in all users of its memory.
@@ -136,7 +136,7 @@ class SplitWalker:
             raise
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
-        """As ``Walker.marked``."""
+        """Return the same as ``Walker.marked``."""
         parts = min(len(self._walkers), self.hands.count, len(pages.blocks) // _PART_TABLES)
         if parts < 2 or not self.first.restricted:
             return self.first.marked(pid, pages)
@@ -147,7 +147,7 @@ class SplitWalker:
         return _union(self.hands.together([partial(walker.marked, pid, one) for walker, one in each]))
 
     def take_doubts(self) -> int:
-        """As ``Walker.take_doubts``, of all walks."""
+        """Return the same as ``Walker.take_doubts``, of all walks."""
         return sum(walker.take_doubts() for walker in self._walkers)
 
     def forget(self, pid: int) -> None:
@@ -194,7 +194,7 @@ def _both(files: Walk, rest: Walk) -> Walk:
 
 
 def _union(parts: list[PageSet]) -> PageSet:
-    """Of sets that lie one above the other."""
+    """Return the union of sets that lie one above the other."""
     fields = ("blocks", "bits", "huge", "giant")
     return PageSet(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 

@@ -267,7 +267,7 @@ class Rearmer:
         return self._readers.marked(pid, pages).union(self._walker.noted(pid, noted))
 
     def _pieces(self, ranges: Extents) -> deque[Extents]:
-        """Of about the same cost, several for each thread: pages of one place may take twice as long."""
+        """Return pieces of about the same cost, several for each thread: pages of one place may take twice as long."""
         total = np.cumsum(_costs(ranges))
         parts = self._parts(float(total[-1]) if len(total) else 0)
         pieces = parts * _PIECES if parts > 1 else 1
@@ -275,7 +275,7 @@ class Rearmer:
         return deque(zip(*(np.split(side, places) for side in ranges), strict=True))
 
     def _clear(self, pidfd: int, pieces: deque[Extents]) -> None:
-        """By several threads if there are several pieces, each of which takes the next one."""
+        """Clear by several threads if there are several pieces, each of which takes the next one."""
 
         def clear_some() -> None:
             while True:
@@ -319,7 +319,7 @@ def lanes_of(pages: PageSet) -> Lanes:
 
 
 def _both(lanes: Lanes, others: Lanes) -> Lanes:
-    """Those of the lanes, which are few, that are among the others, too."""
+    """Return those of the lanes, which are few, that are among the others, too."""
     keep = np.searchsorted(others[0], lanes[0], side="right") > np.searchsorted(others[0], lanes[0])
     return lanes[0][keep], lanes[1][keep]
 
@@ -366,7 +366,7 @@ def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
 
 
 def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
-    """Ranges over which MADV_COLD flushes the whole address space, when it clears every mark in them.
+    """Return ranges over which MADV_COLD flushes the whole address space, when it clears every mark in them.
 
     It flushes from the first to the last mark that it cleared. Huge pages count by 2 MiB, so ranges with one are left
     out.
@@ -412,11 +412,11 @@ def _length(ranges: Extents) -> int:
 
 
 def _each(counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(whose it is, its number among them) of so many of each."""
+    """Return (whose it is, its number among them) of so many of each."""
     whose = np.repeat(np.arange(len(counts)), counts)
     return whose, np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _costs(ranges: Extents) -> NDArray[np.float64]:
-    """Of clearing each by MADV_COLD, in pages of a full clear."""
+    """Return the cost of clearing each by MADV_COLD, in pages of a full clear."""
     return (ranges[1] - ranges[0]).astype(np.float64) * (_PAGE_COST / PAGE_BYTES) + _RANGE_COST

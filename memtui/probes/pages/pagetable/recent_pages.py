@@ -60,7 +60,7 @@ def _of_blocks(pages: PageSet, chosen: NDArray[np.bool_]) -> PageSet:
 def _beside_files(
     blocks: NDArray[np.uint64], mappings: NDArray[np.uint64] | None, anonymous: Extents
 ) -> NDArray[np.bool_]:
-    """Of each block, whether a mapping reaches into it that is none of private anonymous memory; yes if not known."""
+    """Return whether a mapping of other than private anonymous memory reaches into each block; yes if not known."""
     if mappings is None:
         return np.ones(len(blocks), bool)
     others = mappings[~np.isin(mappings[:, 0], anonymous[0], assume_unique=True)]
