@@ -7,7 +7,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -336,27 +337,9 @@ def _db(args: argparse.Namespace) -> int:
     path = requested.database_path(args)
     verb, names = (args.rest or [""])[0], args.rest[1:]
     if verb == "info" and not names:
-        with closing(Database(path, writable=False)) as database:
-            counts = database.counts()
-            operators: dict[str, int] = {}
-            for row in database.rows():
-                operators[row["op"]] = operators.get(row["op"], 0) + 1
-        if args.json:
-            print(as_json({"database": str(path), "rows": counts, "measurements": operators}))
-        else:
-            for text in _info(path, counts, operators):
-                print(visible(text))
+        _show_info(path, as_document=args.json)
     elif verb == "merge" and names:
-        for name in names:  # all of them, before a database is made or changed
-            if _same_file(Path(name), path):
-                raise UserError(f"{name}: is the database that others are merged into; name other files")
-            Database(Path(name), writable=False).close()
-        with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
-            for number, name in enumerate(names, 1):
-                shown.tell(f"{number} of {len(names)}, {name}")
-                new = database.merge(Path(name))
-                with shown.above():
-                    print(visible(f"{name}: {new} new rows in {path}"), flush=True)
+        _merge(path, names)
     elif verb == "export" and len(names) == 1:
         check_place(Path(names[0]), force=args.force)
         with closing(Database(path, writable=False)) as database, ProgressLine("bench", f"writing {names[0]}"):
@@ -371,18 +354,39 @@ def _db(args: argparse.Namespace) -> int:
     return 0
 
 
+def _show_info(path: Path, *, as_document: bool) -> None:
+    """Print what a database holds: rows by table, measurements by operator. Raises UserError."""
+    with closing(Database(path, writable=False)) as database:
+        counts = database.counts()
+        operators = Counter(row["op"] for row in database.rows())
+    if as_document:
+        print(as_json({"database": str(path), "rows": counts, "measurements": dict(operators)}))
+        return
+    rows = ", ".join(f"{count} {name}" for name, count in counts.items())
+    measured = ", ".join(f"{op} {count}" for op, count in operators.items()) or "nothing yet"
+    for text in (str(path), f"rows: {rows}", f"measured: {measured}"):
+        print(visible(text))
+
+
+def _merge(path: Path, names: Sequence[str]) -> None:
+    """Take the rows of other databases into one. Raises UserError."""
+    for name in names:  # all of them, before a database is created or changed
+        if _same_file(Path(name), path):
+            raise UserError(f"{name}: is the database that others are merged into; name other files")
+        Database(Path(name), writable=False).close()
+    with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
+        for number, name in enumerate(names, 1):
+            shown.tell(f"{number} of {len(names)}, {name}")
+            new = database.merge(Path(name))
+            with shown.above():
+                print(visible(f"{name}: {new} new rows in {path}"), flush=True)
+
+
 def _same_file(first: Path, second: Path) -> bool:
     try:
         return first.samefile(second)
     except OSError:
         return False  # what is wrong with either is told where it is opened
-
-
-def _info(path: Path, counts: Mapping[str, int], operators: Mapping[str, int]) -> list[str]:
-    """Return what a database holds, for people: rows by table, measurements by operator."""
-    rows = ", ".join(f"{count} {name}" for name, count in counts.items())
-    measured = ", ".join(f"{op} {count}" for op, count in operators.items()) or "nothing yet"
-    return [str(path), f"rows: {rows}", f"measured: {measured}"]
 
 
 def _export(database: Database, path: Path) -> int:
