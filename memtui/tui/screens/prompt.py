@@ -15,7 +15,7 @@ from memtui.widgets.label import Words
 if TYPE_CHECKING:
     from textual.widgets import Input
 
-INPUT_CELLS = 24  # of what is typed, before there is room for a hint
+INPUT_CELLS = 20  # of what is typed, before there is room for a hint
 
 
 class Prompt(Horizontal):

@@ -56,7 +56,7 @@ class MemoryPrompts:
 
     def interval(self) -> None:
         """Ask for another interval or budget of sampling."""
-        self._open("interval", "interval or budget", "seconds: 0.5, 50ms; per cent of its time: 5%, none")
+        self._open("interval", "interval or budget", "seconds: 0.5, 50ms; budget: 5%, none")
 
     def changed(self, kind: str, text: str) -> None:
         """Follow a filter while it is being typed."""
