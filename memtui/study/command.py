@@ -29,6 +29,7 @@ from memtui.reports.charts.model import Findings
 from memtui.study import host_info, report
 from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.runs import container, memory_limit, runner
+from memtui.study.runs.messages import MemoryOrder, RunProgress, RunResult
 from memtui.study.state import State
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting, Study
@@ -207,7 +208,7 @@ class _Doer:
     ) -> None:
         self._user, self._state, self._means, self._times, self._console = user, state, means, times, console
         self._count, self._number = count, 0
-        self._swap_folders = list(swap_folders)
+        self._swap_folders = tuple(swap_folders)
         self._cpus = sorted(os.sched_getaffinity(0))
 
     def done(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> Observed:
@@ -218,19 +219,19 @@ class _Doer:
         row = self._state.row(key)
         if row is None:
             row = self._do(name, run, key, before)
-        return Observed(run, row, self._state.folder / row["files"][0])
+        return Observed(run, RunResult.from_dict(row), self._state.folder / row["files"][0])
 
-    def _memory(self, run: Run, before: Sequence[Observed]) -> dict[str, Any] | None:
+    def _memory(self, run: Run, before: Sequence[Observed]) -> MemoryOrder | None:
         """Limit and swap of a run, from the recording that they are shares of. Raises UserError."""
         if run.memory_share is None:
             return None
         recorded = next(one for one in before if one.run.group == run.memory_of)
         found = _as_user(self._user, lambda: sizes(recorded))
-        return {
-            "limit_bytes": round(run.memory_share * found["working_set_bytes"]) or None,
-            "swap_bytes": found["swap_bytes"] if run.memory_share else 0,
-            "folders": self._swap_folders,
-        }
+        return MemoryOrder(
+            round(run.memory_share * found["working_set_bytes"]) or None,
+            found["swap_bytes"] if run.memory_share else 0,
+            self._swap_folders,
+        )
 
     def _do(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> dict[str, Any]:
         memory = self._memory(run, before)
@@ -241,19 +242,20 @@ class _Doer:
         stem = self._state.folder / f"{name}-{key}"
         cpus = self._cpus[: run.cpus]
         begin_s = time.monotonic()
-        row = runner.perform(run, stem, cpus, self._means, lambda word: self._show(head, word), memory)
-        row |= {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run), "tracker": _tracker(stem)}
+        result = runner.perform(run, stem, cpus, self._means, lambda progress: self._show(head, progress), memory)
+        result = replace(result, tracker=_tracker(stem))
+        row = result.to_dict() | {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run)}
         self._state.add(key, row)
         self._times.done(run.expected_s, time.monotonic() - begin_s)
         return row
 
     @staticmethod
-    def _show(head: str, word: dict[str, Any]) -> None:
-        progress_line.tell(f"{word['at_s']:.0f} s, {word['steps']:.0f} steps, WSS {size(word.get('wss_bytes'))}", head)
+    def _show(head: str, progress: RunProgress) -> None:
+        progress_line.tell(f"{progress.at_s:.0f} s, {progress.steps:.0f} steps, WSS {size(progress.wss_bytes)}", head)
 
 
 def _without_secrets(run: Run) -> dict[str, Any]:
-    return run.plain() | {"program": mask_secrets(shlex.join(run.program))}
+    return run.to_dict() | {"program": mask_secrets(shlex.join(run.program))}
 
 
 def _tracker(stem: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,9 +64,13 @@ class Run:
     needs_steps: bool = False
     other_interval_s: float | None = None
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, message: Mapping[str, Any]) -> Run:
+        environment = tuple((name, value) for name, value in message["environment"])
+        return cls(**{**message, "program": tuple(message["program"]), "environment": environment})
 
     def key(self, surroundings: Iterable[str]) -> str:
         """Its name in a state file: the same as long as program, conditions and what it runs on are the same.
@@ -74,7 +78,7 @@ class Run:
         Args:
             surroundings: versions and machine.
         """
-        fixed = self.plain()
+        fixed = self.to_dict()
         fixed.pop("expected_s")
         if not self.needs_steps:  # as it was before there were such runs
             del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,14 @@ from memtui.core.samples import Process
 from memtui.session.page_windows import busiest
 from memtui.session.reader import SessionReader
 from memtui.session.vma_row import VmaRow
+from memtui.study.runs.messages import RunResult
 
 Floats = NDArray[np.float64]
 CUT = 0.1  # of a run whose program told of no steps: so much of its begin is left out, as in the published notebooks
 
 
 class Trace:
-    """A session and what its worker told of it.
+    """A session and what its worker reported of it.
 
     Attributes:
         hello: what was recorded, and how.
@@ -39,13 +39,13 @@ class Trace:
         by_steps: whether it told of steps.
     """
 
-    def __init__(self, path: Path, told: dict[str, Any]) -> None:
+    def __init__(self, path: Path, result: RunResult) -> None:
         self._reader = SessionReader(path)
-        self.told = told
+        self.result = result
         self.hello = self._reader.hello
         self.interval_s = self.hello.options.interval_ns / 1e9
         self.samples = self._reader.samples
-        first_ns, last_ns = told.get("first_step_ns"), told.get("last_step_ns")
+        first_ns, last_ns = result.first_step_ns, result.last_step_ns
         self.by_steps = False
         if first_ns is not None and last_ns is not None and last_ns > first_ns:
             self.by_steps = True
@@ -164,7 +164,7 @@ class Trace:
 
     def steps_per_running_s(self) -> float | None:
         """Return the steps in a second in which the program was not held; None where that is not known."""
-        at, rate = np.flatnonzero(self.training), self.told.get("steps_per_s")
+        at, rate = np.flatnonzero(self.training), self.result.steps_per_s
         if rate is None or len(at) < 2:
             return None
         span_s = float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]]) / 1e9

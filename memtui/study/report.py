@@ -54,7 +54,7 @@ def write_found(
     replace: bool = True,
 ) -> dict[str, Any]:
     """``write`` of what was found already; without ``replace`` only where there is no report yet. Raises UserError."""
-    plain = to_plain(study, setting, found, observed, machine, redact=redact)
+    plain = to_dict(study, setting, found, observed, machine, redact=redact)
     if not replace and (folder / f"{study.name}.json").exists():
         return plain
     drawn = {chart.name: svg(chart) for chart in found.charts}
@@ -68,7 +68,7 @@ def write_found(
 
 def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
     """Whether the machine had other things to do meanwhile."""
-    others = median([one.told.get("others_cpus") for one in observed])
+    others = median([one.result.others_cpus for one in observed])
     if others is None or others < NOTABLE_CPUS:
         return []
     return [
@@ -77,7 +77,7 @@ def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
     ]
 
 
-def to_plain(
+def to_dict(
     study: Study,
     setting: Setting,
     found: Findings,
@@ -102,7 +102,7 @@ def to_plain(
 
 def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
     """How it was done: ``lines`` for the head, ``method`` for the end, ``runs`` in the order they were done."""
-    took_s = sum(one.told["took_s"] for one in observed)
+    took_s = sum(one.result.took_s for one in observed)
     host = "" if redact else f" on {machine['hostname']}"
     what = "the bundled network" if not setting.command else _command(setting.command, redact)
     lines = [
@@ -118,7 +118,7 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
         "Data: " + (_data(setting, redact) if not setting.command else "the program's own") + ".",
     ]
     if machine.get("container") and any(one.run.place == CONTAINER for one in observed):
-        cgroup = " and a memory cgroup" if any(one.told.get("cgroup") for one in observed) else ""
+        cgroup = " and a memory cgroup" if any(one.result.cgroup for one in observed) else ""
         method.append(f"A container here is: {machine['container']}{cgroup}.")
         if machine.get("container_why") and not redact:  # an engine's words may name its socket
             method.append(f"Not used for it: {machine['container_why']}.")
@@ -128,10 +128,10 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
             "repeat": one.run.repeat,
             "seed": one.run.seed,
             "interval_s": one.run.interval_s,
-            "windows": one.told["windows"],
-            "seconds": one.told["seconds"],
-            "steps_per_s": one.told["steps_per_s"],
-            "tracker": one.told["tracker"],
+            "windows": one.result.windows,
+            "seconds": one.result.seconds,
+            "steps_per_s": one.result.steps_per_s,
+            "tracker": one.result.tracker,
             "session": MASK if redact else one.session.name,
             "program": _command(one.run.program, redact),
         }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memtui.study.recorded_run import Trace
+from memtui.study.runs.messages import RunResult
 from memtui.study.studies.basic import asleep
 from tests.support.live import TRACKER, start
 
@@ -29,7 +30,7 @@ def test_what_an_interpreter_does_at_its_end_is_no_sleep(tmp_path):
     recording = start(*words)
     _, errors = recording.communicate(timeout=60)
     assert recording.returncode == 0, errors
-    trace = Trace(path, {})
+    trace = Trace(path, RunResult())
     sleeping, busy = asleep(trace), trace.cpu_shares > 0.2
     assert sleeping.sum() >= 5
     assert busy.sum() >= 3

@@ -18,6 +18,7 @@ from memtui.core.page_set import PAGE_BYTES
 from memtui.session.reader import SessionReader
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
+from memtui.study.runs.messages import RunResult
 from memtui.study.studies import STUDIES
 from memtui.study.workloads.cifar import RECORD_BYTES, check_folder, read_images
 from tests.support.cli import memtui, refused
@@ -105,7 +106,7 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
 
     state = json.loads((tmp_path / "out/state.json").read_text())
     row = next(row for row in state["rows"].values() if row["run"]["filter"] == "none")
-    trace = Trace(tmp_path / "out" / row["files"][0], row)
+    trace = Trace(tmp_path / "out" / row["files"][0], RunResult.from_dict(row))
     wss = float(np.median(trace.wss()))
     assert 4 << 20 <= wss <= 12 << 20  # its 4 MiB, and the interpreter
     merged = trace.merged(4)
@@ -190,8 +191,8 @@ def test_a_program_in_a_container_is_seen_from_outside(tmp_path, program):
     run = Run("boxed", tuple(program), 1.0, place=CONTAINER, limit_s=1.5)
     cpu = min(os.sched_getaffinity(0))
     told = perform(run, tmp_path / "boxed", [cpu], container.means(), lambda word: None)
-    assert told["steps"] > 5
-    assert 0 <= told["others_cpus"] <= (os.cpu_count() or 1)
+    assert told.steps > 5
+    assert 0 <= told.others_cpus <= (os.cpu_count() or 1)
     trace = Trace(tmp_path / "boxed.memtui", told)
     assert trace.main is not None
     assert program[1] in trace.main.command
@@ -211,7 +212,7 @@ def test_merged_windows_are_the_long_ones_on_a_pattern_that_repeats(tmp_path):
         pattern = (sys.executable, "-m", "memtui.study.workloads.access_patterns", *words)
         done = memtui("record", "--interval", interval, "--filter", "none", "-o", path, "--", *pattern)
         assert done.returncode == 0, done.stderr
-        trace = Trace(path, {"first_step_ns": None, "last_step_ns": None})
+        trace = Trace(path, RunResult())
         reader = SessionReader(path)
         rows = [row for row in reader.vma_rows(trace.main.key) if row.end - row.start == 256 * PAGE_BYTES]
         reader.close()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,8 +111,8 @@ def done(tmp_path, means, words, limit_s=None):
 @needs_tracker
 def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_path, means, program):
     told = done(tmp_path, means, program, 1.5)
-    assert told["limited"]
-    assert told["steps"] > 5
+    assert told.limited
+    assert told.steps > 5
     trace = Trace(tmp_path / "boxed.memtui", told)
     first, *_ = trace._reader.processes()
     assert (
@@ -120,7 +121,7 @@ def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_pa
     assert trace.main.pid == first.pid
     assert program[1] in trace.main.command
     assert trace.main.command != first.command
-    assert int(trace.samples.start_ns[0]) < told["first_step_ns"]
+    assert int(trace.samples.start_ns[0]) < told.first_step_ns
     assert float(trace.wss().max()) >= 4 << 20
     trace.close()
     await_none(program[1])
@@ -134,7 +135,7 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
     os.environ["MINE"] = "kept"
     try:
         told = done(tmp_path, means, [sys.executable, "-c", code])
-        assert told["exit"] == 0
+        assert told.exit == 0
         assert f"here {Path.cwd()} kept True" in (tmp_path / "boxed.log").read_text()
         with pytest.raises(UserError, match="failed with status 3"):
             done(tmp_path, means, [sys.executable, "-c", f"{code}\nsys.exit(3)"])
@@ -151,13 +152,13 @@ def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
         "import json, sys\nfrom pathlib import Path\nfrom memtui.study.runs.container import Means\n"
         "from memtui.study.runs.container_engine import Engine\nfrom memtui.study.plan import Run\n"
         "from memtui.study.runs.runner import perform\n"
-        "plain = json.loads(sys.argv[1])\n"
-        "run = Run('boxed', tuple(plain['program']), 1.0, place='container')\n"
-        "means = Means((), '', engine=Engine.from_plain(plain['engine']))\n"
+        "order = json.loads(sys.argv[1])\n"
+        "run = Run('boxed', tuple(order['program']), 1.0, place='container')\n"
+        "means = Means((), '', engine=Engine.from_dict(order['engine']))\n"
         f"perform(run, Path({str(tmp_path / 'boxed')!r}), [{min(os.sched_getaffinity(0))}], means, lambda word: None)\n"
     )
-    plain = json.dumps({"program": program, "engine": means.engine.plain()})
-    with subprocess.Popen([sys.executable, "-c", code, plain], stderr=subprocess.DEVNULL) as child:
+    order = json.dumps({"program": program, "engine": asdict(means.engine)})
+    with subprocess.Popen([sys.executable, "-c", code, order], stderr=subprocess.DEVNULL) as child:
         deadline = time.monotonic() + 60
         log = tmp_path / "boxed.log"
         while not (log.exists() and "step 3" in log.read_text()):
@@ -269,7 +270,7 @@ def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
             "    means = container.means()\n"
             f"    run = Run('boxed', (sys.executable, {str(script)!r}), 1.0, place='container', limit_s=1.0)\n"
             f"    told = perform(run, Path({str(user.home / 'boxed')!r}), [0], means, lambda word: None)\n"
-            "    print(means.engine.name, told['windows'] > 2)\n"
+            "    print(means.engine.name, told.windows > 2)\n"
         )
         where = f"PYTHONPATH={Path(memtui_package.__file__).parents[1]}"
         found = user.run("sudo", where, sys.executable, "-c", code, MINE="kept")

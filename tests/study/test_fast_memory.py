@@ -30,6 +30,7 @@ from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import cgroup_limit, memory_limit, runner, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
+from memtui.study.runs.messages import MemoryOrder, MemoryResult
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
 from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
@@ -41,7 +42,7 @@ from tests.support.cli import memtui
 from tests.support.limited_runs import MIB, perform_limited, touches
 from tests.support.live import needs_root, needs_tracker
 from tests.support.sessions import MS, messages, write_session
-from tests.support.study_reports import SAMPLES, told, under_a_limit
+from tests.support.study_reports import SAMPLES, result_of, under_a_limit
 from tests.support.study_runs import STEPS, await_none, needs_figures
 from tests.support.users import temporary_user
 
@@ -162,7 +163,7 @@ def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
     run = Run("x", ("python", "train.py"), 5.0)
     if says is None:
         done = runner.perform(run, tmp_path / "run", [0], (), lambda word: None)
-        assert done["attempts"] == starts
+        assert done.attempts == starts
     else:
         with pytest.raises(UserError, match=says):
             runner.perform(run, tmp_path / "run", [0], (), lambda word: None)
@@ -176,19 +177,24 @@ def test_a_limit_that_does_not_come_down_is_told(tmp_path):
         LimitGroup(2, group).limit(60 * MIB, 20 * MIB, 0.05)
 
 
+def limit(share: float) -> MemoryResult:
+    return MemoryResult.from_dict(under_a_limit(share))
+
+
 def test_steps_are_counted_after_the_limit_and_some_time_to_settle():
-    found = seen(under_a_limit(0.5))
+    found = seen(limit(0.5))
     assert found is not None
     assert (found.major_faults, found.swapped_in, found.minor_faults) == (100, 700, 800)
     assert found.steps <= 9  # of twelve
     assert found.step_s == pytest.approx(0.2)
     assert found.room_bytes == 28 * MIB  # 32 MiB less what is no page of the program
-    assert seen(under_a_limit(0.0)).room_bytes is None
-    told = under_a_limit(0.5)
-    assert seen(told | {"reached_ns": None}) is None
-    assert seen(told | {"marks": told["marks"][:2]}) is None
-    told["marks"][-1]["process_major_faults"] = 3  # one of its processes ended
-    assert seen(told).process_major_faults is None
+    assert seen(limit(0.0)).room_bytes is None
+    half = limit(0.5)
+    assert seen(replace(half, reached_ns=None)) is None
+    assert seen(replace(half, marks=half.marks[:2])) is None
+    last = half.marks[-1]
+    ended = replace(last, counts=replace(last.counts, process_major_faults=3))  # one of its processes ended
+    assert seen(replace(half, marks=(*half.marks[:-1], ended))).process_major_faults is None
 
 
 def pages_of(numbers) -> PageSet:
@@ -463,15 +469,15 @@ def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path
     """8192 pages, 512 a step, in room for about half: every touch misses, whatever readahead makes of it."""
     program = touches("cyclic", "--pages", "8192", "--per-step", "512")
     told = perform_limited(tmp_path, program, 20 * MIB, 6.0)
-    found = seen(told["memory"])
+    found = seen(told.memory)
     assert found is not None
     assert found.room_bytes < 20 * MIB
     assert 0.5 * 512 < found.swapped_in < 2 * 512
     assert 0 < found.major_faults <= found.swapped_in * 1.1
     assert found.process_major_faults == pytest.approx(found.major_faults, rel=0.2)
-    last = told["memory"]["marks"][-1]
-    assert last["used_bytes"] <= 20 * MIB
-    assert last["swap_bytes"] > 8 * MIB
+    last = told.memory.marks[-1]
+    assert last.counts.used_bytes <= 20 * MIB
+    assert last.counts.swap_bytes > 8 * MIB
     await_nothing_left()
 
 
@@ -479,11 +485,11 @@ def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path
 @pytest.mark.slow
 def test_without_a_limit_it_is_counted_all_the_same_and_no_swap_is_made(tmp_path):
     told = perform_limited(tmp_path, touches("zipf", "--pages", "2048", "--per-step", "128"), None, 2.0)
-    found = seen(told["memory"])
+    found = seen(told.memory)
     assert found is not None
     assert found.major_faults < 1
-    assert told["memory"]["swap"] == ""
-    assert told["memory"]["marks"][-1]["pages_bytes"] > 8 * MIB  # the program joined before it mapped anything
+    assert told.memory.swap == ""
+    assert told.memory.marks[-1].counts.pages_bytes > 8 * MIB  # the program joined before it mapped anything
     await_nothing_left()
 
 
@@ -621,7 +627,7 @@ def test_under_sudo_the_program_is_the_users_and_has_its_limit():
 @needs_limit
 def test_who_holds_a_limit_takes_no_process_of_another_user():
     with temporary_user(None) as user, user.start("sleep", 60) as other:
-        order = {"limit_bytes": None, "swap_bytes": 0, "folders": []}
+        order = MemoryOrder(None, 0, ())
         with (
             pytest.raises(UserError, match=r"cannot join .*: Operation not permitted"),
             memory_limit.limited(order) as held,
@@ -646,7 +652,7 @@ def test_a_step_is_counted_between_windows_too(tmp_path):
     """However many windows are one, and whatever lies between them, the same time holds the same steps."""
     run = Run("x", ("x",), 1.0, interval_s=0.2)
     session = write_session(tmp_path / "s.memtui", messages(SAMPLES, interval_ns=200 * MS))
-    trace = Trace(session, told(run))
+    trace = Trace(session, result_of(run))
     one, two = (MissCurve.of(trace, count) for count in (1, 2))
     inside = np.flatnonzero(trace.training)
     whole_s = float(trace.samples.end_ns[inside[-1]] - trace.samples.end_ns[inside[0] - 1]) / 1e9

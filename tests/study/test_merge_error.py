@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from memtui.analysis.slowdown import Block
 from memtui.analysis.statistics import MedianInterval
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PAGE_BYTES, PageSet
@@ -17,6 +18,7 @@ from memtui.session.reader import SessionReader
 from memtui.study.plan import ALTERNATE, Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
+from memtui.study.runs.messages import RunResult
 from memtui.study.runs.runner import perform
 from memtui.study.studies.base import Setting
 from memtui.study.studies.sample_time.alternating import TurnPoint, conclude_turns, keeps, turns
@@ -84,11 +86,11 @@ def test_windows_are_those_of_their_block_as_long_as_asked_and_undisturbed(tmp_p
         if isinstance(message, Window) and message.sample == 4:
             message = replace(message, disturbed="somebody")
         stream.append(message)
-    trace = Trace(write_session(tmp_path / "a.memtui", stream), {"first_step_ns": 0, "last_step_ns": 3_700 * MS})
+    trace = Trace(write_session(tmp_path / "a.memtui", stream), RunResult(first_step_ns=0, last_step_ns=3_700 * MS))
     blocks = [
-        {"pair": 0, "observed": True, "begin_s": 0.15, "end_s": 1.03},
-        {"pair": 0, "observed": False, "begin_s": 1.2, "end_s": 2.0},
-        {"pair": 1, "observed": True, "begin_s": 3.4, "end_s": 4.0},
+        Block(0, True, 0.15, 1.03, 0.0, None, 0),
+        Block(0, False, 1.2, 2.0, 0.0, None, 0),
+        Block(1, True, 3.4, 4.0, 0.0, None, 0),
     ]
     (fine, coarse, late), left_out = stretches_of(trace, blocks, 0.1, 0.2)
     assert [pages is not None for pages in fine.windows] == [True, True, False, True, True, True, True, True]
@@ -159,12 +161,12 @@ def error_of(tmp_path, words, pages: int, run: Run):
     """The error within the program's own mapping of so many pages, and what a long window gave back (median)."""
     run = replace(run, program=(sys.executable, *words))
     told = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
-    assert len(told["blocks"]) == 2 * run.pairs
+    assert len(told.blocks) == 2 * run.pairs
     trace = Trace(tmp_path / "turns.memtui", told)
     reader = SessionReader(tmp_path / "turns.memtui")
     (row,) = [row for row in reader.vma_rows(trace.main.key) if row.end - row.start == pages * PAGE_BYTES]
     reader.close()
-    stretches, _ = stretches_of(trace, told["blocks"], run.interval_s, run.other_interval_s)
+    stretches, _ = stretches_of(trace, told.blocks, run.interval_s, run.other_interval_s)
     assert {round(length, -8) for length in trace.samples.asked_ns.tolist()} == {100 * MS, 400 * MS}
     given_back = float(np.nanmedian(trace.given_back_bytes[trace.training & is_as_long(trace, run.other_interval_s)]))
     trace.close()

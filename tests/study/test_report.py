@@ -20,11 +20,12 @@ from memtui.reports.charts.model import Chart, ChartLine, HeatChart
 from memtui.study import report
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
+from memtui.study.runs.messages import RunResult
 from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting
 from tests.support.pages import EVIL, Page
 from tests.support.sessions import MS, hello, messages, write_session
-from tests.support.study_reports import MACHINE, SAMPLES, assert_harmless, inline_figures, told
+from tests.support.study_reports import MACHINE, SAMPLES, assert_harmless, inline_figures, result_of
 
 SETTING = Setting(quick=True, cpus=2)
 
@@ -45,7 +46,7 @@ def sessions(tmp_path_factory):
 
 def observed(study, setting, sessions) -> list[Observed]:
     runs = [run for repeat in study.runs(setting) for run in repeat]
-    return [Observed(run, told(run), sessions(run.interval_s)) for run in runs]
+    return [Observed(run, result_of(run), sessions(run.interval_s)) for run in runs]
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -80,7 +81,7 @@ def test_every_figure_of_reuse_names_its_interval(name, sessions):
 def test_a_program_whose_steps_leave_no_window_of_training_is_reported_all_the_same(name, sessions, tmp_path):
     study = STUDIES[name]
     found = [
-        replace(one, told=one.told | {"first_step_ns": 1, "last_step_ns": 2, "step_times_ns": [1, 2]})
+        replace(one, result=replace(one.result, first_step_ns=1, last_step_ns=2, step_times_ns=(1, 2)))
         for one in observed(study, SETTING, sessions)
     ]
     report.write(study, SETTING, found, MACHINE, tmp_path, redact=False)
@@ -88,10 +89,10 @@ def test_a_program_whose_steps_leave_no_window_of_training_is_reported_all_the_s
     assert plain["conclusion"]
 
 
-def test_a_machine_that_had_other_things_to_do_is_told(sessions, tmp_path):
+def test_a_machine_that_had_other_things_to_do_is_result_of(sessions, tmp_path):
     study = STUDIES["cpus"]
     quiet = observed(study, SETTING, sessions)
-    busy = [replace(one, told=one.told | {"others_cpus": 0.9}) for one in quiet]
+    busy = [replace(one, result=replace(one.result, others_cpus=0.9)) for one in quiet]
     for runs, says in ((quiet, False), (busy, True)):
         plain = report.write(study, SETTING, runs, MACHINE, tmp_path, redact=False)
         assert any("other programs took 0.9 of 2 CPUs" in text for text in plain["doubts"]) is says
@@ -133,20 +134,20 @@ def test_a_tracker_without_pages_is_one_line(tmp_path):
     study = STUDIES["filters"]
     runs = [run for repeat in study.runs(SETTING) for run in repeat]
     with pytest.raises(UserError, match="saw no pages"):
-        study.find(SETTING, [Observed(run, told(run), session) for run in runs])
+        study.find(SETTING, [Observed(run, result_of(run), session) for run in runs])
 
 
 def test_windows_of_training_lie_between_the_first_and_the_last_step(sessions):
     run = Run("x", ("x",), 1.0)
-    trace = Trace(sessions(0.2), told(run))
+    trace = Trace(sessions(0.2), result_of(run))
     at = np.flatnonzero(trace.training)
-    steps = told(run)["step_times_ns"]
+    steps = result_of(run).step_times_ns
     assert trace.by_steps
     assert trace.samples.start_ns[at[0]] >= steps[0]
     assert trace.samples.end_ns[at[-1]] <= steps[-1]
     assert len(trace.wss()) == len(at)
     trace.close()
-    without = Trace(sessions(0.2), {"first_step_ns": None, "last_step_ns": None})
+    without = Trace(sessions(0.2), RunResult())
     assert not without.by_steps
     assert without.training.sum() == SAMPLES - SAMPLES // 10
     without.close()
@@ -157,7 +158,7 @@ def test_a_filter_takes_the_ranges_that_it_names_and_no_others(tmp_path):
     next(stream)
     everything = hello(options=Options(200 * MS, filter="none"))
     session = write_session(tmp_path / "s.memtui", chain([everything], stream))
-    trace = Trace(session, told(Run("x", ("x",), 1.0)))
+    trace = Trace(session, result_of(Run("x", ("x",), 1.0)))
     whole = trace.training_pages()
     without_code = trace.filtered("exec")
     for pages, kept in zip(whole, without_code, strict=True):

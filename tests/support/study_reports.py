@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from memtui.analysis.slowdown import Block
 from memtui.study.plan import ALTERNATE, BLOCKS, Run
+from memtui.study.runs.messages import RunResult
 from tests.support.pages import URLS, Page
 from tests.support.sessions import MS
 
@@ -28,7 +29,11 @@ MACHINE = {
 SAMPLES = 60
 
 
-def told(run: Run) -> dict:
+def result_of(run: Run) -> RunResult:
+    return RunResult.from_dict(_result(run))
+
+
+def _result(run: Run) -> dict:
     interval_ns = round(run.interval_s * 1e9) + 3 * MS
     steps = [interval_ns * at for at in range(2, SAMPLES, 8)]
     found = {

@@ -7,9 +7,8 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.probes.memory_pressure import memory_mounts, text_of
@@ -45,9 +44,6 @@ class Counts:
     pages_bytes: int
     other_bytes: int
     swap_bytes: int | None
-
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from memtui.probes.memory_pressure import memory_mounts
 from memtui.study.runs import container_engine as engine
@@ -40,10 +39,6 @@ class Means:
     reason: str = ""
     engine: Engine | None = None
     why: str = ""
-
-    def plain(self) -> dict[str, Any]:
-        """For a worker."""
-        return {"before": list(self.words), "engine": None if self.engine is None else self.engine.plain()}
 
 
 def means() -> Means:

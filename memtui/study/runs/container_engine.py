@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,9 @@ class Engine:
             "its own"
         )
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Engine:
-        """Return the inverse of ``plain``."""
-        return cls(plain["name"], plain["version"], tuple(plain["cli"]), tuple(plain["limits"]))
+    def from_dict(cls, message: Mapping[str, Any]) -> Engine:
+        return cls(message["name"], message["version"], tuple(message["cli"]), tuple(message["limits"]))
 
 
 def find() -> tuple[Engine | None, list[str]]:

@@ -17,6 +17,7 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.privilege import invoker
 from memtui.study.runs import cgroup_limit, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
+from memtui.study.runs.messages import LimitMark, MemoryOrder, MemoryResult
 
 MOST_MARKS = 1000
 NEARLY_FULL = 0.75  # of the swap: the rest may go between the last mark and the end of the program
@@ -35,7 +36,7 @@ class Limited:
         self._ready = ready
         self._asked = False
         self.reached_ns: int | None = None if limit_bytes else time.monotonic_ns()
-        self._marks: list[dict[str, Any]] = []
+        self._marks: list[LimitMark] = []
         self._every, self._skipped = 1, 0
         self._last_s, self._last_steps = 0.0, -1.0
         self.failed = ""
@@ -67,44 +68,37 @@ class Limited:
         self._skipped = 0
         with suppress(OSError, ValueError, KeyError):  # its last process may just have ended
             counts = counts_of(self._version, self._folder)
-            self._marks.append({"at_ns": time.monotonic_ns(), "steps": steps, **counts.plain()})
+            self._marks.append(LimitMark(time.monotonic_ns(), steps, counts))
         if len(self._marks) > MOST_MARKS:
             self._marks, self._every = self._marks[::2], 2 * self._every
 
-    def plain(self) -> dict[str, Any]:
+    def result(self) -> MemoryResult:
         """Return what became of it. Raises UserError where the limit could not be set."""
         if self.failed:
             raise UserError(self.failed, FAILURE)
         group, swap_bytes = LimitGroup(self._version, self._folder), self._ready["swap_bytes"]
-        nearly_full = any((mark["swap_bytes"] or 0) > NEARLY_FULL * swap_bytes for mark in self._marks)
-        return {
-            "version": self._version,
-            "limit_bytes": self._limit_bytes,
-            "swap": self._ready["swap"],
-            "swap_bytes": swap_bytes,
-            "reached_ns": self.reached_ns,
-            "swapped_in_is_its_own": cgroup_limit.tells_swapped_in(self._folder),
-            "page_cluster": _page_cluster(),
-            "kills": group.kills(),
-            "swap_was_full": nearly_full or group.swap_was_full(),
-            "marks": self._marks,
-        }
+        nearly_full = any((mark.counts.swap_bytes or 0) > NEARLY_FULL * swap_bytes for mark in self._marks)
+        return MemoryResult(
+            limit_bytes=self._limit_bytes,
+            swap=self._ready["swap"],
+            swap_bytes=swap_bytes,
+            version=self._version,
+            reached_ns=self.reached_ns,
+            swapped_in_is_its_own=cgroup_limit.tells_swapped_in(self._folder),
+            page_cluster=_page_cluster(),
+            kills=group.kills(),
+            swap_was_full=nearly_full or group.swap_was_full(),
+            marks=tuple(self._marks),
+        )
 
 
 @contextmanager
-def limited(order: dict[str, Any]) -> Iterator[Limited]:
-    """Yield a cgroup and swap, which are gone afterwards.
-
-    Args:
-        order: ``limit_bytes`` (None: count only), ``swap_bytes`` and ``folders`` for a swap file.
-
-    Raises:
-        UserError: what is missing.
-    """
-    keeper = _Keeper(order["swap_bytes"], order["folders"])
+def limited(order: MemoryOrder) -> Iterator[Limited]:
+    """Yield a cgroup and swap, which are gone afterwards. Raises UserError, which says what is missing."""
+    keeper = _Keeper(order.swap_bytes, order.folders)
     try:
         ready = keeper.await_word("ready", START_SECONDS)["ready"]
-        yield Limited(keeper, ready, order["limit_bytes"])
+        yield Limited(keeper, ready, order.limit_bytes)
     finally:
         keeper.end()
 
@@ -114,7 +108,7 @@ def why_not(folders: Sequence[str]) -> str:
     if os.getuid() != 0:
         return "a limit on memory is root's to set: start it with sudo"
     try:
-        with limited({"limit_bytes": None, "swap_bytes": _TRY_BYTES, "folders": list(folders)}):
+        with limited(MemoryOrder(None, _TRY_BYTES, tuple(folders))):
             return ""
     except UserError as error:
         return str(error)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from memtui.core.text import short_command, visible
 from memtui.core.units import size
 from memtui.study.plan import BLOCKS, CONTAINER, Run
 from memtui.study.runs.container import Means
+from memtui.study.runs.messages import MemoryOrder, MemoryResult, RunOrder, RunProgress, RunResult
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
 _WORD_CHARACTERS = 200
@@ -26,7 +28,7 @@ _WORD_CHARACTERS = 200
 # swap has room. That is chance.
 _ATTEMPTS = 3
 
-Show = Callable[[dict[str, Any]], object]
+Show = Callable[[RunProgress], object]
 
 
 def perform(
@@ -35,8 +37,8 @@ def perform(
     cpus: Sequence[int],
     means: Means,
     show: Show,
-    memory: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    memory: MemoryOrder | None = None,
+) -> RunResult:
     """Do a run.
 
     Args:
@@ -44,48 +46,46 @@ def perform(
         stem: session and log are called so, with ``.memtui`` and ``.log``; what has these names is replaced.
         cpus: CPU numbers that the program may use.
         means: how a program comes into a container.
-        show: is told how far it is, about twice a second.
-        memory: its limit and swap, as ``limited`` takes them.
-
-    Returns:
-        What the worker told at its end; see ``worker``.
+        show: takes how far it is, about twice a second.
+        memory: its limit and swap.
 
     Raises:
         UserError: it failed, or the program ended before there was a window.
         KeyboardInterrupt: after the worker has ended.
     """
     session, log = Path(f"{stem}.memtui"), Path(f"{stem}.log")
-    order = {
-        "run": run.plain(),
-        "session": str(session),
-        "log": str(log),
-        "cpus": list(cpus),
-        "memory": memory,
-        **(means.plain() if run.place == CONTAINER else {"before": [], "engine": None}),
-    }
+    boxed = run.place == CONTAINER
+    before, engine = (means.words, means.engine) if boxed else ((), None)
+    order = RunOrder(run, str(session), str(log), tuple(cpus), memory, before, engine)
     begin_s = time.monotonic()
     attempts, again = 0, True
     while again:
         attempts += 1
-        with _worker(order, log) as told:
-            last = _listen(told, show)
+        with _worker(order, log) as pipe:
+            last = _listen(pipe, show)
         if "failed" in last:
             raise UserError(f"{run.group}: {last['failed']}", last["code"])
         if "done" not in last:
             raise UserError(f"{run.group}: the worker ended without a word ({_last_words(log)})", FAILURE)
-        done: dict[str, Any] = last["done"]
-        again = attempts < _ATTEMPTS and _was_killed(done) and done["memory"]["swap_was_full"] is False
+        done = RunResult.from_dict(last["done"])
+        again = attempts < _ATTEMPTS and _was_killed_for_nothing(done)
     _check(run, done, log)
-    return done | {"took_s": time.monotonic() - begin_s, "attempts": attempts}
+    return replace(done, took_s=time.monotonic() - begin_s, attempts=attempts)
 
 
-def _was_killed(done: dict[str, Any]) -> bool:
-    """By the kernel, for want of memory."""
-    return bool(done.get("memory") and done["memory"]["kills"] and not done["limited"])
+def _killed_in(done: RunResult) -> MemoryResult | None:
+    """Return the memory in which the kernel killed the program for want of more; None where it did not."""
+    return done.memory if done.memory is not None and done.memory.kills and not done.limited else None
+
+
+def _was_killed_for_nothing(done: RunResult) -> bool:
+    """Return whether the kernel killed the program though swap had room."""
+    memory = _killed_in(done)
+    return memory is not None and memory.swap_was_full is False
 
 
 @contextmanager
-def _worker(order: dict[str, Any], log: Path) -> Iterator[int]:
+def _worker(order: RunOrder, log: Path) -> Iterator[int]:
     """Yield a worker that runs, and the pipe it tells into; it has ended afterwards."""
     log.unlink(missing_ok=True)
     reading, writing = os.pipe()
@@ -107,7 +107,7 @@ def _worker(order: dict[str, Any], log: Path) -> Iterator[int]:
     assert worker.stdin is not None
     try:
         with suppress(BrokenPipeError):
-            worker.stdin.write(json.dumps(order).encode() + b"\n")
+            worker.stdin.write(json.dumps(order.to_dict()).encode() + b"\n")
             worker.stdin.flush()
         yield reading
     finally:
@@ -138,40 +138,41 @@ def _listen(told: int, show: Show) -> dict[str, Any]:
         for line in whole:
             last = json.loads(line)
             if "at_s" in last:
-                show(last)
+                show(RunProgress(**last))
     return last
 
 
-def _check(run: Run, done: dict[str, Any], log: Path) -> None:
+def _check(run: Run, done: RunResult, log: Path) -> None:
     """Raise UserError where the program did not do what it was started for."""
     program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
     said = _last_words(log)
     words = f"; it said: {said}" if said else ""
-    if _was_killed(done):
-        memory, swap = (size(done["memory"][name]) for name in ("limit_bytes", "swap_bytes"))
+    if (killed_in := _killed_in(done)) is not None:
+        memory, swap = size(killed_in.limit_bytes), size(killed_in.swap_bytes)
         why = (
             f"in {memory} of memory it found nothing to put out, though {swap} of swap had room{words}; a higher limit "
             "or another try may do"
-            if done["memory"]["swap_was_full"] is False
+            if killed_in.swap_was_full is False
             else f"{memory} of memory and {swap} of swap were full{words}; it needs more than in the recording"
         )
         raise UserError(f"{run.group}: {program} was killed by the kernel: {why}", FAILURE)
-    if done["exit"] and not done["limited"]:
-        raise UserError(f"{run.group}: {program} failed with status {done['exit']}{words}", FAILURE)
-    if done["seconds"] < run.interval_s or not done["windows"]:
+    if done.exit and not done.limited:
+        raise UserError(f"{run.group}: {program} failed with status {done.exit}{words}", FAILURE)
+    if done.seconds < run.interval_s or not done.windows:
         raise UserError(
-            f"{run.group}: {program} ended after {done['seconds']:.2f} s, too soon for a window of {run.interval_s:g} s"
+            f"{run.group}: {program} ended after {done.seconds:.2f} s, too soon for a window of {run.interval_s:g} s"
             f"{words}; give it more to do",
             FAILURE,
         )
-    if run.kind == BLOCKS and len(done["blocks"]) < 2 * run.pairs:
+    blocks = len(done.blocks or ())
+    if run.kind == BLOCKS and blocks < 2 * run.pairs:
         raise UserError(
-            f"{run.group}: {program} ended, or told of no steps, after {len(done['blocks'])} of {2 * run.pairs} "
+            f"{run.group}: {program} ended, or told of no steps, after {blocks} of {2 * run.pairs} "
             f"blocks of {run.block_s:g} s{words}",
             FAILURE,
         )
-    if done["ending"]:
-        raise UserError(f"{run.group}: the recording ended: {done['ending']}", FAILURE)
+    if done.ending:
+        raise UserError(f"{run.group}: the recording ended: {done.ending}", FAILURE)
 
 
 def _last_words(log: Path) -> str:

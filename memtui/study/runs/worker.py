@@ -16,8 +16,8 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,13 @@ from memtui.recording.supervisor.launch import Launch, Observation
 from memtui.recording.supervisor.program import PR_SET_CHILD_SUBREAPER
 from memtui.recording.supervisor.supervisor import Supervisor
 from memtui.study.calibration import SETTLE_SECONDS, Blocks, CalibrationPlan
-from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER
+from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER, Run
 from memtui.study.progress_counters import Steps
 from memtui.study.runs import program_launcher
 from memtui.study.runs.container import memory_cgroup
-from memtui.study.runs.container_engine import PREFIX, Engine, boxed
+from memtui.study.runs.container_engine import PREFIX, boxed
 from memtui.study.runs.memory_limit import Limited, limited
+from memtui.study.runs.messages import RunFailed, RunOrder, RunProgress, RunResult
 
 LOOK_SECONDS = 0.02  # how often steps are looked for
 TELL_SECONDS = 0.5
@@ -42,29 +43,28 @@ GRACE_SECONDS = 3.0  # for a program to end when it is told to
 FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin, nor a limit on memory
 NO_STEPS_SECONDS = 15.0  # without one, blocks of another window begin all the same: they need no steps
 SWITCH_SECONDS = 0.2  # after another window was asked for, before a window counts: more than the shortest of them
-MOST_STEPS = 5000  # whose times are told
+MOST_STEPS = 5000  # whose times are reported
+
+Send = Callable[[Mapping[str, Any]], None]
 
 
 class _Followed:
     """Progress of the program while it is recorded, and when enough of it was seen."""
 
-    def __init__(
-        self, order: dict[str, Any], observation: Observation, log: str, tell: Any, limit: Limited | None
-    ) -> None:
-        self._run, self._observation, self._tell, self._limit = order["run"], observation, tell, limit
+    def __init__(self, run: Run, observation: Observation, log: str, send: Send, limit: Limited | None) -> None:
+        self._run, self._observation, self._send, self._limit = run, observation, send, limit
         self.steps = Steps("steps", log)
         self.began_s = self._told_s = time.monotonic()
         self.left = False  # the study ended
         self.ended_it = False  # it was told to end
         self.limited = False
-        run = order["run"]
         self.blocks: Blocks | None = None
-        if run["kind"] in (BLOCKS, ALTERNATE):
-            plan = CalibrationPlan(0, _options(run), "steps", log, run["pairs"], run["block_s"])
-            chance = random.Random(run["seed"])
+        if run.kind in (BLOCKS, ALTERNATE):
+            plan = CalibrationPlan(0, _options(run), "steps", log, run.pairs, run.block_s)
+            chance = random.Random(run.seed)
             switch, settle_s = (
                 (self._switch_interval, SWITCH_SECONDS)
-                if run["kind"] == ALTERNATE
+                if run.kind == ALTERNATE
                 else (lambda on: observation.pause(not on), SETTLE_SECONDS)
             )
             self.blocks = Blocks(plan, switch, settle_s, chance)
@@ -82,27 +82,29 @@ class _Followed:
         now_s = time.monotonic()
         if now_s - self._told_s > TELL_SECONDS:
             self._told_s = now_s
-            progress = asdict(self._observation.progress) if self._observation.progress is not None else {}
-            self._tell({"at_s": now_s - self.began_s, "steps": self.steps.total, **progress})
+            progress = self._observation.progress
+            wss_bytes = None if progress is None else progress.wss_bytes
+            self._send(RunProgress(now_s - self.began_s, self.steps.total, wss_bytes).to_dict())
         first_s = self.first_s
         # The program begins without a limit, so that what it does before training is the same in all runs.
         if self._limit is not None and self._limit.look(self.steps.total, first_s is not None):
             return True
         if self.blocks is not None:
-            alternates = self._run["kind"] == ALTERNATE
+            alternates = self._run.kind == ALTERNATE
             if first_s is None and alternates and now_s > self.began_s + NO_STEPS_SECONDS:
                 first_s = self.began_s
             if first_s is not None and now_s > first_s + SETTLE_SECONDS:
                 self.blocks.step(now_s)
             return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
-        limit_s = self._run["limit_s"]
-        if limit_s is not None and first_s is None and self._run["needs_steps"]:
+        limit_s = self._run.limit_s
+        if limit_s is not None and first_s is None and self._run.needs_steps:
             limit_s = max(limit_s, FIRST_STEP_SECONDS)
         self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
         return self.limited
 
     def _switch_interval(self, fine: bool) -> None:
-        seconds = self._run["interval_s" if fine else "other_interval_s"]
+        seconds = self._run.interval_s if fine else self._run.other_interval_s
+        assert seconds is not None
         self._observation.set_interval(round(seconds * 1e9))
 
     @property
@@ -117,19 +119,19 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the study hears it, too, and tells what is to be done
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pipe = os.fdopen(int(sys.argv[1]), "w")
-    order = json.loads(_first_line())
+    order = RunOrder.from_dict(json.loads(_first_line()))
 
-    def tell(word: dict[str, Any]) -> None:
+    def send(message: Mapping[str, Any]) -> None:
         with suppress(OSError, ValueError):
-            pipe.write(json.dumps(word) + "\n")
+            pipe.write(json.dumps(message) + "\n")
             pipe.flush()
 
     try:
-        tell({"done": _work(order, tell)})
+        send({"done": _work(order, send).to_dict()})
     except UserError as error:
-        tell({"failed": str(error), "code": error.code})
+        send(RunFailed(str(error), error.code).to_dict())
     except Exception as error:
-        tell({"failed": f"{type(error).__name__}: {error}", "code": FAILURE})
+        send(RunFailed(f"{type(error).__name__}: {error}", FAILURE).to_dict())
         raise
     finally:
         _end_orphans()
@@ -146,41 +148,40 @@ def _first_line() -> bytes:
     return line
 
 
-def _options(run: dict[str, Any]) -> Options:
+def _options(run: Run) -> Options:
     return Options(
-        interval_ns=round(run["interval_s"] * 1e9),
-        tracker=run["tracker"],
-        filter=run["filter"],
-        pause=run["pause"],
+        interval_ns=round(run.interval_s * 1e9),
+        tracker=run.tracker,
+        filter=run.filter,
+        pause=run.pause,
         keep_command=False,
     )
 
 
-def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
-    run = order["run"]
+def _work(order: RunOrder, send: Send) -> RunResult:
+    run = order.run
     busy_s, begin_s = _busy_s() - _own_s(), time.monotonic()
-    program = [*order["before"], *run["program"]]
-    engine = None if order["engine"] is None else Engine.from_plain(order["engine"])
-    os.environ.update(run["environment"])
+    program = [*order.before, *run.program]
+    os.environ.update(run.environment)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
     # Under sudo the program is the user's, and may not join a cgroup of root's.
-    may_join = run["place"] == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
+    may_join = run.place == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
     with ExitStack() as stack:
         box, limit, cgroup = None, None, ""
         what: int | Launch
-        if order["memory"]:
-            limit = stack.enter_context(limited(order["memory"]))
-        if engine is not None:
+        if order.memory is not None:
+            limit = stack.enter_context(limited(order.memory))
+        if order.engine is not None:
             user = invoker()
             box = stack.enter_context(
-                boxed(engine, f"{PREFIX}-{os.getpid()}", order["cpus"], program, (user.uid, user.gid))
+                boxed(order.engine, f"{PREFIX}-{os.getpid()}", order.cpus, program, (user.uid, user.gid))
             )
             what = box.pid
         else:
             cgroup = stack.enter_context(memory_cgroup()) if may_join else ""
-            what = Launch(program_launcher.words(order["cpus"], limit.joins if limit else cgroup, program))
-        observation = Observation(what, _options(run), Path(order["session"]), force=True, verb="study")
-        supervisor, followed = Supervisor(observation), _Followed(order, observation, order["log"], tell, limit)
+            what = Launch(program_launcher.words(order.cpus, limit.joins if limit else cgroup, program))
+        observation = Observation(what, _options(run), Path(order.session), force=True, verb="study")
+        supervisor, followed = Supervisor(observation), _Followed(run, observation, order.log, send, limit)
         try:
             if limit is not None:
                 limit.join(observation.pid)
@@ -194,24 +195,24 @@ def _work(order: dict[str, Any], tell: Any) -> dict[str, Any]:
             stopped_by_us = observation.outlived if box is None else box.runs
             supervisor.stop()
             if box is None:
-                _end(observation, gently=run["place"] != CONTAINER)
+                _end(observation, gently=run.place != CONTAINER)
             else:
                 box.end()
         observation.finish()
         followed.steps.poll()
-        found = {
-            "seconds": ended_s - followed.began_s,
-            "left": followed.left,
-            "limited": followed.limited or (followed.blocks is not None and followed.blocks.done),
-            "exit": None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
-            "windows": observation.progress.samples if observation.progress is not None else 0,
-            "ending": observation.ending[1] if observation.ending else "",
-            "cgroup": bool(cgroup),
-            "others_cpus": max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),
+        return RunResult(
+            seconds=ended_s - followed.began_s,
+            left=followed.left,
+            limited=followed.limited or (followed.blocks is not None and followed.blocks.done),
+            exit=None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
+            windows=0 if observation.progress is None else observation.progress.samples,
+            ending=observation.ending[1] if observation.ending else "",
+            cgroup=bool(cgroup),
+            others_cpus=max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),
+            memory=None if limit is None else limit.result(),
+            blocks=None if followed.blocks is None else tuple(_blocks(followed.blocks, followed.steps)),
             **_steps(followed.steps),
-            **({"memory": limit.plain()} if limit is not None else {}),
-        }
-        return found if followed.blocks is None else found | {"blocks": _blocks(followed)}
+        )
 
 
 def _busy_s() -> float:
@@ -228,7 +229,7 @@ def _own_s() -> float:
 
 
 def _steps(steps: Steps) -> dict[str, Any]:
-    """When steps were seen (``CLOCK_MONOTONIC``), and how many a second; None where there were too few."""
+    """Return the fields of a ``RunResult`` that are about steps."""
     seen = [(at, value) for at, value in zip(steps.times_s, steps.values, strict=True) if value > 0]
     times_ns = [round(at * 1e9) for at, _ in seen]
     rate = None
@@ -238,18 +239,14 @@ def _steps(steps: Steps) -> dict[str, Any]:
         "steps": seen[-1][1] if seen else 0,
         "first_step_ns": times_ns[0] if times_ns else None,
         "last_step_ns": times_ns[-1] if times_ns else None,
-        "step_times_ns": times_ns[:MOST_STEPS],
+        "step_times_ns": tuple(times_ns[:MOST_STEPS]),
         "steps_per_s": rate,
     }
 
 
-def _blocks(followed: _Followed) -> list[dict[str, Any]]:
-    assert followed.blocks is not None
-    found = []
-    for pair, observed, begin_s, end_s in followed.blocks.spans:
-        counted = count_in(followed.steps.times_s, followed.steps.values, begin_s, end_s)
-        found.append(asdict(Block(pair, observed, begin_s, end_s, *counted)))
-    return found
+def _blocks(blocks: Blocks, steps: Steps) -> Iterator[Block]:
+    for pair, observed, begin_s, end_s in blocks.spans:
+        yield Block(pair, observed, begin_s, end_s, *count_in(steps.times_s, steps.values, begin_s, end_s))
 
 
 def _end(observation: Observation, *, gently: bool) -> None:

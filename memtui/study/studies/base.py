@@ -19,6 +19,7 @@ from memtui.core.units import duration, size
 from memtui.reports.charts.model import Findings
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
+from memtui.study.runs.messages import RunResult
 
 MIB = 1 << 20
 START_S = 6.0  # of a run, before the first step: sampler, interpreter, PyTorch, data
@@ -57,15 +58,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A finished run: what its worker told, and where its session lies."""
+    """A finished run: what it came to, and where its session lies."""
 
     run: Run
-    told: dict[str, Any]
+    result: RunResult
     session: Path
 
     def trace(self) -> Trace:
         """Raise SessionError."""
-        return Trace(self.session, self.told)
+        return Trace(self.session, self.result)
 
 
 class Study(Protocol):

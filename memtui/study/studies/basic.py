@@ -298,7 +298,7 @@ def _of_passes(parts: PartSimilarity) -> str:
 
 def passes(trace: Trace) -> tuple[PartSimilarity, HeatChart | None]:
     """Return how alike parts of neighbouring steps are, and a picture of some steps. Close the trace."""
-    times_ns = trace.told["step_times_ns"]
+    times_ns = trace.result.step_times_ns
     try:
         parts = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
         return parts, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None

@@ -154,7 +154,7 @@ def group(batch: int) -> str:
 
 def _point(batch: int, traces: Sequence[Trace]) -> BatchPoint:
     wss = median([mean(trace.wss()) for trace in traces])
-    rates = [trace.told.get("steps_per_s") for trace in traces]
+    rates = [trace.result.steps_per_s for trace in traces]
     rate = median(rates)
     return BatchPoint(
         batch=batch,

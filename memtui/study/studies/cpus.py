@@ -149,8 +149,8 @@ def _point(threads: int, traces: Sequence[Trace]) -> CpusPoint:
     return CpusPoint(
         threads=threads,
         wss_bytes=median([mean(trace.wss()) for trace in traces]),
-        steps_per_s=median([trace.told.get("steps_per_s") for trace in traces]),
-        run_s=median([trace.told.get("seconds") for trace in traces]),
+        steps_per_s=median([trace.result.steps_per_s for trace in traces]),
+        run_s=median([trace.result.seconds for trace in traces]),
         median_reuse_bytes=quantiles(traces[0].reuse(training=True))[0.5],
     )
 

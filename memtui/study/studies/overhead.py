@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from memtui.analysis.slowdown import Block, doubts, slow_down
+from memtui.analysis.slowdown import doubts, slow_down
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
@@ -103,7 +103,7 @@ class Overhead:
         points: list[OverheadPoint] = []
         every_doubt: list[str] = []
         for name, (first, *_) in by_group(observed).items():
-            blocks = [Block(**block) for block in first.told["blocks"]]
+            blocks = first.result.blocks or ()
             trace = first.trace()
             tracker = trace.hello.tracker
             trace.close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import log
-from typing import Any
 
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.units import between, size
+from memtui.study.runs.messages import MemoryResult
 from memtui.study.studies.fast_memory.numbers import FastMemoryNumbers, LimitPoint, ProgramNumbers
 from memtui.study.studies.fast_memory.runs import LEAST_STEPS
 
@@ -211,26 +211,26 @@ def _given_anew(program: ProgramNumbers) -> float | None:
     return faults if faults > GIVEN_ANEW * touches else None
 
 
-def doubts_of(numbers: FastMemoryNumbers, told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Conditions and weaknesses, from what workers told of the limits."""
-    limited = [one for one in told if one["limit_bytes"] is not None]
+def doubts_of(numbers: FastMemoryNumbers, limits: Sequence[MemoryResult]) -> list[str]:
+    """Return conditions and weaknesses, from what workers reported of the limits."""
+    limited = [limit for limit in limits if limit.limit_bytes is not None]
     found = []
     if limited:
         versions = " and ".join(map(str, numbers.cgroup_version))
         cluster = "not known" if numbers.page_cluster is None else numbers.page_cluster
-        sizes = sorted({one["swap_bytes"] for one in limited})
+        sizes = sorted({limit.swap_bytes for limit in limited})
         found.append(
             f"memory cgroup version {versions}; page-cluster {cluster}; swap is {'; '.join(numbers.swap)} "
             f"({between(size(sizes[0]), size(sizes[-1]))}): times are those of this swap, and say nothing of another "
             "fast and slow memory"
         )
-    if any(not one["swapped_in_is_its_own"] for one in limited):
+    if any(not limit.swapped_in_is_its_own for limit in limited):
         found.append(
             "this kernel counts pages from swap for the whole machine only (/proc/vmstat): others' are among them"
         )
-    if any("through the page cache" in one["swap"] for one in limited):
+    if any("through the page cache" in limit.swap for limit in limited):
         found.append("the swap file is read through the page cache, which may hold pages that count as swapped out")
-    unfinished = sum(one["reached_ns"] is None for one in limited)
+    unfinished = sum(limit.reached_ns is None for limit in limited)
     if unfinished:
         found.append(f"{unfinished} runs ended before their limit was reached")
     return found

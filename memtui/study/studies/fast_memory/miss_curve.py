@@ -44,7 +44,7 @@ class MissCurve:
                 # From the end of the window before: what was done between two windows is seen in the second one.
                 since = trace.samples.end_ns[begin - 1] if begin else trace.samples.start_ns[begin]
                 covered_ns += int(trace.samples.end_ns[begin + count - 1] - since)
-        rate = trace.told.get("steps_per_s") if trace.by_steps else None
+        rate = trace.result.steps_per_s if trace.by_steps else None
         return cls(exact, (rate or 0.0) * covered_ns / 1e9, exact.touches)
 
     def misses(self, room_bytes: Any) -> tuple[Any, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from memtui.study.runs.messages import LimitMark, MemoryResult
 
 SETTLE = 0.3  # of the time under the limit is left out: first the kernel has to make room
 LEAST_STEPS = 2  # that are counted
@@ -33,27 +34,26 @@ class Seen:
     room_bytes: float | None
 
 
-def seen(memory: Mapping[str, Any]) -> Seen | None:
-    """Return the counted steps of what ``limited`` told of a run; None where too few came after the limit."""
-    counted = _counted(memory["marks"], memory["reached_ns"])
-    if len(counted) < 2 or counted[-1]["steps"] - counted[0]["steps"] < LEAST_STEPS:
+def seen(memory: MemoryResult) -> Seen | None:
+    """Return the counted steps of a run; None where too few came after the limit."""
+    counted = _counted(memory.marks, memory.reached_ns)
+    if len(counted) < 2 or counted[-1].steps - counted[0].steps < LEAST_STEPS:
         return None
     first, last = counted[0], counted[-1]
-    steps = last["steps"] - first["steps"]
+    steps = last.steps - first.steps
 
     def a_step(name: str) -> float | None:
-        if first[name] is None or last[name] is None or last[name] < first[name]:
-            return None
-        return float(last[name] - first[name]) / steps
+        before, after = getattr(first.counts, name), getattr(last.counts, name)
+        return None if before is None or after is None or after < before else float(after - before) / steps
 
     major, faults = a_step("major_faults") or 0.0, a_step("faults") or 0.0  # they are always told, and never fall
     room = None
-    if memory["limit_bytes"] is not None:
-        others = [mark["other_bytes"] for mark in counted]
-        room = max(memory["limit_bytes"] - sum(others) / len(others), 0.0)
+    if memory.limit_bytes is not None:
+        others = [mark.counts.other_bytes for mark in counted]
+        room = max(memory.limit_bytes - sum(others) / len(others), 0.0)
     return Seen(
         steps=steps,
-        step_s=(last["at_ns"] - first["at_ns"]) / 1e9 / steps,
+        step_s=(last.at_ns - first.at_ns) / 1e9 / steps,
         major_faults=major,
         process_major_faults=a_step("process_major_faults"),
         swapped_in=a_step("swapped_in"),
@@ -62,17 +62,13 @@ def seen(memory: Mapping[str, Any]) -> Seen | None:
     )
 
 
-def _counted(marks: Sequence[Mapping[str, Any]], reached_ns: int | None) -> list[Mapping[str, Any]]:
+def _counted(marks: Sequence[LimitMark], reached_ns: int | None) -> list[LimitMark]:
     """Return the marks from the end of one step to the end of another, late enough after the limit was reached."""
     if reached_ns is None:
         return []
-    under = [mark for mark in marks if mark["at_ns"] >= reached_ns]
+    under = [mark for mark in marks if mark.at_ns >= reached_ns]
     if not under:
         return []
-    begin_ns = reached_ns + SETTLE * (under[-1]["at_ns"] - reached_ns)
-    ends = [
-        at
-        for at, mark in enumerate(under)
-        if at and mark["at_ns"] >= begin_ns and mark["steps"] != under[at - 1]["steps"]
-    ]
+    begin_ns = reached_ns + SETTLE * (under[-1].at_ns - reached_ns)
+    ends = [at for at, mark in enumerate(under) if at and mark.at_ns >= begin_ns and mark.steps != under[at - 1].steps]
     return under[ends[0] : ends[-1] + 1] if ends else []

@@ -18,6 +18,7 @@ from memtui.core.page_set import PAGE_BYTES
 from memtui.reports.charts.model import Chart, Findings, Table
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
+from memtui.study.runs.messages import MemoryResult
 from memtui.study.studies.base import (
     Observed,
     Setting,
@@ -149,8 +150,8 @@ class FastMemory:
             charts += charts_of(name, program, curves[0], INTERVAL_S)
             rows += [row(group(name, point.share), point) for point in program.points]
             trace.close()
-        told = [one.told["memory"] for one in observed if "memory" in one.told]
-        numbers = _numbers(programs, told)
+        limits = [one.result.memory for one in observed if one.result.memory is not None]
+        numbers = _numbers(programs, limits)
         charts.append(slow_down(programs))
         windows = f"windows of {INTERVAL_S:g} s and of {MERGED * INTERVAL_S:g} s"
         heads = (
@@ -167,8 +168,8 @@ class FastMemory:
             "a step takes",
         )
         tables = [Table(f"Misses a step, predicted from {windows}, and seen (median of the runs)", heads, rows)]
-        doubts += doubts_of(numbers, told)
-        again = sum(one.told.get("attempts", 1) > 1 for one in observed)
+        doubts += doubts_of(numbers, limits)
+        again = sum(one.result.attempts > 1 for one in observed)
         if again:
             doubts.append(f"{again} runs were done again, as the kernel had killed the program though swap had room")
         return Findings(numbers.to_dict(), conclude(numbers), charts, tables, doubts)
@@ -248,7 +249,7 @@ def _program(
 ) -> ProgramNumbers:
     touches = _known(setting).get(name)
     whole = working_set(trace).size_bytes
-    rate = trace.told.get("steps_per_s") if trace.by_steps else None
+    rate = trace.result.steps_per_s if trace.by_steps else None
     points = []
     for share in (0.0, *shares(setting)):
         runs = [(one, counted) for one in groups.get(group(name, share), []) if (counted := _seen(one)) is not None]
@@ -263,8 +264,7 @@ def _program(
 
 
 def _seen(one: Observed) -> Seen | None:
-    memory = one.told.get("memory")
-    return None if memory is None else seen(memory)
+    return None if one.result.memory is None else seen(one.result.memory)
 
 
 def _point(
@@ -278,7 +278,7 @@ def _point(
     return LimitPoint(
         share=share,
         runs=len(runs),
-        limit_bytes=median([one.told["memory"]["limit_bytes"] for one, _ in runs]),
+        limit_bytes=median([one.result.memory.limit_bytes for one, _ in runs if one.result.memory is not None]),
         room_bytes=median([each.room_bytes for _, each in runs]),
         steps=sum(each.steps for _, each in runs),
         major_faults=median_of([each.major_faults for _, each in runs]),
@@ -334,14 +334,13 @@ def _compared(
     )
 
 
-def _numbers(programs: Mapping[str, ProgramNumbers], told: Sequence[Mapping[str, Any]]) -> FastMemoryNumbers:
-    limited = [one for one in told if one["limit_bytes"] is not None]
-    clusters = {one["page_cluster"] for one in told}
+def _numbers(programs: Mapping[str, ProgramNumbers], limits: Sequence[MemoryResult]) -> FastMemoryNumbers:
+    clusters = {limit.page_cluster for limit in limits}
     return FastMemoryNumbers(
         INTERVAL_S,
         MERGED * INTERVAL_S,
         programs,
-        cgroup_version=sorted({one["version"] for one in told}),
-        swap=sorted({one["swap"] for one in limited}),
+        cgroup_version=sorted({limit.version for limit in limits}),
+        swap=sorted({limit.swap for limit in limits if limit.limit_bytes is not None}),
         page_cluster=clusters.pop() if len(clusters) == 1 else None,
     )

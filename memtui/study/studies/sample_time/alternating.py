@@ -121,7 +121,7 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[TurnPoint]:
         trace = one.trace()
         try:
             needs_pages(trace)
-            stretches, left_out = stretches_of(trace, one.told["blocks"], one.run.interval_s, coarse_s)
+            stretches, left_out = stretches_of(trace, one.result.blocks or (), one.run.interval_s, coarse_s)
             given_back = trace.given_back_bytes[trace.training & is_as_long(trace, coarse_s)]
         finally:
             trace.close()

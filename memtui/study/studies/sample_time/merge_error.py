@@ -6,13 +6,13 @@ method is. Neighbouring blocks of one run differ by little, and over pairs of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.slowdown import Block
 from memtui.analysis.statistics import MedianInterval, mean, ratio_of_pairs
 from memtui.analysis.window_merging import merge_windows
 from memtui.core.page_set import PageSet
@@ -83,9 +83,7 @@ def merge_error(stretches: Sequence[Stretch], count: int) -> MergeError | None:
     )
 
 
-def stretches_of(
-    trace: Trace, blocks: Sequence[Mapping[str, Any]], fine_s: float, coarse_s: float
-) -> tuple[list[Stretch], int]:
+def stretches_of(trace: Trace, blocks: Sequence[Block], fine_s: float, coarse_s: float) -> tuple[list[Stretch], int]:
     """(stretches, windows left out) of a run that alternated.
 
     The window in which another length was asked for began before its block, and so is in none. Left out are those that
@@ -93,7 +91,7 @@ def stretches_of(
 
     Args:
         trace: the run.
-        blocks: as its worker told of them: ``pair``, ``observed`` (fine), ``begin_s``, ``end_s`` (``CLOCK_MONOTONIC``).
+        blocks: of it; those that are observed have fine windows.
         fine_s: length of the fine windows, s.
         coarse_s: of the coarse ones.
     """
@@ -101,11 +99,11 @@ def stretches_of(
     undisturbed = np.array([not text for text in samples.disturbed], bool)
     found, left_out = [], 0
     for block in blocks:
-        good = undisturbed & trace.training & is_as_long(trace, fine_s if block["observed"] else coarse_s)
-        within = (samples.start_ns >= block["begin_s"] * 1e9) & (samples.end_ns <= block["end_s"] * 1e9)
+        good = undisturbed & trace.training & is_as_long(trace, fine_s if block.observed else coarse_s)
+        within = (samples.start_ns >= block.begin_s * 1e9) & (samples.end_ns <= block.end_s * 1e9)
         windows = [trace.pages[at] if good[at] else None for at in np.flatnonzero(within).tolist()]
         left_out += sum(pages is None for pages in windows)
-        found.append(Stretch(block["pair"], block["observed"], windows))
+        found.append(Stretch(block.pair, block.observed, windows))
     return found, left_out
 
 
