@@ -128,7 +128,7 @@ def calibrate(plan: CalibrationPlan, say: Callable[[str], object]) -> dict[str, 
 
 
 def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, begin_s: float) -> tuple[Blocks, str]:
-    """Every block, or as many as there is time for; and why it ended."""
+    """Run every block, or as many as there is time for; return them, and why they ended."""
     blocks = Blocks(plan, lambda on: observation.pause(not on), SETTLE_SECONDS, random.Random())
     supervisor = Supervisor(observation)
 
@@ -153,7 +153,7 @@ def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, begi
 
 
 def _hopeless(blocks: Blocks, counter: Counter) -> bool:
-    """Whether the counter has not moved for a whole pair of blocks; marks are only read at the end."""
+    """Return whether the counter has not moved for a whole pair of blocks; marks are only read at the end."""
     return len(blocks.spans) == 2 and len(counter.times_s) < 2 and not isinstance(counter, Marks)
 
 
@@ -216,7 +216,7 @@ def _plain(block: Block, origin_s: float) -> dict[str, Any]:
 
 
 def _nothing(blocks: list[Block], counter: Counter, ended: str) -> str:
-    """Why there is no figure, and what would help."""
+    """Return why there is no figure, and what would help."""
     if len(blocks) < 2:
         return f"ended ({ended}) before the first pair of blocks was whole; shorter blocks (--seconds) come sooner"
     moved = ", ".join(str(block.changes) for block in blocks[:6])

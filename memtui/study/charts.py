@@ -19,7 +19,7 @@ BOUNDS_NOTE = (
 
 
 def memory_lines(trace: Trace, name: str, title: str, *, only_wss: bool = False) -> Chart:
-    """VM, RSS and WSS by sample number."""
+    """Draw VM, RSS and WSS by sample number."""
     number = np.arange(1, len(trace.samples) + 1)
     lines = [ChartLine("WSS", number, trace.samples.wss_bytes / MIB)]
     if not only_wss:
@@ -33,7 +33,7 @@ def memory_lines(trace: Trace, name: str, title: str, *, only_wss: bool = False)
 def wss_over_run(
     name: str, title: str, traces: Mapping[str, Trace], *, stacked: bool = False, cut: float = 0.0
 ) -> Chart:
-    """WSS of runs of different lengths on one axis: the share of the run; of each, the first part may be left out."""
+    """Draw WSS of runs of different lengths by the share of the run; the first part of each may be left out."""
     lines = []
     for label, trace in traces.items():
         wss = trace.samples.wss_bytes / MIB
@@ -44,7 +44,7 @@ def wss_over_run(
 
 
 def wss_lines(name: str, title: str, traces: Mapping[str, Trace]) -> Chart:
-    """WSS by sample number."""
+    """Draw WSS by sample number."""
     lines = [
         ChartLine(label, np.arange(1, len(trace.samples) + 1), trace.samples.wss_bytes / MIB)
         for label, trace in traces.items()
@@ -53,7 +53,7 @@ def wss_lines(name: str, title: str, traces: Mapping[str, Trace]) -> Chart:
 
 
 def reuse_lines(name: str, title: str, curves: Mapping[str, Cdf], *, limit_mib: float | None = None) -> Chart:
-    """Share of touches that a memory holds; of one curve both bounds, of several the certain one."""
+    """Draw the share of accesses that a memory holds; of one curve both bounds, of several the certain one."""
     lines = []
     for label, curve in curves.items():
         until = curve.most if len(curves) == 1 else None
@@ -73,6 +73,6 @@ def locality(name: str, title: str, curve: Cdf) -> Chart:
 
 
 def heat(name: str, title: str, picture: Picture, *, marks: Sequence[float] = (), note: str = "") -> HeatChart:
-    """Where and when: pages that were ever touched, by rising address."""
+    """Draw where and when: pages that were ever accessed, by rising address."""
     text = f"{picture.pages} pages were touched at some time; what never was is left out. {note}".strip()
     return HeatChart(name, title, "sample number", "pages, by rising address", picture.share, marks, text)

@@ -39,7 +39,7 @@ ALL, LIST = "all", "list"
 
 
 def study(args: argparse.Namespace, console: Console) -> int:
-    """Run it; the exit code. Raises UserError."""
+    """Run studies and return the exit status. Raises UserError."""
     chosen = _chosen(args.what)
     cpus = _cpus(args.cpus)
     if args.what == LIST:
@@ -282,7 +282,7 @@ def _report(
 def _report_none(
     user: Invoker, study: Study, why: str, setting: Setting, here: dict[str, Any], folder: Path, redact: bool
 ) -> dict[str, Any]:
-    """Of a study that was left out: why. A report of it that is there already stays."""
+    """Report why a study was left out. A report of it that is there already stays."""
     found = Findings({"left_out": why}, [f"Not done here: {why}."], [])
     plain: dict[str, Any] = _as_user(
         user, lambda: report.write_found(study, setting, found, [], here, folder, redact=redact, replace=False)

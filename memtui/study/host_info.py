@@ -14,7 +14,7 @@ from memtui.probes.host import processor_name
 
 
 def describe() -> dict[str, Any]:
-    """Plain values; what cannot be known says so. No framework is imported."""
+    """Return versions and hardware; what cannot be known says so. No framework is imported."""
     return {
         "hostname": socket.gethostname(),
         "kernel": platform.release(),

@@ -73,7 +73,7 @@ class Run:
         return cls(**{**message, "program": tuple(message["program"]), "environment": environment})
 
     def key(self, surroundings: Iterable[str]) -> str:
-        """Its name in a state file: the same as long as program, conditions and what it runs on are the same.
+        """Return the run's name in a state file: the same as long as program, conditions and machine are the same.
 
         Args:
             surroundings: versions and machine.
@@ -89,7 +89,7 @@ class Run:
 
 
 def interleaved(by_repeat: Sequence[Sequence[Run]], seed: int) -> list[Run]:
-    """All runs: one repeat after the other, each in an order of its own.
+    """Return all runs: one repeat after the other, each in an order of its own.
 
     What drifts with time then touches all groups alike, and what is compared lies near each other in time.
     """

@@ -145,7 +145,7 @@ def steps_in(text: bytes) -> list[float]:
 
 
 def parse_counter(text: str) -> tuple[str, str]:
-    """(kind, path or nothing) of ``--counter``. Raises ValueError."""
+    """Return (kind, path or nothing) of ``--counter``. Raises ValueError."""
     kind, equals, path = text.partition("=")
     if kind not in KINDS or (equals and (kind not in ("steps", "lines", "file") or not path)):
         raise ValueError(f"{text!r} is no counter: {HOW}")

@@ -58,7 +58,7 @@ class Trace:
 
     @property
     def seconds(self) -> Floats:
-        """f8[n], the end of each window since the begin of the first, s."""
+        """Return f8[n], the end of each window since the begin of the first, s."""
         if not len(self.samples):
             return np.empty(0)
         return (self.samples.end_ns - self.samples.start_ns[0]) / 1e9
@@ -146,7 +146,7 @@ class Trace:
         return found
 
     def picture(self, wanted: Callable[[VmaRow], bool] = lambda row: True, span: slice = slice(None)) -> Picture | None:
-        """Where and when, of the ranges that are wanted and the windows of a span; None when none was touched."""
+        """Return where and when, of the wanted ranges and the windows of a span; None when none was accessed."""
         if self.main is None:
             return None
         rows = _disjoint([row for row in self._reader.vma_rows(self.main.key) if wanted(row)])
@@ -158,7 +158,7 @@ class Trace:
         return picture_of(windows)
 
     def paused_s(self) -> Floats:
-        """f8[m]: how long the tree was held for each window of training whose pause is known, s."""
+        """Return f8[m]: how long the tree was paused for each window of training whose pause is known, s."""
         found = self.samples.paused_ns[self.training]
         return found[~np.isnan(found)] / 1e9
 
@@ -171,7 +171,7 @@ class Trace:
         return rate / max(1 - float(self.paused_s()[1:].sum()) / span_s, 1e-3)
 
     def own_cpu_share(self) -> float | None:
-        """CPU time of sampler and recorder in training, in parts of its time; None with fewer than two windows."""
+        """Return CPU time of sampler and recorder in training, by its duration; None with fewer than two windows."""
         at = np.flatnonzero(self.training)
         if len(at) < 2:
             return None
@@ -187,7 +187,7 @@ class Trace:
 
 
 def _disjoint(rows: list[VmaRow]) -> list[VmaRow]:
-    """By address, without what overlaps the one before: merged rows of one session may."""
+    """Return rows by address, without what overlaps the one before: merged rows of one session may."""
     found: list[VmaRow] = []
     for row in sorted(rows, key=lambda row: (row.start, -row.end)):
         if not found or row.start >= found[-1].end:

@@ -67,7 +67,7 @@ def write_found(
 
 
 def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
-    """Whether the machine had other things to do meanwhile."""
+    """Return a doubt where the machine had other things to do meanwhile."""
     others = median([one.result.others_cpus for one in observed])
     if others is None or others < NOTABLE_CPUS:
         return []
@@ -101,7 +101,7 @@ def to_dict(
 
 
 def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
-    """How it was done: ``lines`` for the head, ``method`` for the end, ``runs`` in the order they were done."""
+    """Return how the study was done: ``lines`` for the head, ``method`` for the end, ``runs`` in their order."""
     took_s = sum(one.result.took_s for one in observed)
     host = "" if redact else f" on {machine['hostname']}"
     what = "the bundled network" if not setting.command else _command(setting.command, redact)

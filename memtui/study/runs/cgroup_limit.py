@@ -106,12 +106,12 @@ class LimitGroup:
         return counts_of(self.version, self.folder, proc)
 
     def kills(self) -> int:
-        """How many of its processes the kernel killed for want of memory."""
+        """Return how many of the cgroup's processes the kernel killed for want of memory."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         return numbers_of(text_of(self.folder / name)).get("oom_kill", 0)
 
     def swap_was_full(self) -> bool | None:
-        """Whether it ever wanted more swap than it may have; None where that is not told.
+        """Return whether the cgroup ever wanted more swap than it may have; None where that is not reported.
 
         Version 1 counts what hit the limit of memory and swap together, version 2 (since Linux 4.20) what hit that of
         swap or found the swap of the machine full.
@@ -186,7 +186,7 @@ def counts_of(version: int, folder: Path, proc: Path = Path("/proc")) -> Counts:
 
 
 def tells_swapped_in(folder: Path) -> bool:
-    """Whether it counts pages from swap itself (version 2, newer than Linux 6.12); else the whole machine's count."""
+    """Return whether a cgroup counts its pages from swap (version 2, Linux 6.13), not those of the machine."""
     return "pswpin" in numbers_of(text_of(folder / "memory.stat"))
 
 

@@ -94,7 +94,7 @@ def find() -> tuple[Engine | None, list[str]]:
 
 
 def environment() -> dict[str, str]:
-    """Of an engine's command line. Under sudo that is root's, and nothing of the user may reach into it."""
+    """Return the environment of an engine's command line. Under sudo that is root's, and has nothing of the user."""
     if os.getuid() == 0 and invoker().uid != 0:
         return {"PATH": _TRUSTED, "HOME": "/root"}
     return dict(os.environ)
@@ -150,7 +150,7 @@ def _asked(command: Sequence[str], seconds: float = _ASK_SECONDS, **more: Any) -
 
 
 def _trial(engine: Engine) -> str:
-    """Why a program cannot be run; empty where it can."""
+    """Return why a program cannot be run; empty where it can."""
     image = name = f"{PREFIX}-try-{os.getpid()}"
     _, why = _asked((*engine.cli, "import", "-", image), input=_empty_tar())
     if why:
@@ -280,7 +280,7 @@ class Box:
 
 
 def _is_there(pid: int, name: str) -> bool:
-    """Whether it is the process that waits, and not one of that number on another machine, or in a namespace."""
+    """Return whether a pid is of the process that waits, and not of another machine or namespace."""
     try:
         return f"{program_launcher.BOX}{name}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -59,7 +59,7 @@ def free_bytes(proc: Path = Path("/proc")) -> tuple[int, list[str]]:
 
 
 def place_for(need_bytes: int, folders: Sequence[str]) -> tuple[str, str]:
-    """(folder, file system) with room for a swap file and a reserve. Raises UserError, which says what is missing."""
+    """Return (folder, file system) with room for a swap file and a reserve. Raises UserError: what is missing."""
     refused = []
     for folder in folders:
         kind = file_system(folder)
@@ -140,7 +140,7 @@ def mark() -> str:
 
 
 def owner_lives(owner: str) -> bool:
-    """Whether the process of a ``mark`` is there, or cannot be seen from here."""
+    """Return whether the process of a ``mark`` is there, or cannot be seen from here."""
     namespace, _, pid = owner.partition("-")
     if namespace != mark().partition("-")[0] or not pid.isdigit():
         return True

@@ -115,7 +115,7 @@ class _Followed:
 
 
 def main() -> int:
-    """Return 0 when the run was told of, also when it failed."""
+    """Return 0 when the run was reported, also when it failed."""
     signal.signal(signal.SIGINT, lambda *_: None)  # the study hears it, too, and tells what is to be done
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pipe = os.fdopen(int(sys.argv[1]), "w")
@@ -216,14 +216,14 @@ def _work(order: RunOrder, send: Send) -> RunResult:
 
 
 def _busy_s() -> float:
-    """CPU time of all programs on all CPUs since the machine started, and what other guests took of it; proc(5)."""
+    """Return CPU time of all programs on all CPUs since the start, and what other guests took of it; proc(5)."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_s() -> float:
-    """CPU time of this process and of all that it started and that has ended."""
+    """Return CPU time of this process and of all that it started and that has ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

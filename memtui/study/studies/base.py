@@ -89,7 +89,7 @@ class Study(Protocol):
     def method(self) -> Sequence[str]: ...
 
     def runs(self, setting: Setting) -> list[list[Run]]:
-        """By repeat. Raises UserError where it makes no sense with this setting."""
+        """Return the runs by repeat. Raises UserError where the study makes no sense with this setting."""
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         """Return what its runs came to. Raises SessionError."""
@@ -104,7 +104,7 @@ def training(
     quick_s: float = 12.0,
     images: int | None = None,
 ) -> dict[str, Any]:
-    """Program and times of a training, as fields of a ``Run``.
+    """Return program and times of a training, as fields of a ``Run``.
 
     At full length the bundled network learns for one epoch; ``quick_s`` seconds after its first step are enough for a
     quick study.
@@ -145,7 +145,7 @@ def without_end(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def thread_counts(setting: Setting) -> list[int]:
-    """One, and all."""
+    """Return one, and the number of all CPUs."""
     return [1] if setting.cpus == 1 else [1, setting.cpus]
 
 
@@ -154,7 +154,7 @@ def of_threads(threads: int) -> str:
 
 
 def by_group(observed: Sequence[Observed]) -> dict[str, list[Observed]]:
-    """In the order of repeats."""
+    """Return finished runs by group, in the order of repeats."""
     found: dict[str, list[Observed]] = {}
     for one in sorted(observed, key=lambda one: one.run.repeat):
         found.setdefault(one.run.group, []).append(one)
@@ -173,7 +173,7 @@ def needs_pages(trace: Trace) -> None:
 
 
 def mean(values: Any) -> float | None:
-    """Of what is known; None without any."""
+    """Return the mean of what is known; None without any."""
     found = np.asarray(values, float)
     found = found[~np.isnan(found)]
     return float(found.mean()) if len(found) else None
@@ -194,20 +194,13 @@ def interval_words(found: MedianInterval | None, *, sign: bool = False) -> str:
     return f"{middle} [{form.format(found.low * 100)}, {form.format(found.high * 100)}]"
 
 
-def plain_interval(found: MedianInterval | None) -> dict[str, Any] | None:
-    """For JSON."""
-    if found is None:
-        return None
-    return {name: getattr(found, name) for name in ("median", "low", "high", "confidence", "count")}
-
-
 def median_of(values: Sequence[float | None]) -> MedianInterval | None:
-    """Over repeats."""
+    """Return the median over repeats."""
     return median_interval(values)
 
 
 def advice_words(one: tuple[float, ExactReuse], other: tuple[float, ExactReuse]) -> tuple[str, Advice | None]:
-    """How much memory would do: one size where two intervals agree, else a range."""
+    """Return how much memory would do: one size where two intervals agree, else a range."""
     found = advice([one, other], MISSES)
     seconds = " and ".join(duration(interval_s) for interval_s, _ in (one, other))
     if found is None:

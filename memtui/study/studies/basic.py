@@ -220,7 +220,7 @@ class Basic:
 
 
 def asleep(trace: Trace) -> NDArray[np.bool_]:
-    """bool[n]: the windows of the last seconds in which a program that sleeps did nothing.
+    """Return bool[n]: the windows of the last seconds in which a program that sleeps did nothing.
 
     How long its imports and the end of its interpreter take nobody knows, so its CPU time tells them from sleep.
     """

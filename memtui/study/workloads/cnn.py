@@ -45,7 +45,7 @@ class TorchNetwork:
         self._steps = 0
 
     def step(self, images: Any, labels: Any) -> float:
-        """One step of gradient descent on NHWC images; returns the loss before it."""
+        """Make one step of gradient descent on NHWC images; return the loss before it."""
         self.model.train()
         self.model.zero_grad()
         loss = self._loss(self.model(self._input(images)), self._torch.from_numpy(labels))

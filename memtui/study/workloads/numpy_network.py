@@ -33,7 +33,7 @@ class NumpyNetwork:
         self._steps = 0
 
     def step(self, images: Array, labels: Array) -> float:
-        """One step of gradient descent on NHWC images; returns the loss before it."""
+        """Make one step of gradient descent on NHWC images; return the loss before it."""
         loss = self.gradients(images, labels)
         rate = np.float32(LEARNING_RATE / (1 + DECAY * self._steps))
         self._steps += 1

@@ -26,7 +26,7 @@ class Network(Protocol):
     parameters: int  # how many numbers it learns
 
     def step(self, images: FloatArray, labels: LabelArray) -> float:
-        """One step of gradient descent; returns the mean loss of the batch before it."""
+        """Make one step of gradient descent; return the mean loss of the batch before it."""
 
     def evaluate(self, images: FloatArray, labels: LabelArray) -> tuple[float, int]:
         """Return the summed loss and the number of right answers, without learning."""
@@ -108,7 +108,7 @@ def _data(options: TrainingOptions) -> tuple[tuple[FloatArray, LabelArray], tupl
 
 
 def _validate(network: Network, images: FloatArray, labels: LabelArray, batch_size: int) -> tuple[float, float]:
-    """Mean loss and share of right answers over a data set, taken in order."""
+    """Return mean loss and share of right answers over a data set, taken in order."""
     loss, right = 0.0, 0
     for first in range(0, len(images), batch_size):
         part = slice(first, first + batch_size)

@@ -18,7 +18,7 @@ GIVEN_ANEW = 0.02  # of the touched pages: so many minor faults without a limit 
 
 
 def factor(value: float | None, bounds: Sequence[float] | None) -> float | None:
-    """Of a value to the nearer of two bounds; 1 between them; None where that is not known or a bound is 0."""
+    """Return a value by the nearer of two bounds; 1 between them; None where that is not known or a bound is 0."""
     if value is None or bounds is None:
         return None
     low, high = bounds
@@ -143,7 +143,7 @@ def _of_time(numbers: FastMemoryNumbers) -> list[str]:
 
 
 def _of_truth(numbers: FastMemoryNumbers) -> list[str]:
-    """Whether the curve is right where the truth is known."""
+    """Return whether the curve is right where the truth is known."""
     known = [
         point.exact_factor.median
         for program in numbers.programs.values()
@@ -202,7 +202,7 @@ def _why(numbers: FastMemoryNumbers, off: Mapping[tuple[str, int], str]) -> list
 
 
 def _given_anew(program: ProgramNumbers) -> float | None:
-    """Minor faults of a step without limit, where they are a notable part of what is touched."""
+    """Return minor faults of a step without limit, where they are a notable part of what is touched."""
     free = next((point for point in program.points if not point.share), None)
     touches = program.touches_per_step
     if free is None or free.minor_faults is None or not touches:

@@ -35,7 +35,7 @@ def row(name: str, point: LimitPoint) -> tuple[str, ...]:
 
 
 def charts_of(name: str, numbers: ProgramNumbers, curve: MissCurve, interval_s: float) -> list[Chart]:
-    """Predicted and seen misses by memory, and the curve itself."""
+    """Return predicted and counted misses by memory, and the curve itself."""
     limited = sorted(
         ((p.room_bytes, p) for p in numbers.points if p.share and p.room_bytes is not None), key=lambda each: each[0]
     )
@@ -75,7 +75,7 @@ def charts_of(name: str, numbers: ProgramNumbers, curve: MissCurve, interval_s: 
 
 
 def slow_down(programs: Mapping[str, ProgramNumbers]) -> Chart:
-    """Time of a step by limit."""
+    """Return the time of a step by limit."""
     lines = []
     for name, program in programs.items():
         times = {point.share: point.step_s.median for point in program.points if point.step_s is not None}

@@ -28,7 +28,7 @@ class MissCurve:
 
     @classmethod
     def of(cls, trace: Trace, count: int = 1) -> MissCurve:
-        """In windows of ``count`` times the length; what was touched before training is the past of its touches."""
+        """Return the curve in windows of ``count`` times the length; accesses before training are its past."""
         tracker, exact = ReuseTracker(), ExactReuse()
         windows = trace.chosen(swappable, range(len(trace.samples)))
         inside = np.flatnonzero(trace.training)
@@ -48,7 +48,7 @@ class MissCurve:
         return cls(exact, (rate or 0.0) * covered_ns / 1e9, exact.touches)
 
     def misses(self, room_bytes: Any) -> tuple[Any, Any]:
-        """(at least, at most) a step in LRU memories of these sizes; nan where nothing is known."""
+        """Return (at least, at most) a step in LRU memories of these sizes; nan where nothing is known."""
         rooms = np.asarray(room_bytes, float)
         found = []
         for bound in ("lower", "upper"):
@@ -65,7 +65,7 @@ class MissCurve:
 
 
 def swappable(row: VmaRow) -> bool:
-    """Whether pages of a range can go to swap: anonymous memory, private data that was written, shared memory."""
+    """Return whether pages of a range can go to swap: anonymous memory, written private data, shared memory."""
     if not row.name.startswith("/"):
         return row.name not in _KERNELS
     return row.name.startswith(SHARED_MEMORY) or (row.perms[1:2] == "w" and row.perms[3:4] == "p")

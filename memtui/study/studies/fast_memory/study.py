@@ -69,7 +69,7 @@ class _Touches:
         return {"program": tuple(words), "limit_s": seconds, "expected_s": 2.0 + seconds, "seed": seed}
 
     def misses(self, room_bytes: float, seed: int) -> float:
-        """Of an exact LRU memory, a step."""
+        """Return the misses a step of an exact LRU memory."""
         return _exact(self, max(int(room_bytes) // PAGE_BYTES, 1), seed)
 
 
@@ -176,7 +176,7 @@ class FastMemory:
 
 
 def group(name: str, share: float | None) -> str:
-    """Of the recording (None), without a limit (0), or under one."""
+    """Return the group of the recording (None), without a limit (0), or under one."""
     if share is None:
         return f"{name}, recorded"
     return f"{name}, {share:.0%}" if share else f"{name}, no limit"
@@ -214,7 +214,7 @@ def sizes(recorded: Observed) -> dict[str, int]:
 
 
 def _programs(setting: Setting) -> dict[str, Callable[[int], dict[str, Any]]]:
-    """By name: a seed to the fields of a run."""
+    """Return by name what makes the fields of a run from a seed."""
 
     def trained(seed: int) -> dict[str, Any]:
         found = training(setting, seed, quick_s=10.0)

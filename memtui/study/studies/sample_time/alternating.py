@@ -107,7 +107,7 @@ def _turn(setting: Setting, threads: int, fine_s: float, coarse_s: float, pairs:
 
 
 def keeps(run: Run) -> bool:
-    """Whether its malloc gives nothing back to the kernel."""
+    """Return whether a run's malloc gives nothing back to the kernel."""
     return set(KEEPS) <= set(map(tuple, run.environment))
 
 

@@ -84,7 +84,7 @@ def merge_error(stretches: Sequence[Stretch], count: int) -> MergeError | None:
 
 
 def stretches_of(trace: Trace, blocks: Sequence[Block], fine_s: float, coarse_s: float) -> tuple[list[Stretch], int]:
-    """(stretches, windows left out) of a run that alternated.
+    """Return (stretches, windows left out) of a run that alternated.
 
     The window in which another length was asked for began before its block, and so is in none. Left out are those that
     were disturbed, are not of training, or are not as long as was asked (``OFF``).
@@ -108,5 +108,5 @@ def stretches_of(trace: Trace, blocks: Sequence[Block], fine_s: float, coarse_s:
 
 
 def is_as_long(trace: Trace, seconds: float) -> NDArray[np.bool_]:
-    """bool[n]: the windows that are as long as was asked, but for ``OFF``."""
+    """Return bool[n]: the windows that are as long as was asked, but for ``OFF``."""
     return np.abs((trace.samples.end_ns - trace.samples.start_ns) / (seconds * 1e9) - 1) <= OFF

@@ -200,7 +200,7 @@ def _point(traces: _Traces, interval_s: float) -> IntervalPoint:
 
 
 def error(measured: float | None, derived: float | None) -> float | None:
-    """By what part of the derived value the measured one is larger; None where one is not known."""
+    """Return by what part of the derived value the measured one is larger; None where one is not known."""
     if measured is None or not derived:
         return None
     return measured / derived - 1
