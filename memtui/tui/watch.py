@@ -143,10 +143,10 @@ def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) 
 
     ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
     """
-    said = _request(running, asked)
+    lines = _request(running, asked)
     if pid != running.pid:
-        said.insert(0, f"process {pid} is recorded in the tree of process {running.pid}: recording {running.id}")
-    for line in said:
+        lines.insert(0, f"process {pid} is recorded in the tree of process {running.pid}: recording {running.id}")
+    for line in lines:
         console.notify(line)
     follower = Follower(running)
     code = run_viewer(
@@ -156,7 +156,7 @@ def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) 
         order=partial(ask, running),
         began_it=False,
         process=pid if pid != running.pid else None,
-        said="; ".join(said),
+        said="; ".join(lines),
     )
     if follower.stopped():
         _tell(STOPPED_OR_QUIT, f"session: {running.path}")
@@ -169,18 +169,18 @@ def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) 
 
 def _request(running: Running, asked: RejoinRequest) -> list[str]:
     """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
-    said = []
+    lines = []
     if asked.interval_ns is not None:
         before_ns = ask(running, "status")["interval_ns"]
         ask(running, "interval", interval_ns=asked.interval_ns)
         before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
-        said.append(f"recording {running.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
+        lines.append(f"recording {running.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
     if asked.others:
-        said.append(
+        lines.append(
             f"recording {running.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
             f"memtui stop {running.id} ends it, and attach then begins one with them"
         )
-    return said
+    return lines
 
 
 def _tell_way_back(pid: int, name: str, path: Path) -> None:

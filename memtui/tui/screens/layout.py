@@ -39,8 +39,8 @@ def word_rows(width: int, height: int) -> int:
 def arrange(width: int, height: int, above: int = 0, *, power: bool = True) -> Arrangement:
     """Return the layout for a terminal of a size.
 
-    ``above``: rows of it between header and panels that are taken. Without ``power`` its panel is one line, which is
-    no row of a panel, on a large screen.
+    ``above``: rows of it between header and panels that are taken. Without ``power`` its panel is one line on
+    a large screen, which is not a row of a panel.
     """
     if too_small(width, height):
         return Arrangement("tiny")

@@ -16,7 +16,7 @@ DRAW_S = 0.02  # between the parts of one picture: making the next and drawing t
 Action = Callable[[Presenter], object]
 
 
-class Feed(threading.Thread):
+class PresenterThread(threading.Thread):
     """Owns the presenter. Actions are done in order, then one view is made for all of them.
 
     Args:

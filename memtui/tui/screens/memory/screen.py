@@ -20,7 +20,7 @@ from memtui.tui.screens.memory.keys import KEYS
 from memtui.tui.screens.memory.panels import MemoryPanels
 from memtui.tui.screens.memory.prompts import MemoryPrompts, set_filter
 from memtui.tui.screens.memory.recording_requests import NOT_RECORDING, RecordingRequest, RecordingRequests, Send
-from memtui.tui.screens.presenter_thread import Action, Feed
+from memtui.tui.screens.presenter_thread import Action, PresenterThread
 from memtui.tui.screens.prompt import Prompt
 from memtui.widgets.heat_map import HeatMap
 from memtui.widgets.output_pane import OutputPane
@@ -76,7 +76,7 @@ class MemoryScreen(Screen[None]):
         self._first = first  # what is to lie on top as soon as there is something
         self._process, self._message = process, said  # the process to choose then, and a line to show
         self._recording = RecordingRequests(order)
-        self.feed = Feed(
+        self.feed = PresenterThread(
             open_session,
             lambda view: self.post_message(ViewReady(view)),
             lambda why: self.post_message(FeedFailed(why)),
