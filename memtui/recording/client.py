@@ -68,21 +68,21 @@ def stop(running: Running) -> Ended:
         raise _silent(running, error) from None
 
 
-def choose(found: Sequence[Running], name: str) -> list[Running]:
+def choose(recordings: Sequence[Running], name: str) -> list[Running]:
     """Return the one recording somebody means by an ID or the PID of a target. Raises UserError."""
-    chosen = [r for r in found if name in (r.id, str(r.pid))]
+    chosen = [r for r in recordings if name in (r.id, str(r.pid))]
     if not chosen:
-        raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(found)}")
+        raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(recordings)}")
     if len(chosen) > 1:
         raise UserError(f"{name!r} names {len(chosen)} recordings; {choices(chosen)}")
     return chosen
 
 
-def choices(found: Sequence[Running]) -> str:
+def choices(recordings: Sequence[Running]) -> str:
     """Return what there is to choose from, in one line."""
-    if not found:
+    if not recordings:
         return "none of yours runs"
-    named = (f"{r.id} (PID {r.pid}, {short_command(r.command, _COMMAND_CHARACTERS)})" for r in found)
+    named = (f"{r.id} (PID {r.pid}, {short_command(r.command, _COMMAND_CHARACTERS)})" for r in recordings)
     return f"running: {', '.join(named)}"
 
 
@@ -171,9 +171,9 @@ def _look() -> None:
         return
     _looked_s = time.monotonic()
     observer = observer_of(os.getpid())
-    found = observer or only_one(find_all(state_directory(invoker())))
+    running = observer or only_one(find_all(state_directory(invoker())))
     _observed = observer is not None
-    _control = found.control if found is not None else ""
+    _control = running.control if running is not None else ""
 
 
 def observer_of(pid: int) -> Running | None:
@@ -184,18 +184,18 @@ def observer_of(pid: int) -> Running | None:
             stat = read_stat(pid)
         except ProcessLookupError:
             return None
-        if found := find(state, pid, stat.start_ticks):
-            return found
+        if running := find(state, pid, stat.start_ticks):
+            return running
         if stat.parent_pid <= 1:
             return None
         pid = stat.parent_pid
     return None
 
 
-def only_one(found: Sequence[Running]) -> Running | None:
+def only_one(recordings: Sequence[Running]) -> Running | None:
     """Return the recording that is meant where none observes the caller: the only one that runs; of several, none.
 
     A calibration is not meant: it is thrown away, and marks may be what it counts.
     """
-    kept = [running for running in found if not Path(running.path).name.startswith(CALIBRATION)]
-    return kept[0] if len(kept) == 1 else None
+    candidates = [running for running in recordings if not Path(running.path).name.startswith(CALIBRATION)]
+    return candidates[0] if len(candidates) == 1 else None

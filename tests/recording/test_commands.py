@@ -171,35 +171,35 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
 )
 def test_words_after_the_order(words, interval_ns, paused, stop):
     whole, by_byte = SamplerState(GOOD.options.interval_ns), SamplerState(GOOD.options.interval_ns)
-    whole.hear(words)
+    whole.receive(words)
     for at in range(len(words) or 1):
-        by_byte.hear(words[at : at + 1])
+        by_byte.receive(words[at : at + 1])
     for wishes in (whole, by_byte):
         assert (wishes.interval_ns, wishes.paused, wishes.stop) == (interval_ns, paused, stop)
 
 
 def test_the_recorders_cpu_time_is_heard():
     wishes = SamplerState(GOOD.options.interval_ns)
-    wishes.hear(commands.recorder_word(5) + commands.recorder_word(123_456_789)[:-1])
+    wishes.receive(commands.recorder_word(5) + commands.recorder_word(123_456_789)[:-1])
     assert wishes.recorder_cpu_ns == 5
-    wishes.hear(b"\n")
+    wishes.receive(b"\n")
     assert wishes.recorder_cpu_ns == 123_456_789
 
 
 def test_another_budget_is_heard():
     wishes = SamplerState(GOOD.options.interval_ns, 10_000)
-    wishes.hear(commands.budget_word(50_000))
+    wishes.receive(commands.budget_word(50_000))
     assert wishes.max_overhead_ppm == 50_000
-    wishes.hear(commands.budget_word(None))
+    wishes.receive(commands.budget_word(None))
     assert wishes.max_overhead_ppm is None
-    wishes.hear(b"budget 1000001\n")
+    wishes.receive(b"budget 1000001\n")
     assert (wishes.max_overhead_ppm, wishes.stop) == (None, True)
 
 
 @given(st.binary(min_size=1, max_size=80))
 def test_whatever_is_heard_keeps_the_interval_in_range(words):
     wishes = SamplerState(GOOD.options.interval_ns)
-    wishes.hear(words + b"\n")
+    wishes.receive(words + b"\n")
     assert wishes.stop
     assert wishes.interval_ns == GOOD.options.interval_ns
 

@@ -46,16 +46,16 @@ class Marks:
 
     def read(self) -> list[Event]:
         """Return those that have come since."""
-        found = []
+        events = []
         for fd in tuple(self.fds):
             try:
                 while chunk := os.read(fd, READ_BYTES):
                     *lines, self._rest = (self._rest + chunk).split(b"\n")
-                    found += [Event(t_ns, "mark", text) for t_ns, text in map(json.loads, lines)]
+                    events += [Event(t_ns, "mark", text) for t_ns, text in map(json.loads, lines)]
                 self.fds.clear()
             except BlockingIOError:
                 pass
-        return found
+        return events
 
 
 def record(

@@ -138,17 +138,17 @@ class SamplerState:
             return ppm
         return min(ppm or self.most_overhead_ppm, self.most_overhead_ppm)
 
-    def hear(self, chunk: bytes) -> None:
+    def receive(self, chunk: bytes) -> None:
         """Take in bytes of the input. Nothing but the words that there are changes anything; the rest means stop."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         self.stop |= not chunk or len(self._rest) > _WORD_BYTES or not self._rest.isascii()
         for line in lines:
-            if (found := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(found[1]) <= INTERVAL_NS[1]:
-                self.interval_ns = int(found[1])
-            elif (found := _BUDGET.fullmatch(line)) and int(found[1]) <= MAX_OVERHEAD_PPM[1]:
-                self.max_overhead_ppm = self._allowed(int(found[1]) or None)
-            elif found := _RECORDER.fullmatch(line):
-                self.recorder_cpu_ns = int(found[1])
+            if (match := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(match[1]) <= INTERVAL_NS[1]:
+                self.interval_ns = int(match[1])
+            elif (match := _BUDGET.fullmatch(line)) and int(match[1]) <= MAX_OVERHEAD_PPM[1]:
+                self.max_overhead_ppm = self._allowed(int(match[1]) or None)
+            elif match := _RECORDER.fullmatch(line):
+                self.recorder_cpu_ns = int(match[1])
             elif line + b"\n" in (PAUSE, RESUME):
                 self.paused = line + b"\n" == PAUSE
             else:

@@ -245,7 +245,7 @@ class Sampler:
                 outbox.pump()
             received = self._commands_fd in ready
             if received:
-                self._state.hear(os.read(self._commands_fd, COMMAND_BYTES))
+                self._state.receive(os.read(self._commands_fd, COMMAND_BYTES))
             if self._state.stop or self._stop_fd in ready:
                 return End(time.monotonic_ns(), "stopped")
             if self._target_fd in ready:

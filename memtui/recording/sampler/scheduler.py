@@ -20,23 +20,23 @@ POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart:
 class SampleClock:
     """Of one observation. ``begin`` is called when what costs begins."""
 
-    def __init__(self, options: Options, wishes: SamplerState, set_cost: SetCost | None, *, clears: bool) -> None:
+    def __init__(self, options: Options, state: SamplerState, set_cost: SetCost | None, *, clears: bool) -> None:
         """Begin.
 
         Args:
             options: of the observation.
-            wishes: what is asked for while it runs.
+            state: what is requested while it runs.
             set_cost: see ``Machine``.
             clears: the tracker clears accessed bits.
         """
-        self._options, self._wishes, self._clears = options, wishes, clears
+        self._options, self._state, self._clears = options, state, clears
         self._machine = Machine(len(os.sched_getaffinity(0)), set_cost)
         self._budget: Budget | None = None
         self._cpu_before_ns = 0
         self._faults: dict[int, int] = {}  # of each process, up to its last window
 
     def begin(self) -> None:
-        """Forget what was spent until now: it is no cost of watching."""
+        """Forget what was spent until now: it is not a cost of watching."""
         self._cpu_before_ns = self._cpu_ns()
         self.set_budget(self._options.max_overhead_ppm)
 
@@ -47,12 +47,12 @@ class SampleClock:
     @property
     def budgeted_ns(self) -> int | None:
         """What the budget makes of the interval that is asked for; None without one."""
-        return None if self._budget is None else self._budget.interval_ns(self._wishes.interval_ns)
+        return None if self._budget is None else self._budget.interval_ns(self._state.interval_ns)
 
     @property
     def interval_ns(self) -> int:
         """The next interval."""
-        return self.budgeted_ns or self._wishes.interval_ns
+        return self.budgeted_ns or self._state.interval_ns
 
     @property
     def power_every_ns(self) -> int:
@@ -94,5 +94,5 @@ class SampleClock:
             self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
 
     def _cpu_ns(self) -> int:
-        """Return the CPU time of sampler and recorder, the latter's as far as it was told."""
-        return time.process_time_ns() + self._wishes.recorder_cpu_ns
+        """Return the CPU time of sampler and recorder, the latter's as far as it was reported."""
+        return time.process_time_ns() + self._state.recorder_cpu_ns

@@ -38,7 +38,7 @@ class TreeWindows:
         Args:
             tree: whose windows.
             reader: reads the pages.
-            clock: is told what a window cost.
+            clock: takes in what a window cost.
             outbox: takes windows and events.
             warnings: about pauses.
             max_overhead_ppm: the budget of all that watching costs, if there is one.
