@@ -18,7 +18,8 @@ from benchmarks.recording import environment, record
 from benchmarks.run import Run, memtui
 from benchmarks.table import Row, once, row
 from benchmarks.targets import needs_root
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.session import Session
+from memtui.session.vma_row import VmaRow
 
 LIMIT_PERCENT = 2
 WSS_PL_SECONDS = 0.5
@@ -81,18 +82,20 @@ def steady_windows(path: Path, config: Config) -> list[SteadyWindow]:
 
     On a busy machine masim may get so little of a CPU in a window that it does not come round: that is no steady one.
     """
-    reader = SessionReader(path)
+    reader = Session(path)
     try:
-        process = reader.processes()[-1]
+        process = reader.processes.all()[-1]
         where = regions_of(reader, process.key, config)
-        samples, rows, touched = reader.vma_wss(0, int(reader.samples.sample[-1]))
+        samples, rows, touched = reader.vmas.wss(0, int(reader.samples.sample[-1]))
         sizes = dict(zip(samples[rows == where.id].tolist(), touched[rows == where.id].tolist(), strict=True))
-        windows = [w for w in reader.process_samples(0, int(reader.samples.sample[-1])) if w["process"] == process.key]
+        windows = [
+            w for w in reader.processes.samples(0, int(reader.samples.sample[-1])) if w["process"] == process.key
+        ]
         times = {window["sample"]: (window["start_ns"], window["end_ns"]) for window in windows}
         ran_ns = {b["sample"]: b["cpu_ns"] - a["cpu_ns"] for a, b in pairwise(windows)}
         found, begin_ns = [], None  # of the phases
         for sample, size_bytes in sizes.items():
-            pages = reader.page_set(sample, process.key)
+            pages = reader.pages.page_set(sample, process.key)
             assert pages is not None
             counts = np.bincount(region_of(pages.pages() << np.uint64(12), where, config), minlength=config.regions)
             (swept,) = np.nonzero(counts > _STRAY_PAGES)
@@ -107,10 +110,10 @@ def steady_windows(path: Path, config: Config) -> list[SteadyWindow]:
         reader.close()
 
 
-def regions_of(reader: SessionReader, process: int, config: Config) -> VmaRow:
+def regions_of(reader: Session, process: int, config: Config) -> VmaRow:
     """The one mapping that the kernel makes of the regions, which lie side by side."""
     least = config.regions * config.region_bytes
-    (found,) = (row for row in reader.vma_rows(process) if not row.name and row.end - row.start >= least)
+    (found,) = (row for row in reader.vmas.rows(process) if not row.name and row.end - row.start >= least)
     return found
 
 
@@ -154,10 +157,10 @@ def beside_wss_pl(folder: Path, seconds: float) -> tuple[float, float]:
 
 def anonymous_bytes(path: Path) -> float:
     """The median over all windows but the first."""
-    reader = SessionReader(path)
+    reader = Session(path)
     try:
-        names = {row.id: row.name for row in reader.vma_rows()}
-        samples, rows, touched = reader.vma_wss(1, int(reader.samples.sample[-1]))
+        names = {row.id: row.name for row in reader.vmas.rows()}
+        samples, rows, touched = reader.vmas.wss(1, int(reader.samples.sample[-1]))
         anonymous = np.array([not is_file(names[row]) for row in rows.tolist()])
         sums = np.bincount(samples[anonymous], weights=touched[anonymous])
         return float(np.median(sums[np.unique(samples)]))

@@ -17,8 +17,8 @@ import psutil
 from benchmarks.run import Run, memtui
 from benchmarks.targets import needs_root, status_bytes, training
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
 from memtui.session.sample_table import SampleTable
+from memtui.session.session import Session
 
 START_SECONDS, SETTLE_SECONDS = 30.0, 2.0
 
@@ -78,7 +78,7 @@ def wait_for_sample(path: Path, child: subprocess.Popen[bytes]) -> None:
         if child.poll() is not None:
             raise RuntimeError(f"memtui ended with {child.returncode} before its first sample")
         try:
-            reader = SessionReader(path)
+            reader = Session(path)
             found = len(reader.samples)
             reader.close()
         except SessionError:
@@ -107,7 +107,7 @@ def record(pid: int, path: Path, interval_s: float, seconds: float) -> Recorded:
         time.sleep(SETTLE_SECONDS + seconds)
         peaks = [status_bytes(process, "VmHWM") for process in (sampler, recorder)]
         rss = status_bytes(pid, "VmRSS")
-    reader = SessionReader(path)
+    reader = Session(path)
     table = reader.samples
     reader.close()
     settled = int(np.searchsorted(table.start_ns, table.start_ns[0] + SETTLE_SECONDS * 1e9))

@@ -15,7 +15,7 @@ from benchmarks import synthetic
 from benchmarks.run import Run, say
 from benchmarks.table import Row, row, tail
 from benchmarks.terminal import COLUMNS, ROWS
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter, Room
 from memtui.tui.screens.layout import arrange
 
@@ -56,7 +56,7 @@ def _open(path: Path, span_ns: int | None) -> tuple[Presenter, float]:
     from memtui.widgets.heat_map import picture_cells
 
     begin = time.perf_counter()
-    presenter = Presenter(SessionReader(path), follow=False)
+    presenter = Presenter(Session(path), follow=False)
     shape = arrange(COLUMNS, ROWS)
     presenter.room = Room(*picture_cells(shape.heat, shape.middle))
     presenter.playhead.span_ns = span_ns

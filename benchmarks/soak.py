@@ -28,7 +28,7 @@ from memtui.core.privilege import invoker, state_directory
 from memtui.recording.client import stop
 from memtui.recording.registry import find_all
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 
 SECONDS = 1800
 GOES_ON_S = 1.0
@@ -153,7 +153,7 @@ def _wait_for_samples(path: Path, child: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + 40
     while time.monotonic() < end:
         try:
-            reader = SessionReader(path)
+            reader = Session(path)
             count = len(reader.samples)
             reader.close()
             if count > 2:
@@ -224,15 +224,15 @@ def strike(target: Target, path: Path, counts: Counter[str]) -> float:
         for process in parts:
             if process.is_running():
                 process.kill()
-    reader = SessionReader(path)
+    reader = Session(path)
     counts["windows"] += len(reader.samples)
     counts["gaps"] += int(reader.samples.gaps.sum())
     last = int(reader.samples.sample[-1])
-    rows = reader.process_samples(0, last)
+    rows = reader.processes.samples(0, last)
     counts["held windows"] += sum((row["paused_ns"] or 0) > 0 for row in rows)
     counts["longest pause us"] = max(counts["longest pause us"], *((row["paused_ns"] or 0) // 1000 for row in rows))
     for one in {row["process"] for row in rows if row["sample"] == last}:
-        reader.page_set(last, one)
+        reader.pages.page_set(last, one)
     reader.close()
     counts[f"killed {victim}"] += 1
     return took

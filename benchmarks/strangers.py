@@ -19,7 +19,7 @@ from benchmarks.run import ROOT, Run, memtui, say
 from benchmarks.table import Row, row
 from benchmarks.targets import needs_root
 from benchmarks.window_cost import costs_s, listening
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 
 PROGRAMS = ROOT / "tests" / "end_to_end" / "strangers" / "programs"
 FOR_EVER = "1000000"
@@ -106,7 +106,7 @@ def _windows(command: list[str], folder: Path, begin_s: float, spacing: Spacing,
                     time.sleep(seconds)
             finally:
                 target.kill()
-    reader = SessionReader(path)
+    reader = Session(path)
     table = reader.samples
     reader.close()
     made_s = steps.timeline_s

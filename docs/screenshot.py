@@ -14,10 +14,10 @@ SECONDS = 8.0
 
 async def draw(session: Path) -> str:
     """The memory screen on the end of the session, as SVG."""
-    from memtui.session.reader import SessionReader
+    from memtui.session.session import Session
     from memtui.tui.session_app import MemtuiApp
 
-    app = MemtuiApp(lambda: SessionReader(session), live=False)
+    app = MemtuiApp(lambda: Session(session), live=False)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
         await pilot.pause(SECONDS)  # the heat map fills in after the rest
         return app.export_svg()

@@ -15,12 +15,12 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.page_set import PageSet
 from memtui.core.samples import MAIN_MEMORY, End, Event, GpuMemory, Hello, PowerReading, Process
-from memtui.session.reader import SessionReader
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 from memtui.session.records.learning import About, LearningPoint
 from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.sample_table import SampleTable
+from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 
 Run = tuple[int, int, int]
@@ -33,7 +33,7 @@ class ReportSource(Protocol):
     """Everything that reports, exports, figures and comparisons may ask of a session.
 
     ``Source`` answers with what is there, ``redact.RedactedSource`` without what it gives away. The methods raise
-    SessionError; those that ``SessionReader`` has, too, are described there.
+    SessionError; those that the readers of a ``Session`` have, too, are described there.
     """
 
     @property
@@ -94,10 +94,59 @@ class ReportSource(Protocol):
     def trainings(self) -> list[About]: ...
 
 
-class Source(SessionReader):
-    """A session as it is."""
+class Source:
+    """A session as it is: a ``ReportSource``."""
 
     shows_distances = True
+
+    def __init__(self, path: Path) -> None:
+        """Open a session. Raises SessionError."""
+        self._session = session = Session(path)
+        self.processes = session.processes.all
+        self.process_samples = session.processes.samples
+        self.vma_rows = session.vmas.rows
+        self.vma_wss = session.vmas.wss
+        self.vma_rss = session.vmas.rss
+        self.page_set = session.pages.page_set
+        self.iterate_reuse = session.reuse.iterate
+        self.power = session.devices.power
+        self.gpu_memory = session.devices.gpu_memory
+        self.events = session.events
+        self.allocation_steps = session.allocations.steps
+        self.step_trace = session.allocations.trace
+        self.driver_memory = session.allocations.driver_memory
+        self.tensor_maps = session.tensors.maps
+        self.training = session.training.progress
+        self.training_progress = session.training.details
+        self.training_devices = session.training.devices
+        self.learning = session.training.learning
+        self.trainings = session.training.networks
+        self.imported = session.imported
+        self.close = session.close
+
+    @property
+    def path(self) -> Path:
+        return self._session.path
+
+    @property
+    def hello(self) -> Hello:
+        return self._session.hello
+
+    @property
+    def samples(self) -> SampleTable:
+        return self._session.samples
+
+    @property
+    def end(self) -> End | None:
+        return self._session.end
+
+    @property
+    def alive(self) -> bool:
+        return self._session.alive
+
+    @property
+    def thinned_to_bytes(self) -> int | None:
+        return self._session.thinned_to_bytes
 
     @property
     def title(self) -> str:

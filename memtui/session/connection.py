@@ -1,4 +1,4 @@
-"""The file of a session, open for questions whose answers are checked."""
+"""The file of a session, open for queries whose rows are checked."""
 
 from __future__ import annotations
 
@@ -21,70 +21,80 @@ from memtui.session.tables import TABLES, MetaRecord, Selection, selection
 from memtui.session.validation import check_rows, parse_json
 
 Record = TypeVar("Record")
+Row = tuple[Any, ...]
 
 
-class Database:
-    """A session's file. It is opened by the first question, and again by the first one after ``release``."""
+class SessionFile:
+    """A session's file. The first query opens it, and so does the first one after ``release``.
+
+    Every method raises SessionError where the file cannot be read or is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
-        self._missing: frozenset[str] = frozenset()
+        self._missing_tables: frozenset[str] = frozenset()
         self._missing_columns: dict[str, frozenset[str]] = {}  # by table
-        self._has_log = False  # as of the moment it was opened
+        self.has_log = False  # whether it was being written, or not folded, when it was opened
+
+    def open(self) -> sqlite3.Connection:
+        """Return the connection, opened where it is not."""
+        if self._connection is None:
+            self._connection = connect_reader(self.path)
+            version = format_of(self._connection)
+            self._missing_tables, self._missing_columns = missing_tables(version), missing_columns(version)
+            self.has_log = has_log(self._connection)
+        return self._connection
 
     def release(self) -> None:
-        """Let go of the file, so that the recorder can fold it; the next question opens it again."""
+        """Close the file, so that the recorder can fold it; the next query opens it again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    close = release
+    def has(self, record: type) -> bool:
+        """Return whether sessions of this file's format have the table of a record."""
+        self.open()
+        return TABLES[record] not in self._missing_tables
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = connect_reader(self.path)
-            version = format_of(self._connection)
-            self._missing, self._missing_columns = missing_tables(version), missing_columns(version)
-            self._has_log = has_log(self._connection)
-        return self._connection
-
-    def _has(self, record: type) -> bool:
-        """Whether sessions of this one's format have the table of a record."""
-        self._open()
-        return TABLES[record] not in self._missing
-
-    def _selection(self, record: type, *names: str) -> Selection:
-        """Return some columns of a record's table, or all, also where sessions of this one's format lack some."""
-        self._open()
+    def selection(self, record: type, *names: str) -> Selection:
+        """Return some columns of a record's table, or all, for SELECT: also those that the file's format lacks."""
+        self.open()
         return selection(record, names, self._missing_columns.get(TABLES[record], frozenset()))
 
-    def _rows(self, record: type, rest: str, *values: Any, names: Iterable[str] = ()) -> list[tuple[Any, ...]]:
-        """Return rows of a record's table, checked: all columns or the named ones. ``rest`` is SQL behind FROM."""
-        columns, kinds = self._selection(record, *names)
-        return self._all(f"SELECT {columns} FROM {TABLES[record]} {rest}", kinds, *values)
+    def rows(self, record: type, rest: str = "", *values: Any, names: Iterable[str] = ()) -> list[Row]:
+        """Return rows of a record's table: all columns or the named ones. ``rest`` is the SQL behind the table."""
+        columns, kinds = self.selection(record, *names)
+        return self.query(f"SELECT {columns} FROM {TABLES[record]} {rest}", kinds, *values)
 
-    def _records(self, record: type[Record], rest: str, *values: Any) -> list[Record]:
-        """Return the records of such rows; none where sessions of this one's format have no such table."""
-        return [record(*row) for row in self._rows(record, rest, *values)] if self._has(record) else []
+    def records(self, record: type[Record], rest: str = "", *values: Any) -> list[Record]:
+        """Return the records of such rows; none where sessions of this file's format have no such table."""
+        return [record(*row) for row in self.rows(record, rest, *values)] if self.has(record) else []
 
-    def _all(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of an answer, checked against the kinds of its columns (``validation.check_rows``)."""
+    def query(self, statement: str, kinds: str, *values: Any) -> list[Row]:
+        """Return the rows of a statement, checked against the kinds of its columns (``validation.check_rows``)."""
         try:
-            rows = read_all(self._open(), self.path, query, values)
+            rows = read_all(self.open(), self.path, statement, values)
             check_rows(rows, kinds)
         except sqlite3.DatabaseError as error:
             raise unreadable(self.path, error) from None
         except ValueError as error:
-            raise self._damaged(str(error)) from None
+            raise self.damaged(str(error)) from None
         return rows
 
-    def _damaged(self, what: str) -> SessionError:
-        return SessionError(f"{self.path}: is damaged: {what}")
+    def key_after(self, rows: list[Row], low: int) -> int:
+        """Return the key behind a part of an answer in the order of its keys, which began at ``low``."""
+        if rows[-1][0] < low:
+            raise self.damaged("its rows are not in order")
+        return int(rows[-1][0]) + 1
 
-    def _meta(self, without: str = "") -> dict[str, Any]:
+    def meta(self, without: str = "") -> dict[str, Any]:
+        """Return the description by key, ``without`` one that is not read again."""
         try:
-            rows = self._rows(MetaRecord, "WHERE key != ?", without)
-            return {key: parse_json(value) for key, value in rows}
+            return {key: parse_json(value) for key, value in self.rows(MetaRecord, "WHERE key != ?", without)}
         except ValueError as error:
-            raise self._damaged(f"its description: {error}") from None
+            raise self.damaged(f"its description: {error}") from None
+
+    def damaged(self, what: str) -> SessionError:
+        """Return the error for a file that is damaged."""
+        return SessionError(f"{self.path}: is damaged: {what}")

@@ -62,6 +62,11 @@ def split_row_id(row: int) -> tuple[int, int]:
     return row >> _PROCESS_BITS, row & ((1 << _PROCESS_BITS) - 1)
 
 
+def row_ids(first_sample: int, last_sample: int) -> tuple[int, int]:
+    """Return the half-open range of keys of an inclusive range of samples."""
+    return row_id(first_sample, 0), row_id(last_sample + 1, 0)
+
+
 def schema(version: int = SCHEMA_VERSION) -> str:
     """Return the SQL that makes an empty session, without columns that were not in a format yet."""
     lines = files("memtui.session").joinpath("schema.sql").read_text().splitlines()

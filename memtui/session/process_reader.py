@@ -1,40 +1,60 @@
-"""The processes of a session: all of them, or the few that are asked for. There may be thousands that ended."""
+"""The processes of a session, and the scalars of each by sample. There may be thousands that ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from memtui.core.samples import Process
-from memtui.session.file_format import row_id
-from memtui.session.tracer_reader import ToldReader
+from memtui.session.connection import SessionFile
+from memtui.session.file_format import row_id, row_ids, split_row_id
+from memtui.session.tables import ProcessSampleRecord, columns_of
 from memtui.session.validation import MAX_PID, MAX_PROCESS
 
+ProcessSample = dict[str, Any]
+"""The scalars of one process in one sample, by the names of the schema."""
 _AT_ONCE = 4096
 
 
-class ProcessReader(ToldReader):
-    """The part of a session that tells who was there."""
+class ProcessReader:
+    """Reads which processes there were. The methods raise SessionError."""
 
-    def processes(self) -> list[Process]:
-        """Every process of the tree, every exec a new one, in the order they appeared."""
-        return self._processes("1 ORDER BY key")
+    def __init__(self, file: SessionFile) -> None:
+        self._file = file
 
-    def processes_after(self, key: int) -> list[Process]:
+    def all(self) -> list[Process]:
+        """Return every process of the tree, every exec a new one, in the order they appeared."""
+        return self._where("1 ORDER BY key")
+
+    def after(self, key: int) -> list[Process]:
         """Return the next ones behind a key, some thousands at most; empty where there are no more."""
-        return self._processes(f"key > ? ORDER BY key LIMIT {_AT_ONCE}", key)
+        return self._where(f"key > ? ORDER BY key LIMIT {_AT_ONCE}", key)
 
-    def processes_of(self, keys: Iterable[int]) -> list[Process]:
-        """Those with these keys."""
-        return self._processes(f"key IN ({', '.join(map(str, sorted(keys)))}) ORDER BY key")
+    def with_keys(self, keys: Iterable[int]) -> list[Process]:
+        """Return those with these keys."""
+        return self._where(f"key IN ({', '.join(map(str, sorted(keys)))}) ORDER BY key")
 
-    def processes_in(self, first_sample: int, last_sample: int) -> set[int]:
-        """Keys of the processes that were there in an inclusive range of samples."""
+    def present(self, first_sample: int, last_sample: int) -> set[int]:
+        """Return the keys of the processes that were there in an inclusive range of samples."""
         query = "SELECT DISTINCT id & 1048575 FROM process_sample WHERE id >= ? AND id < ?"
         low, high = row_id(max(first_sample, 0), 0), row_id(max(last_sample, -1) + 1, 0)
-        return {key for (key,) in self._all(query, "i", low, high)}
+        return {key for (key,) in self._file.query(query, "i", low, high)}
 
-    def _processes(self, which: str, *values: int) -> list[Process]:
-        processes = self._records(Process, f"WHERE {which}", *values)
+    def samples(self, first_sample: int, last_sample: int) -> list[ProcessSample]:
+        """Return each process's scalars in a closed range of samples, by the schema's names.
+
+        ``sample`` and ``process`` are there in place of ``id``.
+        """
+        samples, names = [], columns_of(ProcessSampleRecord)
+        low, high = row_ids(first_sample, last_sample)
+        for row in self._file.rows(ProcessSampleRecord, "WHERE id >= ? AND id < ? ORDER BY id", low, high):
+            values = dict(zip(names, row, strict=True))
+            values["sample"], values["process"] = split_row_id(values.pop("id"))
+            samples.append(values)
+        return samples
+
+    def _where(self, condition: str, *values: int) -> list[Process]:
+        processes = self._file.records(Process, f"WHERE {condition}", *values)
         if processes and (processes[-1].key >= MAX_PROCESS or max(process.pid for process in processes) > MAX_PID):
-            raise self._damaged("a process has no possible number")
+            raise self._file.damaged("a process has no possible number")
         return processes

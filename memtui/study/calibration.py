@@ -37,7 +37,7 @@ from memtui.recording.registry import CALIBRATION
 from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
 from memtui.session.file_format import beside
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.study.progress_counters import HOW, Counter, Marks, open_counter
 
 LOOK_SECONDS = 0.02  # how often the counter is read: what a block's ends are sure to
@@ -160,7 +160,7 @@ def _hopeless(blocks: Blocks, counter: Counter) -> bool:
 def _result(
     plan: CalibrationPlan, command: str, path: Path, counter: Counter, blocks: Blocks, ended: str
 ) -> dict[str, Any]:
-    reader = SessionReader(path)
+    reader = Session(path)
     try:
         samples, tracker = reader.samples, reader.hello.tracker
         if isinstance(counter, Marks):

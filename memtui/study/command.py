@@ -259,9 +259,9 @@ def _without_secrets(run: Run) -> dict[str, Any]:
 
 
 def _tracker(stem: Path) -> str:
-    from memtui.session.reader import SessionReader
+    from memtui.session.session import Session
 
-    with closing(SessionReader(Path(f"{stem}.memtui"))) as reader:
+    with closing(Session(Path(f"{stem}.memtui"))) as reader:
         return reader.hello.tracker
 
 

@@ -18,8 +18,8 @@ from memtui.analysis.window_merging import merge_windows, reuse_of
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Process
+from memtui.reports.source import Source
 from memtui.session.page_windows import busiest
-from memtui.session.reader import SessionReader
 from memtui.session.vma_row import VmaRow
 from memtui.study.runs.messages import RunResult
 
@@ -40,7 +40,7 @@ class Trace:
     """
 
     def __init__(self, path: Path, result: RunResult) -> None:
-        self._reader = SessionReader(path)
+        self._reader = Source(path)
         self.result = result
         self.hello = self._reader.hello
         self.interval_s = self.hello.options.interval_ns / 1e9

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from memtui.reports.comparison.model import Recorded, SameWindows
-    from memtui.session.reader import SessionReader
+    from memtui.session.session import Session
     from memtui.tui.screens.memory.recording_requests import Send
     from memtui.tui.session_app import MemtuiApp as MemtuiApp
     from memtui.widgets.views.home import HomeView
@@ -36,19 +36,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
-def open_session(path: Path, *, patience_s: float = 0.0) -> SessionReader:
+def open_session(path: Path, *, patience_s: float = 0.0) -> Session:
     """Open a session for the screen, waiting up to ``patience_s`` for a recorder to begin it.
 
     Raises:
         SessionError: with one line that says what is wrong with the file.
     """
     from memtui.session.file_format import SessionError
-    from memtui.session.reader import SessionReader
+    from memtui.session.session import Session
 
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            return SessionReader(path, glance=True)
+            return Session(path, glance=True)
         except SessionError:
             if time.monotonic() >= deadline:
                 raise

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from textual import events
 
+from memtui.session.session import Session
 from memtui.tui import terminal
 from memtui.tui.base_app import TerminalApp
-from memtui.tui.presenters import SessionLike
 from memtui.tui.screens.allocations import FULLEST, AllocationScreen
 from memtui.tui.screens.memory import MemoryScreen
 from memtui.tui.screens.memory.recording_requests import Send
@@ -36,7 +36,7 @@ class MemtuiApp(TerminalApp[int]):
 
     def __init__(
         self,
-        open_session: Callable[[], SessionLike],
+        open_session: Callable[[], Session],
         *,
         live: bool,
         refresh_s: float = 1.0,

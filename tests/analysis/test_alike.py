@@ -12,8 +12,9 @@ from memtui.core.samples import End, Window
 from memtui.recording.sampler.commands import STOP, interval_word
 from memtui.recording.wire import Decoder
 from memtui.reports.report import build_report, report_of
+from memtui.reports.source import Source
 from memtui.reports.text import format_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from tests.support.budgets import changed
 from tests.support.live import TRACKER, pattern
@@ -48,8 +49,8 @@ def test_without_a_budget_only_the_same_interval_is_alike_and_with_one_its_order
 @pytest.mark.parametrize("budget", [False, True])
 def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(budget, tmp_path):
     path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS, budget=budget))
-    reader = SessionReader(path)
-    reader.samples = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
+    reader = Source(path)
+    reader._session._samples.table = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     report = report_of(reader, "s")
     assert report.wss_bytes.median == report.wss_bytes.mean == 90 * MIB
     assert report.true_interval_s == pytest.approx(2.0)
@@ -69,8 +70,8 @@ def test_a_report_is_about_the_windows_of_one_length_and_tells_of_the_others(bud
 
 def test_resident_memory_weighs_as_long_as_it_was_there(tmp_path):
     path = write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS))
-    reader = SessionReader(path)
-    reader.samples = replace(reader.samples, rss_bytes=np.repeat([10.0 * MIB, 100.0 * MIB], 10))
+    reader = Source(path)
+    reader._session._samples.table = replace(reader.samples, rss_bytes=np.repeat([10.0 * MIB, 100.0 * MIB], 10))
     lengths = reader.samples.end_ns - reader.samples.start_ns
     found = report_of(reader, "s").rss_bytes
     assert found.mean == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
@@ -93,7 +94,7 @@ def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):
         late = [
             replace(m, asked_ns=200 * MS) if isinstance(m, Window) else m for m in messages(20, interval_ns=long_ns)
         ]
-        reader = SessionReader(write_session(tmp_path / f"{long_ns}.memtui", late))
+        reader = Session(write_session(tmp_path / f"{long_ns}.memtui", late))
         presenter = Presenter(reader, follow=False)
         presenter.playhead.seek(float(reader.samples.end_ns[-1]))
         assert presenter.view(5.0).reuse.interval == said
@@ -101,8 +102,8 @@ def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):
 
 
 def test_the_screen_says_the_true_interval_and_the_median_of_windows_like_the_one_it_shows(tmp_path):
-    reader = SessionReader(write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS)))
-    reader.samples = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
+    reader = Session(write_session(tmp_path / "s.memtui", changed(20, 200 * MS, 2000 * MS)))
+    reader._samples.table = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     samples = reader.samples
     presenter = Presenter(reader, follow=False)
     for at, true_s, median_mib, length in (
@@ -136,7 +137,7 @@ def test_after_another_interval_was_asked_for_the_second_window_says_its_true_on
         _, errors = sampler.communicate()
     assert sampler.returncode == 0, errors
     path = write_session(tmp_path / "s.memtui", seen)
-    reader = SessionReader(path)
+    reader = Session(path)
     samples = reader.samples
     later = np.flatnonzero(samples.asked_ns == 1000 * MS)
     assert len(later) >= 2

@@ -11,7 +11,7 @@ from memtui.analysis.memory_sentences import Figures, in_words
 from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from tests.support.sessions import MS, messages, write_session
 
@@ -26,7 +26,7 @@ def path(tmp_path):
 def test_the_screen_at_the_end_says_what_the_report_says(path):
     """But for reuse distances, which are kept in bins there and exactly here."""
     said = sentences(build_report(path))
-    reader = SessionReader(path)
+    reader = Session(path)
     shown = [forms[0] for forms in Presenter(reader, follow=False).view().words.sentences]
     reader.close()
     assert len(shown) == len(said) == 3
@@ -35,9 +35,9 @@ def test_the_screen_at_the_end_says_what_the_report_says(path):
 
 
 def test_the_sentences_are_about_what_was_measured_up_to_the_cursor(path):
-    reader = SessionReader(path)
+    reader = Session(path)
     presenter = Presenter(reader, follow=False)
-    reader.samples = replace(reader.samples, wss_bytes=np.arange(1, 41) * float(MIB))
+    reader._samples.table = replace(reader.samples, wss_bytes=np.arange(1, 41) * float(MIB))
     samples = reader.samples
     said = []
     for at in (4, 20, 39):
@@ -53,7 +53,7 @@ def test_the_sentences_are_about_what_was_measured_up_to_the_cursor(path):
 
 
 def test_without_a_working_set_only_the_cost_is_said(tmp_path):
-    reader = SessionReader(write_session(tmp_path / "s.memtui", messages(5, tracked=False)))
+    reader = Session(write_session(tmp_path / "s.memtui", messages(5, tracked=False)))
     shown = Presenter(reader, follow=False).view().words.sentences
     reader.close()
     assert all("working set" not in form and "touches" not in form for forms in shown for form in forms)
@@ -82,6 +82,6 @@ def test_without_pauses_and_cpu_nothing_is_said_of_them():
 
 
 def test_the_first_window_has_words_of_its_own(tmp_path):
-    reader = SessionReader(write_session(tmp_path / "s.memtui", messages(1, interval_ns=500 * MS)))
+    reader = Session(write_session(tmp_path / "s.memtui", messages(1, interval_ns=500 * MS)))
     assert "In a window of 500 ms" in Presenter(reader, follow=False).view().words.sentences[0][0]
     reader.close()

@@ -15,7 +15,7 @@ from memtui.core.argtypes import overhead
 from memtui.core.samples import ProcessWindow, held_ns
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters.presenter import Presenter
 from tests.support.budgets import S, budgeted
 from tests.support.cli import memtui
@@ -198,7 +198,7 @@ def test_asked_true_and_budgeted_are_told(tmp_path):
     page = next(tmp_path.glob("*.html")).read_text()
     assert "200 ms asked, budgeted 200 ms to 10.0 s, 10.0 s true" in page
     assert "window of 0.2 s to 10 s" in page
-    reader = SessionReader(path)
+    reader = Session(path)
     assert not reader.events(0, 1 << 62) or all(e.kind != "interval" for e in reader.events(0, 1 << 62))
     presenter = Presenter(reader, follow=False)
     header = presenter.view().header
@@ -217,7 +217,7 @@ def test_a_budget_that_was_not_kept_names_the_interval(tmp_path):
     assert budget.met is False
     assert budget.needed_interval_s == pytest.approx(30, rel=0.2)
     assert "over the budget of 1 %: an interval of 3" in format_report(build_report(path))
-    reader = SessionReader(path)
+    reader = Session(path)
     warnings = Presenter(reader, follow=False).view().header.warnings
     reader.close()
     assert warnings[0].startswith("over the budget: an interval of 31 s")
@@ -245,7 +245,7 @@ def test_the_interval_of_a_real_recording_is_stretched_to_its_budget(tmp_path):
             target.kill()
     assert done.returncode == 0, done.stderr
     assert "budget of 5 %" in done.stderr
-    samples = SessionReader(path).samples
+    samples = Session(path).samples
     assert (samples.asked_ns == 30 * MS).all()
     assert (samples.next_ns[1:] > 60 * MS).all()  # even here a window costs more than 3 ms
     assert len(samples) < 8 * S / (60 * MS)

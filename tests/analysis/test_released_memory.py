@@ -13,7 +13,7 @@ from memtui.core.samples import Window
 from memtui.probes.usage import UsageProbe
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters.presenter import Presenter
 from tests.support.pagetable_targets import Target
 from tests.support.sessions import messages, write_session
@@ -118,7 +118,7 @@ def test_the_report_says_it_where_it_matters(tmp_path):
 
 def test_the_screen_says_it_of_the_window_at_the_cursor(tmp_path):
     for faults, said in {0: 0, 512: 2 * MIB}.items():
-        reader = SessionReader(write_session(tmp_path / f"{faults}.memtui", churning(faults)))
+        reader = Session(write_session(tmp_path / f"{faults}.memtui", churning(faults)))
         presenter = Presenter(reader, follow=False)
         assert presenter.view().header.given_back_bytes == said
         presenter.playhead.home()

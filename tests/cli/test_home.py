@@ -17,7 +17,7 @@ from memtui.core.procfs import PROC, read_stat
 from memtui.recording import targets as candidates
 from memtui.recording.targets import Candidates, is_own
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.summary import summarize
 from memtui.tui.screens.home import REFRESH_S, HomeApp
 from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
@@ -395,7 +395,7 @@ def test_what_ended_is_forgotten():
 def test_a_summary_says_what_the_session_says(tmp_path):
     path = write_session(tmp_path / "s.memtui", messages(30))
     found = summarize(path)
-    reader = SessionReader(path)
+    reader = Session(path)
     samples = reader.samples
     assert found.command == reader.hello.target.command
     assert found.samples == 30

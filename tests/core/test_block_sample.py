@@ -17,7 +17,7 @@ from memtui.core.samples import SAMPLED, Status
 from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.self_test import own_pages
 from memtui.reports.report import build_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters.ranges import RangeTable
 from memtui.widgets.vma_table import rest_of
 from tests.support.cli import memtui
@@ -158,8 +158,8 @@ def test_the_working_set_of_a_real_process_is_estimated(tmp_path):
         finally:
             target.kill()
     assert done.returncode == 0, done.stderr
-    reader = SessionReader(path)
-    samples, (process,) = reader.samples, reader.processes()
+    reader = Session(path)
+    samples, (process,) = reader.samples, reader.processes.all()
     known = np.isfinite(samples.wss_bytes)
     assert known.sum() >= 5
     assert {samples.status[i] for i in np.flatnonzero(known)} == {Status.APPROXIMATE}
@@ -168,12 +168,12 @@ def test_the_working_set_of_a_real_process_is_estimated(tmp_path):
     assert np.median(wss) == pytest.approx(60_000 * PAGE_BYTES, rel=0.2)
     assert (samples.wss_low_bytes[known] <= wss).all()
     assert (wss <= samples.wss_high_bytes[known]).all()
-    seen = [reader.page_set(int(s), process.key) for s in samples.sample[known]]
+    seen = [reader.pages.page_set(int(s), process.key) for s in samples.sample[known]]
     assert all(pages is not None and pages.size_bytes < 0.35 * 60_000 * PAGE_BYTES for pages in seen)
     for sample, total in zip(samples.sample[known].tolist(), wss.tolist(), strict=True):
-        _, _, by_row = reader.vma_wss(sample, sample)
+        _, _, by_row = reader.vmas.wss(sample, sample)
         assert by_row.sum() == pytest.approx(total, rel=0.02)  # rows add up to the header
-        table = RangeTable().view(reader, sample, reader.processes())
+        table = RangeTable().view(reader, sample, reader.processes.all())
         assert "several processes" not in rest_of(table), "the rounding of its rows is nobody's memory"
     reader.close()
     reuse = build_report(path).reuse

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memtui.core.samples import End, Event, Options, Process, Target, VmaTable
 from memtui.core.secrets import MASK, mask_secrets
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support import sessions
 from tests.support.sessions import write_session
 
@@ -125,10 +125,10 @@ def stream(keep: bool):
 def test_the_session_holds_secrets_only_on_request(keep, tmp_path):
     path = write_session(tmp_path / "s.memtui", stream(keep))
     assert (SECRET.encode() in path.read_bytes()) is keep
-    reader = SessionReader(path)
+    reader = Session(path)
     shown = SECRET if keep else MASK
     assert reader.hello.target.command == f"train --token {shown}"
-    assert reader.processes()[0].command == f"train --token {shown}"
+    assert reader.processes.all()[0].command == f"train --token {shown}"
     texts = [event.text for event in reader.events(0, 2**62)]
     assert texts == [f"pid 1 is now train --token {shown}", "key=mine", "stopped"]
     reader.close()

@@ -37,7 +37,7 @@ from memtui.core.text import csv_cell, short_command, storable, visible
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter, Room
 from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import FooterLine
@@ -202,7 +202,7 @@ WIDGETS = {
 
 @pytest.mark.parametrize("name", WIDGETS)
 async def test_no_widget_lets_a_name_through(name, session):
-    reader = SessionReader(session)
+    reader = Session(session)
     presenter = Presenter(reader, follow=False)
     presenter.ranges.filters_on = False
     presenter.room = Room(60, 12)
@@ -224,7 +224,7 @@ FAR = "épôque ‘三’ Ωж🙂 ½µ"
 async def test_no_glyph_that_an_ascii_terminal_lacks(name, session):
     """Whoever chose the name; one cell for one cell, so that columns stay."""
     if name in WIDGETS:
-        reader = SessionReader(session)
+        reader = Session(session)
         presenter = Presenter(reader, follow=False)
         presenter.room = Room(60, 12)
         widget = WIDGETS[name](poisoned(getattr(presenter.view(1.0), name), FAR))
@@ -250,7 +250,7 @@ async def test_no_words_let_a_name_through(widget):
 
 async def on_screen(session: Path, size: tuple[int, int]) -> str:
     """The memory screen with every panel, as text; anything a terminal would act on fails."""
-    app = MemtuiApp(lambda: SessionReader(session), live=False)
+    app = MemtuiApp(lambda: Session(session), live=False)
     seen = []
     async with app.run_test(size=size) as pilot:
         for key in ("1", "f", "2", "3", "m", "4", "s", "question_mark", "escape"):

@@ -16,7 +16,7 @@ import pytest
 from memtui.core.procfs import state_of
 from memtui.probes.pause.pauser import NotPaused, Pauser
 from memtui.probes.pause.ptrace import BUSY
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
 from tests.support.paused import VforkParent, tasks, tracer
 from tests.support.stuck_files import SIZE, StuckFiles
@@ -93,7 +93,7 @@ def record(pid: int, session: Path, go_on: Callable[[], None]) -> dict:
 
 def check(session: Path, report: dict, reason: str) -> None:
     """It failed for that reason while it could not be stopped, and worked afterwards; no hold was long."""
-    reader = SessionReader(session)
+    reader = Session(session)
     samples = reader.samples
     troubled = [i for i, status in enumerate(samples.status) if status == "not paused"]
     assert troubled, set(zip(samples.status, samples.reason, strict=True))
@@ -101,7 +101,7 @@ def check(session: Path, report: dict, reason: str) -> None:
     assert any(reason in samples.reason[i] for i in troubled)
     assert all(samples.paused_ns[i] > 0 for i in troubled), "also a pause that failed held threads"
     assert "ok" in samples.status[troubled[-1] :], "it went on as soon as the target could be stopped"
-    longest = max(row["paused_ns"] for row in reader.process_samples(0, int(samples.sample[-1])))
+    longest = max(row["paused_ns"] for row in reader.processes.samples(0, int(samples.sample[-1])))
     reader.close()
     assert report["overhead"]["paused_max_s"] == longest / 1e9
     assert 0.05 < longest / 1e9 < LONGEST_S

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from memtui.recording.registry import find_all
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.folders import names_in
 from tests.support.live import (
@@ -74,7 +74,7 @@ def test_demo_until_live_then_quit(network, state, terminal):
     assert all(gone(p) for p in training), "the demo's training must not go on"
     (path,) = state.glob("demo-*.memtui")
     assert str(path) in screen.text.replace("\n", "")
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.hello.tracker == "pagetable"
     assert reader.end is not None
     assert reader.end.kind == "stopped"
@@ -149,7 +149,7 @@ def test_a_screen_that_goes_detaches(how, state, terminal):
         assert gone(sampler)
         assert gone(recorder)
         assert runs(truth["pid"])
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
@@ -170,7 +170,7 @@ def test_quitting_ends_the_recording(key, state, terminal):
         assert runs(truth["pid"])
     (path,) = state.glob("*.memtui")
     assert f"session: {path}" in screen.text.replace("\n", "")
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
@@ -197,7 +197,7 @@ def test_a_killed_supervisor_ends_the_recording_and_not_the_target(state, termin
         assert screen.end(20) == 1
         assert "the supervisor was killed" in screen.text.replace("\n", "")
         (path,) = state.glob("*.memtui")
-        reader = SessionReader(path)
+        reader = Session(path)
         assert len(reader.samples) > 3
         assert reader.end is not None
         reader.close()

@@ -14,7 +14,7 @@ import pytest
 
 from memtui.core.page_set import PAGE_SHIFT
 from memtui.core.samples import VmaTable
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import needs_tracker, pattern, truth_in
 from tests.support.paused import state, tracer
@@ -112,8 +112,8 @@ def test_rows_do_not_multiply(tmp_path):
     finally:
         child.kill()
         child.communicate()
-    reader = SessionReader(session)
-    rows = reader.vma_rows()
+    reader = Session(session)
+    rows = reader.vmas.rows()
     windows = len(reader.samples)
     reader.close()
     assert windows > 50
@@ -176,17 +176,17 @@ def test_without_a_pause_it_is_called_approximate(tmp_path):
     assert "ran on" in report["wss_bytes"]["reason"]
     assert report["wss_bytes"]["median"] > 1000 * 4096
     assert report["overhead"]["paused_max_s"] == 0
-    reader = SessionReader(session)
+    reader = Session(session)
     assert set(reader.samples.status) == {"approximate"}
-    rows = reader.process_samples(0, int(reader.samples.sample[-1]))
+    rows = reader.processes.samples(0, int(reader.samples.sample[-1]))
     assert all(row["clear_gap_ns"] > 0 for row in rows)
     for before, after in pairwise(rows):
         # What is touched between the walk and the end of the clear is lost, and belongs to neither window.
         assert after["start_ns"] >= before["end_ns"] + before["clear_gap_ns"]
         assert after["start_ns"] - before["end_ns"] - before["clear_gap_ns"] < 20_000_000
     for sample_ in reader.samples.sample[:-1].tolist():
-        (key,) = {p.key for p in reader.processes()}
-        seen, expected = truth_in(truth, reader.page_set(sample_, key))
+        (key,) = {p.key for p in reader.processes.all()}
+        seen, expected = truth_in(truth, reader.pages.page_set(sample_, key))
         # What is touched between walk and clear is lost, unless the target comes by again in the same window.
         assert set(seen.tolist()) <= set(expected.tolist())
         assert len(seen) > 0.9 * len(expected)
@@ -199,7 +199,7 @@ def test_held_together_from_the_command_line(tmp_path):
     words = ("--together", "--interval", "0.05", "--", "bash", "-c", "sleep 1 & sleep 1; wait; sleep 0.5")
     done = memtui("record", "-o", session, *words)
     assert done.returncode == 0, done.stderr
-    reader = SessionReader(session)
+    reader = Session(session)
     assert reader.hello.options.together
     assert len(reader.samples) > 5
     assert int(reader.samples.gaps.sum()) >= 4, "two were born and ended"

@@ -14,7 +14,7 @@ import pytest
 
 from memtui.probes.competing_observers import other_observers
 from memtui.session.blobs import UNKNOWN_BYTES
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import needs_tracker
 from tests.support.pagetable_targets import within
@@ -93,12 +93,12 @@ def test_of_hugetlb_nothing_is_known(run, huge_pages, tmp_path):
     pid, (address,) = run("a = map_(1024, 0x40022); print(a, flush=True); touch(a, range(1024))")
     path = tmp_path / "s.memtui"
     assert memtui("record", pid, "-o", path, "--duration", 1.5, "--interval", 0.2).returncode == 0
-    reader = SessionReader(path)
-    (row,) = [vma.id for vma in reader.vma_rows() if vma.start == address]
-    _, ids, touched = reader.vma_wss(0, len(reader.samples.wss_bytes))
+    reader = Session(path)
+    (row,) = [vma.id for vma in reader.vmas.rows() if vma.start == address]
+    _, ids, touched = reader.vmas.wss(0, len(reader.samples.wss_bytes))
     assert set(touched[ids == row].tolist()) == {UNKNOWN_BYTES}
     assert (touched[ids != row] > 0).all()
-    pages = reader.page_set(2, 1)
+    pages = reader.pages.page_set(2, 1)
     assert address >> 21 not in pages.huge.tolist()
     reader.close()
     assert memtui("export", path, "--to", "csv", "-o", tmp_path / "csv").returncode == 0
@@ -184,11 +184,11 @@ def test_two_thousand_vmas(run, tmp_path):
     )
     path = tmp_path / "s.memtui"
     assert memtui("record", pid, "-o", path, "--duration", 3, "--interval", 0.5, "--filter", "none").returncode == 0
-    reader = SessionReader(path)
-    rows = {vma.start: vma.id for vma in reader.vma_rows() if address <= vma.start < address + 4000 * PAGE}
+    reader = Session(path)
+    rows = {vma.start: vma.id for vma in reader.vmas.rows() if address <= vma.start < address + 4000 * PAGE}
     assert len(rows) == 4000
     wanted = sorted(rows[address + page * PAGE] for page in range(1, 4000, 4))
-    numbers, ids, touched = reader.vma_wss(1, len(reader.samples.wss_bytes) - 1)
+    numbers, ids, touched = reader.vmas.wss(1, len(reader.samples.wss_bytes) - 1)
     ours = np.isin(ids, list(rows.values()))
     for number in np.unique(numbers):
         here = ours & (numbers == number)

@@ -13,7 +13,7 @@ from benchmarks import known_truth, masim
 from benchmarks.known_truth import percent, phases_seen, steady_windows
 from benchmarks.programs import find
 from benchmarks.table import Skip
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.live import needs_root, needs_tracker
 
 pytestmark = pytest.mark.real_clock
@@ -74,8 +74,8 @@ def hottest_steps(path, config, folder, samples) -> list[int]:
     """The regions in which ``pages.csv`` has most bytes, from window to window, without repetition."""
     command = [sys.executable, "-m", "memtui", "export", str(path), "--to", "csv", "-o", str(folder)]
     subprocess.run(command, check=True, capture_output=True)
-    reader = SessionReader(path)
-    process = reader.processes()[-1]
+    reader = Session(path)
+    process = reader.processes.all()[-1]
     where = known_truth.regions_of(reader, process.key, config)
     reader.close()
     touched: dict[int, np.ndarray] = {sample: np.zeros(config.regions) for sample in samples}

@@ -17,7 +17,7 @@ import pytest
 
 from memtui.core.errors import UserError
 from memtui.recording import targets
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import assert_exact, needs_root, needs_tracker
 
@@ -130,7 +130,7 @@ def test_from_outside_by_the_number_inside(tmp_path):
         done = memtui("record", wanted, "--tracker", "rss", "--duration", "1", "--interval", "0.1", "-o", path)
         assert done.returncode == 0, done.stderr
         assert f"PID {wanted} exists in a container only; out here it is {outer} (sleep 60)" in done.stderr
-        reader = SessionReader(path)
+        reader = Session(path)
         assert reader.hello.target.pid == outer
         reader.close()
         with sleeping_as(wanted):

@@ -22,7 +22,7 @@ from memtui.core import capabilities, privilege
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
 from memtui.recording.sampler.commands import SamplerConfig
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.folders import names_in
 from tests.support.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
 from tests.support.repository import ROOT
@@ -85,7 +85,7 @@ def test_only_the_sampler_is_root_and_the_numbers_are_exact():
             assert runs(truth["pid"])
         assert path.stat().st_uid == user.uid
         assert_exact(path, truth)
-        reader = SessionReader(path)
+        reader = Session(path)
         assert reader.end is not None
         assert reader.end.kind == "stopped"
         reader.close()
@@ -306,7 +306,7 @@ def test_own_processes_where_sudo_is_missing(words, code, says):
         assert done.stderr.count("\n") == bool(says)
         assert path.exists() == (code == 0)
         if code == 0:
-            reader = SessionReader(path)
+            reader = Session(path)
             assert reader.hello.tracker != "pagetable"
             reader.close()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.folders import names_in
 from tests.support.live import (
@@ -57,15 +57,15 @@ def test_every_window_is_exactly_the_truth(mode, pages, touched, session):
         # A window must be longer than one round of the pattern under any load of the machine.
         done = memtui("record", truth["pid"], "-o", session, "--interval", 0.5, "--duration", 4, "--filter", "none")
         assert done.returncode == 0, done.stderr
-    reader = SessionReader(session)
-    (process,) = reader.processes()
+    reader = Session(session)
+    (process,) = reader.processes.all()
     whole = reader.samples.sample[:-1].tolist()  # the last window may be cut short by the end
     assert len(whole) >= 5
     for sample in whole:
-        seen, expected = truth_in(truth, reader.page_set(sample, process.key))
+        seen, expected = truth_in(truth, reader.pages.page_set(sample, process.key))
         assert seen.tolist() == expected.tolist(), f"sample {sample}"
-    (row,) = [v for v in reader.vma_rows() if v.start <= truth["start"] < v.end]
-    _, ids, values = reader.vma_wss(whole[1], whole[1])
+    (row,) = [v for v in reader.vmas.rows() if v.start <= truth["start"] < v.end]
+    _, ids, values = reader.vmas.wss(whole[1], whole[1])
     assert values[ids == row.id].sum() == touched * 4096
     reader.close()
 
@@ -84,11 +84,11 @@ def test_a_tree_with_births_and_deaths(session):
     assert report["end"] == "target exited"
     roles = [p["role"] for p in report["processes"]]
     assert roles.count("child") >= 2
-    reader = SessionReader(session)
-    keys = {p.key: p.pid for p in reader.processes()}
-    assert len(keys) == len(reader.processes())
+    reader = Session(session)
+    keys = {p.key: p.pid for p in reader.processes.all()}
+    assert len(keys) == len(reader.processes.all())
     for sample in reader.samples.sample.tolist():
-        rows = reader.process_samples(sample, sample)
+        rows = reader.processes.samples(sample, sample)
         known = [r["wss_bytes"] for r in rows]
         if None not in known:
             tree, shared = reader.samples.wss_bytes[sample], sum(r["shared_bytes"] or 0 for r in rows)
@@ -104,8 +104,8 @@ def test_a_tree_with_births_and_deaths(session):
 def test_without_children_there_is_one_process(session):
     words = ["bash", "-c", "sleep 0.8 & sleep 1; true"]
     assert memtui("record", "-o", session, "--no-children", "--", *words).returncode == 0
-    reader = SessionReader(session)
-    assert {p.pid for p in reader.processes()} == {reader.hello.target.pid}
+    reader = Session(session)
+    assert {p.pid for p in reader.processes.all()} == {reader.hello.target.pid}
     reader.close()
 
 
@@ -116,8 +116,8 @@ def test_exec_is_a_new_generation(session):
     )
     done = memtui("record", "-o", session, "--interval", "0.1", "--", sys.executable, "-c", source)
     assert done.returncode == 0, done.stderr
-    reader = SessionReader(session)
-    generations = [(p.pid, p.generation) for p in reader.processes()]
+    reader = Session(session)
+    generations = [(p.pid, p.generation) for p in reader.processes.all()]
     assert len({pid for pid, _ in generations}) == 1
     assert [g for _, g in generations] == [0, 1, 2], "the gate, the program, and the program it became"
     assert [e.kind for e in reader.events(0, 2**62)].count("exec") == 2
@@ -155,7 +155,7 @@ def test_a_signal_ends_a_recording_in_order(number, session):
         code, _, err = stop(child, number)
         assert runs(truth["pid"])
     assert code == (0 if number == signal.SIGINT else 128 + number), err
-    reader = SessionReader(session)
+    reader = Session(session)
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
@@ -197,7 +197,7 @@ def test_kill_9_of_any_part_frees_the_target(victim, session):
         assert reader.samples.end_ns[-1] > max(begun_ns, killed_ns - 1_000_000_000), "more than a second was lost"
         last = int(reader.samples.sample[-1])
         assert reader.samples.sample.tolist() == list(range(last + 1))
-        assert len(reader.reuse_between(last, last)) == len(reader.process_samples(last, last))
+        assert len(reader.reuse.between(last, last)) == len(reader.processes.samples(last, last))
         reader.close()
         assert memtui("report", path).returncode == 0
 
@@ -215,7 +215,7 @@ def test_a_killed_target_is_a_normal_end(session):
         os.kill(truth["pid"], signal.SIGKILL)
         _, err = child.communicate(timeout=20)
         assert child.returncode == 0, err
-    reader = SessionReader(session)
+    reader = Session(session)
     assert reader.end is not None
     assert reader.end.kind == "target exited"
     reader.close()
@@ -235,7 +235,7 @@ def test_a_full_disk_keeps_what_was_there():
             assert done.returncode == 1
             assert done.stderr.count("\n") == 1
             assert "full" in done.stderr
-            reader = SessionReader(path)
+            reader = Session(path)
             assert len(reader.samples) > 0
             reader.close()
             assert memtui("report", path).returncode == 0, "what was written is there"
@@ -296,7 +296,7 @@ def test_a_recorder_whose_progress_nobody_reads_goes_on(tmp_path):
     os.close(read)
     os.close(write)
     assert done.returncode == 0
-    assert len(SessionReader(path).samples) == 20
+    assert len(Session(path).samples) == 20
 
 
 @needs_tracker
@@ -306,7 +306,7 @@ def test_a_stopped_target_stays_stopped_and_is_named(session):
         done = memtui("record", truth["pid"], "-o", session, "--interval", "0.1", "--duration", "1")
         assert done.returncode == 0, done.stderr
         assert Path(f"/proc/{truth['pid']}/stat").read_text().split()[2] == "T"
-    reader = SessionReader(session)
+    reader = Session(session)
     assert [e.text for e in reader.events(0, 2**62) if e.kind == "stopped"] == [
         f"pid {truth['pid']} was stopped (SIGSTOP or ^Z)"
     ]
@@ -325,9 +325,9 @@ def test_ranges_are_mapped_until_the_end(session):
     )
     done = memtui("record", "-o", session, "--interval", "0.1", "--filter", "none", "--", sys.executable, "-c", source)
     assert done.returncode == 0, done.stderr
-    reader = SessionReader(session)
-    key, last = reader.processes()[-1].key, int(reader.samples.sample[-1])
-    rows = reader.vma_rows(key)
+    reader = Session(session)
+    key, last = reader.processes.all()[-1].key, int(reader.samples.sample[-1])
+    rows = reader.vmas.rows(key)
     assert not any(r.open for r in rows)
     assert {r.last_sample for r in rows if r.name in ("[heap]", "[stack]")} == {last}
     assert any(r.last_sample < last for r in rows), "the mapping that was closed ended before"

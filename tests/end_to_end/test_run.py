@@ -17,7 +17,7 @@ import pytest
 from memtui.core.errors import UserError
 from memtui.recording import client
 from memtui.recording.registry import Running, find_all
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui, refused
 from tests.support.live import TRACKER, gone, own_state, part, pattern, runs, start, stop, wait_for_samples
 from tests.support.terminals import terminals
@@ -187,7 +187,7 @@ def test_a_signal_is_passed_on_and_its_end_is_the_end(number, started):
     said = run.screen.text.replace("\n", "")
     assert f"session: {run.path}" in said
     assert "from elsewhere" not in said
-    reader = SessionReader(run.path)
+    reader = Session(run.path)
     assert reader.end is not None
     assert reader.end.kind == "target exited"
     reader.close()
@@ -304,7 +304,7 @@ def test_record_passes_signals_on_to_its_program(number, tmp_path):
     wait_for_samples(path, 3).close()
     code, _, err = stop(child, number)
     assert code == 128 + number, err
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end is not None
     assert reader.end.kind == "target exited"
     reader.close()

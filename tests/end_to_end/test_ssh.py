@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from memtui.recording.registry import find_all
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import TRACKER, gone, own_state, part, pattern, runs
 from tests.support.ssh_server import Server, private_sshd
@@ -50,7 +50,7 @@ def busy(processes: list[psutil.Process], seconds: float) -> list[float]:
 
 
 def newest(path: Path) -> int:
-    reader = SessionReader(path)
+    reader = Session(path)
     reader.close()
     return int(reader.samples.sample[-1]) if len(reader.samples) else -1
 
@@ -99,7 +99,7 @@ def test_a_connection_that_drops_leaves_the_recording(dies, server, state, tmp_p
         finally:
             for screen in screens:
                 screen.close()
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     assert (np.diff(reader.samples.sample) == 1).all(), "windows are missing"

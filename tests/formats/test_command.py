@@ -21,7 +21,7 @@ from memtui.analysis.trace_segments import joined, stretches, within
 from memtui.formats.detect import import_bytes
 from memtui.formats.safe_pickle import load_plain
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.allocation_screen import step
 from tests.support.in_process import run
 from tests.support.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log, zpp_text
@@ -108,8 +108,8 @@ def test_what_memtui_traced_goes_out_step_by_step(capsys):
         code, out, err = run(capsys, "export", "s.memtui", "--to", form, "-o", form)
         assert (code, err) == (0, "")
         assert {Path(line).name for line in out.split()} == names
-    reader = SessionReader(Path("s.memtui"))
-    trace = reader.step_trace(reader.allocation_steps()[0])
+    reader = Session(Path("s.memtui"))
+    trace = reader.allocations.trace(reader.allocations.steps()[0])
     clock = reader.hello.clock
     reader.close()
     (part,) = import_bytes(Path("zpp/s-step-20_meta.txt").read_bytes()).parts
@@ -175,7 +175,7 @@ def test_a_hostile_description_is_told_in_a_line(capsys):
         connection.execute("UPDATE meta SET value = ? WHERE key = 'imported'", (value,))
         connection.commit()
         connection.close()
-        reader = SessionReader(path)
+        reader = Session(path)
         with pytest.raises(SessionError, match=r"s\.memtui: is damaged: "):
             reader.imported()
         reader.close()
@@ -197,8 +197,8 @@ def test_a_long_trace_is_several_steps_of_a_session(capsys, monkeypatch):
     monkeypatch.setattr("memtui.analysis.trace_segments.stretches.__defaults__", ((), 400))
     text = zpp_text(2000)
     imported(capsys, "x.txt", text)
-    reader = SessionReader(Path("s.memtui"))
-    found = reader.allocation_steps()
+    reader = Session(Path("s.memtui"))
+    found = reader.allocations.steps()
     assert len(found) >= 4
     assert max(one.rows for one in found) < 1000
     reader.close()
@@ -295,7 +295,7 @@ def test_a_kill_leaves_no_half_a_session_under_its_name(capsys, tmp_path):
                 time.sleep(0.001)
             child.kill()
         drafts += Path(".s.memtui.part").exists()
-        assert not Path("s.memtui").exists() or len(SessionReader(Path("s.memtui")).allocation_steps()) == 1
+        assert not Path("s.memtui").exists() or len(Session(Path("s.memtui")).allocations.steps()) == 1
         Path("s.memtui").unlink(missing_ok=True)
     assert drafts, "none was killed while it wrote"
     assert run(capsys, "import", "x.txt", "-o", "s.memtui")[0] == 0

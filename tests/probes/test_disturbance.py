@@ -13,7 +13,7 @@ import pytest
 from memtui.probes.competing_observers import CompetingObservers
 from memtui.probes.disturbance import LIMIT, SWAPPED, DisturbanceProbe
 from memtui.probes.memory_pressure import memory_cgroup, memory_mounts
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cgroups import limited_cgroup
 from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker, pattern, wait_for_samples
@@ -206,7 +206,7 @@ def test_two_memtuis_on_one_process_name_each_other(tmp_path):
         with subprocess.Popen(elsewhere + other, stdout=subprocess.DEVNULL):
             assert memtui(*words, tmp_path / "s.memtui").returncode == 0
     for name in ("s", "other"):
-        reader = SessionReader(tmp_path / f"{name}.memtui")
+        reader = Session(tmp_path / f"{name}.memtui")
         assert any("another memtui (pid" in cause for cause in reader.samples.disturbed), name
         reader.close()
 
@@ -251,7 +251,7 @@ def test_reclaim_at_a_real_limit_is_in_the_session_and_quiet_before(tmp_path):
             finally:
                 child.kill()
     wanted = LIMIT if version == 1 else "reclaim in its memory cgroup"
-    reader = SessionReader(path)
+    reader = Session(path)
     found = [wanted in cause for cause in reader.samples.disturbed]
     reader.close()
     assert found[-2], "while it reads"

@@ -17,7 +17,7 @@ from memtui.recording.sampler.tracked_process import TrackedProcess, gpu_memory
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with
 from tests.support import sessions
@@ -202,10 +202,10 @@ def session(tmp_path):
 
 
 def test_a_session_keeps_each_change_and_answers_for_any_moment(session):
-    reader = SessionReader(session)
-    kept = [(held.t_ns // (1000 * MS), held.process, held.gpu_bytes) for held in reader.gpu_memory(0, 2**62)]
+    reader = Session(session)
+    kept = [(held.t_ns // (1000 * MS), held.process, held.gpu_bytes) for held in reader.devices.gpu_memory(0, 2**62)]
     assert kept == [(1, 1, 0), (1, 2, 0), (2, 1, GIB), (3, 1, None), (4, 1, 2 * GIB)]
-    at = [reader.gpu_memory_at(t * MS) for t in (999, 1000, 2999, 3500, 5900)]
+    at = [reader.devices.gpu_memory_at(t * MS) for t in (999, 1000, 2999, 3500, 5900)]
     assert [{key: held.gpu_bytes for key, held in found.items()} for found in at] == [
         {}, {1: 0, 2: 0}, {1: GIB, 2: 0}, {1: None, 2: 0}, {1: 2 * GIB, 2: 0},
     ]  # fmt: skip
@@ -213,7 +213,7 @@ def test_a_session_keeps_each_change_and_answers_for_any_moment(session):
 
 
 def test_a_replay_shows_it_at_the_moment_of_the_cursor(session):
-    one = Presenter(SessionReader(session), follow=False)
+    one = Presenter(Session(session), follow=False)
     one.processes_shown = True
     found = {}
     for second in (0.5, 1.5, 2.5, 3.5, 5.5):
@@ -278,10 +278,10 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
 
     def held(key: int) -> list[int | None]:
         try:
-            reader = SessionReader(path)
+            reader = Session(path)
         except Exception:
             return []
-        found = [one.gpu_bytes for one in reader.gpu_memory(0, 2**62) if one.process == key]
+        found = [one.gpu_bytes for one in reader.devices.gpu_memory(0, 2**62) if one.process == key]
         reader.close()
         return found
 

@@ -18,7 +18,7 @@ from memtui.probes.pages.idle.tracker import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import flags_of
 from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tracker import TrackerError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import needs_root, pattern, truth_in
 from tests.support.pagetable_targets import Observer, Target, drawn, within
@@ -383,10 +383,12 @@ def test_a_session_of_it_is_exact(tmp_path):
     with pattern("random", "--pages", 4000, "--touched", 1000, "--seed", 3) as truth:
         done = memtui("record", truth["pid"], "-o", path, "--tracker", "idle", "--interval", 1, "--duration", 8)
     assert done.returncode == 0, done.stderr
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.hello.tracker == "idle"
-    (process,) = reader.processes()
-    taken = [p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.page_set(s, process.key)) is not None]
+    (process,) = reader.processes.all()
+    taken = [
+        p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.pages.page_set(s, process.key)) is not None
+    ]
     reader.close()
     assert len(taken) >= 2
     for pages in taken:

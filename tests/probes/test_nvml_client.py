@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from memtui.core.samples import PowerReading, Status
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters.power import LATE_NS, PowerLog
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.views.memory import DevicePower, PowerView
@@ -141,12 +141,12 @@ def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
             sampler_mib, worker_mib = (p.memory_info().rss / 2**20 for p in (sampler, worker))
             assert recording.wait() == 0
         assert not psutil.pid_exists(worker.pid)
-    reader = SessionReader(path)
+    reader = Session(path)
     ends = reader.samples.end_ns
     half = (ends[0] + ends[-1]) // 2
     before, after = int((ends < half).sum()), int((ends >= half).sum())
     assert after >= 0.7 * before, f"{before} windows before the hang, {after} after"
-    rows = [r for r in reader.power(0, 2**62) if r.device == "GPU 0"]
+    rows = [r for r in reader.devices.power(0, 2**62) if r.device == "GPU 0"]
     assert rows[0].power_w == 250
     assert rows[0].processes == 3
     stale = [r for r in rows if r.status == Status.FAILED]

@@ -17,7 +17,7 @@ from memtui.probes import process_exit
 from memtui.probes.process_exit import how_it_ended, status_words
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.live import TRACKER, start, wait_for_samples
 
 pytestmark = pytest.mark.real_clock
@@ -55,7 +55,7 @@ def test_a_recording_says_how_its_target_ended(words, waited, tmp_path):
             child.wait()
         _, errors = recording.communicate(timeout=60)
         assert recording.returncode == 0, errors
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end.kind == "target exited"
     knowable = not waited or tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
     assert reader.end.text == (words if knowable else "")

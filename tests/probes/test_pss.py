@@ -65,11 +65,11 @@ def test_a_recorded_tree_has_the_pss_of_its_processes_and_shares_of_it(tree, tmp
     _, errors = recording.communicate(timeout=60)
     assert recording.returncode == 0, errors
     reader.refresh()
-    samples, pids = reader.samples, {p.key: p.pid for p in reader.processes()}
+    samples, pids = reader.samples, {p.key: p.pid for p in reader.processes.all()}
     assert set(samples.processes.tolist()) == {3.0}
     assert samples.pss_bytes[-1] == pytest.approx(sum(expected.values()), rel=0.02)
     assert samples.rss_bytes[-1] > 2.5 * samples.pss_bytes[-1]
-    rows = reader.process_samples(samples.newest, samples.newest)
+    rows = reader.processes.samples(samples.newest, samples.newest)
     assert sum(row["pss_bytes"] for row in rows) == samples.pss_bytes[-1]
     for row in rows:
         assert row["pss_bytes"] == pytest.approx(expected[pids[row["process"]]], rel=0.02)

@@ -12,7 +12,7 @@ import pytest
 
 from memtui.probes.disturbance import LIMIT, SWAPPED
 from memtui.probes.pages.pagetable.rearm import FULL
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cgroups import limited_cgroup
 from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker
@@ -54,18 +54,18 @@ def test_a_target_that_is_swapped_out_is_not_hurt_and_its_windows_say_so(tmp_pat
                 assert child.poll() is None, child.stderr
             finally:
                 child.kill()
-    reader = SessionReader(path)
+    reader = Session(path)
     disturbed = reader.samples.disturbed
     cause = LIMIT if version == 1 else "reclaim in its memory cgroup"
     assert all(cause in text for text in disturbed[1:-1]), disturbed
     assert any(SWAPPED in text for text in disturbed), disturbed
-    rows = reader.process_samples(0, int(reader.samples.sample[-1]))
+    rows = reader.processes.samples(0, int(reader.samples.sample[-1]))
     # Under pressure, what memtui clears must not be offered to the kernel as cold.
     assert {row["rearm"] for row in rows if row["rearm"]} == {FULL}
-    (process,) = reader.processes()
-    seen = [p for s in reader.samples.sample.tolist() if (p := reader.page_set(s, process.key)) is not None]
+    (process,) = reader.processes.all()
+    seen = [p for s in reader.samples.sample.tolist() if (p := reader.pages.page_set(s, process.key)) is not None]
     assert len(seen) >= 3
-    mapped = reader.vma_rows()
+    mapped = reader.vmas.rows()
     for pages in seen:
         addresses = pages.pages() << np.uint64(12)
         inside = np.zeros(len(addresses), bool)

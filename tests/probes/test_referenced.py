@@ -18,7 +18,7 @@ from memtui.probes.pages import referenced, select_tracker, soft_dirty
 from memtui.probes.pages.referenced import ReferencedTracker, prove, prove_flush, sizes_by_vma
 from memtui.probes.pages.tracker import TrackerError
 from memtui.session.blobs import UNKNOWN_BYTES
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters.presenter import Presenter, Room
 from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker, pattern
@@ -213,9 +213,9 @@ def test_hugetlb_is_not_known_and_not_zero(observer):
 
 def wss_of_pattern(path: Path, truth: dict) -> list[int]:
     """The working set of the range in which the pattern lies, of every window but the last."""
-    reader = SessionReader(path)
-    (row,) = [v for v in reader.vma_rows() if v.start <= truth["start"] < v.end]
-    samples, ids, values = reader.vma_wss(0, int(reader.samples.sample[-1]) - 1)
+    reader = Session(path)
+    (row,) = [v for v in reader.vmas.rows() if v.start <= truth["start"] < v.end]
+    samples, ids, values = reader.vmas.wss(0, int(reader.samples.sample[-1]) - 1)
     found = [int(values[(samples == s) & (ids == row.id)].sum()) for s in reader.samples.sample[:-1]]
     reader.close()
     return found
@@ -251,20 +251,20 @@ def test_a_user_without_root_gets_the_working_set_of_his_own_process(pages, touc
         found = wss_of_pattern(path, truth)
         assert len(found) >= 5
         assert set(found) == {touched * PAGE}
-        reader = SessionReader(path)
-        (process,) = reader.processes()
-        rows = reader.process_samples(0, 5)
+        reader = Session(path)
+        (process,) = reader.processes.all()
+        rows = reader.processes.samples(0, 5)
         assert all(row["wss_bytes"] > touched * PAGE and row["paused_ns"] > 0 for row in rows)
         # Not of files: the touches of every other Python that ends count there, too.
-        of_files = [row.id for row in reader.vma_rows() if row.name.startswith("/")]
-        samples, ids, values = reader.vma_wss(0, 5)
+        of_files = [row.id for row in reader.vmas.rows() if row.name.startswith("/")]
+        samples, ids, values = reader.vmas.wss(0, 5)
         own = [int(values[(samples == sample) & ~np.isin(ids, of_files) & (values > 0)].sum()) for sample in range(6)]
         assert all(touched * PAGE < wss < touched * PAGE + (5 << 20) for wss in own), "the interpreter is small"
         assert [row["stored_bytes"] for row in rows] == [None] * 6
-        assert reader.page_set(1, process.key) is None
-        assert reader.reuse_between(0, 100) == []
+        assert reader.pages.page_set(1, process.key) is None
+        assert reader.reuse.between(0, 100) == []
         assert (
-            reader.vma_rss(5)[next(v.id for v in reader.vma_rows() if v.start <= truth["start"] < v.end)]
+            reader.vmas.rss(5)[next(v.id for v in reader.vmas.rows() if v.start <= truth["start"] < v.end)]
             >= pages * PAGE
         )
         reader.close()
@@ -293,11 +293,11 @@ def test_where_a_pause_is_refused_it_reads_the_running_process_and_says_so(tmp_p
         options = ("--tracker", "referenced", "--interval", 0.3, "--duration", 2, "--filter", "none")
         done = memtui("record", truth["pid"], "-o", path, *options)
         assert done.returncode == 0, done.stderr
-    reader = SessionReader(path)
+    reader = Session(path)
     assert set(reader.samples.status) == {"approximate"}
     assert {r.split(" (")[0] for r in reader.samples.reason} == {"the target ran on while its pages were read"}
     assert "traces it already" in reader.samples.reason[0]
-    rows = reader.process_samples(0, 3)
+    rows = reader.processes.samples(0, 3)
     assert all(row["clear_gap_ns"] > 0 and row["paused_ns"] == 0 for row in rows)
     reader.close()
     found = wss_of_pattern(path, truth)
@@ -346,16 +346,16 @@ def by_range(tmp_path) -> Path:
 
 
 def test_working_sets_are_stored_without_pages(by_range):
-    reader = SessionReader(by_range)
+    reader = Session(by_range)
     assert set(reader.samples.wss_bytes.tolist()) == {(1 << 20) + (8 << 10)}
-    rows = {row.start: row.id for row in reader.vma_rows()}
-    _, ids, values = reader.vma_wss(3, 3)
+    rows = {row.start: row.id for row in reader.vmas.rows()}
+    _, ids, values = reader.vmas.wss(3, 3)
     assert dict(zip(ids.tolist(), values.tolist(), strict=True)) == {
         rows[HEAP]: 1 << 20,
         rows[DATA]: UNKNOWN_BYTES,
         rows[CODE]: 8 << 10,
     }
-    assert reader.vma_rss(3) == {rows[DATA]: 64 << 20}
+    assert reader.vmas.rss(3) == {rows[DATA]: 64 << 20}
     reader.close()
     words = memtui("report", by_range).stdout
     assert f"reuse        n/a: {referenced.NO_PAGES} (run with sudo)" in words
@@ -363,7 +363,7 @@ def test_working_sets_are_stored_without_pages(by_range):
 
 
 def test_the_screen_says_why_page_views_are_off_and_shows_the_rest(by_range):
-    presenter = Presenter(SessionReader(by_range), follow=False)
+    presenter = Presenter(Session(by_range), follow=False)
     presenter.room = Room(60, 10)
     view = presenter.view(1.0)
     assert view.heat.note == view.reuse.note == f"no pages are tracked: {referenced.NO_PAGES} (run with sudo)"

@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from memtui.reports.figures.provenance import doubts
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.reports.text import format_report
+from memtui.session.session import Session
 from memtui.tui.presenters.ranges import RangeTable
 from tests.support.pagetable_targets import PAGE, Target, need_pagetable, vmas_of
 from tests.support.sessions import CODE, HEAP, MS, VMAS, hello, messages, write_session
@@ -150,20 +151,21 @@ def test_a_session_keeps_what_is_shared(tmp_path):
     text = format_report(report)
     assert "shared       mean 120 KiB" in text
     assert "working set 520 KiB (120 KiB shared), resident" in text
-    reader = Source(path)
-    code = {row.id for row in reader.vma_rows() if row.start == CODE}
-    assert reader.vma_shared(2) == dict.fromkeys(code, 30 * PAGE)
     columns, rows = TABLES["samples"]
     place = columns.index("shared_bytes")
-    assert [row[place] for row in rows(reader)] == [30 * PAGE] * 9
+    with closing(Source(path)) as source:
+        assert [row[place] for row in rows(source)] == [30 * PAGE] * 9
+    session = Session(path)
+    code = {row.id for row in session.vmas.rows() if row.start == CODE}
+    assert session.vmas.shared(2) == dict.fromkeys(code, 30 * PAGE)
     table = RangeTable()
     table.filters_on = False
-    view = table.view(reader, 2, reader.processes())
+    view = table.view(session, 2, session.processes.all())
     assert {(row.name, row.shared_bytes) for row in view.rows if row.wss_bytes} == {
         ("[heap]", 0),
         ("libtorch_cpu.so", 30 * PAGE),
     }
-    reader.close()
+    session.close()
 
 
 @pytest.mark.parametrize(

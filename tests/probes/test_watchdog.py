@@ -15,7 +15,7 @@ import pytest
 
 from memtui.probes.pause.watchdog import LONGEST_S
 from memtui.recording.supervisor.launch import SAMPLER_KILLED
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cgroups import freezer
 from tests.support.live import gone, needs_root, needs_tracker, part, pattern, start, wait_for_samples, wait_until
 from tests.support.paused import Counter, state, tracer
@@ -132,7 +132,7 @@ def test_the_user_is_told_in_one_line(tmp_path):
         assert (child.returncode, out) == (1, "")
         assert err.splitlines()[-1] == f"memtui record: {SAMPLER_KILLED}"
         wait_until(lambda: not is_held(truth["pid"]), 1)
-    reader = SessionReader(path)
+    reader = Session(path)
     assert len(reader.samples) >= 3
     assert reader.end is not None
     assert reader.end.kind == "interrupted"
@@ -147,7 +147,7 @@ def test_the_program_that_was_started_runs_on_and_its_pid_is_told(tmp_path):
         wait_for_samples(path, 2).close()
         part(child.pid, "memtui.recording.sampler").kill()
         assert child.wait(20) == 1
-        reader = SessionReader(path)
+        reader = Session(path)
         target = psutil.Process(reader.hello.target.pid)
         reader.close()
         assert target.is_running()

@@ -16,7 +16,7 @@ from benchmarks.startup import painted
 from benchmarks.targets import Training, pattern
 from benchmarks.timed_sampler import PARTS, Stopwatch
 from memtui.probes.pages.pagetable.rearm import FULL, WORKING_SET
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.live import needs_root, needs_tracker
 from tests.support.repository import ROOT
 
@@ -118,10 +118,10 @@ def test_seconds_per_step_takes_whole_steps_only():
 
 def test_the_synthetic_session_is_like_a_training(tmp_path):
     synthetic.write_session(tmp_path / "s.memtui", 40)
-    reader = SessionReader(tmp_path / "s.memtui")
+    reader = Session(tmp_path / "s.memtui")
     assert len(reader.samples) == 40
     assert 0.8 < reader.samples.wss_bytes.mean() / (synthetic.TOUCHED << 12) < 1.2
-    assert len(reader.vma_rows()) > 200
+    assert len(reader.vmas.rows()) > 200
     reader.close()
 
 

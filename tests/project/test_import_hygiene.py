@@ -19,7 +19,7 @@ SCREEN = {"textual", "rich"}
         ("import memtui.placement.command, memtui.placement.solve.solver", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.cli.main", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.training.tune.command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
-        ("import memtui.tui.app, memtui.tui.session_app, memtui.session.reader", HEAVY | {"psutil", "pynvml"}),
+        ("import memtui.tui.app, memtui.tui.session_app, memtui.session.session", HEAVY | {"psutil", "pynvml"}),
         ("import memtui.study.command, memtui.study.report", HEAVY | SCREEN | {"pynvml"}),
         ("import memtui.formats.command, memtui.reports.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.training.command, memtui.training.torch.worker", HEAVY | SCREEN),

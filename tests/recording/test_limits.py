@@ -20,7 +20,7 @@ from memtui.recording.recorder.limits import LEFT_PROCESSES, Limits, check_disk
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.recording.recorder.stop_condition import StopCondition
 from memtui.session.file_format import size_on_disk
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.thinning import Thinner
 from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
@@ -84,14 +84,14 @@ def test_a_session_stays_below_its_size(thinned):
 
 def test_scalars_rows_and_events_stay_and_the_oldest_pages_go_first(thinned):
     path, _, count = thinned
-    reader = SessionReader(path)
+    reader = Session(path)
     assert len(reader.samples) == count
     assert np.isfinite(reader.samples.stored_bytes).all()
-    assert len(reader.vma_rows()) == len(VMAS)
+    assert len(reader.vmas.rows()) == len(VMAS)
     assert [e.text for e in reader.events(0, 2**62) if e.kind == "thinned"] == [
         "the file reached 16.0 MiB (--max-size): page sets are thinned, the oldest first"
     ]
-    kept = np.array([reader.stored_sample(n, n) is not None for n in range(count)])
+    kept = np.array([reader.pages.stored_sample(n, n) is not None for n in range(count)])
     quarters = [part.mean() for part in np.split(kept, 4)]
     assert kept[0], "the beginning stays in sight"
     assert quarters == sorted(quarters)
@@ -101,17 +101,17 @@ def test_scalars_rows_and_events_stay_and_the_oldest_pages_go_first(thinned):
     # One halving more or less depends on a page of the file more or less.
     assert holes.max() <= 128, "what is left of the oldest is spread evenly"
     # Reuse distances are derived from what was there, not from what is left.
-    assert reader.reuse_until(count - 1).touches == sum(reuse.touches for _, _, reuse in reader.iterate_reuse(0, count))
+    assert reader.reuse.until(count - 1).touches == sum(reuse.touches for _, _, reuse in reader.reuse.iterate(0, count))
     assert reader.thinned_to_bytes == LIMIT
     reader.close()
 
 
 def test_the_screen_says_why_there_is_no_picture(thinned):
     path, _, count = thinned
-    reader = SessionReader(path)
+    reader = Session(path)
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 10)
-    gone = next(n for n in range(1, count) if reader.stored_sample(n, n) is None)
+    gone = next(n for n in range(1, count) if reader.pages.stored_sample(n, n) is None)
     presenter.playhead.jump("0")
     presenter.playhead.step(gone - presenter.playhead.index)
     view = presenter.view(5.0)
@@ -200,7 +200,7 @@ def test_stop_when(tmp_path):
         assert done.returncode == 3, done.stderr
         assert "memtui record: stopped: rss " in done.stderr.splitlines()[-1]
         assert "> 8.00 MiB for 1.0 s" in done.stderr
-        reader = SessionReader(path)
+        reader = Session(path)
         assert reader.end is not None
         assert (reader.end.kind, reader.end.text) == ("condition", done.stderr.partition("stopped: ")[2].strip())
         assert 10**9 <= reader.samples.end_ns[-1] - reader.samples.start_ns[0] < 15 * 10**9
@@ -277,7 +277,7 @@ def test_a_disk_that_runs_low_ends_the_recording_in_order():
                 assert runs(truth["pid"])
             assert done.returncode == 1, done.stderr
             assert f"left on the disk of {path}" in done.stderr
-            reader = SessionReader(path)
+            reader = Session(path)
             assert reader.end is not None
             assert reader.end.kind == "low disk"
             reader.close()
@@ -301,6 +301,6 @@ def test_a_tree_with_more_processes_than_a_session_has_room_for_ends_the_recordi
     assert (kind, why) == ("process limit", f"{first:,} processes were recorded, and a session has room for 1,048,576")
     recorder.take(End(1, "stopped"))
     assert writer.close()
-    reader = SessionReader(path)
+    reader = Session(path)
     assert (reader.end.kind, reader.end.text) == (kind, why)
     reader.close()

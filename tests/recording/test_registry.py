@@ -19,7 +19,7 @@ from memtui.core.errors import UserError
 from memtui.recording import client
 from memtui.recording.client import only_one
 from memtui.recording.registry import Running, find_all
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui, refused
 from tests.support.folders import names_in
 from tests.support.live import (
@@ -61,7 +61,7 @@ def recording(tmp_path, state) -> Iterator[tuple[Running, Path, int]]:
 
 
 def events(path: Path, kind: str) -> list[tuple[int, str]]:
-    reader = SessionReader(path)
+    reader = Session(path)
     found = [(e.t_ns, e.text) for e in reader.events(0, 2**62) if e.kind == kind]
     reader.close()
     return found
@@ -104,7 +104,7 @@ def test_stop_by_id(recording):
     done = memtui("stop", running.id)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"stopped {running.id}: {path}\n", "")
     assert all(map(gone, parts))
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
@@ -151,7 +151,7 @@ def test_too_many_marks_are_refused_and_the_recording_goes_on(recording):
             time.sleep(0.05)
     assert "marks a second" in why
     assert taken >= 500
-    before = len(SessionReader(path).samples)
+    before = len(Session(path).samples)
     wait_for_samples(path, before + 10).close()
     assert wait_for(lambda: len(events(path, "mark")) == taken)
 
@@ -269,7 +269,7 @@ def test_pause_and_go_on(recording):
     assert json.loads(memtui("list", "--json").stdout)["recordings"][0]["paused"]
     assert "sampling is paused" in memtui("list").stdout
     time.sleep(1.2)
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.samples.end_ns[-1] <= began_ns
     held = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("TracerPid")]
     assert held == ["TracerPid:\t0"]
@@ -290,6 +290,6 @@ def test_stop_while_paused(recording):
     running, path, _ = recording
     client.ask(running, "pause")
     wait_for(lambda: events(path, "gap"))
-    last = len(SessionReader(path).samples)
+    last = len(Session(path).samples)
     assert memtui("stop", running.id).returncode == 0
-    assert len(SessionReader(path).samples) <= last + 1
+    assert len(Session(path).samples) <= last + 1

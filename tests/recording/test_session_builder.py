@@ -12,7 +12,7 @@ from memtui.analysis.access_counts import TouchTally
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
 from memtui.recording.recorder.session_builder import SessionBuilder
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, heat_map
 from memtui.tui.presenters.presenter import Room
@@ -108,7 +108,7 @@ def follow(tmp_path_factory):
     recording = Following(path)
     recording.step()
     recording.writer.commit()
-    reader = SessionReader(path)
+    reader = Session(path)
     presenter = Presenter(reader, follow=True)
     presenter.room = Room(60, 20)
     presenter.playhead.recording = presenter.playhead.follow = True
@@ -123,7 +123,7 @@ def follow(tmp_path_factory):
             "observed": len(recording.builder._observed),
             "rows": len(presenter.ranges._rows),
             "most": len(presenter.ranges._most),
-            "held rows": len(reader._held_vmas),
+            "held rows": len(reader.vmas._cache),
             "processes": len(presenter._log._kept),
             "groups": len(presenter.heat._groups),
         }.items():
@@ -155,40 +155,40 @@ def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
     for _ in range(50):
         recording.step()
     recording.writer.commit()
-    reader = SessionReader(tmp_path / "s.memtui")
-    wanted = {process.key for process in reader.processes()}
-    every = reader.vma_rows_of(wanted)
+    reader = Session(tmp_path / "s.memtui")
+    wanted = {process.key for process in reader.processes.all()}
+    every = reader.vmas.rows_of(wanted)
     assert sum(not row.open for row in every) > 200 * RANGES
     read: list[int] = []
-    ask = reader._held_vmas._read
-    reader._held_vmas._read = lambda *which: [read.append(row.process) or row for row in ask(*which)]
-    assert reader.vma_rows_of(wanted) == every == reader.vma_rows()
+    ask = reader.vmas._cache._read
+    reader.vmas._cache._read = lambda *which: [read.append(row.process) or row for row in ask(*which)]
+    assert reader.vmas.rows_of(wanted) == every == reader.vmas.rows()
     assert set(read) == {row.process for row in every if row.open}
     for _ in range(LIVES + 2):  # those that lived have ended
         recording.step()
     recording.writer.commit()
-    assert reader.vma_rows_of(wanted) == [row for row in reader.vma_rows() if row.process in wanted]
+    assert reader.vmas.rows_of(wanted) == [row for row in reader.vmas.rows() if row.process in wanted]
     reader.close()
     recording.writer.close()
 
 
 def test_what_ended_processes_did_is_stored_whole(followed):
     path, _ = followed
-    reader = SessionReader(path)
-    processes = reader.processes()
+    reader = Session(path)
+    processes = reader.processes.all()
     assert len(processes) > CHILDREN
     one = processes[1777]
-    samples = [s for s in range(len(reader.samples)) if reader.page_set(s, one.key) is not None]
+    samples = [s for s in range(len(reader.samples)) if reader.pages.page_set(s, one.key) is not None]
     assert len(samples) == LIVES
     tally = TouchTally()
     for sample in samples:
-        tally.add(reader.page_set(sample, one.key))
+        tally.add(reader.pages.page_set(sample, one.key))
     expected = tally.take()
     for level in range(4):  # of each level, the sum is there, and it is all that there is
-        found = reader.touch_sums_of(level, 0, reader.samples.newest)[one.key]
+        found = reader.pages.sums_of_level(level, 0, reader.samples.newest)[one.key]
         assert found.windows == expected.windows
         assert found.touches.sum() == expected.touches.sum()
-    rows = reader.vma_rows(one.key)
+    rows = reader.vmas.rows(one.key)
     assert len(rows) == RANGES
     assert {(row.first_sample, row.last_sample, row.open) for row in rows} == {(samples[0], samples[-1], False)}
     reader.close()
@@ -196,8 +196,8 @@ def test_what_ended_processes_did_is_stored_whole(followed):
 
 def test_cursor_on_processes_that_ended_shows_their_ranges(followed):
     path, _ = followed
-    reader = SessionReader(path)
-    every = reader.vma_rows()
+    reader = Session(path)
+    every = reader.vmas.rows()
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 20)
     for sample in (reader.samples.newest, 40, 900, 41):
@@ -205,7 +205,7 @@ def test_cursor_on_processes_that_ended_shows_their_ranges(followed):
         view = presenter.view()
         mapped = {row.id for row in every if row.first_sample <= sample and (row.open or sample <= row.last_sample)}
         assert {row.key for row in view.table.rows} == mapped
-        assert view.header.others == len(reader.processes_in(sample, sample)) - 1
+        assert view.header.others == len(reader.processes.present(sample, sample)) - 1
     reader.close()
 
 
@@ -221,10 +221,10 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
         assert (2 in recording.builder._observed) == (sample < 5)
     recording.builder.take(End(6 * INTERVAL_NS, "target exited"))
     recording.writer.close()
-    reader = SessionReader(tmp_path / "s.memtui")
-    assert len(reader.vma_rows(2)) == RANGES
-    assert reader.touch_sums_of(0, 0, 5)[2].windows == 3
-    assert sum(one.first_touches for _, process, one in reader.reuse_between(0, 5) if process == 2) == PAGES
+    reader = Session(tmp_path / "s.memtui")
+    assert len(reader.vmas.rows(2)) == RANGES
+    assert reader.pages.sums_of_level(0, 0, 5)[2].windows == 3
+    assert sum(one.first_touches for _, process, one in reader.reuse.between(0, 5) if process == 2) == PAGES
     reader.close()
 
 

@@ -20,7 +20,7 @@ from memtui.core.samples import ProcessWindow
 from memtui.probes.pages import accessed_bit_cost
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost
 from memtui.recording.sampler.slowdown_estimate import Machine, estimate, pages_set_again
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.budgets import budgeted
 from tests.support.cli import memtui
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
@@ -145,7 +145,7 @@ def test_the_defaults_keep_a_hot_program_within_one_per_cent(tmp_path):
         finally:
             target.kill()
     assert code == 0, errors
-    reader = SessionReader(path)
+    reader = Session(path)
     samples = reader.samples
     assert reader.hello.options.max_overhead_ppm == 10_000
     reader.close()

@@ -17,7 +17,7 @@ import pytest
 from memtui.core.procfs import read_stat
 from memtui.recording import registry
 from memtui.recording.sampler.target_lock import TargetLocked, TargetLocks
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import gone, needs_root, part, pattern, runs, start, stop, wait_for_samples
 from tests.support.terminals import Terminal
@@ -71,7 +71,7 @@ def test_a_second_attach_opens_the_running_session(tmp_path):
                 screen.close()
             code, _, err = stop(child)
         assert code == 0, err
-    reader = SessionReader(path)
+    reader = Session(path)
     assert reader.end is not None
     assert reader.end.kind == "stopped"
     reader.close()
@@ -205,11 +205,11 @@ def test_a_child_that_another_memtui_watches_is_left_out(tmp_path):
             stop(child)
             os.kill(pid, signal.SIGKILL)
             parent.kill()
-    reader = SessionReader(outer)
+    reader = Session(outer)
     told = [e.text for e in reader.events(0, 2**62) if e.kind == "warning"]
     assert any(f"process {pid} is watched already, by sampler {sampler.pid} " in text for text in told)
-    watched = {row["process"] for s in reader.samples.sample.tolist() for row in reader.process_samples(s, s)}
-    assert {p.pid for p in reader.processes() if p.key in watched} == {parent.pid}
+    watched = {row["process"] for s in reader.samples.sample.tolist() for row in reader.processes.samples(s, s)}
+    assert {p.pid for p in reader.processes.all() if p.key in watched} == {parent.pid}
     reader.close()
 
 

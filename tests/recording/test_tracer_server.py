@@ -19,8 +19,8 @@ from memtui.recording.wire import Decoder, encode
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step, step_record, trace_of
+from memtui.session.session import Session
 from memtui.session.tables import AllocationStepColumns, AllocationStepRecord, columns_of
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters.markers import MarkLog
@@ -160,10 +160,10 @@ def test_a_damaged_row_says_so(cut):
 def test_a_session_with_steps(tmp_path):
     stream = list(sessions.messages(6))
     stream[8:8] = [step(20), step(40, columns=step().columns * np.array([[1], [-1], [1], [1], [1], [1], [1]]))]
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
-    (recorded,) = reader.allocation_steps()
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
+    (recorded,) = reader.allocations.steps()
     assert recorded.step == 20
-    assert reader.step_trace(recorded).peak_bytes == 1464
+    assert reader.allocations.trace(recorded).peak_bytes == 1464
     (mark,) = (event for event in reader.events(0, 1 << 62) if event.kind == "step")
     assert (mark.t_ns, mark.text) == (150, "step 20, every allocation recorded")
     marks = MarkLog()
@@ -182,11 +182,11 @@ def test_a_session_whose_step_was_tampered_with(tmp_path):
     record = step_record(0, step())
     writer.insert([replace(record, data=b"nonsense"), replace(record, id=1, peak_parts='{"gold": 5}')])
     writer.close()
-    reader = SessionReader(tmp_path / "s.memtui")
+    reader = Session(tmp_path / "s.memtui")
     with pytest.raises(SessionError, match="is damaged: peak_parts is not a table"):
-        reader.allocation_steps()
+        reader.allocations.steps()
     with pytest.raises(SessionError, match="is damaged: allocations of step 7"):
-        reader.step_trace(recorded(record))
+        reader.allocations.trace(recorded(record))
     reader.close()
 
 
@@ -194,8 +194,8 @@ def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
     stream = list(sessions.messages(4))
     stream[9:9] = [step(5), step(5, device="cuda:0"), step(6, device="cuda:1")]
     path = sessions.write_session(tmp_path / "s.memtui", stream)
-    reader = SessionReader(path)
-    assert [(found.step, found.device) for found in reader.allocation_steps()] == [
+    reader = Session(path)
+    assert [(found.step, found.device) for found in reader.allocations.steps()] == [
         (5, "cpu"),
         (5, "cuda:0"),
         (6, "cuda:1"),

@@ -23,8 +23,9 @@ from memtui.reports.comparison.differences import condition_rows, figure_rows, n
 from memtui.reports.comparison.model import against, letters
 from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
+from memtui.reports.source import Source
 from memtui.session.page_windows import PageWindows, busiest
-from memtui.session.reader import SessionReader, VmaRow
+from memtui.session.vma_row import VmaRow
 from tests.support.budgets import changed
 from tests.support.cli import memtui, refused
 from tests.support.compared_sessions import long, short, stream, touched
@@ -213,7 +214,7 @@ def test_address_space_counts_a_range_in_the_windows_it_was_there_in():
 
 
 def test_page_sets_one_at_a_time_are_those_of_the_session(tmp_path):
-    reader = SessionReader(write_session(tmp_path / "s.memtui", short(20, lost=4)))
+    reader = Source(write_session(tmp_path / "s.memtui", short(20, lost=4)))
     windows = PageWindows(reader, busiest(reader).key)
     assert len(windows) == 20
     assert windows[4] is None

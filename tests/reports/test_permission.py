@@ -13,7 +13,7 @@ from memtui.core.samples import Process
 from memtui.reports.permission import HARMLESS, HARMLESS_COLUMNS, permitted, permitted_row
 from memtui.reports.redact import RedactedSource
 from memtui.reports.source import ReportSource, Source
-from memtui.session.reader import SessionReader
+from memtui.session.process_reader import ProcessReader
 from memtui.session.tables import ProcessSampleRecord, columns_of
 from tests.support import sessions
 
@@ -44,9 +44,9 @@ def test_a_kind_of_record_that_is_added_cannot_pass():
 
 def test_a_column_that_is_added_is_hidden(tmp_path, monkeypatch):
     path = sessions.write_session(tmp_path / "s.memtui", sessions.messages(3))
-    whole = SessionReader.process_samples
+    whole = ProcessReader.samples
     added = {"cgroup": "/user.slice/ada", "cgroup_bytes": 77}
-    monkeypatch.setattr(SessionReader, "process_samples", lambda *words: [row | added for row in whole(*words)])
+    monkeypatch.setattr(ProcessReader, "samples", lambda *words: [row | added for row in whole(*words)])
     with closing(Source(path)) as source, closing(RedactedSource(path)) as hidden:
         (row, *_), (redacted, *_) = source.process_samples(0, 10), hidden.process_samples(0, 10)
     assert row["cgroup"] == "/user.slice/ada"

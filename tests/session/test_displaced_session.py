@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from tests.support.live import start
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real_clock
 def samples_in(path: Path) -> int:
     """How many are committed."""
     try:
-        with closing(SessionReader(path)) as reader:
+        with closing(Session(path)) as reader:
             return len(reader.samples)
     except SessionError:
         return 0
@@ -81,7 +81,7 @@ def test_a_recording_ends_at_once_and_says_why(displace: Callable[[Path], None],
         assert path.read_text() == "not ours"
     else:
         (name,) = [name for name in left if not name.endswith(("-wal", "-shm"))]
-        with closing(SessionReader(tmp_path / name)) as reader:
+        with closing(Session(tmp_path / name)) as reader:
             assert len(reader.samples) >= 3
             assert reader.end is not None
             assert reader.end.kind == "displaced"

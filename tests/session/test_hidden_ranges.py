@@ -23,7 +23,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.reports.export import export
 from memtui.session.file_format import missing_columns
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters.presenter import Presenter, Room
 from memtui.tui.presenters.ranges import RangeTable
 from memtui.widgets.views.memory import TableView
@@ -90,11 +90,11 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     file.close()
 
 
-def views(reader: SessionReader, **settings_of_table) -> list[TableView]:
+def views(reader: Session, **settings_of_table) -> list[TableView]:
     table = RangeTable()
     for name, value in settings_of_table.items():
         setattr(table, name, value)
-    return [table.view(reader, sample, reader.processes()) for sample in reader.samples.sample.tolist()]
+    return [table.view(reader, sample, reader.processes.all()) for sample in reader.samples.sample.tolist()]
 
 
 HISTORIES = st.lists(windows(), min_size=1, max_size=7)
@@ -113,7 +113,7 @@ def place(tmp_path):
 @slow
 @given(history=HISTORIES, stored=STORED, several=st.booleans())
 def test_rows_and_what_is_hidden_are_the_header(history, stored, several, place):
-    reader = SessionReader(sessions.write_session(place(), stream(history, stored, several=several)))
+    reader = Session(sessions.write_session(place(), stream(history, stored, several=several)))
     for options in ({}, {"filters_on": False}, {"words": "heap"}):
         for view, wss in zip(views(reader, **options), reader.samples.wss_bytes.tolist(), strict=True):
             rows = sum(row.wss_bytes for row in view.rows)
@@ -127,7 +127,7 @@ def test_rows_and_what_is_hidden_are_the_header(history, stored, several, place)
 @slow
 @given(history=HISTORIES, stored=STORED)
 def test_no_range_is_hidden_of_which_pages_are_stored(history, stored, place):
-    reader = SessionReader(sessions.write_session(place(), stream(history, stored)))
+    reader = Session(sessions.write_session(place(), stream(history, stored)))
     chosen = parse_filter(stored)
     everything = views(reader, filters_on=False)
     for sample, (table, pages) in enumerate(history):
@@ -174,8 +174,8 @@ def test_a_row_is_left_out_in_a_window_when_all_is_that_it_holds_then(history, s
 def test_a_file_mapped_in_the_place_of_anonymous_memory(place):
     pages = PageSet.from_pages([vma(0, 8).start // PAGE + n for n in range(8)])
     history = [((vma(0, 8, "rw-p", ""),), pages)] * 3 + [((vma(0, 8, "r--p", "/data/big.bin"),), pages)] * 3
-    reader = SessionReader(sessions.write_session(place(), stream(history, "none")))
-    (row,) = reader.vma_rows()
+    reader = Session(sessions.write_session(place(), stream(history, "none")))
+    (row,) = reader.vmas.rows()
     assert (row.name, row.at(1).name, row.at(1).perms, row.at(4).name) == ("/data/big.bin", "", "rw-p", "/data/big.bin")
     told = [[(r.name, r.perms) for r in view.rows] for view in views(reader)]
     assert told == [[(f"anon {BASE:012x}", "rw-p")]] * 3 + [[("big.bin", "r--p")]] * 3
@@ -195,15 +195,15 @@ def test_a_place_with_thousands_of_files_keeps_a_bounded_history():
 @given(history=HISTORIES)
 def test_a_row_of_an_older_format_is_not_hidden_where_its_pages_are_stored(history, place):
     path = sessions.write_session(place(), stream(history, "default"))
-    reader = SessionReader(path)
-    ids = {row.id: row for row in reader.vma_rows()}
+    reader = Session(path)
+    ids = {row.id: row for row in reader.vmas.rows()}
     stored = {row.id for row in ids.values() if not row.filtered}
-    held = set(reader.vma_wss(0, len(history))[1].tolist())
+    held = set(reader.vmas.wss(0, len(history))[1].tolist())
     reader.close()
     as_of_format_9(path, {row: "pages<4" for row in ids if not ids[row].perms.startswith("---")})
-    old = SessionReader(path)
-    pages = [old.page_set(sample, 1) for sample in range(len(history))]
-    marked = {row.id for row in old.vma_rows() if row.filtered}
+    old = Session(path)
+    pages = [old.pages.page_set(sample, 1) for sample in range(len(history))]
+    marked = {row.id for row in old.vmas.rows() if row.filtered}
     for row in marked & stored & held:
         # What is still marked holds no stored page of its own, at addresses that no shorter row has.
         others = [r for r in ids.values() if r.id != row and r.end - r.start <= ids[row].end - ids[row].start]
@@ -224,8 +224,8 @@ ALL = PageSet.from_pages(BASE // PAGE + np.arange(1000))
 
 def test_the_last_mapping_of_a_row_does_not_decide_for_the_others(tmp_path):
     path = sessions.write_session(tmp_path / "s.memtui", stream([((HOT,), ALL), (SPLIT, ALL)], "default"))
-    reader = SessionReader(path)
-    assert [row.filtered for row in reader.vma_rows()] == [""]
+    reader = Session(path)
+    assert [row.filtered for row in reader.vmas.rows()] == [""]
     assert [[row.wss_bytes for row in view.rows] for view in views(reader)] == [[1000 * PAGE]] * 2
     reader.close()
 
@@ -234,15 +234,15 @@ def test_a_row_is_hidden_in_the_windows_in_which_it_was_left_out(tmp_path):
     """A compiler's memory: written in two windows, made executable in between and afterwards."""
     code = (vma(0, 1000, "r-xp"),)
     history = [((HOT,), ALL), (code, ALL), ((HOT,), ALL), (code, ALL)]
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream(history, "default")))
-    (row,) = reader.vma_rows()
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream(history, "default")))
+    (row,) = reader.vmas.rows()
     assert row.filtered == ""
     assert [row.filtered_at(sample) for sample in range(4)] == ["", "exec", "", "exec"]
     assert [len(view.rows) for view in views(reader)] == [1, 0, 1, 0]
     assert [rest_of(view) for view in views(reader)] == ["", "and 3.91 MiB in 1 hidden range (f)"] * 2
     reader.close()
     # The same where all pages are stored, and only the screen's filter is left.
-    reader = SessionReader(sessions.write_session(tmp_path / "all.memtui", stream(history, "none")))
+    reader = Session(sessions.write_session(tmp_path / "all.memtui", stream(history, "none")))
     assert [len(view.rows) for view in views(reader)] == [1, 0, 1, 0]
     reader.close()
 
@@ -253,8 +253,8 @@ def test_rows_that_are_merged_keep_what_was_true_of_both(tmp_path):
     few = PageSet.from_pages(BASE // PAGE + np.arange(12))
     tail = PageSet.from_pages(BASE // PAGE + np.arange(10, 12))
     history = [((data,), tail), ((code, data), few), (table_of_one, few)]
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream(history, "pages<4")))
-    (row,) = reader.vma_rows()
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream(history, "pages<4")))
+    (row,) = reader.vmas.rows()
     assert [row.filtered_at(sample) for sample in range(3)] == ["pages<4", "", ""]
     reader.close()
 
@@ -267,12 +267,12 @@ def test_a_session_of_the_format_before_shows_the_hot_range(tmp_path):
     both = PageSet.from_pages(BASE // PAGE + np.concatenate((np.arange(1000), np.arange(3000, 3002))))
     history = [((HOT, small, bare), pages)] + [((*SPLIT, small, bare), both)] * 100
     path = sessions.write_session(tmp_path / "s.memtui", stream(history, "default"))
-    reader = SessionReader(path)
-    marks = {row.id: "pages<4" for row in reader.vma_rows()}
+    reader = Session(path)
+    marks = {row.id: "pages<4" for row in reader.vmas.rows()}
     reader.close()
     as_of_format_9(path, marks)
-    old = SessionReader(path)
-    by_name = {(row.start, row.name): row.filtered for row in old.vma_rows()}
+    old = Session(path)
+    by_name = {(row.start, row.name): row.filtered for row in old.vmas.rows()}
     assert by_name == {(HOT.start, ""): "", (small.start, ""): "", (bare.start, "/lib"): "pages<4"}
     last = views(old)[-1]
     assert [row.wss_bytes for row in last.rows] == [1000 * PAGE, 0]
@@ -330,7 +330,7 @@ def test_memory_that_is_written_stays_in_sight_when_its_end_is_protected(tmp_pat
     finally:
         target.kill()
         target.communicate()
-    reader = SessionReader(session)
+    reader = Session(session)
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(40, 20)
     for _ in range(20):
@@ -347,7 +347,7 @@ def test_memory_that_is_written_stays_in_sight_when_its_end_is_protected(tmp_pat
     assert drawn
     rows = view.heat.share[2 * drawn[0].row : 2 * (drawn[0].row + drawn[0].rows), -2]
     assert np.nanmean(rows) > 0.9
-    (row,) = [r for r in reader.vma_rows() if r.start <= start_of < r.end and r.perms != "---p"]
+    (row,) = [r for r in reader.vmas.rows() if r.start <= start_of < r.end and r.perms != "---p"]
     label = f"anon {round((row.end - row.start) / MIB)}M"
     reader.close()
     figures = {

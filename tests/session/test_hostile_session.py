@@ -22,7 +22,7 @@ from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session import blobs
 from memtui.session.file_format import SessionError, connect_reader
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
 from tests.mutations import SCHEMA, mutate
@@ -40,7 +40,7 @@ def path(tmp_path_factory):
 
 def use(path: Path, folder: Path, form: str) -> None:
     """Everything memtui does with a session: three cursor positions of the screen, the report, an export."""
-    reader = SessionReader(path)
+    reader = Session(path)
     try:
         presenter = Presenter(reader, follow=False)
         presenter.room = Room(60, 12)
@@ -50,8 +50,8 @@ def use(path: Path, folder: Path, form: str) -> None:
                 presenter.view(0.2)
                 if presenter.complete:
                     break
-        reader.reuse_until(SAMPLES)
-        reader.touch_sums(0, SAMPLES + 64)
+        reader.reuse.until(SAMPLES)
+        reader.pages.sums(0, SAMPLES + 64)
     finally:
         reader.close()
     format_report(build_report(path))
@@ -341,7 +341,7 @@ def test_nothing_is_left_of_a_session_that_could_not_begin(tmp_path, monkeypatch
 
 def test_decoded_page_sets_are_kept_within_a_limit(path, monkeypatch):
     monkeypatch.setattr("memtui.tui.presenters.heat_map.KEEP_SETS_BYTES", 300)
-    reader = SessionReader(path)
+    reader = Session(path)
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 12)
     presenter.view(1.0)

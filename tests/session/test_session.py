@@ -24,8 +24,9 @@ from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTa
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.export import export
 from memtui.reports.report import build_report, report_of
+from memtui.reports.source import Source
 from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from tests.support import sessions
 from tests.support.folders import names_in
@@ -42,7 +43,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture
 def reader(path):
-    reader = SessionReader(path)
+    reader = Session(path)
     yield reader
     reader.close()
 
@@ -50,7 +51,7 @@ def reader(path):
 def test_file_is_private_and_alone(path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert names_in(path.parent) == [path.name]
-    SessionReader(path).close()
+    Session(path).close()
     assert names_in(path.parent) == [path.name], "a folded session stays one file when it is read"
 
 
@@ -72,15 +73,15 @@ def kept(sample: int) -> PageSet:
 
 def test_page_sets_are_what_the_default_filter_kept(reader):
     for sample in (0, 1, 64, SAMPLES - 1):
-        stored = reader.page_set(sample, 1)
+        stored = reader.pages.page_set(sample, 1)
         assert same_pages(stored, kept(sample))
         assert reader.samples.stored_bytes[sample] == stored.size_bytes
-    assert reader.page_set(SAMPLES, 1) is None
-    assert reader.page_set(0, 2) is None
+    assert reader.pages.page_set(SAMPLES, 1) is None
+    assert reader.pages.page_set(0, 2) is None
 
 
 def test_address_ranges(reader):
-    rows = reader.vma_rows()
+    rows = reader.vmas.rows()
     assert [(r.start, r.name, r.filtered, r.pid) for r in rows] == [
         (HEAP, "[heap]", "", 4242),
         (DATA, "", "", 4242),
@@ -89,13 +90,13 @@ def test_address_ranges(reader):
     ]
     assert {(r.first_sample, r.last_sample) for r in rows} == {(0, SAMPLES - 1)}
     names = {r.id: r.name for r in rows}
-    samples, ids, values = reader.vma_wss(10, 11)
+    samples, ids, values = reader.vmas.wss(10, 11)
     assert samples.tolist() == [10] * 4 + [11] * 4
     got = {names[i]: v for i, v in zip(ids[:4].tolist(), values[:4].tolist(), strict=True)}
     assert got == {"[heap]": 4 << 20, "": 8 << 20, "/usr/lib/libtorch_cpu.so": 300 * 4096, "[stack]": 8 * 4096}
-    rss = {names[i]: v for i, v in reader.vma_rss(13).items()}
+    rss = {names[i]: v for i, v in reader.vmas.rss(13).items()}
     assert rss["[heap]"] == 4 << 20
-    assert reader.vma_rss(-1) == {}
+    assert reader.vmas.rss(-1) == {}
 
 
 def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
@@ -107,19 +108,19 @@ def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
         found = tracker.touch(kept(sample))
         expected.add(found)
         if sample in (0, 62, 63, 64, 65, 127, 128, SAMPLES - 1):
-            assert reader.reuse_until(sample) == expected
-    exact = reader.reuse_between(SAMPLES - 1, SAMPLES - 1)[0][2]
+            assert reader.reuse.until(sample) == expected
+    exact = reader.reuse.between(SAMPLES - 1, SAMPLES - 1)[0][2]
     assert exact.counts.tolist() == found.counts.tolist()
     assert exact.upper_bytes.tolist() == found.upper_bytes.tolist()
     assert exact.first_touches == found.first_touches
 
 
 def test_power_and_events(reader):
-    readings = reader.power(0, 2**62)
+    readings = reader.devices.power(0, 2**62)
     assert Counter(r.device for r in readings) == {"CPU": 1, "GPU 0": 30}
     absent = next(r for r in readings if r.device == "CPU")
     assert (absent.power_w, absent.reason) == (None, "no RAPL zone")
-    assert {r.device for r in reader.power(20_000_000_000, 2**62)} == {"GPU 0"}
+    assert {r.device for r in reader.devices.power(20_000_000_000, 2**62)} == {"GPU 0"}
     assert [e.text for e in reader.events(0, 2**62)] == ["epoch 1", "target ended"]
 
 
@@ -130,7 +131,7 @@ def test_a_lost_window_has_no_value_and_a_reason(tmp_path):
         yield Window(1, 1, 2, 1, 0, (ProcessWindow(1, 1, 2, status="not paused", reason="vfork", rss_bytes=5),))
         yield End(3, "stopped")
 
-    reader = SessionReader(write_session(tmp_path / "s.memtui", stream()))
+    reader = Session(write_session(tmp_path / "s.memtui", stream()))
     assert np.isnan(reader.samples.wss_bytes[1])
     assert reader.samples.rss_bytes[1] == 5
     assert (reader.samples.status[1], reader.samples.reason[1]) == ("not paused", "vfork")
@@ -148,8 +149,8 @@ def test_no_page_is_told_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
         yield Window(0, 0, 1, 1, 0, (ProcessWindow(1, 0, 1, status="approximate", pages=pages, paused_ns=0),))
         yield End(3, "stopped")
 
-    reader = SessionReader(write_session(tmp_path / "s.memtui", stream()))
-    assert reader.page_set(0, 1).pages().tolist() == [0x100, 0x1FF]
+    reader = Session(write_session(tmp_path / "s.memtui", stream()))
+    assert reader.pages.page_set(0, 1).pages().tolist() == [0x100, 0x1FF]
     assert reader.samples.wss_bytes[0] == 2 * 4096
     reader.close()
 
@@ -162,7 +163,7 @@ def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     for _ in range(8):
         recorder.take(next(stream))
     writer.commit()
-    reader = SessionReader(path)
+    reader = Session(path)
     before = len(reader.samples)
     assert before > 0
     assert not reader.refresh()
@@ -176,7 +177,7 @@ def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     reader.release()
     assert writer.close()
     assert names_in(tmp_path) == ["s.memtui"]
-    assert reader.page_set(0, 1) is not None, "a released reader opens the file again"
+    assert reader.pages.page_set(0, 1) is not None, "a released reader opens the file again"
     reader.close()
 
 
@@ -189,16 +190,16 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
     for message in before:
         recorder.take(message)
     writer.commit()
-    reader = SessionReader(path)
+    reader = Session(path)
     reader.release_if_ended()
-    assert reader._connection is not None, "the recording goes on: the file stays open"
+    assert reader._file._connection is not None, "the recording goes on: the file stays open"
     recorder.take(end)
     looked = threading.Event()
 
     def look() -> None:
         while not looked.wait(0.1):
             reader.refresh()
-            reader.page_set(3, 1)
+            reader.pages.page_set(3, 1)
             reader.release_if_ended()
 
     viewer = threading.Thread(target=look)
@@ -211,7 +212,7 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
         viewer.join()
     reader.refresh()
     reader.release_if_ended()
-    assert reader._connection is not None, "a folded file may stay open: nobody waits for it"
+    assert reader._file._connection is not None, "a folded file may stay open: nobody waits for it"
     reader.close()
 
 
@@ -223,10 +224,10 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
     for message in messages(20):
         recorder.take(message)
     writer.commit()
-    with closing(SessionReader(path)) as asleep:
+    with closing(Session(path)) as asleep:
         assert not writer.close()
         assert len(asleep.samples) == 20
-    with closing(SessionReader(path)) as later:
+    with closing(Session(path)) as later:
         assert len(later.samples) == 20
         assert later.end is not None
 
@@ -235,22 +236,24 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
 @settings(max_examples=25, deadline=None)
 def test_what_a_reader_keeps_changes_no_answer(path, asked):
     """Asked forwards, backwards and again, it says what a new one says."""
-    with closing(SessionReader(path)) as kept:
+    with closing(Session(path)) as kept:
         for sample in asked:
-            with closing(SessionReader(path)) as new:
-                assert kept.vma_rss(sample) == new.vma_rss(sample)
-                for mine, theirs in zip(kept.vma_wss(sample - 5, sample), new.vma_wss(sample - 5, sample), strict=True):
+            with closing(Session(path)) as new:
+                assert kept.vmas.rss(sample) == new.vmas.rss(sample)
+                for mine, theirs in zip(
+                    kept.vmas.wss(sample - 5, sample), new.vmas.wss(sample - 5, sample), strict=True
+                ):
                     assert mine.tolist() == theirs.tolist()
 
 
 def test_what_a_reader_keeps_is_bounded(path, monkeypatch):
     monkeypatch.setattr("memtui.session.row_cache.KEEP_ROWS", 10)
-    with closing(SessionReader(path)) as reader:
+    with closing(Session(path)) as reader:
         for sample in range(0, SAMPLES, 3):
-            reader.vma_wss(sample, sample + 2)
-            assert 0 < len(reader._touched) <= 10
-        reader.vma_wss(0, SAMPLES)
-        assert len(reader._touched) == 0
+            reader.vmas.wss(sample, sample + 2)
+            assert 0 < len(reader.vmas._accessed) <= 10
+        reader.vmas.wss(0, SAMPLES)
+        assert len(reader.vmas._accessed) == 0
 
 
 def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
@@ -273,11 +276,11 @@ def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
 def test_a_killed_recorder_leaves_what_it_committed(tmp_path):
     path = tmp_path / "s.memtui"
     kill_a_recorder(path)
-    reader = SessionReader(path)
+    reader = Session(path)
     assert 30 < len(reader.samples) < 60
     assert reader.end is None
     last = int(reader.samples.sample[-1])
-    assert same_pages(reader.page_set(last, 1), kept(last))
+    assert same_pages(reader.pages.page_set(last, 1), kept(last))
     reader.close()
 
 
@@ -329,7 +332,7 @@ def damaged(path, tmp_path, name):
 def test_bad_files_are_refused_in_one_line(path, tmp_path, name, says):
     bad = damaged(path, tmp_path, name)
     with pytest.raises(SessionError, match=says) as caught:
-        SessionReader(bad)
+        Session(bad)
     assert "\n" not in str(caught.value)
     assert str(bad) in str(caught.value)
 
@@ -340,7 +343,7 @@ def test_a_session_without_a_beginning(tmp_path):
     writer.commit()
     check_file(path)
     with pytest.raises(SessionError, match="holds no recording"):
-        SessionReader(path)
+        Session(path)
     writer.close()
 
 
@@ -356,7 +359,7 @@ def test_reads_from_a_place_where_nothing_can_be_written(path):
             if os.getuid() == 0:
                 os.setuid(65534)
             try:
-                code = 0 if len(SessionReader(copy).samples) == SAMPLES else 3
+                code = 0 if len(Session(copy).samples) == SAMPLES else 3
             except BaseException:
                 code = 4
             os._exit(code)
@@ -401,15 +404,15 @@ def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
         recorder.take(message)
         writer.commit()
         if recorder.samples == 5 and reader is None:
-            reader = SessionReader(path)
+            reader = Session(path)
     assert reader is not None
     assert reader.refresh(), "read while it grew"
     assert len(reader.samples) == 20
     reader.close()
     assert writer.close()
     assert names_in(tmp_path) == ["s.memtui"]
-    reader = SessionReader(path)
-    assert same_pages(reader.page_set(19, 1), kept(19))
+    reader = Session(path)
+    assert same_pages(reader.pages.page_set(19, 1), kept(19))
     reader.close()
     assert build_report(path).samples == 20
 
@@ -423,10 +426,10 @@ def killed_without_wal(path: Path) -> None:
 def test_a_killed_recorder_without_wal_leaves_what_it_committed(no_wal, tmp_path):
     path = tmp_path / "s.memtui"
     killed_without_wal(path)
-    reader = SessionReader(path)
+    reader = Session(path)
     assert 30 < len(reader.samples) < 60
     last = int(reader.samples.sample[-1])
-    assert same_pages(reader.page_set(last, 1), kept(last))
+    assert same_pages(reader.pages.page_set(last, 1), kept(last))
     reader.close()
 
 
@@ -440,7 +443,7 @@ def test_a_journal_that_names_another_file_is_not_followed(no_wal, tmp_path):
         tail = len(name).to_bytes(4, "big") + sum(name).to_bytes(4, "big") + JOURNAL_MAGIC
         journal.write(number + name + tail)
     with pytest.raises(SessionError, match="middle of a write"):
-        SessionReader(path)
+        Session(path)
     assert victim.read_text() == "precious"
 
 
@@ -506,31 +509,32 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
         + f"PRAGMA user_version={version};"
     )
     connection.close()
-    reader = SessionReader(path)
+    reader = Session(path)
     assert len(reader.samples) == 5
     assert np.isnan(reader.samples.pss_bytes).all()
     assert np.isnan(reader.samples.processes).all()
-    assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.process_samples(0, 4)} == {(None, "")}
-    report = report_of(reader, "old")
+    assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.processes.samples(0, 4)} == {(None, "")}
+    with closing(Source(path)) as source:
+        report = report_of(source, "old")
     assert report.touched_fraction.of == "RSS"  # of one process, as its table of processes tells
     assert report.pss_bytes.mean is None
     assert np.isnan(reader.samples.lost_ns).all()
-    assert reader.allocation_steps() == []
-    assert reader.tensor_maps() == []
-    assert reader.training() == []
-    assert reader.training_devices() == ["cpu"]
-    assert reader.driver_memory() == []
+    assert reader.allocations.steps() == []
+    assert reader.tensors.maps() == []
+    assert reader.training.progress() == []
+    assert reader.training.devices() == ["cpu"]
+    assert reader.allocations.driver_memory() == []
     assert reader.imported() is None
-    assert reader.learning() == []
-    assert reader.trainings() == []
+    assert reader.training.learning() == []
+    assert reader.training.networks() == []
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")
     connection.close()
     with pytest.raises(SessionError, match=f"its tables are not those of format {version}"):
-        SessionReader(path)
+        Session(path)
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
     with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 10\)"):
-        SessionReader(path)
+        Session(path)

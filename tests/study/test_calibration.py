@@ -24,7 +24,7 @@ from memtui.core.errors import UserError
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.study.calibration import Blocks, CalibrationPlan
 from memtui.study.progress_counters import Bytes, LastNumber, Lines, Steps, open_counter, parse_counter, steps_in
 from tests.support.cli import memtui
@@ -234,7 +234,7 @@ def test_an_interrupt_leaves_what_there_is(tmp_path, monkeypatch):
 def _rests(folder: Path) -> int:
     for path in folder.glob("*.memtui"):
         try:
-            reader = SessionReader(path)
+            reader = Session(path)
         except SessionError:
             continue
         texts = [event.text for event in reader.events(0, 1 << 62)]

@@ -15,7 +15,7 @@ import pytest
 
 import memtui as memtui_package
 from memtui.core.page_set import PAGE_BYTES
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
 from memtui.study.runs.messages import RunResult
@@ -213,8 +213,8 @@ def test_merged_windows_are_the_long_ones_on_a_pattern_that_repeats(tmp_path):
         done = memtui("record", "--interval", interval, "--filter", "none", "-o", path, "--", *pattern)
         assert done.returncode == 0, done.stderr
         trace = Trace(path, RunResult())
-        reader = SessionReader(path)
-        rows = [row for row in reader.vma_rows(trace.main.key) if row.end - row.start == 256 * PAGE_BYTES]
+        reader = Session(path)
+        rows = [row for row in reader.vmas.rows(trace.main.key) if row.end - row.start == 256 * PAGE_BYTES]
         reader.close()
         found[interval] = [_inside(pages, rows) for pages in trace.merged(4 if interval == "0.1" else 1)]
         trace.close()

@@ -24,7 +24,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
 from memtui.core.page_set import PAGE_BYTES, PageSet
-from memtui.session.reader import VmaRow
+from memtui.session.vma_row import VmaRow
 from memtui.study import command
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace

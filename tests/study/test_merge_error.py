@@ -14,7 +14,7 @@ from memtui.analysis.statistics import MedianInterval
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PAGE_BYTES, PageSet
 from memtui.core.samples import Window
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.study.plan import ALTERNATE, Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
@@ -163,8 +163,8 @@ def error_of(tmp_path, words, pages: int, run: Run):
     told = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
     assert len(told.blocks) == 2 * run.pairs
     trace = Trace(tmp_path / "turns.memtui", told)
-    reader = SessionReader(tmp_path / "turns.memtui")
-    (row,) = [row for row in reader.vma_rows(trace.main.key) if row.end - row.start == pages * PAGE_BYTES]
+    reader = Session(tmp_path / "turns.memtui")
+    (row,) = [row for row in reader.vmas.rows(trace.main.key) if row.end - row.start == pages * PAGE_BYTES]
     reader.close()
     stretches, _ = stretches_of(trace, told.blocks, run.interval_s, run.other_interval_s)
     assert {round(length, -8) for length in trace.samples.asked_ns.tolist()} == {100 * MS, 400 * MS}

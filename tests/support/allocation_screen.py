@@ -8,7 +8,7 @@ import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.core.samples import AllocationStep
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.session_app import MemtuiApp
 from tests.support import sessions
 from tests.support.screen_text import screen_lines, screen_text
@@ -42,7 +42,7 @@ async def opened(tmp_path, *steps: AllocationStep, size=(120, 36), **how):
     stream = list(sessions.messages(6))
     stream[9:9] = steps
     path = sessions.write_session(tmp_path / "s.memtui", stream)
-    reader = SessionReader(path)
+    reader = Session(path)
     reader.release()
     app = MemtuiApp(lambda: reader, live=False, **how)
     async with app.run_test(size=size) as pilot:

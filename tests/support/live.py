@@ -20,7 +20,7 @@ import pytest
 from memtui.core.page_set import PageSet
 from memtui.probes.pages.pagetable.proof import prove
 from memtui.recording.registry import find_all
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.study.workloads.access_patterns import truth_pages
 
 Found = TypeVar("Found")
@@ -71,11 +71,13 @@ def truth_in(truth: dict[str, Any], pages: PageSet | None) -> tuple[np.ndarray, 
 
 def assert_exact(session: Path, truth: dict[str, Any]) -> None:
     """Every window between the first and the last has exactly the pages that a pattern touches; at least three."""
-    reader = SessionReader(session)
+    reader = Session(session)
     assert reader.hello.tracker == "pagetable"
-    (process,) = reader.processes()
+    (process,) = reader.processes.all()
     # A window that was lost, because this machine was busy, says so and is no matter here.
-    taken = {s: p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.page_set(s, process.key)) is not None}
+    taken = {
+        s: p for s in reader.samples.sample.tolist()[1:-1] if (p := reader.pages.page_set(s, process.key)) is not None
+    }
     assert len(taken) >= 3
     for sample, pages in taken.items():
         seen, expected = truth_in(truth, pages)
@@ -104,12 +106,12 @@ def part(of: int, module: str) -> psutil.Process:
     raise AssertionError(f"{module} did not start")
 
 
-def wait_for_samples(path: Path, count: int, seconds: float = 20) -> SessionReader:
+def wait_for_samples(path: Path, count: int, seconds: float = 20) -> Session:
     """A reader of a growing session once it holds that many samples."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
-            reader = SessionReader(path)
+            reader = Session(path)
             if len(reader.samples) >= count:
                 return reader
             reader.close()

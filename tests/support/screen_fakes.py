@@ -104,6 +104,32 @@ class FakeSession:
         self.thinned_to_bytes: int | None = None
         self.partial = False
         self._sums: list[int] = []
+        self.processes = SimpleNamespace(
+            all=self._all_processes,
+            after=self._processes_after,
+            with_keys=self._processes_of,
+            present=self._processes_in,
+            samples=self._process_samples,
+        )
+        self.vmas = SimpleNamespace(
+            rows=self._vma_rows,
+            rows_of=self._vma_rows_of,
+            wss=self._vma_wss,
+            rss=self._vma_rss,
+            shared=self._vma_shared,
+        )
+        self.pages = SimpleNamespace(
+            page_set=self._page_set,
+            processes=self._processes_with_pages,
+            sums=self._touch_sums,
+            stored_sample=self._stored_sample,
+        )
+        self.reuse = SimpleNamespace(until=self._reuse_until, between=self._reuse_between)
+        self.devices = SimpleNamespace(power=self._power, gpu_memory_at=self._gpu_memory_at)
+        self.training = SimpleNamespace(
+            progress=self._training, devices=self._training_devices, networks=self._trainings
+        )
+        self.tensors = SimpleNamespace(starts=self._tensor_places)
         self.refresh()
 
     @property
@@ -167,7 +193,7 @@ class FakeSession:
     def release_if_ended(self) -> None:
         self.gave_way += 1
 
-    def processes(self) -> list[Process]:
+    def _all_processes(self) -> list[Process]:
         children = [
             Process(
                 1 + n, 4242 + n, 4242, 100 + n, 0, f"python worker.py {n}", f"child RANK={n - 1} LOCAL_RANK={n - 1}"
@@ -176,7 +202,7 @@ class FakeSession:
         ]
         return [Process(1, 4242, 1, 99, 0, "train.py", "target"), *children]
 
-    def process_samples(self, first_sample: int, last_sample: int) -> list[dict]:
+    def _process_samples(self, first_sample: int, last_sample: int) -> list[dict]:
         return [
             {
                 "sample": n,
@@ -196,23 +222,23 @@ class FakeSession:
                 "faulted_in_bytes": None,
             }
             for n in range(first_sample, last_sample + 1)
-            for p in self.processes()
+            for p in self.processes.all()
             if n <= self.ended_at.get(p.key, 1 << 40)
         ]
 
-    def processes_after(self, key):
-        return [process for process in self.processes() if process.key > key]
+    def _processes_after(self, key):
+        return [process for process in self.processes.all() if process.key > key]
 
-    def processes_of(self, keys):
-        return [process for process in self.processes() if process.key in keys]
+    def _processes_of(self, keys):
+        return [process for process in self.processes.all() if process.key in keys]
 
-    def processes_in(self, first_sample, last_sample):
-        return {process.key for process in self.processes()}
+    def _processes_in(self, first_sample, last_sample):
+        return {process.key for process in self.processes.all()}
 
-    def vma_rows_of(self, processes):
-        return [row for row in self.vma_rows() if row.process in processes]
+    def _vma_rows_of(self, processes):
+        return [row for row in self._vma_rows() if row.process in processes]
 
-    def vma_rows(self, process=None):
+    def _vma_rows(self, process=None):
         return self.rows
 
     def _touched(self, sample: int) -> list[tuple[int, int]]:
@@ -242,10 +268,10 @@ class FakeSession:
     def _shared_of(self, process: int) -> int:
         return self.shared_bytes if process > 1 else 0
 
-    def vma_shared(self, sample: int) -> dict[int, int]:
+    def _vma_shared(self, sample: int) -> dict[int, int]:
         return {1000 + child: self.shared_bytes for child in range(1, self.children + 1) if self.shared_bytes}
 
-    def vma_wss(self, first_sample: int, last_sample: int):
+    def _vma_wss(self, first_sample: int, last_sample: int):
         samples, ids, values = [], [], []
         for sample in range(first_sample, last_sample + 1):
             for row, size in self._touched(sample):
@@ -255,19 +281,19 @@ class FakeSession:
                     values.append(size)
         return np.array(samples, np.int64), np.array(ids, np.int64), np.array(values, np.int64)
 
-    def vma_rss(self, sample: int) -> dict[int, int]:
+    def _vma_rss(self, sample: int) -> dict[int, int]:
         return {row.id: row.end - row.start for row in self.rows if row.perms != "---p"}
 
-    def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
+    def _stored_sample(self, first_sample: int, last_sample: int) -> int | None:
         return first_sample
 
-    def touch_sums(self, first_sample: int, last_sample: int) -> dict:
+    def _touch_sums(self, first_sample: int, last_sample: int) -> dict:
         return {}  # as before the first of them is whole
 
-    def processes_with_pages(self, sample: int) -> frozenset[int]:
+    def _processes_with_pages(self, sample: int) -> frozenset[int]:
         return frozenset(row.process for row in self.rows)
 
-    def page_set(self, sample: int, process: int) -> PageSet | None:
+    def _page_set(self, sample: int, process: int) -> PageSet | None:
         self.asked_pages += 1
         random = np.random.default_rng(sample)
         pages = []
@@ -283,19 +309,19 @@ class FakeSession:
             pages.append(own + (vma.start >> 12))
         return PageSet.from_pages(np.concatenate(pages)) if pages else None
 
-    def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = "cpu") -> list:
+    def _training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = "cpu") -> list:
         return []
 
-    def trainings(self) -> list:
+    def _trainings(self) -> list:
         return []
 
-    def training_devices(self) -> list[str]:
+    def _training_devices(self) -> list[str]:
         return ["cpu"]
 
-    def tensor_places(self, after: int) -> list:
+    def _tensor_places(self, after: int) -> list:
         return []
 
-    def reuse_until(self, sample: int) -> ReuseHistogram:
+    def _reuse_until(self, sample: int) -> ReuseHistogram:
         histogram = ReuseHistogram()
         octaves = np.array([16, 18, 20, 21, 22, 23, 24, 25, 26, 26.5, 27, 27.2, 27.5, 28, 29, 30])
         counts = np.array([3, 1, 1, 2, 3, 5, 9, 14, 30, 55, 80, 40, 16, 6, 2, 3]) * (sample + 1)
@@ -305,10 +331,10 @@ class FakeSession:
         histogram.first_touches = int(counts.sum() * 0.02) + 20
         return histogram
 
-    def reuse_between(self, first_sample: int, last_sample: int) -> list:
+    def _reuse_between(self, first_sample: int, last_sample: int) -> list:
         return []
 
-    def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
+    def _power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
         none = PowerReading(ORIGIN_NS, "CPU", "package", "rapl", status="unsupported", reason="no RAPL zone here")
         out = [none]
         for second in range(max(0, (first_ns - ORIGIN_NS) // 10**9), max(0, (last_ns - ORIGIN_NS) // 10**9)):
@@ -320,7 +346,7 @@ class FakeSession:
                 )
         return out
 
-    def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
+    def _gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """The parent holds nothing, the first child more and more, and of the second nobody tells."""
         second = (t_ns - ORIGIN_NS) // 10**9
         held = {1: GpuMemory(t_ns, 1, 0), 2: GpuMemory(t_ns, 2, (500 + second) * MIB)}

@@ -24,7 +24,7 @@ from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from tests.support.hostile_sessions import small_stream
 
@@ -59,18 +59,18 @@ def plain(value: Any) -> Any:
 
 def contents(path: Path) -> list[list[Any]]:
     """All that a reader says of each sample. Raises SessionError."""
-    reader = SessionReader(path)
+    reader = Session(path)
     try:
         found = []
         for at, sample in enumerate(reader.samples.sample.tolist()):
             columns = [
                 plain(getattr(reader.samples, name)[at]) for name in ("end_ns", "wss_bytes", "rss_bytes", "status")
             ]
-            rows = reader.process_samples(sample, sample)
-            sets = [reader.page_set(sample, row["process"]) for row in rows]
+            rows = reader.processes.samples(sample, sample)
+            sets = [reader.pages.page_set(sample, row["process"]) for row in rows]
             pages = [None if one is None else plain(one.pages()) for one in sets]
-            by_row = [plain(part) for part in reader.vma_wss(sample, sample)]
-            others = [plain(reader.vma_rss(sample)), plain(reader.vma_shared(sample))]
+            by_row = [plain(part) for part in reader.vmas.wss(sample, sample)]
+            others = [plain(reader.vmas.rss(sample)), plain(reader.vmas.shared(sample))]
             found.append([columns, [plain(sorted(row.items())) for row in rows], pages, by_row, others])
         return found
     finally:

@@ -8,7 +8,7 @@ import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.samples import TrainingProgress
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.screens.training import TrainingScreen
 from memtui.tui.session_app import MemtuiApp
 from tests.support import sessions
@@ -38,7 +38,7 @@ async def opened(tmp_path, *what, size=(120, 36), **how):
     """The memory screen of a replay of 4 s, and ``a`` pressed."""
     stream = list(sessions.messages(20))
     stream[9:9] = what
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     reader.release()
     app = MemtuiApp(lambda: reader, live=False, **how)
     async with app.run_test(size=size) as pilot:

@@ -16,7 +16,7 @@ from tests.support.repository import ROOT
 
 torch = pytest.importorskip("torch")
 
-from memtui.session.reader import SessionReader  # noqa: E402
+from memtui.session.session import Session  # noqa: E402
 
 
 def memtui(folder: Path, *words: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
@@ -267,13 +267,13 @@ def test_a_session_holds_the_curves_and_what_is_laid_over_one_another(tmp_path):
         found = json.loads(done.stdout)
         assert found["session"] == f"{rule}.memtui"
         assert found["iterations"] == 14
-    reader = SessionReader(tmp_path / "DFAMEM.memtui")
-    (about,) = reader.trainings()
+    reader = Session(tmp_path / "DFAMEM.memtui")
+    (about,) = reader.training.networks()
     assert (about.network, about.rule, about.direct, len(about.segments)) == ("deep", "DFAMEM", True, 9)
-    points = reader.learning()
+    points = reader.training.learning()
     assert points[-1].iteration == 14
     assert [point.epoch for point in points if point.accuracy is not None] == [1, 2]
-    assert reader.allocation_steps()
+    assert reader.allocations.steps()
     reader.close()
     report = memtui(tmp_path, "report", "DFAMEM.memtui").stdout
     assert "learning     deep by DFAMEM: epoch 2, iteration 14, loss " in report

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from memtui.core.samples import LearningProgress
 from memtui.recording.wire import Decoder, encode
-from memtui.session.reader import SessionReader
 from memtui.session.records.learning import learning_records
+from memtui.session.session import Session
 from memtui.training.learning_curve import Curve
 from tests.support import sessions
 
@@ -53,8 +53,8 @@ def test_what_cannot_be_is_left_out_with_a_warning(wrong, tmp_path):
     stream = list(sessions.messages(5))
     stream[9:9] = [message(**wrong), message()]
     path = sessions.write_session(tmp_path / "s.memtui", stream)
-    reader = SessionReader(path)
-    assert len(reader.learning()) == 3
+    reader = Session(path)
+    assert len(reader.training.learning()) == 3
     warnings = [event.text for event in reader.events(0, 1 << 62) if event.kind == "warning"]
     assert any("what process 7 tells of its tensors is left out" in text for text in warnings)
     reader.close()

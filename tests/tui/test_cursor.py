@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memtui.core.units import clock
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter, Room
 from memtui.tui.presenters.series import POINTS, Series, range_wss
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -20,7 +20,7 @@ from tests.support.sessions import DATA, HEAP, messages, touched, write_session
 
 
 def opened(tmp_path: Path, count: int = 40) -> Presenter:
-    made = Presenter(SessionReader(write_session(tmp_path / "x.memtui", messages(count))), follow=False)
+    made = Presenter(Session(write_session(tmp_path / "x.memtui", messages(count))), follow=False)
     made.room = Room(60, 16)
     return settled(made)
 

@@ -9,9 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from memtui.session import reader as reader_module
+from memtui.session import reuse_reader, sample_reader
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter, Room
 from memtui.widgets.views.memory import MemoryView
 from tests.support.sessions import messages, write_session
@@ -27,12 +27,12 @@ def path(tmp_path_factory):
 @pytest.fixture
 def many(monkeypatch):
     """So many are many here."""
-    for name, value in (("_MANY", 100), ("_GLANCE", 30), ("_LAST", 10)):
-        monkeypatch.setattr(reader_module, name, value)
+    for name, value in (("_MANY", 100), ("_SPREAD", 30), ("_LAST", 10)):
+        monkeypatch.setattr(sample_reader, name, value)
 
 
 def test_a_glance_has_samples_of_the_whole_session_and_the_last_ones(path, many):
-    with closing(SessionReader(path, glance=True)) as some, closing(SessionReader(path)) as every:
+    with closing(Session(path, glance=True)) as some, closing(Session(path)) as every:
         assert (some.partial, every.partial) == (True, False)
         assert some.samples.sample[0] == 0
         assert some.samples.sample[-11:].tolist() == list(range(SAMPLES - 11, SAMPLES))
@@ -49,7 +49,7 @@ def test_a_glance_has_samples_of_the_whole_session_and_the_last_ones(path, many)
 
 
 def test_a_short_session_is_read_at_once(path):
-    with closing(SessionReader(path, glance=True)) as reader:
+    with closing(Session(path, glance=True)) as reader:
         assert not reader.partial
         assert len(reader.samples) == SAMPLES
 
@@ -57,17 +57,17 @@ def test_a_short_session_is_read_at_once(path):
 def test_windows_with_more_distances_than_were_glanced_at_are_no_damage(path, many, monkeypatch):
     """A window may have a distance for every earlier one, those that were not looked at included."""
     asked = []
-    decode = reader_module.decode_reuse
-    monkeypatch.setattr(reader_module, "decode_reuse", lambda data, limit: asked.append(limit) or decode(data, limit))
-    with closing(SessionReader(path, glance=True)) as reader:
+    decode = reuse_reader.decode_reuse
+    monkeypatch.setattr(reuse_reader, "decode_reuse", lambda data, limit: asked.append(limit) or decode(data, limit))
+    with closing(Session(path, glance=True)) as reader:
         assert len(reader.samples) < SAMPLES
-        reader.reuse_between(SAMPLES - 1, SAMPLES - 1)
+        reader.reuse.between(SAMPLES - 1, SAMPLES - 1)
     assert set(asked) == {3 * SAMPLES}
 
 
 def test_damage_between_the_samples_that_were_glanced_at_is_told_again_and_again(path, many, tmp_path):
     damaged = changed(path, tmp_path, "start_ns = 4, end_ns = 5")
-    with closing(SessionReader(damaged, glance=True)) as reader:
+    with closing(Session(damaged, glance=True)) as reader:
         assert 201 not in reader.samples.sample
         presenter = Presenter(reader, follow=False)
         presenter.view()
@@ -94,7 +94,7 @@ def changed(path, folder, assignment: str):
 
 def final(path, glance: bool) -> tuple[MemoryView, int]:
     """The view that nothing is missing from, and how many came before it."""
-    with closing(SessionReader(path, glance=glance)) as reader:
+    with closing(Session(path, glance=glance)) as reader:
         presenter = Presenter(reader, follow=False)
         presenter.room = Room(60, 12)
         for before in range(50):

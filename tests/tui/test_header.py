@@ -30,9 +30,9 @@ def test_a_program_is_called_what_a_person_calls_it(command, name):
 
 def test_processes_that_ended_are_not_counted():
     session = FakeSession(60)
-    first = session.processes()
+    first = session.processes.all()
     children = [type(first[0])(key, 4241 + key, 4242, 100, 0, "worker", "child") for key in (2, 3)]
-    session.processes = lambda: [*first, *children]
+    session.processes.all = lambda: [*first, *children]
     session.ended_at = {2: 20}
     one = Presenter(session, follow=False)
     seen = []
@@ -44,7 +44,7 @@ def test_processes_that_ended_are_not_counted():
 
 
 def test_before_its_first_window_every_process_is_alive():
-    processes = FakeSession(5, children=2).processes()
+    processes = FakeSession(5, children=2).processes.all()
     assert pids_alive(processes, []) == {4242, 4243, 4244}
 
 

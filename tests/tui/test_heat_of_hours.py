@@ -7,7 +7,8 @@ import pytest
 
 from memtui.analysis.heat_map import bin_column
 from memtui.core.samples import End
-from memtui.session.reader import SessionReader
+from memtui.session.page_reader import PageReader
+from memtui.session.session import Session
 from memtui.tui.presenters import heat_map
 from memtui.tui.presenters.presenter import Presenter, Room
 from tests.support import sessions
@@ -24,17 +25,17 @@ def path(tmp_path_factory):
 def decoded(monkeypatch):
     """Samples whose page sets are decoded."""
     found = []
-    original = SessionReader.page_set
+    original = PageReader.page_set
 
     def page_set(self, sample, process):
         found.append(sample)
         return original(self, sample, process)
 
-    monkeypatch.setattr(SessionReader, "page_set", page_set)
+    monkeypatch.setattr(PageReader, "page_set", page_set)
     return found
 
 
-def whole(reader: SessionReader) -> Presenter:
+def whole(reader: Session) -> Presenter:
     """The whole session in one picture, complete."""
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(COLUMNS, ROWS)
@@ -46,7 +47,7 @@ def whole(reader: SessionReader) -> Presenter:
 
 
 def test_no_page_set_is_decoded_for_it(path, decoded):
-    reader = SessionReader(path)
+    reader = Session(path)
     share = whole(reader).view(10.0).heat.share
     assert not decoded
     assert share.shape[1] == COLUMNS
@@ -55,7 +56,7 @@ def test_no_page_set_is_decoded_for_it(path, decoded):
 
 
 def test_its_columns_are_means_of_all_windows(path):
-    reader = SessionReader(path)
+    reader = Session(path)
     presenter = whole(reader)
     heat = presenter.view(10.0).heat
     ((process, layout, _),) = presenter.heat._stack.layouts
@@ -67,7 +68,7 @@ def test_its_columns_are_means_of_all_windows(path):
     for column in range(COLUMNS):
         inside = last[(ends > edges[column]) & (ends <= edges[column + 1])]
         windows = [n for end in inside for n in range(end // 64 * 64, end + 1)]
-        wanted = np.mean([bin_column(reader.page_set(n, process), layout) for n in windows], axis=0)
+        wanted = np.mean([bin_column(reader.pages.page_set(n, process), layout) for n in windows], axis=0)
         # Ranges of the test begin and end at chunks of 64 KiB; bins within a chunk share its touches evenly.
         known = np.isfinite(wanted)
         assert (np.isfinite(heat.share[: len(known), column]) == known).all()
@@ -80,7 +81,7 @@ def test_its_columns_are_means_of_all_windows(path):
 
 def test_a_recorder_that_was_killed_leaves_a_whole_picture(tmp_path):
     stream = (message for message in sessions.messages(SAMPLES - 30) if not isinstance(message, End))
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     assert np.isfinite(whole(reader).view(10.0).heat.share).any(axis=0).all()
     reader.close()
 
@@ -90,7 +91,7 @@ def test_a_live_picture_is_laid_out_anew_only_so_often(path, monkeypatch):
     builds = []
     build = heat_map.Layout.build
     monkeypatch.setattr(heat_map.Layout, "build", lambda *words, **more: builds.append(1) or build(*words, **more))
-    reader = SessionReader(path)
+    reader = Session(path)
     presenter = Presenter(reader, follow=True)
     presenter.room = Room(COLUMNS, ROWS)
     presenter.playhead.recording = presenter.playhead.follow = True
@@ -119,9 +120,9 @@ def test_a_live_picture_is_laid_out_anew_only_so_often(path, monkeypatch):
 
 
 def test_processes_that_are_not_in_a_window_cost_no_question(path, decoded):
-    reader = SessionReader(path)
+    reader = Session(path)
     heat = heat_map.HeatColumns()
-    (process, *_) = reader.processes()
+    (process, *_) = reader.processes.all()
     assert heat.page_set(reader, 3, process.key) is not None
     assert heat.page_set(reader, 3, process.key + 1000) is None
     assert decoded == [3]

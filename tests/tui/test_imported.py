@@ -8,7 +8,7 @@ import pytest
 
 from memtui.formats.detect import import_file
 from memtui.formats.session_writer import write
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.session_app import MemtuiApp
 from tests.support.allocation_screen import title, until
 from tests.support.goldens import compare
@@ -21,7 +21,7 @@ async def opened(tmp_path, name: str, data: bytes | str, size=(120, 36), **how):
     source = tmp_path / name
     source.write_bytes(data.encode() if isinstance(data, str) else data)
     write(import_file(source), tmp_path / "s.memtui")
-    reader = SessionReader(tmp_path / "s.memtui")
+    reader = Session(tmp_path / "s.memtui")
     reader.release()
     app = MemtuiApp(lambda: reader, live=False, imported=True, **how)
     async with app.run_test(size=size) as pilot:
@@ -88,8 +88,8 @@ async def test_leaving_it_ends_memtui(tmp_path):
 async def test_a_long_one_opens_on_its_fullest_part(tmp_path, monkeypatch):
     monkeypatch.setattr("memtui.analysis.trace_segments.stretches.__defaults__", ((), 200))
     async with opened(tmp_path, "x.txt", zpp_text(1000)) as (app, pilot):
-        reader = SessionReader(tmp_path / "s.memtui")
-        steps = reader.allocation_steps()
+        reader = Session(tmp_path / "s.memtui")
+        steps = reader.allocations.steps()
         reader.close()
         fullest = max(steps, key=lambda one: one.peak_bytes)
         assert f"allocations  {steps.index(fullest) + 1} of {len(steps)}   x.txt" in screen_lines(app)[0]

@@ -14,9 +14,9 @@ from memtui.reports.comparison.model import change_words
 from memtui.reports.comparison.text import read
 from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.redact import open_source
-from memtui.session.reader import SessionReader
 from memtui.session.records.allocations import trace_of
 from memtui.session.records.learning import About, about_text
+from memtui.session.session import Session
 from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen
 from memtui.tui.screens.training import TrainingScreen
 from memtui.widgets.line_chart import Curve, drawn, held
@@ -199,7 +199,7 @@ def test_the_screen_begins_with_the_training_where_it_is_asked_to(tmp_path):
 
     stream = list(sessions.messages(20))
     stream[9:9] = all_told()
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     reader.release()
 
     async def look_at_it() -> None:

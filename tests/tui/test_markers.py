@@ -132,7 +132,7 @@ async def test_the_sentence_is_about_the_size_under_the_cursor():
     async with running(held(live=False)) as d:
         await d.press("m")
         widget = d.screen.panels.reuse
-        curve = MissRatioCurve.of(FakeSession(1).reuse_until(119))
+        curve = MissRatioCurve.of(FakeSession(1).reuse.until(119))
         for _ in range(4):
             await d.press("comma")
         low, high = (float(v) for v in curve.miss_ratio_at(round(widget.size_bytes)))
@@ -168,7 +168,7 @@ def test_rounded_bounds_are_still_bounds(a, b):
 
 
 def test_sizes_spoken_of_are_exact_edges():
-    view = reuse_view(FakeSession(1).reuse_until(9), 0.2)
-    low, high = MissRatioCurve.of(FakeSession(1).reuse_until(9)).miss_ratio_at(view.size_bytes)
+    view = reuse_view(FakeSession(1).reuse.until(9), 0.2)
+    low, high = MissRatioCurve.of(FakeSession(1).reuse.until(9)).miss_ratio_at(view.size_bytes)
     np.testing.assert_array_equal(view.miss_low, low)
     np.testing.assert_array_equal(view.miss_high, high)

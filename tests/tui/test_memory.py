@@ -255,10 +255,10 @@ async def test_a_session_that_breaks_is_said_and_the_screen_stays():
         def broken(sample: int):
             raise ValueError("sample 7: damaged page set")
 
-        session.reuse_until = broken
+        session.reuse.until = broken
         await d.press("home")
         await d.until(lambda: "damaged page set" in d.text.splitlines()[0])
-        del session.reuse_until
+        del session.reuse.until
         await d.press("t")
         await d.until(lambda: "damaged" not in d.text)
 

@@ -59,8 +59,8 @@ def test_several_processes_are_told_apart():
     session = FakeSession(60)
     second = type(session.rows[0])(**(vars(session.rows[1]) | {"id": 900, "process": 2, "pid": 4243}))
     session.rows.append(second)
-    first = session.processes()
-    session.processes = lambda: [*first, type(first[0])(2, 4243, 4242, 100, 0, "worker", "child")]
+    first = session.processes.all()
+    session.processes.all = lambda: [*first, type(first[0])(2, 4243, 4242, 100, 0, "worker", "child")]
     one = Presenter(session, follow=False)
     one.room = Room(60, 20)
     view = one.view(10.0)
@@ -71,7 +71,7 @@ def test_several_processes_are_told_apart():
 
 def test_what_is_touched_is_resident_whenever_that_was_looked_at():
     session = FakeSession(60)
-    session.vma_rss = lambda sample: {row.id: 1 * MIB for row in session.rows}
+    session.vmas.rss = lambda sample: {row.id: 1 * MIB for row in session.rows}
     one = Presenter(session, follow=False)
     one.room = Room(60, 12)
     rows = {row.name: row for row in one.view(10.0).table.rows}

@@ -188,7 +188,7 @@ def test_the_sums_of_one_process_are_its_own(tmp_path):
     """Reuse distances of a process are added up window by window, within the time there is."""
     session = family(200)
     counted = []
-    session.reuse_between = lambda first, last: counted.append((first, last)) or []
+    session.reuse.between = lambda first, last: counted.append((first, last)) or []
     one = Presenter(session, follow=False)
     one.room = Room(40, 10)
     one.view(5.0)

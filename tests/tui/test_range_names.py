@@ -8,7 +8,7 @@ import textwrap
 from types import SimpleNamespace
 
 from memtui.analysis.range_uses import uses_of
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.range_names import name_of, short_label
 from memtui.tui.presenters.ranges import RangeTable
@@ -72,13 +72,13 @@ def test_what_the_kernel_names_keeps_its_name():
 def test_ranks_stand_in_the_place_of_pids():
     session = FakeSession(20, children=2)
     table = RangeTable()
-    view = table.view(session, 10, session.processes())
+    view = table.view(session, 10, session.processes.all())
     assert {(row.pid, row.who) for row in view.rows if row.name == "[heap]"} == {
         (4242, ""),
         (4243, "rank 0"),
         (4244, "rank 1"),
     }
-    labels = {r.label for r in table.heat_ranges(session.processes(), 10)}
+    labels = {r.label for r in table.heat_ranges(session.processes.all(), 10)}
     assert {"rank 0 [heap]", "rank 1 [heap]", "4242 [heap]"} <= labels
 
 
@@ -111,9 +111,9 @@ def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
     finally:
         target.kill()
         target.communicate()
-    reader = SessionReader(session)
-    found = uses_of(reader.vma_rows())
-    sizes = {row.id: row.end - row.start for row in reader.vma_rows()}
+    reader = Session(session)
+    found = uses_of(reader.vmas.rows())
+    sizes = {row.id: row.end - row.start for row in reader.vmas.rows()}
     reader.close()
     stacks = [size for row, size in sizes.items() if found.get(row, "").startswith("thread stack")]
     assert sum(abs(size - (16 << 20)) <= 4096 for size in stacks) == 3

@@ -6,7 +6,7 @@ import pytest
 
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.session.file_format import row_id
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import range_reuse
 from memtui.tui.presenters.range_reuse import RangeReuse
 from memtui.tui.presenters.reuse import reuse_view
@@ -20,13 +20,13 @@ PLENTY = 60.0
 @pytest.fixture
 def reader(tmp_path):
     with_pages = sessions.write_session(tmp_path / "s.memtui", sessions.messages(SAMPLES))
-    reader = SessionReader(with_pages)
+    reader = Session(with_pages)
     yield reader
     reader.close()
 
 
 def row_named(reader, name):
-    return next(row for row in reader.vma_rows() if row.name == name)
+    return next(row for row in reader.vmas.rows() if row.name == name)
 
 
 def shown(reader, row, sample, log=None):
@@ -36,8 +36,8 @@ def shown(reader, row, sample, log=None):
 
 
 def test_the_ranges_add_up_to_the_process(reader):
-    stored = reader.reuse_until(SAMPLES - 1)
-    views = [shown(reader, row, SAMPLES - 1) for row in reader.vma_rows()]
+    stored = reader.reuse.until(SAMPLES - 1)
+    views = [shown(reader, row, SAMPLES - 1) for row in reader.vmas.rows()]
     assert sum(view.touches for view in views) == stored.touches
     for bound in ("upper", "lower"):
         found = sum(getattr(view, bound) * view.touches for view in views if len(view.edges_bytes))

@@ -6,7 +6,7 @@ import pytest
 
 from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS
 from memtui.core.units import parse_interval_ns
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.screens.memory.recording_requests import (
     NOT_RECORDING,
     RecordingRequest,
@@ -135,7 +135,7 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
         finally:
             terminal.process.kill()
             terminal.process.wait()
-    reader = SessionReader(session)
+    reader = Session(session)
     told = [(event.kind, event.text) for event in reader.events(0, 1 << 62)]
     intervals = set(reader.samples.asked_ns.tolist())
     reader.close()

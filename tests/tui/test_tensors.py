@@ -10,7 +10,7 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.samples import TensorRanges
 from memtui.core.units import size
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.style import look
@@ -42,7 +42,7 @@ def told(sample: int, tensors=TENSORS, pid: int = 4242, inside_ms: int = 0) -> T
 @asynccontextmanager
 async def opened(tmp_path, *maps, keys=("w",), size=(120, 36), samples=20, **how):
     """A replay at its end, with some keys pressed."""
-    reader = SessionReader(session(tmp_path, *((2, one) for one in maps), samples=samples))
+    reader = Session(session(tmp_path, *((2, one) for one in maps), samples=samples))
     reader.release()
     app = MemtuiApp(lambda: reader, live=False, **how)
     async with app.run_test(size=size) as pilot:
@@ -226,14 +226,14 @@ async def test_live_on_an_invented_session():
 
 def test_a_view_of_many_tensors_is_made_of_new_windows_only(tmp_path):
     many = [(f"layer {n}", "weights", sessions.DATA + n * 8192, 8192) for n in range(4000)]
-    reader = SessionReader(session(tmp_path, (2, told(2, many)), samples=20))
+    reader = Session(session(tmp_path, (2, told(2, many)), samples=20))
     presenter = Presenter(reader, follow=False)
     presenter.tensors_shown = True
     presenter.tensors.by = list(type(presenter.tensors.by))[-1]
     assert len(presenter.view(9.0).tensors.rows) == 4000 + 3
     asked = []
-    page_set = reader.page_set
-    reader.page_set = lambda *which: asked.append(which) or page_set(*which)
+    page_set = reader.pages.page_set
+    reader.pages.page_set = lambda *which: asked.append(which) or page_set(*which)
     assert len(presenter.view(9.0).tensors.rows) == 4000 + 3
     assert not asked
     reader.close()
@@ -241,7 +241,7 @@ def test_a_view_of_many_tensors_is_made_of_new_windows_only(tmp_path):
 
 def test_without_pages_the_reason_stands_there(tmp_path):
     stream = list(sessions.messages(5, tracked=False))
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", [*stream[:6], told(1), *stream[6:]]))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", [*stream[:6], told(1), *stream[6:]]))
     presenter = Presenter(reader, follow=False)
     presenter.tensors_shown = True
     assert "reading page tables needs root" in presenter.view().tensors.note

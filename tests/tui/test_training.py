@@ -15,7 +15,7 @@ import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.session.file_format import SessionError
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.markers import StepMarks
 from memtui.tui.presenters.training import UNTRACED, WAITING, TrainingLog
@@ -106,7 +106,7 @@ async def test_why_nothing_is_seen_between_recorded_steps(tmp_path):
 async def test_a_session_from_before_shows_its_recorded_steps(tmp_path):
     stream = list(sessions.messages(6))
     stream[9:9] = [step(20)]
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     reader.release()
     app = MemtuiApp(lambda: reader, live=False)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -151,7 +151,7 @@ async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
     end_ns = parts[-1].ends_ns[0, -1]
     stream[9:9] = parts
     path = sessions.write_session(tmp_path / "s.memtui", stream)
-    reader = SessionReader(path)
+    reader = Session(path)
     from memtui.analysis.tensor_usage import MOST_ROWS
     from memtui.tui.presenters.playhead import Playhead
     from memtui.tui.presenters.training import TrainingLog
@@ -168,7 +168,7 @@ async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
 async def test_the_graph_has_a_tick_for_each_step_where_they_are_few(tmp_path):
     stream = list(sessions.messages(20))
     stream[9:9] = [told(0, **UNSEEN), told(10, **UNSEEN)]
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     reader.release()
     app = MemtuiApp(lambda: reader, live=False)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -181,7 +181,7 @@ async def test_the_graph_has_a_tick_for_each_step_where_they_are_few(tmp_path):
 def test_many_steps_are_no_ticks(tmp_path):
     stream = list(sessions.messages(20))
     stream[9:9] = [told(n, **UNSEEN) for n in range(0, 80, 10)]
-    reader = SessionReader(sessions.write_session(tmp_path / "s.memtui", stream))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     marks = StepMarks()
     assert marks.between(reader, TimeAxis(0, 0, 4 * SECOND, 4 * SECOND, False)) == ()
     assert len(marks.between(reader, TimeAxis(0, SECOND, 2 * SECOND, 2 * SECOND, False))) == 21
@@ -193,7 +193,7 @@ def _opened(path):
     deadline = time.monotonic() + 30
     while True:
         with contextlib.suppress(SessionError):
-            reader = SessionReader(path)
+            reader = Session(path)
             if len(reader.samples):
                 return reader
             reader.close()

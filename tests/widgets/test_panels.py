@@ -238,7 +238,7 @@ async def test_heat_map_says_why_there_is_none():
 
 
 def histogram() -> ReuseHistogram:
-    return FakeSession(10).reuse_until(9)
+    return FakeSession(10).reuse.until(9)
 
 
 async def test_reuse_histogram_and_miss_ratio():
@@ -555,8 +555,8 @@ async def test_power_that_nobody_tells_is_one_line_with_the_reasons():
 
 async def test_the_graph_has_the_room_of_a_power_panel_with_nothing_to_show():
     quiet = FakeSession(20)
-    seen = quiet.power
-    quiet.power = lambda first, last: [
+    seen = quiet.devices.power
+    quiet.devices.power = lambda first, last: [
         replace(reading, power_w=None, energy_j=None, status="unsupported", reason="no sensor")
         for reading in seen(first, last)
     ]

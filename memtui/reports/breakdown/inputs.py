@@ -14,9 +14,9 @@ from memtui.formats.detect import import_file
 from memtui.formats.imported import NotImportable
 from memtui.reports.breakdown.rules import Item, items_of, items_of_sums
 from memtui.session.file_format import SessionError, check_header
-from memtui.session.reader import SessionReader
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import ImportedFrom
+from memtui.session.session import Session
 
 DRIVER, PEAK = "allocated from the driver", "held at the peak"
 
@@ -64,20 +64,20 @@ def _is_session(path: Path) -> bool:
 
 
 def _of_session(path: Path) -> Iterator[DeviceAllocations]:
-    reader = SessionReader(path)
+    session = Session(path)
     try:
         fullest: dict[str, RecordedStep] = {}
-        for step in reader.allocation_steps():
+        for step in session.allocations.steps():
             if step.device not in fullest or step.peak_bytes > fullest[step.device].peak_bytes:
                 fullest[step.device] = step
         if not fullest:
             raise UserError(f"{path}: has no recorded step; memtui trace and memtui import record some")
-        about = reader.imported()
+        about = session.imported()
         for device, step in fullest.items():
             of_step = "" if about is not None else f" of step {step.step}"
-            yield _allocations(path, reader.step_trace(step), device, about, of_step)
+            yield _allocations(path, session.allocations.trace(step), device, about, of_step)
     finally:
-        reader.close()
+        session.close()
 
 
 def _allocations(

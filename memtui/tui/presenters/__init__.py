@@ -2,6 +2,5 @@
 
 from memtui.tui.presenters.presenter import Presenter, Room
 from memtui.tui.presenters.reuse import reuse_view
-from memtui.tui.presenters.session_like import SessionLike
 
-__all__ = ["Presenter", "Room", "SessionLike", "reuse_view"]
+__all__ = ["Presenter", "Room", "reuse_view"]

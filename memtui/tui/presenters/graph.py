@@ -17,10 +17,10 @@ from memtui.analysis.resident import RSS, resident
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.core.samples import Hello, Process, Status
 from memtui.core.units import duration, size
+from memtui.session.session import Session
 from memtui.tui.presenters.markers import MarkLog, StepMarks
 from memtui.tui.presenters.processes import pss_note
 from memtui.tui.presenters.series import Series, process_sizes, range_wss
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.tui.presenters.window_rows import WindowRows
 from memtui.widgets.views.memory import Floats, GraphView, TimeAxis
@@ -45,7 +45,7 @@ class _Sizes:
 class MemoryGraph:
     """Makes the view of the graph, of what was chosen last."""
 
-    def __init__(self, reader: SessionLike, rows: WindowRows) -> None:
+    def __init__(self, reader: Session, rows: WindowRows) -> None:
         self._reader, self._rows = reader, rows
         self._range: Series | None = None
         self._process: Series | None = None

@@ -13,9 +13,10 @@ from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.released_memory import given_back_bytes
 from memtui.core.options import tracker_label
 from memtui.core.samples import Process, Status
+from memtui.session.process_reader import ProcessSample
+from memtui.session.session import Session
 from memtui.tui.presenters.overhead import OwnCost, lost_share, pause_warning, with_budget
 from memtui.tui.presenters.playhead import Playhead
-from memtui.tui.presenters.session_like import ProcessSample, SessionLike
 from memtui.tui.presenters.window_rows import WindowRows
 from memtui.widgets.views.memory import HeaderView, Mark, State
 
@@ -27,7 +28,7 @@ PAUSED_WINDOWS = 10  # likewise the pause
 class Header:
     """Makes the view of the first line."""
 
-    def __init__(self, reader: SessionLike, rows: WindowRows) -> None:
+    def __init__(self, reader: Session, rows: WindowRows) -> None:
         self._reader, self._rows = reader, rows
         self._own_cost = OwnCost()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.tui.presenters.session_like import SessionLike
+from memtui.session.session import Session
 
 if TYPE_CHECKING:
     from memtui.session.sample_table import SampleTable
@@ -52,9 +52,9 @@ def covering_window(samples: SampleTable, index: int, edges_ns: NDArray[np.float
     return ()
 
 
-def stored_samples(reader: SessionLike, samples: list[int], last: int) -> list[int]:
+def stored_samples(reader: Session, samples: list[int], last: int) -> list[int]:
     """Return samples of the same column whose page sets are there, where those that were picked were thinned out."""
-    stored = (reader.stored_sample(sample, last) for sample in samples)
+    stored = (reader.pages.stored_sample(sample, last) for sample in samples)
     return sorted({sample for sample in stored if sample is not None})
 
 

@@ -15,6 +15,7 @@ from memtui.analysis.heat_map import HeatRange, Layout, bin_column
 from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
 from memtui.core.page_set import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.core.units import size
+from memtui.session.session import Session
 from memtui.tui.presenters.address_cursor import SUBROWS, AddressCursor, Interval, Stack
 from memtui.tui.presenters.heat_columns import (
     Column,
@@ -34,7 +35,6 @@ from memtui.tui.presenters.heat_rows import (
     worth_a_row,
 )
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.tensor_locations import Placed
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
@@ -87,7 +87,7 @@ class HeatColumns:
 
     def view(
         self,
-        reader: SessionLike,
+        reader: Session,
         axis: TimeAxis,
         ranges: Sequence[ProcessRange],
         columns: int,
@@ -217,7 +217,7 @@ class HeatColumns:
         """Return where a cursor begins: on the hottest range, or at the top."""
         return self._hottest or self._stack.place_at(self._stack.step(0, 0))
 
-    def _cursor(self, reader: SessionLike, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
+    def _cursor(self, reader: Session, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
         self._hottest = AddressCursor(hottest.process, hottest.start) if hottest else None
         if self._wanted is not None:
             self.place, self._wanted = self._stack.place_of(self._wanted) or self.place, None
@@ -322,7 +322,7 @@ class HeatColumns:
     # Columns
 
     def _picture(
-        self, reader: SessionLike, axis: TimeAxis, columns: int, cells: int, allowance: TimeBudget
+        self, reader: Session, axis: TimeAxis, columns: int, cells: int, allowance: TimeBudget
     ) -> tuple[list[Column], bool]:
         """Return all columns of the picture, nan where there was no time left, and whether there was time for all."""
         width, first = axis.bins(columns)
@@ -355,7 +355,7 @@ class HeatColumns:
         return picture, complete
 
     def _parts(
-        self, reader: SessionLike, low: int, high: int, edges_ns: NDArray[np.floating], allowance: TimeBudget
+        self, reader: Session, low: int, high: int, edges_ns: NDArray[np.floating], allowance: TimeBudget
     ) -> list[Column | None]:
         """Return what a column of the picture is the mean of; None stands for what there is no time for.
 
@@ -370,7 +370,7 @@ class HeatColumns:
             samples = stored_samples(reader, samples, int(number[max(low, high - 1)]))
         return [self._column(reader, sample, allowance) for sample in samples]
 
-    def _column(self, reader: SessionLike, sample: int, allowance: TimeBudget) -> Column | None:
+    def _column(self, reader: Session, sample: int, allowance: TimeBudget) -> Column | None:
         if sample in self._columns:
             return self._columns[sample]
         if allowance.spent:
@@ -392,33 +392,35 @@ class HeatColumns:
         rows = self._key[0] * SUBROWS - sum(len(part) for part in parts)
         return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
 
-    def _scale(self, reader: SessionLike, sample: int, process: int) -> np.float32:
+    def _scale(self, reader: Session, sample: int, process: int) -> np.float32:
         """Return how much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
         if not reader.hello.options.samples_pages:
             return np.float32(1)
         seen = self.page_set(reader, sample, process)
-        (stored,) = (row["stored_bytes"] for row in reader.process_samples(sample, sample) if row["process"] == process)
+        (stored,) = (
+            row["stored_bytes"] for row in reader.processes.samples(sample, sample) if row["process"] == process
+        )
         return np.float32(stored / seen.size_bytes if stored and seen is not None and seen.size_bytes else 1)
 
-    def page_set(self, reader: SessionLike, sample: int, process: int) -> PageSet | None:
+    def page_set(self, reader: Session, sample: int, process: int) -> PageSet | None:
         """Return the touched pages of a window, decoded once."""
         if process not in self._processes(reader, sample):
             return None
         key = sample, process
         if key not in self._sets:
-            pages = reader.page_set(sample, process)
+            pages = reader.pages.page_set(sample, process)
             if pages is not None:
                 self._note(process, groups_of(pages))
             self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
         return self._sets[key]
 
-    def _processes(self, reader: SessionLike, sample: int) -> frozenset[int]:
+    def _processes(self, reader: Session, sample: int) -> frozenset[int]:
         """Return the processes of which pages of a window are stored."""
         if sample not in self._with_pages:
-            self._with_pages.put(sample, reader.processes_with_pages(sample))
+            self._with_pages.put(sample, reader.pages.processes(sample))
         return self._with_pages[sample]
 
-    def _summed(self, reader: SessionLike, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
+    def _summed(self, reader: Session, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
         """Return the column of samples (by their places) of which sums were stored; empty where there are none.
 
         None stands for what there is no time for.
@@ -430,7 +432,7 @@ class HeatColumns:
         if key not in self._sums:
             if allowance.spent:
                 return [None]
-            sums = reader.touch_sums(*key)
+            sums = reader.pages.sums(*key)
             for process, touched in sums.items():
                 self._note(process, touched.blocks(BLOCK_SHIFT + GROUP_SHIFT))
             self._sums.put(key, sums, sum(touched.memory_bytes for touched in sums.values()))

@@ -10,22 +10,20 @@ from memtui.analysis.peak_segment import segment_of, segment_words, telling
 from memtui.core.units import size
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.learning import About
-from memtui.tui.presenters.session_like import SessionLike
+from memtui.session.session import Session
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import LearningView
 
 
-def learning_view(
-    reader: SessionLike, axis: TimeAxis, pid: int, recorded: Sequence[RecordedStep]
-) -> LearningView | None:
+def learning_view(reader: Session, axis: TimeAxis, pid: int, recorded: Sequence[RecordedStep]) -> LearningView | None:
     """Of one process; None where it tells nothing of that.
 
     ``recorded`` are its steps that were recorded whole.
     """
-    about = next((one for one in reader.trainings() if one.pid == pid), None)
+    about = next((one for one in reader.training.networks() if one.pid == pid), None)
     if about is None:
         return None
-    points = [point for point in reader.learning(axis.start_ns, axis.end_ns + 1) if point.pid == pid]
+    points = [point for point in reader.training.learning(axis.start_ns, axis.end_ns + 1) if point.pid == pid]
     columns = np.array([(p.t_ns, p.iteration, p.epoch) for p in points], np.int64).reshape(-1, 3).T
     values = np.array([(p.loss, p.accuracy, p.minimum) for p in points], np.float64).reshape(-1, 3).T
     here = int(np.searchsorted(columns[0], axis.cursor_ns, side="right"))

@@ -12,8 +12,8 @@ import numpy as np
 
 from memtui.core.samples import Status
 from memtui.session.records.training import ProgressRow
+from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import Mark, TimeAxis
 
 SLOTS = 512  # ticks of a timeline at most, more than it has cells
@@ -31,7 +31,7 @@ class MarkLog:
         self._seen: set[tuple[int, str, str]] = set()
         self._running: set[str] = set()  # troubles of the newest window
 
-    def update(self, reader: SessionLike, latest_ns: int) -> None:
+    def update(self, reader: Session, latest_ns: int) -> None:
         """Take in what came since the last call; page sets are not looked at."""
         if latest_ns < self._until_ns:
             return
@@ -114,15 +114,15 @@ class StepMarks:
     def __init__(self) -> None:
         self._ends: LruCache[int, list[int]] = LruCache(_KEPT)  # by row
 
-    def between(self, reader: SessionLike, axis: TimeAxis) -> tuple[Mark, ...]:
+    def between(self, reader: Session, axis: TimeAxis) -> tuple[Mark, ...]:
         """Return the ends of steps on an axis; none where they are too many."""
-        rows = reader.training(axis.start_ns, axis.end_ns)
+        rows = reader.training.progress(axis.start_ns, axis.end_ns)
         if sum(row.steps for row in rows) > MOST + 2 * max((row.steps for row in rows), default=0):
             return ()
         ends = [end_ns for row in rows for end_ns in self._of(reader, row) if axis.start_ns <= end_ns <= axis.end_ns]
         return tuple(Mark(end_ns, KIND) for end_ns in ends) if len(ends) <= MOST else ()
 
-    def _of(self, reader: SessionLike, row: ProgressRow) -> list[int]:
+    def _of(self, reader: Session, row: ProgressRow) -> list[int]:
         if row.id not in self._ends:
-            self._ends.put(row.id, reader.training_progress(row).ends_ns.tolist())
+            self._ends.put(row.id, reader.training.details(row).ends_ns.tolist())
         return self._ends[row.id]

@@ -6,7 +6,7 @@ import numpy as np
 
 from memtui.core.samples import SAMPLED, Hello
 from memtui.core.units import size
-from memtui.tui.presenters.session_like import SessionLike
+from memtui.session.session import Session
 
 
 def why_no_pages(hello: Hello, *, every: bool = False) -> str:
@@ -20,7 +20,7 @@ def why_no_pages(hello: Hello, *, every: bool = False) -> str:
     return ""
 
 
-def why_thinned(reader: SessionLike, index: int) -> str:
+def why_thinned(reader: Session, index: int) -> str:
     """Return why there are no page sets of one window where they had to make room; empty where they are there.
 
     A window whose pages were never known is not thinned: ``stored_bytes`` is nan.
@@ -29,6 +29,6 @@ def why_thinned(reader: SessionLike, index: int) -> str:
     if limit is None or index < 0 or not np.isfinite(reader.samples.stored_bytes[index]):
         return ""
     sample = int(reader.samples.sample[index])
-    if reader.stored_sample(sample, sample) is not None:
+    if reader.pages.stored_sample(sample, sample) is not None:
         return ""
     return f"no pages of this moment: thinned to keep the file below {size(limit)}"

@@ -7,8 +7,8 @@ from bisect import bisect_right
 
 import numpy as np
 
+from memtui.session.session import Session
 from memtui.tui.presenters.playhead import Playhead
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import DevicePower, PowerView
 
 STALE_NS = 5_000_000_000
@@ -61,12 +61,12 @@ class PowerLog:
         self._devices: dict[tuple[str, str], _Device] = {}
         self._until = 0
 
-    def update(self, reader: SessionLike, playhead: Playhead) -> None:
+    def update(self, reader: Session, playhead: Playhead) -> None:
         """Take in what came since the last call."""
         end = playhead.latest_ns + 1
         if end <= self._until:
             return
-        for reading in reader.power(max(0, self._until - LATE_NS), end):
+        for reading in reader.devices.power(max(0, self._until - LATE_NS), end):
             key = reading.device, reading.scope
             device = self._devices.setdefault(key, _Device(short_name(reading.device, reading.scope)))
             if reading.power_w is None and reading.energy_j is None:

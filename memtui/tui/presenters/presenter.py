@@ -14,6 +14,7 @@ import numpy as np
 
 from memtui.core.program_log import log_beside
 from memtui.core.samples import Process
+from memtui.session.session import Session
 from memtui.tui.presenters.address_cursor import AddressCursor
 from memtui.tui.presenters.graph import MemoryGraph, known_at
 from memtui.tui.presenters.header import Header
@@ -29,7 +30,6 @@ from memtui.tui.presenters.range_reuse import RangeReuse
 from memtui.tui.presenters.ranges import RangeTable
 from memtui.tui.presenters.reuse import ReuseLog
 from memtui.tui.presenters.sentences import WordsLog
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.tensor_locations import NOT_TRACED, Placed, TensorPlaces, TracedProcess
 from memtui.tui.presenters.tensors import TensorTable
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -56,7 +56,7 @@ class Room:
 class Presenter:
     """Builds views of one session. ``playhead`` and the settings below are what keys change."""
 
-    def __init__(self, reader: SessionLike, *, follow: bool) -> None:
+    def __init__(self, reader: Session, *, follow: bool) -> None:
         self.reader = reader
         self.playhead = Playhead(recording=reader.alive, follow=follow)
         if not follow:
@@ -140,7 +140,7 @@ class Presenter:
             self._reuse = ReuseLog()
             self._graph.focus_all()
             return
-        keys = frozenset(p.key for p in self.reader.processes() if p.pid == pid)
+        keys = frozenset(p.key for p in self.reader.processes.all() if p.pid == pid)
         self._reuse = ReuseLog(keys, f"of pid {pid}")
         self._graph.focus_process(pid, keys)
 
@@ -254,7 +254,7 @@ class Presenter:
         if at < 0 or not self.processes_shown:
             return ProcessesView(only=self.ranges.pid)
         samples = self.reader.samples
-        held = self.reader.gpu_memory_at(self.playhead.cursor_ns)
+        held = self.reader.devices.gpu_memory_at(self.playhead.cursor_ns)
         wss, shared = (known_at(values, at) for values in (samples.wss_bytes, samples.shared_bytes))
         rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held, wss)
         note = pss_note(self._rows.at(at))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memtui.core.samples import Process
+from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.tui.presenters.session_like import SessionLike
 
 FEW = 64  # processes: as many are all held, whether in sight or not
 KEEP_PROCESSES = 1024
@@ -23,9 +23,9 @@ class ProcessLog:
         self._newest = -1
         self.count = 0
 
-    def update(self, reader: SessionLike) -> None:
+    def update(self, reader: Session) -> None:
         """Look for new ones."""
-        while new := reader.processes_after(self._newest):
+        while new := reader.processes.after(self._newest):
             self._newest = new[-1].key
             self.count += len(new)
             self._first += new[: FEW - len(self._first)]
@@ -41,7 +41,7 @@ class ProcessLog:
         """Return the keys of all processes, where they are few."""
         return frozenset(process.key for process in self._first) if self.count <= FEW else None
 
-    def of(self, reader: SessionLike, keys: Iterable[int]) -> list[Process]:
+    def of(self, reader: Session, keys: Iterable[int]) -> list[Process]:
         """Return the processes with these keys and the target; of another pid at least one, if there ever was any."""
         if self.count <= FEW:
             return list(self._first)
@@ -49,5 +49,5 @@ class ProcessLog:
         wanted = set(keys) - found.keys()
         found |= {key: self._kept[key] for key in wanted if key in self._kept}
         if missing := wanted - found.keys():
-            found |= {process.key: process for process in reader.processes_of(missing)}
+            found |= {process.key: process for process in reader.processes.with_keys(missing)}
         return [found[key] for key in sorted(found)]

@@ -9,7 +9,8 @@ from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
 from memtui.core.units import duration
-from memtui.tui.presenters.session_like import ProcessSample, SessionLike
+from memtui.session.process_reader import ProcessSample
+from memtui.session.session import Session
 from memtui.widgets.views.memory import ProcessRow
 
 NOTABLE_AGE_NS = 5_000_000_000  # of a PSS
@@ -17,7 +18,7 @@ _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
 
 
 def process_rows(
-    reader: SessionLike,
+    reader: Session,
     window: Sequence[int],
     processes: Sequence[Process],
     held: Mapping[int, GpuMemory],
@@ -29,7 +30,7 @@ def process_rows(
     ``wss_bytes`` is the working set of the tree, of which each has a share.
     """
     named = {p.key: p for p in processes}
-    found = [row for row in reader.process_samples(window[0], window[-1]) if row["process"] in named]
+    found = [row for row in reader.processes.samples(window[0], window[-1]) if row["process"] in named]
     before = {row["process"]: row for row in found if row["sample"] != window[-1]}
     now = [row for row in found if row["sample"] == window[-1] and row["status"] != Status.GONE]
     total = wss_bytes or sum(row["wss_bytes"] or 0 for row in now)

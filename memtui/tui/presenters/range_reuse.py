@@ -8,10 +8,10 @@ from dataclasses import replace
 from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.core.units import clock
+from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.range_names import short_label
 from memtui.tui.presenters.reuse import Intervals, reuse_view
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
@@ -44,7 +44,7 @@ class RangeReuse:
         self._key = -1
 
     def view(
-        self, reader: SessionLike, row: VmaRow, sample: int, allowance: TimeBudget, name: str = ""
+        self, reader: Session, row: VmaRow, sample: int, allowance: TimeBudget, name: str = ""
     ) -> tuple[ReuseView, bool]:
         """Return the distances of a range (a ``VmaRow``) of some name up to a sample, and whether they are complete."""
         wanted = max(row.first_sample, sample - LAST_SAMPLES + 1)
@@ -66,10 +66,10 @@ class RangeReuse:
             view = ReuseView(note="no distances of one range: pages up to here were thinned")
         return replace(view, whose=whose), whole
 
-    def _add(self, reader: SessionLike, row: VmaRow) -> None:
+    def _add(self, reader: Session, row: VmaRow) -> None:
         sample = self._next
         self._next += 1
-        pages = reader.page_set(sample, row.process)
+        pages = reader.pages.page_set(sample, row.process)
         if pages is None:
             if _thinned(reader, row, sample):
                 self._begin(sample + 1)  # distances across a hole would be too short
@@ -96,14 +96,14 @@ class RangeReuse:
         return self._sum - later
 
 
-def _thinned(reader: SessionLike, row: VmaRow, sample: int) -> bool:
+def _thinned(reader: Session, row: VmaRow, sample: int) -> bool:
     """Return whether a page set that is not there had to make room: its distances are there still."""
     return reader.thinned_to_bytes is not None and any(
-        process == row.process for _, process, _ in reader.reuse_between(sample, sample)
+        process == row.process for _, process, _ in reader.reuse.between(sample, sample)
     )
 
 
-def _seconds(reader: SessionLike, sample: int) -> float:
+def _seconds(reader: Session, sample: int) -> float:
     """When a window began, in seconds from the start of the session."""
     samples = reader.samples
     at = min(int(samples.sample.searchsorted(sample)), len(samples.sample) - 1)

@@ -15,11 +15,11 @@ from memtui.analysis.row_states import state_at
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Process
+from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.heat_rows import ProcessRange
 from memtui.tui.presenters.processes import rank_of
 from memtui.tui.presenters.range_names import name_of, short_label
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
 
 READ_EVERY_S = 5.0  # the ranges of a growing session
@@ -107,7 +107,7 @@ class RangeTable:
             int, tuple[_Entry, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number
 
-    def view(self, reader: SessionLike, sample: int, processes: Sequence[Process]) -> TableView:
+    def view(self, reader: Session, sample: int, processes: Sequence[Process]) -> TableView:
         """Return the table at a sample."""
         if sample < 0:
             return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
@@ -115,11 +115,11 @@ class RangeTable:
         self._survey(reader, sample)
         wss, trend = self._trends(reader, sample)
         self.touched = wss
-        rss = reader.vma_rss(sample)
+        rss = reader.vmas.rss(sample)
         known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
         at = int(np.searchsorted(reader.samples.sample, sample))
         shared_bytes = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
-        shared = None if np.isnan(shared_bytes) else reader.vma_shared(sample) if shared_bytes else {}
+        shared = None if np.isnan(shared_bytes) else reader.vmas.shared(sample) if shared_bytes else {}
         # Shares are of what the header says; rows count a page for each process that touched it.
         header = float(reader.samples.wss_bytes[at])
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
@@ -324,7 +324,7 @@ class RangeTable:
             self._left_out[key] = f"filtered: {term}" if term else ""
         return self._left_out[key]
 
-    def _survey(self, reader: SessionLike, sample: int) -> None:
+    def _survey(self, reader: Session, sample: int) -> None:
         """Read rows and the most that each was touched: of a spread of samples at first, then of the new ones."""
         samples = reader.samples.sample
         newest = int(samples[-1])
@@ -332,7 +332,7 @@ class RangeTable:
             return
         now = time.monotonic()
         new = self._surveyed + 1 if newest - self._surveyed <= TREND_SAMPLES else newest
-        _, ids, _ = reader.vma_wss(min(new, newest), newest)
+        _, ids, _ = reader.vmas.wss(min(new, newest), newest)
         # Ranges are many and change seldom: look when a new one was touched, and now and then.
         if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
             self._read_rows(reader, sample)
@@ -350,9 +350,9 @@ class RangeTable:
             spans = [(self._surveyed, newest)]
         unknown = False
         for first, last in spans:
-            _, ids, touched = reader.vma_wss(first, last)
+            _, ids, touched = reader.vmas.wss(first, last)
             if self.all is None and not self._ids.issuperset(ids.tolist()):
-                self._seen |= reader.processes_in(first, last)
+                self._seen |= reader.processes.present(first, last)
                 unknown = True
             rows, place = ranked(ids)
             most = np.zeros(len(rows), np.int64)
@@ -368,16 +368,16 @@ class RangeTable:
         """Return the processes whose ranges are held."""
         return {row.process for row in self._rows}
 
-    def _read_rows(self, reader: SessionLike, sample: int) -> None:
+    def _read_rows(self, reader: Session, sample: int) -> None:
         """Read the ranges of the processes that are in sight, or worth a place in the heat map."""
         self._read_at = time.monotonic()
         wanted = set(self.all or ())
         if self.all is None:
             for last in {sample, int(reader.samples.sample[-1])}:
-                wanted |= reader.processes_in(last - TREND_SAMPLES + 1, last)
+                wanted |= reader.processes.present(last - TREND_SAMPLES + 1, last)
             wanted |= self._heaviest() | self._seen
             self._seen = set()
-        self._rows = reader.vma_rows_of(wanted)
+        self._rows = reader.vmas.rows_of(wanted)
         self._ids, self._uses = {row.id for row in self._rows}, uses_of(self._rows)
         if self.all is None:
             self._most = {row: most for row, most in self._most.items() if row in self._ids}
@@ -398,10 +398,10 @@ class RangeTable:
             if value > self._most.get(row, 0):
                 self._most[row] = value
 
-    def _trends(self, reader: SessionLike, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+    def _trends(self, reader: Session, sample: int) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
         """Return touched bytes per row at a sample, and its last windows as levels 0..8 of the row's own largest."""
         first = sample - TREND_SAMPLES + 1
-        samples, ids, touched = reader.vma_wss(max(0, first), sample)
+        samples, ids, touched = reader.vmas.wss(max(0, first), sample)
         if not len(ids):
             return {}, {}
         rows, place = ranked(ids)

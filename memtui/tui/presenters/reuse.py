@@ -9,7 +9,7 @@ import numpy as np
 from memtui.analysis.fast_numpy import intervals_s, median
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
-from memtui.tui.presenters.session_like import SessionLike
+from memtui.session.session import Session
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
@@ -33,7 +33,7 @@ class ReuseLog:
         """Add up anew: there are more windows between those that were looked at."""
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
-    def view(self, reader: SessionLike, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
+    def view(self, reader: Session, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
         """Return the distances up to a sample, and whether all of them are in it."""
         if sample < 0:
             return ReuseView(), True
@@ -41,22 +41,22 @@ class ReuseLog:
             if self._keys is not None:
                 self._add_process(reader, sample, self._keys, allowance)
             elif 0 <= self._until < sample <= self._until + FEW_SAMPLES:
-                if new := reader.reuse_between(self._until + 1, sample):
+                if new := reader.reuse.between(self._until + 1, sample):
                     self._histogram.add(*(reuse for _, _, reuse in new))
                 self._until = sample
             else:
-                self._histogram, self._until = reader.reuse_until(sample), sample
+                self._histogram, self._until = reader.reuse.until(sample), sample
             self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
-    def _add_process(self, reader: SessionLike, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
+    def _add_process(self, reader: Session, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
         """Add window after window within the budget: the checkpoints of a session hold all processes together."""
         if sample < self._until:
             self._histogram, self._until = ReuseHistogram(), -1
         while self._until < sample:
             last = min(sample, self._until + AT_ONCE)
-            for _, process, reuse in reader.reuse_between(self._until + 1, last):
+            for _, process, reuse in reader.reuse.between(self._until + 1, last):
                 if process in keys:
                     self._histogram.add(reuse)
             self._until = last
@@ -71,7 +71,7 @@ class Intervals:
         self._count, self._sample = 0, -1  # windows looked at, and the last of them
         self._shortest_s, self._longest_s = np.inf, 0.0
 
-    def until(self, reader: SessionLike, sample: int) -> tuple[float, float]:
+    def until(self, reader: Session, sample: int) -> tuple[float, float]:
         """Return shortest and longest interval in seconds; twice the median length of windows that took longer."""
         samples = reader.samples
         count = int(np.searchsorted(samples.sample, sample, side="right"))

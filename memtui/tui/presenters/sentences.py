@@ -14,7 +14,7 @@ from memtui.analysis.resident import resident, touched_fraction
 from memtui.analysis.target_loss import lost_fraction
 from memtui.core.samples import Process
 from memtui.session.sample_table import SampleTable
-from memtui.tui.presenters.session_like import SessionLike
+from memtui.session.session import Session
 from memtui.widgets.views.memory import WordsView
 
 
@@ -26,7 +26,7 @@ class WordsLog:
         self._figures = Figures()
 
     def view(
-        self, reader: SessionLike, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
+        self, reader: Session, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
     ) -> WordsView:
         """Return the sentences; ``reuse_bytes``: between which 95 % of the returning touches until then come back."""
         if at < 0:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from memtui.tui.presenters.session_like import SessionLike
+from memtui.session.session import Session
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import Floats
 
@@ -14,14 +14,14 @@ POINTS = 1024  # of a line at most: more than a wide terminal has dots
 KEEP_POINTS = 8 * POINTS
 AT_ONCE = 64  # samples a question is about
 Values = tuple[float, ...]
-Fetch = Callable[[SessionLike, int, int], Mapping[int, Values]]
+Fetch = Callable[[Session, int, int], Mapping[int, Values]]
 
 
 def range_wss(key: int) -> Fetch:
     """Return touched bytes of a range by sample: (WSS,)."""
 
-    def fetch(reader: SessionLike, first: int, last: int) -> dict[int, Values]:
-        samples, ids, touched = reader.vma_wss(first, last)
+    def fetch(reader: Session, first: int, last: int) -> dict[int, Values]:
+        samples, ids, touched = reader.vmas.wss(first, last)
         by_sample: dict[int, Values] = {}
         for sample, value in zip(samples[ids == key].tolist(), touched[ids == key].tolist(), strict=True):
             by_sample[sample] = (by_sample.get(sample, (0.0,))[0] + (value if value >= 0 else np.nan),)
@@ -33,9 +33,9 @@ def range_wss(key: int) -> Fetch:
 def process_sizes(keys: frozenset[int]) -> Fetch:
     """Return working set and resident set of a process (all its generations) by sample: (WSS, RSS)."""
 
-    def fetch(reader: SessionLike, first: int, last: int) -> dict[int, Values]:
+    def fetch(reader: Session, first: int, last: int) -> dict[int, Values]:
         by_sample: dict[int, Values] = {}
-        for row in reader.process_samples(first, last):
+        for row in reader.processes.samples(first, last):
             if row["process"] in keys:
                 sizes = (row["wss_bytes"], row["rss_bytes"])
                 by_sample[row["sample"]] = tuple(np.nan if size is None else float(size) for size in sizes)
@@ -51,9 +51,7 @@ class Series:
         self._fetch, self._absent = fetch, absent
         self._known: dict[int, Values] = {}
 
-    def view(
-        self, reader: SessionLike, first: int, last: int, at: int, allowance: TimeBudget
-    ) -> tuple[list[Floats], bool]:
+    def view(self, reader: Session, first: int, last: int, at: int, allowance: TimeBudget) -> tuple[list[Floats], bool]:
         """Return an array per value for the samples at places ``first`` to ``last`` and whether it is complete.
 
         A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.samples import Process, Status
+from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.tui.presenters.session_like import SessionLike
 
 KEEP_MAPS = 64
 NOT_TRACED = "no tensor is known: memtui trace -- python train.py (or run --trace, record --trace) tells where they lie"
@@ -54,9 +54,9 @@ class TensorPlaces:
         """Return processes that told of their tensors, in the order in which they first did."""
         return list(self._by_pid)
 
-    def update(self, reader: SessionLike) -> None:
+    def update(self, reader: Session) -> None:
         """Look for new ones."""
-        for number, pid, t_ns in reader.tensor_places(self._newest):
+        for number, pid, t_ns in reader.tensors.starts(self._newest):
             insort(self._by_pid.setdefault(pid, []), (t_ns, number))
             self._newest = number
 
@@ -64,7 +64,7 @@ class TensorPlaces:
         """Return the time from which on something is known."""
         return self._by_pid[pid][0][0]
 
-    def at(self, reader: SessionLike, pid: int, at: int) -> Placed | None:
+    def at(self, reader: Session, pid: int, at: int) -> Placed | None:
         """Return what was known when the window at a place among the samples began; None where nothing was."""
         start_ns, end_ns = int(reader.samples.start_ns[at]), int(reader.samples.end_ns[at])
         maps = self._by_pid.get(pid, [])
@@ -73,13 +73,11 @@ class TensorPlaces:
             return None
         number = maps[place - 1][1]
         if number not in self._maps:
-            self._maps.put(number, reader.tensor_map(number))
+            self._maps.put(number, reader.tensors.map(number))
         moved = place < len(maps) and maps[place][0] < end_ns
         return Placed(number, self._maps[number], moved)
 
-    def traced(
-        self, reader: SessionLike, at: int, processes: Sequence[Process], only: int | None
-    ) -> list[TracedProcess]:
+    def traced(self, reader: Session, at: int, processes: Sequence[Process], only: int | None) -> list[TracedProcess]:
         """Return the processes of a window that told of their tensors; ``only`` the pid that is looked at, if any."""
         pids = {p.key: p.pid for p in processes if p.pid in self._by_pid and only in (None, p.pid)}
         if at < 0 or not pids:
@@ -87,7 +85,7 @@ class TensorPlaces:
         sample = int(reader.samples.sample[at])
         rows = [
             TracedProcess(row["process"], pids[row["process"]], row["wss_bytes"], row["stored_bytes"])
-            for row in reader.process_samples(sample, sample)
+            for row in reader.processes.samples(sample, sample)
             if row["process"] in pids and row["status"] != Status.GONE
         ]
         return sorted(rows, key=lambda one: self.pids.index(one.pid))

@@ -14,9 +14,9 @@ from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
 from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
 from memtui.core.page_set import PageSet
 from memtui.core.units import clock
+from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorPlaces, TracedProcess
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
@@ -33,7 +33,7 @@ class TensorTable:
     def __init__(
         self,
         places: TensorPlaces,
-        pages: Callable[[SessionLike, int, int], PageSet | None],
+        pages: Callable[[Session, int, int], PageSet | None],
         ranges: Callable[[int, int], Sequence[VmaRow]],
     ) -> None:
         """Begin.
@@ -83,7 +83,7 @@ class TensorTable:
     # The view
 
     def view(
-        self, reader: SessionLike, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
+        self, reader: Session, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
     ) -> tuple[TensorsView, bool]:
         """Return the table of a process at a sample, and whether all of the last windows are in it.
 
@@ -123,12 +123,12 @@ class TensorTable:
             complete,
         )
 
-    def _moved(self, reader: SessionLike, at: int, process: TracedProcess) -> bool:
+    def _moved(self, reader: Session, at: int, process: TracedProcess) -> bool:
         placed = self._places.at(reader, process.pid, at)
         return placed is None or placed.moved
 
     def _recent(
-        self, reader: SessionLike, at: int, process: TracedProcess, allowance: TimeBudget
+        self, reader: Session, at: int, process: TracedProcess, allowance: TimeBudget
     ) -> tuple[dict[int, Window | None], bool]:
         """Return windows by their places, the one at the cursor in any case; whether time allowed all of them."""
         windows: dict[int, Window | None] = {}
@@ -141,7 +141,7 @@ class TensorTable:
             windows[place] = self._windows[key]
         return windows, True
 
-    def _window(self, reader: SessionLike, place: int, process: TracedProcess) -> Window | None:
+    def _window(self, reader: Session, place: int, process: TracedProcess) -> Window | None:
         placed, sample = self._places.at(reader, process.pid, place), int(reader.samples.sample[place])
         pages = self._pages(reader, sample, process.key) if placed is not None else None
         if placed is None or pages is None:
@@ -168,7 +168,7 @@ class TensorTable:
 
     def _rows(
         self,
-        reader: SessionLike,
+        reader: Session,
         at: int,
         now: Window,
         placed: TensorMap,

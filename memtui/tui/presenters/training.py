@@ -8,10 +8,10 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_ROWS, TensorUsage, fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.session.records.training import ProgressRow, RecordedProgress
+from memtui.session.session import Session
 from memtui.tui.presenters.learning import learning_view
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
-from memtui.tui.presenters.session_like import SessionLike
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import TrainingView
 
@@ -39,10 +39,10 @@ class TrainingLog:
         self.device = ""
         """Whose memory is shown; empty: that which tensors hold most of."""
 
-    def view(self, reader: SessionLike, head: Playhead) -> TrainingView:
+    def view(self, reader: Session, head: Playhead) -> TrainingView:
         """Return the view at the cursor."""
         axis = head.axis()
-        rows = reader.training(axis.start_ns, axis.end_ns + 1)
+        rows = reader.training.progress(axis.start_ns, axis.end_ns + 1)
         pids = list(dict.fromkeys(row.pid for row in rows))
         pid = self.pid if self.pid in pids else (pids[0] if pids else 0)
         rows = fullest([row for row in rows if row.pid == pid])
@@ -54,7 +54,7 @@ class TrainingLog:
         held = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
         # Live, the newest message is a little older than the newest window.
         at = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
-        whole = list(enumerate(reader.allocation_steps()))
+        whole = list(enumerate(reader.allocations.steps()))
         recorded = [(number, step) for number, step in whole if step.pid == pid or not pid]
         near = min(recorded, key=lambda one: abs(one[1].start_ns - head.cursor_ns), default=(-1, None))[0]
         here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
@@ -78,16 +78,16 @@ class TrainingLog:
             device=device,
             devices=devices,
             learning=learning_view(reader, axis, self._learner(reader, pid), [step for _, step in recorded]),
-            note="" if rows or reader.training() else _why_nothing(reader, head),
+            note="" if rows or reader.training.progress() else _why_nothing(reader, head),
         )
 
-    def fit(self, reader: SessionLike, head: Playhead) -> None:
+    def fit(self, reader: Session, head: Playhead) -> None:
         """Let the picture be about the training, once, where it took a small part of a session that is over."""
         if self._fitted or head.recording:
             return
         self._fitted = True
-        moments = [t_ns for row in reader.training() for t_ns in (row.start_ns, row.end_ns)]
-        moments += [point.t_ns for point in reader.learning()]
+        moments = [t_ns for row in reader.training.progress() for t_ns in (row.start_ns, row.end_ns)]
+        moments += [point.t_ns for point in reader.training.learning()]
         before = head.span_ns
         if moments and head.fit(min(moments), max(moments)):
             self._span_ns = before, head.span_ns
@@ -97,35 +97,39 @@ class TrainingLog:
         if self._span_ns is not None and head.span_ns == self._span_ns[1]:
             head.span_ns = self._span_ns[0]
 
-    def _learner(self, reader: SessionLike, pid: int) -> int:
+    def _learner(self, reader: Session, pid: int) -> int:
         """Return the process that is shown, or before its first steps the one that told what it trains."""
-        return pid or next((one.pid for one in reader.trainings()), 0)
+        return pid or next((one.pid for one in reader.training.networks()), 0)
 
-    def _device(self, reader: SessionLike, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
+    def _device(self, reader: Session, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
         """Return the device whose memory is shown, and all devices there are."""
-        devices = tuple(reader.training_devices())
+        devices = tuple(reader.training.devices())
         if self.device in devices or len(devices) == 1:
             return self.device or MAIN_MEMORY, devices
         most = {
             device: max(
-                (r.peak_bytes for r in reader.training(axis.start_ns, axis.end_ns + 1, device) if r.pid == pid),
+                (
+                    r.peak_bytes
+                    for r in reader.training.progress(axis.start_ns, axis.end_ns + 1, device)
+                    if r.pid == pid
+                ),
                 default=0,
             )
             for device in devices
         }
         return max(devices, key=lambda device: most[device]), devices
 
-    def _held(self, reader: SessionLike, axis: TimeAxis, pid: int, device: str) -> list[RecordedProgress]:
-        rows = reader.training(axis.start_ns, axis.end_ns + 1, device)
+    def _held(self, reader: Session, axis: TimeAxis, pid: int, device: str) -> list[RecordedProgress]:
+        rows = reader.training.progress(axis.start_ns, axis.end_ns + 1, device)
         return [self._progress(reader, row) for row in fullest([row for row in rows if row.pid == pid])]
 
-    def _progress(self, reader: SessionLike, row: ProgressRow) -> RecordedProgress:
+    def _progress(self, reader: Session, row: ProgressRow) -> RecordedProgress:
         if row.id not in self._decoded:
-            self._decoded.put(row.id, reader.training_progress(row))
+            self._decoded.put(row.id, reader.training.details(row))
         return self._decoded[row.id]
 
 
-def _why_nothing(reader: SessionLike, head: Playhead) -> str:
+def _why_nothing(reader: Session, head: Playhead) -> str:
     """Return why there is no training step, and what would show some."""
     if not head.recording:
         return NOTHING

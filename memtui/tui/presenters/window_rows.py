@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from memtui.tui.presenters.session_like import ProcessSample, SessionLike
+from memtui.session.process_reader import ProcessSample
+from memtui.session.session import Session
 
 
 class WindowRows:
     """Asks the session once while the cursor stands on a window. Windows are given by their index among the samples."""
 
-    def __init__(self, reader: SessionLike) -> None:
+    def __init__(self, reader: Session) -> None:
         self._reader = reader
         self._cached: tuple[int, list[ProcessSample]] = -1, []
 
@@ -21,5 +22,5 @@ class WindowRows:
         """Return the rows of a window and of the one before it."""
         sample = int(self._reader.samples.sample[index])
         if self._cached[0] != sample:
-            self._cached = sample, self._reader.process_samples(sample - 1, sample)
+            self._cached = sample, self._reader.processes.samples(sample - 1, sample)
         return self._cached[1]

@@ -140,14 +140,14 @@ class AllocationScreen(Screen[None]):
         """Open a recorded step, by its number among those that were recorded."""
 
         def find(presenter: Presenter) -> None:
-            steps = presenter.reader.allocation_steps()
+            steps = presenter.reader.allocations.steps()
             if not steps:
                 self.post_message(_Ready(-1, 0, _NONE, StepLists(StepIndex(_EMPTY))))
                 return
             fullest = max(range(len(steps)), key=lambda at: steps[at].peak_bytes)
             at = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
             step, about = steps[at], presenter.reader.imported()
-            lists = StepLists(StepIndex(presenter.reader.step_trace(step)), about)
+            lists = StepLists(StepIndex(presenter.reader.allocations.trace(step)), about)
             if about is not None:
                 begin_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 marks = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]

@@ -7,7 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from memtui.tui.presenters import Presenter, SessionLike
+from memtui.session.session import Session
+from memtui.tui.presenters import Presenter
 from memtui.widgets.views.memory import MemoryView, State
 
 PLAY_S = 0.25  # between pictures while playing
@@ -29,7 +30,7 @@ class PresenterThread(threading.Thread):
 
     def __init__(
         self,
-        open_session: Callable[[], SessionLike],
+        open_session: Callable[[], Session],
         deliver: Callable[[MemoryView], object],
         fail: Callable[[str], object],
         *,

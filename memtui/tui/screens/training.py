@@ -161,7 +161,7 @@ class TrainingScreen(Screen[None]):
 
     def action_process(self, by: int) -> None:
         def change(presenter: Presenter) -> None:
-            pids = list(dict.fromkeys(row.pid for row in presenter.reader.training()))
+            pids = list(dict.fromkeys(row.pid for row in presenter.reader.training.progress()))
             if pids:
                 now = pids.index(self._log.pid) if self._log.pid in pids else 0
                 self._log.pid = pids[(now + by) % len(pids)]

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from memtui.session.reader import SessionReader
+from memtui.session.session import Session
 from tests.support.live import TRACKED, start
 
 pytestmark = pytest.mark.real_clock
@@ -123,7 +123,7 @@ def test_a_program_does_what_it_does_and_the_numbers_hold(program, steps, needs,
     assert recording.returncode == 0, errors
     assert watched.splitlines()[0] == said.strip()  # to the bit
 
-    reader = SessionReader(path)
+    reader = Session(path)
     samples = reader.samples
     assert reader.hello.options.max_overhead_ppm == 10_000
     assert len(samples) >= 2
@@ -139,8 +139,8 @@ def test_a_program_does_what_it_does_and_the_numbers_hold(program, steps, needs,
         if not np.isfinite(wss):
             continue
         assert wss <= rss * (1 + SLACK)
-        _, _, by_row = reader.vma_wss(sample, sample)
-        alone_here = len(reader.process_samples(sample, sample)) == 1
+        _, _, by_row = reader.vmas.wss(sample, sample)
+        alone_here = len(reader.processes.samples(sample, sample)) == 1
         rows = int(by_row[by_row > 0].sum())
         # Rows of a tree count a page that several processes touched for each of them.
         assert rows == wss if alone_here else rows >= wss, f"sample {at}"

@@ -14,7 +14,8 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.timer import Timer
 
-from memtui.tui.presenters import Room, SessionLike
+from memtui.session.session import Session
+from memtui.tui.presenters import Room
 from memtui.tui.screens.layout import PANELS
 from memtui.tui.screens.memory.keys import KEYS
 from memtui.tui.screens.memory.panels import MemoryPanels
@@ -62,7 +63,7 @@ class MemoryScreen(Screen[None]):
 
     def __init__(
         self,
-        open_session: Callable[[], SessionLike],
+        open_session: Callable[[], Session],
         *,
         live: bool,
         refresh_s: float = 1.0,

@@ -1,0 +1,40 @@
+"""The allocations of a session: training steps of which every allocation was recorded, and what a GPU driver said."""
+
+from __future__ import annotations
+
+from memtui.analysis.allocation_trace import StepTrace
+from memtui.core.samples import MAIN_MEMORY
+from memtui.session.connection import SessionFile
+from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
+from memtui.session.records.imported import DriverMemory
+from memtui.session.tables import AllocationDeviceRecord, AllocationStepColumns, AllocationStepRecord, columns_of
+
+
+class AllocationReader:
+    """Reads recorded steps. The methods raise SessionError."""
+
+    def __init__(self, file: SessionFile) -> None:
+        self._file = file
+
+    def steps(self) -> list[RecordedStep]:
+        """Return the training steps whose allocations were recorded, in the order they came."""
+        if not self._file.has(AllocationStepRecord):
+            return []
+        rows = self._file.rows(AllocationStepRecord, "ORDER BY id", names=columns_of(AllocationStepColumns))
+        devices = {row.id: row.device for row in self._file.records(AllocationDeviceRecord)}
+        try:
+            return [recorded_step(*row, device=devices.get(row[0], MAIN_MEMORY)) for row in rows]
+        except ValueError as error:
+            raise self._file.damaged(str(error)) from None
+
+    def trace(self, step: RecordedStep) -> StepTrace:
+        """Return every allocation of a recorded step."""
+        rows = self._file.rows(AllocationStepRecord, "WHERE id = ?", step.id, names=["data"])
+        try:
+            return decode_step(step, rows[0][0])
+        except (IndexError, ValueError) as error:
+            raise self._file.damaged(f"allocations of step {step.step}: {error}") from None
+
+    def driver_memory(self) -> list[DriverMemory]:
+        """Return what the driver of a GPU said is free, in an imported log, by time."""
+        return self._file.records(DriverMemory, "ORDER BY t_ns")

@@ -1,0 +1,37 @@
+"""The tensors of a session: where the lasting ones of each process lay, and when."""
+
+from __future__ import annotations
+
+from memtui.analysis.tensor_pages import TensorMap
+from memtui.session.connection import SessionFile
+from memtui.session.records.tensors import decode_map
+from memtui.session.tables import TensorRangesRecord
+
+
+class TensorReader:
+    """Reads maps of tensors. The methods raise SessionError."""
+
+    def __init__(self, file: SessionFile) -> None:
+        self._file = file
+
+    def maps(self) -> list[tuple[int, int, TensorMap]]:
+        """Return (pid, from when on, where its lasting tensors lie until its next one), in the order they came."""
+        records = self._file.records(TensorRangesRecord, "ORDER BY id")
+        try:
+            return [(record.pid, record.t_ns, decode_map(record.data)) for record in records]
+        except ValueError as error:
+            raise self._file.damaged(f"places of tensors: {error}") from None
+
+    def starts(self, after: int) -> list[tuple[int, int, int]]:
+        """Return (number, pid, from when on) of maps with higher numbers, rising: ``map`` reads one of them."""
+        if not self._file.has(TensorRangesRecord):
+            return []
+        return self._file.rows(TensorRangesRecord, "WHERE id > ? ORDER BY id", after, names=["id", "pid", "t_ns"])
+
+    def map(self, number: int) -> TensorMap:
+        """Return where the tensors of a process lay from a moment on."""
+        rows = self._file.rows(TensorRangesRecord, "WHERE id = ?", number, names=["data"])
+        try:
+            return decode_map(rows[0][0])
+        except (IndexError, ValueError) as error:
+            raise self._file.damaged(f"places of tensors: {error}") from None

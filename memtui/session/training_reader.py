@@ -1,0 +1,70 @@
+"""The training of a session, as its programs reported it: steps that ended, and how well they learn."""
+
+from __future__ import annotations
+
+from memtui.core.samples import MAIN_MEMORY
+from memtui.session.connection import SessionFile
+from memtui.session.records.learning import About, LearningPoint, about_of
+from memtui.session.records.training import ProgressRow, RecordedProgress, decode_progress
+from memtui.session.tables import (
+    LearningAboutRecord,
+    LearningColumns,
+    LearningRecord,
+    ProgressDeviceRecord,
+    TrainingProgressColumns,
+    TrainingProgressRecord,
+    columns_of,
+)
+
+
+class TrainingReader:
+    """Reads training steps and learning. The methods raise SessionError."""
+
+    def __init__(self, file: SessionFile) -> None:
+        self._file = file
+
+    def progress(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
+        """Return the messages about training steps that reach into a half-open time range.
+
+        What tensors held in main memory is always reported; in that of another device where it held any.
+        """
+        if not self._file.has(TrainingProgressRecord):
+            return []
+        of_device = "LEFT JOIN progress_device USING(id)" if self._file.has(ProgressDeviceRecord) else ""
+        which = f"coalesce(device, '{MAIN_MEMORY}') = ?" if of_device else f"'{MAIN_MEMORY}' = ?"
+        rows = self._file.rows(
+            TrainingProgressRecord,
+            f"{of_device} WHERE end_ns >= ? AND start_ns < ? AND {which} ORDER BY training_progress.id",
+            *(first_ns, last_ns, device),
+            names=columns_of(TrainingProgressColumns),
+        )
+        return [ProgressRow(*(*row, device)) for row in rows]
+
+    def details(self, row: ProgressRow) -> RecordedProgress:
+        """Return when the steps of a message ended, and what tensors held."""
+        rows = self._file.rows(TrainingProgressRecord, "WHERE id = ?", row.id, names=["data"])
+        try:
+            return decode_progress(row, rows[0][0])
+        except (IndexError, ValueError) as error:
+            raise self._file.damaged(f"training from step {row.first_step}: {error}") from None
+
+    def devices(self) -> list[str]:
+        """Return the devices in whose memory tensors of training steps were seen, main memory first."""
+        if not self._file.has(ProgressDeviceRecord):
+            return [MAIN_MEMORY]
+        rows = self._file.query("SELECT DISTINCT device FROM progress_device ORDER BY 1", "t")
+        return [MAIN_MEMORY, *(device for (device,) in rows)]
+
+    def learning(self, first_ns: int = 0, last_ns: int = 1 << 62) -> list[LearningPoint]:
+        """Return loss and accuracy in a half-open time range, in the order they came."""
+        if not self._file.has(LearningRecord):
+            return []
+        rest, names = "WHERE t_ns >= ? AND t_ns < ? ORDER BY id", columns_of(LearningColumns)
+        return [LearningPoint(*row) for row in self._file.rows(LearningRecord, rest, first_ns, last_ns, names=names)]
+
+    def networks(self) -> list[About]:
+        """Return what those processes train that report how well they learn."""
+        try:
+            return [about_of(row.pid, row.about) for row in self._file.records(LearningAboutRecord, "ORDER BY pid")]
+        except ValueError as error:
+            raise self._file.damaged(str(error)) from None
