@@ -9,6 +9,7 @@ import pytest
 from memtui.probes.pages.pagetable import iterators
 from memtui.probes.pages.pagetable.bpf_loader import BpfError
 from memtui.probes.pages.pagetable.iterators import Iterators
+from tests.support.folders import names_in
 
 AHEAD = {"walk": 1, "ask": 2, "ask_locked": 0}
 
@@ -41,11 +42,11 @@ class Programs:
 @pytest.fixture
 def programs(monkeypatch):
     """None of the descriptors that a test opened is left."""
-    programs, before = Programs(), set(os.listdir("/proc/self/fd"))
+    programs, before = Programs(), set(names_in("/proc/self/fd"))
     monkeypatch.setattr(iterators, "open_iterator", programs.open_iterator)
     monkeypatch.setattr(iterators, "run_iterator", programs.run_iterator)
     yield programs
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert set(names_in("/proc/self/fd")) <= before
 
 
 def test_a_program_is_attached_once_to_each_process(programs):

@@ -19,6 +19,7 @@ from memtui.recording.sampler.commands import SamplerConfig
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.target_lock import TargetLocks
 from memtui.recording.sampler.tracked_tree import TrackedTree
+from tests.support.folders import names_in
 from tests.support.sampler_parts import Outbox, Reader
 
 PARENT = """
@@ -58,7 +59,7 @@ class Family:
 @contextmanager
 def family(owner: int | None = None):
     """All descriptors are closed when all are forgotten."""
-    before = set(os.listdir("/proc/self/fd"))
+    before = set(names_in("/proc/self/fd"))
     process = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "up\n"
@@ -70,7 +71,7 @@ def family(owner: int | None = None):
     finally:
         process.kill()
         process.communicate()
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert set(names_in("/proc/self/fd")) <= before
 
 
 @pytest.fixture(autouse=True)
