@@ -21,7 +21,7 @@ from memtui.core.os_errors import why
 from memtui.core.text import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
-PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is no session
+PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
 SCHEMA_VERSION = 10
 _TABLES_SINCE = {  # by format: what the one before it had not
     7: frozenset(("allocation_step", "tensor_ranges")),
@@ -29,7 +29,7 @@ _TABLES_SINCE = {  # by format: what the one before it had not
     9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
     10: frozenset(("vma_state",)),
 }
-OLDEST_VERSION = 6  # of those that are read; what such a file has no table for, it knows nothing of
+OLDEST_VERSION = 6  # of those that are read; a file knows nothing of what it lacks a table for
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fileformat.html, "The Rollback Journal"
@@ -48,17 +48,17 @@ class SessionError(UserError):
 
 
 def unreadable(path: Path, error: Exception) -> SessionError:
-    """SQLite's words about a file; they may quote it, many lines long, or in bytes that Python cannot decode."""
+    """Return the error for what SQLite says of a file; it may quote the file, in many lines or undecodable bytes."""
     return SessionError(f"{path}: cannot be read: {visible(str(error)[:120])}")
 
 
 def row_id(sample: int, process: int) -> int:
-    """Key of a row about one process in one sample: rising with time."""
+    """Return the key of a row about one process in one sample: rising with time."""
     return sample << _PROCESS_BITS | process
 
 
 def split_row_id(row: int) -> tuple[int, int]:
-    """(sample, process) of a key."""
+    """Return (sample, process) of a key."""
     return row >> _PROCESS_BITS, row & ((1 << _PROCESS_BITS) - 1)
 
 
@@ -110,7 +110,7 @@ def check_header(path: Path) -> tuple[bytes, int]:
 
 
 def application_id(head: bytes) -> int:
-    """Whose file it is, from its first 100 bytes."""
+    """Return whose file it is, from its first 100 bytes."""
     return int(struct.unpack_from(">I", head, 68)[0])
 
 
@@ -142,17 +142,17 @@ def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes of a session with what is not folded in yet; 0 when it is gone."""
+    """Return the bytes of a session with what is not folded in yet; 0 when it is gone."""
     return _size(path) + _log_bytes(path)
 
 
 def _log_bytes(path: Path) -> int:
-    return _size(f"{path}-wal")
+    return _size(path.with_name(f"{path.name}-wal"))
 
 
-def _size(path: Path | str) -> int:
+def _size(path: Path) -> int:
     try:
-        return os.stat(path).st_size
+        return path.stat().st_size
     except OSError:
         return 0
 
@@ -248,7 +248,7 @@ def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlit
 
 
 def has_log(connection: sqlite3.Connection) -> bool:
-    """Whether the session is being written, or was not folded when that ended."""
+    """Return whether the session is being written, or was not folded when that ended."""
     return connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
@@ -268,13 +268,13 @@ def _roll_back(path: Path) -> None:
 
 
 def _tail(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - len(JOURNAL_MAGIC)))
         return file.read()
 
 
 def is_own_file(path: Path) -> bool:
-    """Whether it is a regular file of this user, and no link. Raises OSError."""
+    """Return whether it is a regular file of this user, and not a link. Raises OSError."""
     status = os.lstat(path)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
@@ -295,7 +295,7 @@ def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
 
 
 def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Every row of an answer, in bounded time and memory. Raises SessionError and sqlite3.DatabaseError.
+    """Return every row of an answer, in bounded time and memory. Raises SessionError and sqlite3.DatabaseError.
 
     Pages of a b-tree that point at one another make a small file answer for ever. A whole file costs less than 8 steps
     of SQLite's machine for every byte of it.
@@ -373,7 +373,7 @@ def _known_schema(version: int) -> list[tuple[str, ...]]:
 
 
 def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
-    """Without comments and line breaks. No quote is in a schema but of x'', where no comment can hide."""
+    """Return an entry without comments and line breaks. A schema's only quote is x'', where no comment can hide."""
     return tuple(" ".join(re.sub(r"--[^\n]*", "", str(part)).split()) for part in entry)
 
 

@@ -28,7 +28,7 @@ _TYPES: dict[str, frozenset[type]] = {
 
 
 def check_rows(rows: Sequence[tuple[Any, ...]], kinds: str) -> None:
-    """Types and ranges by column.
+    """Check types and ranges by column.
 
     ``i`` integer, ``I`` integer or NULL, ``n`` number, ``r`` number or NULL, ``t`` text, ``b`` blob.
     """
@@ -58,7 +58,7 @@ def check_vma(start: int, end: int, first_sample: int, last_sample: int | None) 
 
 
 def parse_json(text: str) -> Any:
-    """One JSON value."""
+    """Return one JSON value."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -39,7 +39,7 @@ class VmaRow(NamedTuple):
         )
 
     def at(self, sample: int) -> VmaRow:
-        """Return it as it was in a window: with the rights and the name that it had then."""
+        """Return the row as it was in a window: with the rights and the name that it had then."""
         state = state_at(self.states, sample)
         return self if state is None else self._replace(perms=state.perms, name=state.name)
 

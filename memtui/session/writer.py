@@ -152,7 +152,7 @@ class SessionWriter:
             elif os.path.lexists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
             _check_beside(path)
-            os.rename(self.path, path)
+            self.path.rename(path)
         finally:
             _remove(self.path)  # what is left of it
 
