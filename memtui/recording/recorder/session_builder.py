@@ -73,7 +73,6 @@ class SessionBuilder:
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
         self.samples = 0
-        self.began = False  # the first process is observed
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
         self.rss_bytes: int | None = None
@@ -84,13 +83,7 @@ class SessionBuilder:
         """Store one message."""
         match message:
             case Hello():
-                self._keep_command = message.options.keep_command
-                target = replace(message.target, command=self._fit_to_keep(message.target.command))
-                self.hello = replace(message, target=target)
-                self._filter = parse_filter(message.options.filter)
-                if self.limits and (why := self.limits.objection(message.wss.reason if not message.wss.ok else "")):
-                    raise UnsupportedRequest(why)
-                self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
+                self._take_hello(message)
             case Process():
                 self.began = True
                 if self.limits:
@@ -111,14 +104,28 @@ class SessionBuilder:
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
                 self._writer.insert([replace(message, text=text)])
             case End():
-                if self.limits and self.limits.ending and message.kind == "stopped":
-                    kind, text = self.limits.ending  # why it was stopped
-                    message = replace(message, kind=kind, text=text)
-                self.end = message
-                self._checkpoint(self.samples - 1)
-                self._note_ended(set())
-                self._writer.insert([Event(message.t_ns, "end", message.words)])
-                self._writer.put_meta(end={"t_ns": message.t_ns, "kind": message.kind, "text": message.text})
+                self._take_end(message)
+
+    def _take_hello(self, hello: Hello) -> None:
+        """Store what is watched and how; raise where a limit cannot be kept."""
+        self._keep_command = hello.options.keep_command
+        target = replace(hello.target, command=self._fit_to_keep(hello.target.command))
+        self.hello = replace(hello, target=target)
+        self._filter = parse_filter(hello.options.filter)
+        if self.limits and (why := self.limits.objection(hello.wss.reason if not hello.wss.ok else "")):
+            raise UnsupportedRequest(why)
+        self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
+
+    def _take_end(self, end: End) -> None:
+        """Store why the recording ended, and what is left of every process."""
+        if self.limits and self.limits.ending and end.kind == "stopped":
+            kind, text = self.limits.ending  # why it was stopped
+            end = replace(end, kind=kind, text=text)
+        self.end = end
+        self._checkpoint(self.samples - 1)
+        self._note_ended(set())
+        self._writer.insert([Event(end.t_ns, "end", end.words)])
+        self._writer.put_meta(end={"t_ns": end.t_ns, "kind": end.kind, "text": end.text})
 
     def _take_told(self, message: TracerMessage) -> None:
         """Store what a program tells of itself, which may be anything."""
