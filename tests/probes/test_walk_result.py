@@ -43,3 +43,9 @@ def test_page_frames_of_present_and_of_inaccessible_pages():
 @pytest.mark.parametrize(("users", "paused", "all_paused"), [(2, 2, True), (3, 2, False)])
 def test_all_are_held_where_every_user_is(users, paused, all_paused):
     assert Users(users, paused, users - paused).all_held is all_paused
+
+
+def test_tasks_that_were_not_paused_are_described():
+    assert Users(3, 1, 2).describe_running().startswith("2 task(s) that share its memory ran meanwhile")
+    assert Users(3, 1, 0).describe_running() == "", "a reader of /proc is not a task"
+    assert Users(2, 2, 0).describe_running() == ""

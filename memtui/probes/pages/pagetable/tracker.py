@@ -283,7 +283,7 @@ class PageTableTracker:
         tracked.recent.note(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
-        doubts = "; ".join(filter(None, (changed, taken, _who_ran(users) if users else "")))
+        doubts = "; ".join(filter(None, (changed, taken, users.describe_running() if users else "")))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -439,13 +439,3 @@ class PageTableTracker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _who_ran(users: Users) -> str:
-    """Return what the user should know of tasks that used a paused process's memory and were not paused with it."""
-    if users.all_held or not users.running:
-        return ""
-    return (
-        f"{users.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
-        "what they touched just then may be missed"
-    )

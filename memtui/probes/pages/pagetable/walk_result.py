@@ -100,6 +100,15 @@ class Users:
         """Whether nobody can unmap anything, if those that are traced stand still."""
         return self.users == self.held
 
+    def describe_running(self) -> str:
+        """Return what the user should know of tasks that use a paused process's memory and were not paused with it."""
+        if self.all_held or not self.running:
+            return ""
+        return (
+            f"{self.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
+            "what they touched just then may be missed"
+        )
+
 
 def disjoint(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Extents:
     """Return extents, told by rising addresses, so that each begins where the one before has ended.
