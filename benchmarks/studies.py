@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import documents
-from memtui.study.studies import STUDIES
+from memtui.study.studies.catalogue import STUDIES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT, PICTURES = ROOT / "docs/guide/study.md", ROOT / "docs/guide/studies"

@@ -40,7 +40,7 @@ from memtui.core.files import ANOTHER_FILE, check_place, write_safely
 from memtui.core.privilege import Invoker, become, invoker, state_directory
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import nearest, visible
-from memtui.probes.power.fast_energy import EnergySource, NoSource
+from memtui.probes.power.energy_source import EnergySource, NoSource
 
 NETWORK = "resnet50"  # measured against its operators
 QUICK_NETWORK_S = 60.0  # a round of a quick look at it

@@ -12,7 +12,7 @@ import numpy as np
 from memtui.analysis.energy import from_counter, from_power, tick_ns
 from memtui.bench.plan import SETTLED_POWER, SETTLING_NS
 from memtui.bench.result import Series
-from memtui.probes.power.fast_energy import EnergySource
+from memtui.probes.power.energy_source import EnergySource
 
 EVERY_S = 0.001
 

@@ -23,7 +23,7 @@ from memtui.bench.worker_client import WorkerProcess
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.file_lock import exclusively
 from memtui.core.processes import WorkerEnded
-from memtui.probes.power.fast_energy import SPOILING, EnergySource, NoSource, lock_path, open_source
+from memtui.probes.power.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source
 
 IDLE_S = 3.0  # of doing nothing, to know what that costs
 REFERENCE_EVERY = 20  # rows

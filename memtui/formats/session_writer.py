@@ -17,7 +17,7 @@ from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import beside, is_own_file
 from memtui.session.records.allocations import MAX_ROWS, trace_record
 from memtui.session.records.imported import WALL
-from memtui.session.tables import AllocationDeviceRecord
+from memtui.session.schema import AllocationDeviceRecord
 from memtui.session.validation import check_device
 from memtui.session.writer import SessionWriter
 

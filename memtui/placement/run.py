@@ -15,7 +15,7 @@ from memtui.placement.builtin_models import check_model, is_own
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Profile
 from memtui.placement.worker_client import BUSY, PlacementProcess
-from memtui.probes.power.fast_energy import lock_path
+from memtui.probes.power.energy_source import lock_path
 
 REPEATS = 30
 

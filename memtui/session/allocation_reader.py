@@ -7,7 +7,7 @@ from memtui.core.samples import MAIN_MEMORY
 from memtui.session.connection import SessionFile
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
 from memtui.session.records.imported import DriverMemory
-from memtui.session.tables import AllocationDeviceRecord, AllocationStepColumns, AllocationStepRecord, columns_of
+from memtui.session.schema import AllocationDeviceRecord, AllocationStepColumns, AllocationStepRecord, columns_of
 
 
 class AllocationReader:

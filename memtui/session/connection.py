@@ -17,7 +17,7 @@ from memtui.session.file_format import (
     read_all,
     unreadable,
 )
-from memtui.session.tables import TABLES, MetaRecord, Selection, selection
+from memtui.session.schema import TABLES, MetaRecord, Selection, selection
 from memtui.session.validation import check_rows, parse_json
 
 Record = TypeVar("Record")

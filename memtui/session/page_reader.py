@@ -9,7 +9,7 @@ from memtui.core.page_set import PageSet
 from memtui.session.blobs import decode_touch_sum
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_id, row_ids, split_row_id
-from memtui.session.tables import PageSetRecord, TouchSumRecord
+from memtui.session.schema import PageSetRecord, TouchSumRecord
 
 _SUMS_AT_ONCE = 64  # sums of accesses that are in memory together
 

@@ -8,7 +8,7 @@ from typing import Any
 from memtui.core.samples import Process
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_id, row_ids, split_row_id
-from memtui.session.tables import ProcessSampleRecord, columns_of
+from memtui.session.schema import ProcessSampleRecord, columns_of
 from memtui.session.validation import MAX_PID, MAX_PROCESS
 
 ProcessSample = dict[str, Any]

@@ -10,7 +10,7 @@ from memtui.session.blobs import decode_reuse
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_ids, split_row_id
 from memtui.session.sample_reader import SampleReader
-from memtui.session.tables import ReuseCheckpointRecord, ReuseRecord
+from memtui.session.schema import ReuseCheckpointRecord, ReuseRecord
 
 _AT_ONCE = 256  # windows whose distances are in memory together
 

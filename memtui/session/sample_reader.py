@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.session.connection import Row, SessionFile
 from memtui.session.sample_table import SampleTable, SampleTableBuilder
-from memtui.session.tables import SampleRecord
+from memtui.session.schema import SampleRecord
 from memtui.session.validation import MAX_SAMPLE
 
 _MANY, _SPREAD, _LAST = 4096, 1024, 128  # above so many samples, so many of them and the last ones are read at first

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.session.tables import SampleColumns, SampleRecord, columns_of
+from memtui.session.schema import SampleColumns, SampleRecord, columns_of
 
 COLUMNS = columns_of(SampleRecord)
 INTEGERS, OPTIONAL_INTEGERS, TEXTS = (tuple(name for name, kind in COLUMNS.items() if kind == one) for one in "iIt")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from memtui.core.samples import Process
 from memtui.session.file_format import SessionError, connect_reader, read_all, unreadable
-from memtui.session.tables import selection
+from memtui.session.schema import selection
 from memtui.session.validation import check_rows, parse_json
 
 _QUERY = """

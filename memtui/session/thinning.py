@@ -10,7 +10,7 @@ from array import array
 from collections import deque
 
 from memtui.session.file_format import row_id
-from memtui.session.tables import PageSetRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
+from memtui.session.schema import PageSetRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.writer import SessionWriter
 
 _RESERVE = 8 << 20  # for the log, which holds a commit or two

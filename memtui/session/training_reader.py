@@ -6,7 +6,7 @@ from memtui.core.samples import MAIN_MEMORY
 from memtui.session.connection import SessionFile
 from memtui.session.records.learning import About, LearningPoint, about_of
 from memtui.session.records.training import ProgressRow, RecordedProgress, decode_progress
-from memtui.session.tables import (
+from memtui.session.schema import (
     LearningAboutRecord,
     LearningColumns,
     LearningRecord,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memtui.analysis.row_states import RowState, state_at
-from memtui.session.tables import VmaRecord
+from memtui.session.schema import VmaRecord
 
 
 class VmaRow(NamedTuple):

@@ -21,7 +21,7 @@ from memtui.session.file_format import (
     schema,
     seal,
 )
-from memtui.session.tables import TABLES, MetaRecord, insertion
+from memtui.session.schema import TABLES, MetaRecord, insertion
 
 PAGE_BYTES = 8192  # blobs of some kB waste less of a page than with 4096
 

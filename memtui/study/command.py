@@ -31,8 +31,8 @@ from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.runs import container, memory_limit, runner
 from memtui.study.runs.messages import MemoryOrder, RunProgress, RunResult
 from memtui.study.state import State
-from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting, Study
+from memtui.study.studies.catalogue import STUDIES
 from memtui.study.studies.fast_memory.study import FastMemory, sizes
 
 ALL, LIST = "all", "list"

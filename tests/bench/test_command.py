@@ -23,7 +23,7 @@ from memtui.bench.store import Database
 from memtui.cli.main import main
 from memtui.core.errors import UserError
 from memtui.core.file_lock import lock_holder
-from memtui.probes.power.fast_energy import WHOLE_MACHINE
+from memtui.probes.power.energy_source import WHOLE_MACHINE
 from tests.support.bench_database import add, row
 from tests.support.cli import memtui
 

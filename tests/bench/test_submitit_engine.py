@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memtui.core.file_lock import lock_holder
-from memtui.probes.power.fast_energy import WHOLE_MACHINE
+from memtui.probes.power.energy_source import WHOLE_MACHINE
 from tests.support import slurm_stub
 from tests.support.bench_jobs import FAST, GRID, keys_in
 from tests.support.cli import memtui

@@ -34,7 +34,7 @@ from memtui.bench.sweep import (
 )
 from memtui.core.errors import UserError
 from memtui.core.file_lock import exclusively
-from memtui.probes.power.fast_energy import EnergySource, NoSource
+from memtui.probes.power.energy_source import EnergySource, NoSource
 
 pytest.importorskip("torch", reason="torch is not installed")
 PLAN = BenchPlan(windows=2, seconds=0.05, warm_up_s=0.1, phase_ns=1)

@@ -20,8 +20,8 @@ from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step, step_record, trace_of
+from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, columns_of
 from memtui.session.session import Session
-from memtui.session.tables import AllocationStepColumns, AllocationStepRecord, columns_of
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters.markers import MarkLog
 from tests.support import sessions

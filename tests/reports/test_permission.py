@@ -14,7 +14,7 @@ from memtui.reports.permission import HARMLESS, HARMLESS_COLUMNS, permitted, per
 from memtui.reports.redact import RedactedSource
 from memtui.reports.source import ReportSource, Source
 from memtui.session.process_reader import ProcessReader
-from memtui.session.tables import ProcessSampleRecord, columns_of
+from memtui.session.schema import ProcessSampleRecord, columns_of
 from tests.support import sessions
 
 

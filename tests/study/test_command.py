@@ -19,7 +19,7 @@ from memtui.session.session import Session
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import container
 from memtui.study.runs.messages import RunResult
-from memtui.study.studies import STUDIES
+from memtui.study.studies.catalogue import STUDIES
 from memtui.study.workloads.cifar import RECORD_BYTES, check_folder, read_images
 from tests.support.cli import memtui, refused
 from tests.support.live import needs_tracker

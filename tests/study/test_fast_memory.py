@@ -31,8 +31,8 @@ from memtui.study.recorded_run import Trace
 from memtui.study.runs import cgroup_limit, memory_limit, runner, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
 from memtui.study.runs.messages import MemoryOrder, MemoryResult
-from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
+from memtui.study.studies.catalogue import STUDIES
 from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
 from memtui.study.studies.fast_memory.miss_curve import MissCurve, swappable
 from memtui.study.studies.fast_memory.numbers import FastMemoryNumbers, LimitPoint, ProgramNumbers

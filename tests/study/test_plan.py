@@ -14,8 +14,8 @@ from memtui.core.errors import UserError
 from memtui.core.files import write_safely
 from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.state import NAME, State
-from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Setting
+from memtui.study.studies.catalogue import STUDIES
 
 RUN = Run("bare", ("python", "train.py"), 10.0)
 

@@ -21,8 +21,8 @@ from memtui.study import report
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs.messages import RunResult
-from memtui.study.studies import STUDIES
 from memtui.study.studies.base import Observed, Setting
+from memtui.study.studies.catalogue import STUDIES
 from tests.support.pages import EVIL, Page
 from tests.support.sessions import MS, hello, messages, write_session
 from tests.support.study_reports import MACHINE, SAMPLES, assert_harmless, inline_figures, result_of

@@ -33,7 +33,7 @@ from memtui.placement.store import ProfileFile
 from memtui.placement.validation import Damaged, count, list_of, required, table
 from memtui.placement.worker_client import BUSY, PlacementProcess
 from memtui.placement.worker_protocol import Bandwidth, Environment, MadePool
-from memtui.probes.power.fast_energy import lock_path
+from memtui.probes.power.energy_source import lock_path
 
 CACHE = "place-cache.db"  # in the state directory
 

@@ -18,7 +18,7 @@ from memtui.core.page_set import CODEC_ZLIB, PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
 from memtui.session.blobs import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
 from memtui.session.file_format import row_id
-from memtui.session.tables import (
+from memtui.session.schema import (
     PageSetRecord,
     ProcessSampleRecord,
     ReuseRecord,

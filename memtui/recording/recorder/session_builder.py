@@ -42,7 +42,7 @@ from memtui.session.records.allocations import step_record
 from memtui.session.records.learning import about_record, learning_records
 from memtui.session.records.tensors import ranges_record
 from memtui.session.records.training import progress_record
-from memtui.session.tables import (
+from memtui.session.schema import (
     AllocationDeviceRecord,
     LearningAboutRecord,
     ProgressDeviceRecord,

@@ -12,7 +12,7 @@ from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.core.samples import MAIN_MEMORY, AllocationStep
 from memtui.core.text import storable
 from memtui.session.blobs import list_of, pack, unpack
-from memtui.session.tables import AllocationStepColumns, AllocationStepRecord
+from memtui.session.schema import AllocationStepColumns, AllocationStepRecord
 from memtui.session.validation import check_device, parse_json
 
 MAX_ROWS = 1 << 22  # allocations and frees of one step

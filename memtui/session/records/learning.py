@@ -12,7 +12,7 @@ import numpy as np
 
 from memtui.core.samples import LearningProgress
 from memtui.core.text import storable
-from memtui.session.tables import LearningAboutRecord, LearningColumns, LearningRecord
+from memtui.session.schema import LearningAboutRecord, LearningColumns, LearningRecord
 from memtui.session.validation import MAX_INTEGER, MAX_REAL, parse_json
 
 MAX_POINTS = 1 << 12  # of one message

@@ -8,7 +8,7 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.samples import TensorRanges
 from memtui.core.text import storable
 from memtui.session.blobs import pack, unpack
-from memtui.session.tables import TensorRangesRecord
+from memtui.session.schema import TensorRangesRecord
 
 MAX_TENSORS = 1 << 20
 MAX_NAMES_BYTES = 64 << 20

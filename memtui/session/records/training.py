@@ -12,7 +12,7 @@ from memtui.analysis.tensor_usage import TensorUsage
 from memtui.core.samples import MAIN_MEMORY, TrainingProgress
 from memtui.core.text import storable
 from memtui.session.blobs import list_of, pack, unpack
-from memtui.session.tables import TrainingProgressColumns, TrainingProgressRecord
+from memtui.session.schema import TrainingProgressColumns, TrainingProgressRecord
 from memtui.session.validation import check_device
 
 MAX_STEPS = MAX_STRETCHES = 1 << 18  # of one message

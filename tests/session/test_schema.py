@@ -10,7 +10,7 @@ import pytest
 
 from memtui.core.samples import Event, PowerReading
 from memtui.session.file_format import OLDEST_VERSION, SCHEMA_VERSION, missing_columns, schema
-from memtui.session.tables import TABLES, ProcessSampleRecord, VmaStateRecord, columns_of, insertion, selection
+from memtui.session.schema import TABLES, ProcessSampleRecord, VmaStateRecord, columns_of, insertion, selection
 
 DECLARED = {"i": ("INTEGER", True), "I": ("INTEGER", False), "n": ("REAL", True), "r": ("REAL", False)} | {
     "t": ("TEXT", True),

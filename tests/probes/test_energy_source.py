@@ -8,13 +8,13 @@ from math import isnan
 
 import pytest
 
-from memtui.probes.power.fast_energy import NoSource, RaplEnergy
+from memtui.probes.power.energy_source import NoSource, RaplEnergy
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with
 
 SETUP = """
 import ctypes, json, math, time
 import pynvml
-from memtui.probes.power.fast_energy import NoSource, NvmlEnergy, lock_path
+from memtui.probes.power.energy_source import NoSource, NvmlEnergy, lock_path
 def say(value):
     print(json.dumps(value))
 def at(seconds):
