@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -251,11 +252,21 @@ def test_a_pipe_beside_does_not_hold_us(whole, tmp_path):
                 Database(path, writable=writable)
 
 
+@dataclass(frozen=True)
+class Fields:
+    """A key or a value of a cache."""
+
+    number: float
+
+    def to_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
 @pytest.mark.parametrize("number", range(12))
 def test_a_cache_that_was_damaged(number, tmp_path):
     path = tmp_path / "cache.db"
     with Cache(path) as cache:
-        cache.put([({"a": n}, {"time_ns": [float(n)]}) for n in range(200)])
+        cache.put([(Fields(n), Fields(n / 2)) for n in range(200)])
     before = path.read_bytes()
     for again in range(10):
         path.write_bytes(before)
@@ -265,8 +276,8 @@ def test_a_cache_that_was_damaged(number, tmp_path):
             try:
                 with Cache(path) as cache:
                     for n in range(200):
-                        cache.get({"a": n})
-                    cache.put([({"b": 1}, 2)])
+                        cache.get(Fields(n))
+                    cache.put([(Fields(-1), Fields(2))])
             except UserError as error:
                 said = str(error)
         assert "\n" not in said

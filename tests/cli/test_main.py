@@ -17,7 +17,8 @@ from memtui.cli import main
 from memtui.core import progress_line
 from memtui.core.samples import Event, Window
 from memtui.recording import targets
-from memtui.reports import export, text
+from memtui.reports import export, process_summary
+from memtui.reports.process_summary import ProcessSummary
 from memtui.session.file_format import SCHEMA_VERSION
 from tests.support.cli import memtui, refused
 from tests.support.sessions import messages, write_session
@@ -207,10 +208,10 @@ def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
 
 
 def test_a_report_for_people_names_the_largest_processes_only():
-    one = {"pid": 0, "role": "child", "rss_bytes": 0, "wss_bytes": None}
-    made = [one | {"pid": pid, "rss_bytes": pid * 4096} for pid in range(60)]
-    made.insert(7, one | {"pid": 999, "role": "target RANK=0"})
-    listed = [process["pid"] for process in text._largest(made)]
+    child = ProcessSummary(0, "child", 0, "", None, None, 0.0, None, None, None, "")
+    processes = [replace(child, pid=pid, rss_bytes=pid * 4096.0) for pid in range(60)]
+    processes.insert(7, replace(child, pid=999, role="target RANK=0"))
+    listed = [process.pid for process in process_summary._largest(processes)]
     assert listed == [999, *range(41, 60)]
 
 

@@ -175,7 +175,7 @@ def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
 
 class _Log:
     def __init__(self, *readings: PowerReading) -> None:
-        self.readings = readings
+        self.readings, self.devices = readings, self  # the reader of devices, too
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
         return [r for r in self.readings if first_ns <= r.t_ns < last_ns]

@@ -75,7 +75,7 @@ def test_there_is_always_a_budget(asked, given):
     wishes = SamplerState(10**9, asked, most_overhead_ppm=250_000)
     assert wishes.max_overhead_ppm == given
     wishes = SamplerState(10**9, 1, most_overhead_ppm=250_000)
-    wishes.hear(budget_word(asked))
+    wishes.receive(budget_word(asked))
     assert wishes.max_overhead_ppm == given
     assert not wishes.stop
 

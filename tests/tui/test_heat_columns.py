@@ -58,7 +58,8 @@ def test_a_column_narrower_than_a_window_shows_the_one_it_lies_in():
 
 def test_samples_without_pages_give_way_to_the_next_one_of_the_column():
     stored = [4, 9]
-    reader = SimpleNamespace(stored_sample=lambda low, high: next((s for s in stored if low <= s <= high), None))
+    pages = SimpleNamespace(stored_sample=lambda low, high: next((s for s in stored if low <= s <= high), None))
+    reader = SimpleNamespace(pages=pages)
     assert stored_samples(reader, [0, 3], 8) == [4]
     assert stored_samples(reader, [3, 6], 9) == [4, 9]
     assert stored_samples(reader, [5], 8) == []
