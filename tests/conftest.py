@@ -1,8 +1,8 @@
 """What test modules share, and which tests may run at the same time (``make test``: several workers of pytest-xdist).
 
-Tests marked ``real_clock`` watch, pause or kill real processes against a deadline: one worker runs them all, one after
-another, and they alone are run a second time when they fail (``tests/second_try.py``). What trains or benches is for
-another worker, since two benches at once refuse each other. All other modules go to whichever worker is free.
+Tests marked ``real_clock`` watch, pause or kill real processes against a deadline: one worker runs their modules, one
+after another, and they alone are run a second time when they fail (``tests/second_try.py``). What trains or benches is
+for another worker, since two benches at once refuse each other. All other modules go to whichever worker is free.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -30,18 +32,25 @@ _TRAINING += ("study/test_access_patterns", "recording/test_step_recorder", "rec
 _TRAINING += ("recording/test_context", "end_to_end/test_trace_command", "project/test_import_hygiene")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the group of each test for ``--dist loadgroup``: tests of one group run in one worker."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what hands out groups of tests: a group is run by one worker, in order."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.partition("::")[0])
+
+    return ByGroup(config, log)
 
 
-def _group(item: pytest.Item) -> str:
-    if item.get_closest_marker("real_clock") is not None:
-        return "real_clock"
-    module = item.path.relative_to(Path(__file__).parent).as_posix()
-    return "training" if module.startswith(_TRAINING) else module.removesuffix(".py")
+@cache
+def _group(path: str) -> str:
+    module = Path(path)
+    name = module.as_posix().removeprefix("tests/")
+    if name.startswith(_TRAINING):
+        return "training"
+    return "real_clock" if "pytest.mark.real_clock" in module.read_text() else name
 
 
 @pytest.fixture(scope="session", autouse=True)

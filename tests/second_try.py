@@ -17,11 +17,10 @@ RERUNS = Path("build", "reruns.jsonl")
 
 
 def main() -> int:
-    failed = sorted(_without_group(name) for name in _last_failed())
+    failed = sorted(_last_failed())
     if not failed:
         print("second try: the run before says of no test that it failed", file=sys.stderr)
         return 1
-    FAILED.write_text(json.dumps(dict.fromkeys(failed, True)))
     subprocess.run([sys.executable, "-m", "pytest", "--last-failed", "-m", "real_clock"], check=False)
     again = _last_failed()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
@@ -37,11 +36,6 @@ def main() -> int:
 def _last_failed() -> set[str]:
     """Return the tests that failed when they ran last, whenever that was."""
     return set(json.loads(FAILED.read_text())) if FAILED.exists() else set()
-
-
-def _without_group(name: str) -> str:
-    """Return the name that pytest alone gives a test: pytest-xdist appends its group."""
-    return name[: name.rfind("@")] if name.rfind("@") > name.rfind("]") else name
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -48,13 +48,13 @@ class Texts(Sequence[str]):
         self._texts: list[str] = []
         self._code_of: dict[str, int] = {}
 
-    def extend(self, texts: Iterable[str]) -> None:
+    def extend(self, texts: Sequence[str]) -> None:
         """Append texts."""
-        for text in texts:
-            code = self._code_of.setdefault(text, len(self._texts))
-            if code == len(self._texts):
+        for text in dict.fromkeys(texts):
+            if text not in self._code_of:
+                self._code_of[text] = len(self._texts)
                 self._texts.append(text)
-            self._codes.append(code)
+        self._codes.extend(map(self._code_of.__getitem__, texts))
 
     def __len__(self) -> int:
         return len(self._codes)

@@ -25,6 +25,7 @@ from tests.support.users import temporary_user
 
 SAMPLER = "memtui.recording.sampler"
 TRACKER = ("--tracker", "rss")  # these tests are about recordings, and not about what they measure
+RANK = str(10_000 + os.getpid() % 900_000)  # that no other test has
 
 
 @pytest.fixture(autouse=True)
@@ -79,11 +80,11 @@ def test_a_second_attach_opens_the_running_session(tmp_path):
 
 @contextmanager
 def tree(*options: object, path: Path) -> Iterator[tuple[int, int]]:
-    """(PID of a target that is recorded now, with these options; PID of its child, which has RANK=3)."""
+    """(PID of a target that is recorded now, with these options; PID of its child, which has RANK)."""
     source = (
         "import os, subprocess, sys, time\n"
         "words = [sys.executable, '-m', 'memtui.study.workloads.access_patterns', 'loop', '--pages', '300']\n"
-        "child = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {'RANK': '3'})\n"
+        f"child = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {{'RANK': '{RANK}'}})\n"
         "print(child.pid, flush=True); child.wait()\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as parent:
@@ -104,7 +105,7 @@ def tree(*options: object, path: Path) -> Iterator[tuple[int, int]]:
 def test_attach_to_a_member_of_a_tree_that_is_recorded_opens_that_recording_at_it(how, tmp_path):
     path = tmp_path / "a.memtui"
     with tree("--interval", "0.1", "--tracker", "auto", path=path) as (parent, pid):
-        name = ("--rank", "3") if how == "rank" else (pid,)
+        name = ("--rank", RANK) if how == "rank" else (pid,)
         screen = Terminal("attach", *name, module="memtui", columns=150, rows=45)
         try:
             screen.read(20, until=f"all panels show pid {pid}")
