@@ -1,8 +1,9 @@
 """What test modules share, and which tests may run at the same time (``make test``: several workers of pytest-xdist).
 
-Tests marked ``real_clock`` watch, pause or kill real processes against a deadline: one worker runs their modules, one
-after another, and they alone are run a second time when they fail (``tests/second_try.py``). What trains or benches is
-for another worker, since two benches at once refuse each other. All other modules go to whichever worker is free.
+Tests marked ``real_clock`` watch, pause or kill real processes against a deadline. One worker runs those of the probes,
+another one those of other rooms, and they alone are run a second time when they fail (``tests/second_try.py``). What
+measures a device (benches, profiles of a placement) is a third worker's, since two at once refuse each other. All other
+modules go to whichever worker is free.
 """
 
 from __future__ import annotations
@@ -26,10 +27,6 @@ settings.load_profile("memtui")
 # On a machine where tests run beside, what takes a ms alone is held for long now and then.
 NO_BUDGET = 'max-overhead = "none"\nmax-pause = 5\n'
 LONG = os.environ.get("MEMTUI_LONG") == "1"  # make test-long
-# Modules by the beginning of their path: they train or bench, and hold no clock against it.
-_TRAINING = ("bench/", "training/", "placement/", "formats/", "study/test_workloads", "study/test_numpy_network")
-_TRAINING += ("study/test_access_patterns", "recording/test_step_recorder", "recording/test_storage_monitor")
-_TRAINING += ("recording/test_context", "end_to_end/test_trace_command", "project/test_import_hygiene")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -46,11 +43,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @cache
 def _group(path: str) -> str:
-    module = Path(path)
-    name = module.as_posix().removeprefix("tests/")
-    if name.startswith(_TRAINING):
-        return "training"
-    return "real_clock" if "pytest.mark.real_clock" in module.read_text() else name
+    name = path.removeprefix("tests/")
+    if name.startswith(("bench/", "placement/")):
+        return "bench"
+    if "pytest.mark.real_clock" in (Path(__file__).parent / name).read_text():
+        return "real_clock of probes" if name.startswith("probes/") else "real_clock"
+    return name
 
 
 @pytest.fixture(scope="session", autouse=True)
