@@ -61,6 +61,8 @@ def _no_budget_by_default():
         path.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder))
+        for name in ("COLUMNS", "LINES"):  # of a worker of pytest-xdist, and not of the terminals that tests open
+            patch.delenv(name, raising=False)
         yield
     shutil.rmtree(folder)
 
