@@ -19,7 +19,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="LOG|DIR",
         nargs="+",
         type=argtypes.path,
-        help="what it is, is told by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
+        help="its kind is recognised by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
         "a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
     )
     parser.add_argument(
