@@ -19,8 +19,8 @@ def _add_arguments(parser: Parser) -> None:
         metavar="LOG|DIR",
         nargs="+",
         type=argtypes.path,
-        help="its kind is recognised by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, "
-        "a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
+        help="its kind is recognised by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of "
+        "ZPP-MEM, a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot",
     )
     parser.add_argument(
         "-o",
