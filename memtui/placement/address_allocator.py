@@ -20,7 +20,7 @@ class Piece:
         pool: name.
         first: index of the first op.
         last: of the last one.
-        begin: first byte, in the pool's arena.
+        start: first byte, in the pool's arena.
         size_bytes: of the storage, not rounded.
     """
 
@@ -28,7 +28,7 @@ class Piece:
     pool: str
     first: int
     last: int
-    begin: int
+    start: int
     size_bytes: int
 
 
@@ -68,13 +68,13 @@ def lay_out(graph: Graph, plan: PlacementPlan) -> Arenas:
         ]
 
         def end(addresses: Sequence[int], stays: Sequence[fragmentation.Piece] = stays) -> int:
-            return max((at + stay.size_bytes for at, stay in zip(addresses, stays, strict=True)), default=0)
+            return max((address + stay.size_bytes for address, stay in zip(addresses, stays, strict=True)), default=0)
 
         addresses = min((fragmentation.in_order(stays), fragmentation.largest_first(stays)), key=end)
         ends[pool] = end(addresses)
         pieces += [
-            Piece(storage, pool, first, last, at, size)
-            for (first, last, storage), at, size in zip(lives, addresses, sizes, strict=True)
+            Piece(storage, pool, first, last, address, size)
+            for (first, last, storage), address, size in zip(lives, addresses, sizes, strict=True)
         ]
     return Arenas(tuple(pieces), ends)
 
@@ -96,13 +96,13 @@ def _fast(graph: Graph, plan: PlacementPlan) -> Iterable[Life]:
 
 
 def _slow(plan: PlacementPlan) -> Iterable[Life]:
-    found: dict[str, tuple[int, int]] = {}
+    lives: dict[str, tuple[int, int]] = {}
     for span in plan.spans:
         if span.pool == plan.slow:
-            first, last = found.get(span.storage, (span.first, span.last))
-            found[span.storage] = min(first, span.first), max(last, span.last)
+            first, last = lives.get(span.storage, (span.first, span.last))
+            lives[span.storage] = min(first, span.first), max(last, span.last)
     for move in plan.moves:
-        first, last = found.get(move.storage, (move.op, move.op))
-        found[move.storage] = min(first, move.op), max(last, move.op)
-    for storage, (first, last) in found.items():
+        first, last = lives.get(move.storage, (move.op, move.op))
+        lives[move.storage] = min(first, move.op), max(last, move.op)
+    for storage, (first, last) in lives.items():
         yield first, last, storage

@@ -38,29 +38,29 @@ def anonymous(size: int) -> mmap.mmap:
 def on_node(size: int, node: int) -> mmap.mmap:
     """Memory of one NUMA node, whose pages were asked where they are. Raises NoMemory."""
     check_node(node)
-    made = _map(-1, size, _PRIVATE)
+    mapping = _map(-1, size, _PRIVATE)
     mask = (ctypes.c_ulong * (node // 64 + 1))()
     mask[node // 64] = 1 << node % 64
     # The kernel takes one off the number of bits.
     most = ctypes.c_ulong(len(mask) * 64 + 1)
     call = _system_call(0)
-    if _c().syscall(call, _pointer(made), ctypes.c_ulong(size), _MPOL_BIND, mask, most, 0):
+    if _c().syscall(call, _pointer(mapping), ctypes.c_ulong(size), _MPOL_BIND, mask, most, 0):
         raise NoMemory(f"memory cannot be bound to node {node}: mbind: {os.strerror(ctypes.get_errno())}")
-    touched(made)
-    found = nodes_of(made)
-    if {*found} != {node}:
-        where = ", ".join(f"{count} on node {at}" for at, count in sorted(found.items()))
-        raise NoMemory(f"of {sum(found.values())} pages bound to node {node} {where}")
-    return made
+    touched(mapping)
+    nodes = nodes_of(mapping)
+    if {*nodes} != {node}:
+        where = ", ".join(f"{count} on node {number}" for number, count in sorted(nodes.items()))
+        raise NoMemory(f"of {sum(nodes.values())} pages bound to node {node} {where}")
+    return mapping
 
 
-def nodes_of(made: mmap.mmap | np.ndarray) -> Counter[int]:
+def nodes_of(buffer: mmap.mmap | np.ndarray) -> Counter[int]:
     """Return how many pages of a mapping, or of an array, lie on each NUMA node, as move_pages(2) reports.
 
     Negative for pages that have no memory yet, as the negative of its error number. Raises NoMemory.
     """
-    first = address(made)
-    size = made.nbytes if isinstance(made, np.ndarray) else len(made)
+    first = address(buffer)
+    size = buffer.nbytes if isinstance(buffer, np.ndarray) else len(buffer)
     starts = range(first - first % mmap.PAGESIZE, first + size, mmap.PAGESIZE)
     pages = (ctypes.c_void_p * len(starts))(*starts)
     status = (ctypes.c_int * len(starts))()
@@ -95,17 +95,17 @@ def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
         return touched(_map(-1, size, _PRIVATE | _MAP_HUGETLB)), 0, "reserved huge pages"
     except NoMemory:
         pass
-    made = _map(-1, size + HUGE_BYTES, _PRIVATE)
-    begin = -address(made) % HUGE_BYTES
+    mapping = _map(-1, size + HUGE_BYTES, _PRIVATE)
+    start = -address(mapping) % HUGE_BYTES
     try:
-        made.madvise(mmap.MADV_HUGEPAGE, 0, len(made))
+        mapping.madvise(mmap.MADV_HUGEPAGE, 0, len(mapping))
     except OSError as error:
         raise NoMemory(f"no huge page is reserved and madvise refuses: {error.strerror}") from None
-    touched(made)
-    got = _huge_bytes(address(made), len(made))
+    touched(mapping)
+    got = _huge_bytes(address(mapping), len(mapping))
     if got < size // 2:
         raise NoMemory(f"no huge page is reserved, and of {size} bytes the kernel put {got} into transparent ones")
-    return made, begin, "transparent huge pages"
+    return mapping, start, "transparent huge pages"
 
 
 def of_file(size: int, folder: str) -> mmap.mmap:
@@ -147,14 +147,14 @@ def about_folder(folder: str) -> tuple[bool, str]:
     return False, f"page cache of {kind}: main memory, no slow memory"
 
 
-def touched(made: mmap.mmap) -> mmap.mmap:
+def touched(mapping: mmap.mmap) -> mmap.mmap:
     """Return a mapping, after every page of it was written once."""
-    np.frombuffer(made, np.uint8)[:: mmap.PAGESIZE] = 0
-    return made
+    np.frombuffer(mapping, np.uint8)[:: mmap.PAGESIZE] = 0
+    return mapping
 
 
-def address(made: mmap.mmap | np.ndarray) -> int:
-    array = made if isinstance(made, np.ndarray) else np.frombuffer(made, np.uint8)
+def address(buffer: mmap.mmap | np.ndarray) -> int:
+    array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
     return int(array.ctypes.data)
 
 
@@ -176,8 +176,8 @@ def _c() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _pointer(made: mmap.mmap) -> ctypes.c_void_p:
-    return ctypes.c_void_p(address(made))
+def _pointer(mapping: mmap.mmap) -> ctypes.c_void_p:
+    return ctypes.c_void_p(address(mapping))
 
 
 def _system_call(which: int) -> ctypes.c_long:
@@ -189,16 +189,16 @@ def _system_call(which: int) -> ctypes.c_long:
 
 def _ranges(text: str) -> list[int]:
     """``0-1,4`` as the kernel writes it."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         low, _, high = part.partition("-")
-        found += range(int(low), int(high or low) + 1)
-    return found
+        numbers += range(int(low), int(high or low) + 1)
+    return numbers
 
 
 def _huge_bytes(first: int, size: int) -> int:
     """Return what of a range lies in transparent huge pages, from smaps."""
-    found, inside = 0, False
+    total, inside = 0, False
     with Path("/proc/self/smaps").open() as file:
         for line in file:
             head, _, rest = line.partition(" ")
@@ -206,31 +206,31 @@ def _huge_bytes(first: int, size: int) -> int:
                 low, high = (int(word, 16) for word in head.split("-"))
                 inside = low < first + size and high > first
             elif inside and head == "AnonHugePages:":
-                found += int(rest.split()[0]) << 10
-    return found
+                total += int(rest.split()[0]) << 10
+    return total
 
 
 def _file_system(path: str) -> tuple[str, list[str]]:
     """Return (type, mount options) of where a path lies; proc(5), mountinfo."""
-    best, found = -1, ("file system", [""])
+    longest, mount = -1, ("file system", [""])
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape")
         kind, _, super_options = after.split(maxsplit=2)
-        if len(point) >= best and (path == point or path.startswith(point.rstrip("/") + "/")):
-            best, found = len(point), (kind, f"{before.split()[5]},{super_options}".split(","))
-    return found[0], list(found[1])
+        if len(point) >= longest and (path == point or path.startswith(point.rstrip("/") + "/")):
+            longest, mount = len(point), (kind, f"{before.split()[5]},{super_options}".split(","))
+    return mount[0], list(mount[1])
 
 
 def _is_dax(path: str) -> bool | None:
     """Return what statx(2) tells of a file; None where the kernel does not tell."""
-    found = ctypes.create_string_buffer(256)
+    status = ctypes.create_string_buffer(256)
     try:
-        failed = _c().statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC, found)
+        failed = _c().statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC, status)
     except AttributeError:  # an old C library
         return None
     if failed:
         return None
     # struct statx: stx_attributes is at 8, stx_attributes_mask, which of them are told, at 56.
-    attributes, told = (int.from_bytes(found.raw[at : at + 8], "little") for at in (8, 56))
-    return bool(attributes & _STATX_ATTR_DAX) if told & _STATX_ATTR_DAX else None
+    attributes, mask = (int.from_bytes(status.raw[offset : offset + 8], "little") for offset in (8, 56))
+    return bool(attributes & _STATX_ATTR_DAX) if mask & _STATX_ATTR_DAX else None

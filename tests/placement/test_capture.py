@@ -92,7 +92,7 @@ def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
 
     found = capture(Step(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
     if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in found.kernels):  # without oneDNN it is smaller ops
-        spaces = [k.made[3].storage for k in found.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
+        spaces = [k.new_layouts[3].storage for k in found.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
         assert len(spaces) == 4
         assert all(found.graph.tensor[space].size_bytes > 0 for space in spaces)
         assert all(len(found.graph.users[space]) == 1 for space in spaces), "the backward pass reads it"

@@ -166,12 +166,12 @@ def test_what_is_alive_at_once_never_shares_bytes(both: tuple[Graph, PlacementPl
     graph, plan = both
     found = lay_out(graph, plan)
     for one in found.pieces:
-        assert one.begin % 4096 == 0
-        assert one.begin + one.size_bytes <= found.size_bytes[one.pool]
+        assert one.start % 4096 == 0
+        assert one.start + one.size_bytes <= found.size_bytes[one.pool]
         for other in found.pieces:
             if one is other or one.pool != other.pool or one.first > other.last or other.first > one.last:
                 continue
-            assert one.begin + one.size_bytes <= other.begin or other.begin + other.size_bytes <= one.begin
+            assert one.start + one.size_bytes <= other.start or other.start + other.size_bytes <= one.start
     for span in plan.spans:
         for op in range(span.first, span.last + 1):
             assert found.piece(span.storage, span.pool, op) is not None

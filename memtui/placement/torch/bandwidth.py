@@ -37,7 +37,7 @@ def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int 
     times: list[list[list[float]]] = [[[] for _ in range(4)] for _ in pools]
     memories = [pool.take(size) for pool in pools]
     for turn in range(repeats + 1):
-        for pool, memory, found in zip(pools, memories, times, strict=True):
+        for pool, memory, of_pool in zip(pools, memories, times, strict=True):
             numbers = memory.view(torch.int64)
             reads, writes = pool.read_wait_ns(size), pool.write_wait_ns(size)
             took = (
@@ -47,20 +47,20 @@ def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int 
                 _timed_ns(partial(memory.copy_, fast), writes, clock),
             )
             if turn:  # the first one warms up
-                for each, ns in zip(found, took, strict=True):
+                for each, ns in zip(of_pool, took, strict=True):
                     each.append(ns)
-    alone = [Bandwidth(*(_rate(size, each) for each in found)) for found in times]
+    alone = [Bandwidth(*(_rate(size, each) for each in of_pool)) for of_pool in times]
     free = pools[0].device.type == "cpu" and torch.get_num_threads() < len(os.sched_getaffinity(0))
     with _moving(clock) as mover:
         if free:
             rates = [_meanwhile(mover, *_both(p, m, fast), repeats) for p, m in zip(pools, memories, strict=True)]
             alone = [
-                replace(one, copied_from_meanwhile=out, copied_to_meanwhile=into)
-                for one, (out, into) in zip(alone, rates, strict=True)
+                replace(bandwidth, copied_from_meanwhile=out, copied_to_meanwhile=into)
+                for bandwidth, (out, into) in zip(alone, rates, strict=True)
             ]
         return [
-            _with_fixed(mover, clock, one, *_both(pool, memory[:PAGE], fast[:PAGE]), free=free)
-            for one, pool, memory in zip(alone, pools, memories, strict=True)
+            _with_fixed(mover, clock, bandwidth, *_both(pool, memory[:PAGE], fast[:PAGE]), free=free)
+            for bandwidth, pool, memory in zip(alone, pools, memories, strict=True)
         ]
 
 
@@ -91,24 +91,24 @@ def _meanwhile(mover: Mover, out: Copy, into: Copy, repeats: int) -> tuple[float
         while mover.moving:
             multiply()
 
-    found = [[mover.during([copy], until_moved)[1] for _ in range(repeats)] for copy in (out, into)]
-    return _rate(len(out.source), found[0]), _rate(len(into.source), found[1])
+    times = [[mover.during([copy], until_moved)[1] for _ in range(repeats)] for copy in (out, into)]
+    return _rate(len(out.source), times[0]), _rate(len(into.source), times[1])
 
 
-def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Copy, *, free: bool) -> Bandwidth:
+def _with_fixed(mover: Mover, clock: Clock, bandwidth: Bandwidth, out: Copy, into: Copy, *, free: bool) -> Bandwidth:
     """Return what moves of a page take beside their bytes, with other work between them, as plans have it.
 
     Args:
         mover: the one that plans are executed with.
         clock: of it.
-        one: bandwidths.
+        bandwidth: bandwidths.
         out: a page of the pool into the fast one.
         into: and back.
         free: whether there is a CPU for moves while ops run.
     """
     small = _multiplying(_SHORT_SIDES[0])  # leaves the page where a tensor that was written just now is
     hiding = _hiding(mover, clock, (out, into)) if free else small
-    at_once: list[list[float]] = [[], []]
+    immediate: list[list[float]] = [[], []]
     meanwhile: list[list[float]] = [[], []]
     longer: list[float] = []
     # One after the other: the thread of a move that is over still wants the interpreter for a moment.
@@ -117,7 +117,7 @@ def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Cop
             small()
             took_ns = mover.now([copy])
             if turn:  # the first one warms up
-                at_once[way].append(took_ns)
+                immediate[way].append(took_ns)
     for turn in range((PAGE_REPEATS + 1) * free):
         for way, copy in enumerate((out, into)):
             both_ns, moved_ns = mover.during([copy], hiding)
@@ -131,11 +131,11 @@ def _with_fixed(mover: Mover, clock: Clock, one: Bandwidth, out: Copy, into: Cop
         return max(0.0, median(times) - PAGE * 1e9 / rate) if times and rate else None
 
     return replace(
-        one,
-        copied_from_fixed_ns=fixed(at_once[0], one.copied_from),
-        copied_to_fixed_ns=fixed(at_once[1], one.copied_to),
-        copied_from_meanwhile_fixed_ns=fixed(meanwhile[0], one.copied_from_meanwhile),
-        copied_to_meanwhile_fixed_ns=fixed(meanwhile[1], one.copied_to_meanwhile),
+        bandwidth,
+        copied_from_fixed_ns=fixed(immediate[0], bandwidth.copied_from),
+        copied_to_fixed_ns=fixed(immediate[1], bandwidth.copied_to),
+        copied_from_meanwhile_fixed_ns=fixed(meanwhile[0], bandwidth.copied_from_meanwhile),
+        copied_to_meanwhile_fixed_ns=fixed(meanwhile[1], bandwidth.copied_to_meanwhile),
         meanwhile_start_ns=max(0.0, median(longer)) if longer else None,
     )
 
@@ -161,9 +161,9 @@ def _wait_for_device() -> None:
 
 
 def _timed_ns(work: Callable[[], object], wait_ns: float, clock: Clock) -> float:
-    begin = clock.now_ns()
+    start_ns = clock.now_ns()
     work()
     _wait_for_device()
     if wait_ns:
         clock.wait(wait_ns)
-    return clock.now_ns() - begin
+    return clock.now_ns() - start_ns

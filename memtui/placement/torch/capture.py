@@ -69,7 +69,7 @@ class Kernel:
         target: the operator.
         arguments: of the call, with layouts in the place of tensors.
         keywords: the same.
-        made: layouts of the new tensors it returns, one after another; None for what is not new.
+        new_layouts: layouts of the new tensors it returns, one after another; None for what is not new.
         read_bytes: by storage, what it reads.
         written_bytes: by storage, what it writes.
         in_place: whether it writes what it was given.
@@ -80,7 +80,7 @@ class Kernel:
     target: Any
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
-    made: tuple[Layout | None, ...]
+    new_layouts: tuple[Layout | None, ...]
     read_bytes: Mapping[str, int]
     written_bytes: Mapping[str, int]
     in_place: bool
@@ -112,8 +112,8 @@ class Captured:
     @property
     def fingerprint(self) -> str:
         """Return a digest of the graph: measurements in another graph are not of this one."""
-        plain = json.dumps(self.graph.to_dict(), sort_keys=True)
-        return hashlib.sha256(plain.encode()).hexdigest()[:32]
+        text = json.dumps(self.graph.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def capture(step: Step, name: str) -> Captured:
@@ -153,7 +153,7 @@ class _Reader:
         self._kernels: list[Kernel] = []
         self._changed: dict[Layout, None] = {}
         self._grown: dict[str, Layout] = {}  # storages whose size only a real call tells
-        self._kept: list[Any] = []  # so that no storage is taken for another one that came before
+        self._references: list[Any] = []  # so that no storage is taken for another one that came before
 
     def read(self, name: str, state: tuple[Any, ...]) -> Captured:
         waiting = iter(self._given.items())
@@ -213,8 +213,8 @@ class _Reader:
         written = list(self._leaves(self._written(node)))
         changed = [*written, *self._leaves(_secretly_written(node))]
         self._changed |= dict.fromkeys(layout for layout in changed if layout.storage in self._bytes)
-        made = [each for each in flat if each is not None and self._key(each) not in self._storage_of]
-        if made or written:
+        new = [each for each in flat if each is not None and self._key(each) not in self._storage_of]
+        if new or written:
             self._kernel(node, flat, read, written)
         self._layouts[node] = tree_map(lambda v: None if v is None else self._layout(v), value)
 
@@ -291,7 +291,7 @@ class _Reader:
 
     def _key(self, value: torch.Tensor) -> int:
         storage = value.untyped_storage()
-        self._kept.append(storage)
+        self._references.append(storage)
         return int(storage._cdata)
 
     def _new(self, name: str, value: torch.Tensor, role: str) -> None:
@@ -311,20 +311,20 @@ class _Reader:
         )
 
     def _amounts(self, layouts: Iterable[Layout]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        amounts: dict[str, int] = {}
         for layout in layouts:
             most = self._tensors[layout.storage].size_bytes
-            found[layout.storage] = min(most, found.get(layout.storage, 0) + layout.touched_bytes)
-        return found
+            amounts[layout.storage] = min(most, amounts.get(layout.storage, 0) + layout.touched_bytes)
+        return amounts
 
 
-def _copies(target: Any, arguments: Any, keywords: Any, made: Sequence[Layout | None], in_place: bool) -> bool:
+def _copies(target: Any, arguments: Any, keywords: Any, results: Sequence[Layout | None], in_place: bool) -> bool:
     """Return whether results can only be copied to their place, by a call on zeros."""
     if in_place:
-        return any(layout is not None for layout in made)
+        return any(layout is not None for layout in results)
     with torch.no_grad():
         arguments, keywords = tree_map(_zeros, (arguments, dict(keywords)))
-        return has_to_copy(target, arguments, keywords, [_zeros(layout) for layout in made])
+        return has_to_copy(target, arguments, keywords, [_zeros(layout) for layout in results])
 
 
 def _zeros(leaf: Any) -> Any:
@@ -370,11 +370,11 @@ def _with_role(tensor: Tensor, final: set[str]) -> Tensor:
     return Tensor(tensor.name, tensor.size_bytes, RESULT, tensor.group)
 
 
-def _key_of(kind: str, arguments: Any, keywords: Any, made: Sequence[Layout | None]) -> str:
+def _key_of(kind: str, arguments: Any, keywords: Any, results: Sequence[Layout | None]) -> str:
     """Return what the time of an op depends on: shapes, types, strides, which tensors are one, and its numbers."""
     seen: dict[str, int] = {}
 
-    def word(leaf: Any) -> str:
+    def describe(leaf: Any) -> str:
         if not isinstance(leaf, Layout):
             return repr(leaf)
         number = seen.setdefault(leaf.storage, len(seen))
@@ -382,7 +382,7 @@ def _key_of(kind: str, arguments: Any, keywords: Any, made: Sequence[Layout | No
         place = f"+{leaf.offset}" if leaf.offset else ""
         return f"{number}:{dtype}{list(leaf.shape)}/{list(leaf.stride)}{place}"
 
-    words = [word(leaf) for leaf in tree_flatten((arguments, dict(sorted(keywords.items()))))[0]]
-    words += ["->", *(word(leaf) for leaf in made)]
-    text = " ".join(words)
+    parts = [describe(leaf) for leaf in tree_flatten((arguments, dict(sorted(keywords.items()))))[0]]
+    parts += ["->", *(describe(leaf) for leaf in results)]
+    text = " ".join(parts)
     return text if len(text) <= _LONGEST_KEY else hashlib.sha256(f"{kind} {text}".encode()).hexdigest()

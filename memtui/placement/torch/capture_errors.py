@@ -31,12 +31,12 @@ def why(error: Exception, step: Callable[..., Any], state: tuple[Any, ...]) -> s
     if func is not None:
         return f"{func} needs to know the values of a tensor{where(error.__traceback__)}"
     # A question that only values can answer; its symbols stand for what an operator made of them.
-    asked = getattr(getattr(error, "cond", None), "free_symbols", None)
-    if asked:
-        made = values_from(step, state)
-        found = next((made[symbol] for symbol in map(str, asked) if symbol in made), None)
-        if found is not None:
-            return f"what it does depends on values that {found[0]} takes from a tensor{where(error.__traceback__)}"
+    symbols = getattr(getattr(error, "cond", None), "free_symbols", None)
+    if symbols:
+        sources = values_from(step, state)
+        source = next((sources[symbol] for symbol in map(str, symbols) if symbol in sources), None)
+        if source is not None:
+            return f"what it does depends on values that {source[0]} takes from a tensor{where(error.__traceback__)}"
     line = next(filter(None, (line.strip() for line in str(error).splitlines())), "")
     return f"{type(error).__name__}: {line[:_LONGEST]}{where(error.__traceback__)}"
 
@@ -61,7 +61,7 @@ def values_from(step: Callable[..., Any], state: tuple[Any, ...]) -> dict[str, t
         make_fx(watched, tracing_mode="fake", _allow_non_fake_inputs=True)(*state)
     except Exception:
         pass  # the error is known already
-    return watch.found
+    return watch.sources
 
 
 class _Watch(TorchDispatchMode):
@@ -69,14 +69,14 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, tuple[str, str]] = {}
+        self.sources: dict[str, tuple[str, str]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for symbol in _symbols(tree_leaves(made)):
-            if symbol not in self.found:
-                self.found[symbol] = str(func), _last(traceback.extract_stack())
-        return made
+        result = func(*args, **(kwargs or {}))
+        for symbol in _symbols(tree_leaves(result)):
+            if symbol not in self.sources:
+                self.sources[symbol] = str(func), _last(traceback.extract_stack())
+        return result
 
 
 def _symbols(values: Iterable[Any]) -> Iterable[str]:
@@ -95,10 +95,10 @@ def where(trace: TracebackType | None) -> str:
 
 def _last(frames: Iterable[traceback.FrameSummary]) -> str:
     """Return the innermost frame that is neither torch's nor ours; the interpreter's own ones are not files."""
-    found = ""
+    location = ""
     for frame in frames:
         path = Path(os.path.realpath(frame.filename))
         if path.is_file() and not str(path).startswith(_NOT_THE_USERS):
             code = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
-            found = f" ({path.name}:{frame.lineno}: {code[:_LONGEST]})"
-    return found
+            location = f" ({path.name}:{frame.lineno}: {code[:_LONGEST]})"
+    return location

@@ -47,7 +47,7 @@ class Execution:
         graph = machine.captured.graph
         self.arenas: Arenas = lay_out(graph, plan)
         self.memory = {pool: machine.pools[pool].take(size) for pool, size in self.arenas.size_bytes.items() if size}
-        self.stages = [Stage(self._call(at, plan)) for at in range(len(graph.ops))]
+        self.stages = [Stage(self._call(index, plan)) for index in range(len(graph.ops))]
         # What leaves fast memory goes first: what comes in may get its bytes.
         for move in sorted(plan.moves, key=lambda move: move.target == plan.fast):
             copy = self._copy(move)
@@ -58,19 +58,19 @@ class Execution:
         piece = self.arenas.piece(storage, pool, op)
         if piece is None:  # there before the step, or a result: no part of the plan
             return self._machine.buffer(storage, pool)
-        return self.memory[pool][piece.begin : piece.begin + piece.size_bytes]
+        return self.memory[pool][piece.start : piece.start + piece.size_bytes]
 
-    def _call(self, at: int, plan: PlacementPlan) -> Call:
+    def _call(self, op: int, plan: PlacementPlan) -> Call:
         fast = self._machine.fast.name
 
         def where(storage: str) -> str:
             try:
-                return plan.pool_of(storage, at)
+                return plan.pool_of(storage, op)
             except KeyError:
                 return fast
 
-        kernel = self._machine.captured.kernels[at]
-        return self._machine.call(kernel, where, lambda storage, pool: self._bytes(storage, pool, at))
+        kernel = self._machine.captured.kernels[op]
+        return self._machine.call(kernel, where, lambda storage, pool: self._bytes(storage, pool, op))
 
     def _copy(self, move: Move) -> Copy:
         # A move before an op has to find the source where it was for the op before.
@@ -96,15 +96,15 @@ class Execution:
 
     def pages(self) -> dict[str, dict[str, int]]:
         """Return pages of each arena by the NUMA node that they are on, as far as the kernel reports."""
-        found = {}
-        for pool, held in self.memory.items():
-            if held.device.type == "cpu":
+        pages = {}
+        for pool, arena in self.memory.items():
+            if arena.device.type == "cpu":
                 try:
-                    counts = memory.nodes_of(held.numpy())
+                    counts = memory.nodes_of(arena.numpy())
                 except memory.NoMemory:
                     continue
-                found[pool] = {str(node): count for node, count in sorted(counts.items())}
-        return found
+                pages[pool] = {str(node): count for node, count in sorted(counts.items())}
+        return pages
 
     def close(self) -> None:
         self._mover.close()
@@ -136,13 +136,13 @@ def execute(
         runs: list[list[_Run]] = [[] for _ in plans]
         chance = random.Random(seed)
         for turn in range(WARM_UPS + repeats):
-            for at in chance.sample(range(len(plans)), len(plans)):
+            for index in chance.sample(range(len(plans)), len(plans)):
                 still_wanted()
                 for _ in range(2):  # in a training the run before is one of the same plan, which leaves caches to it
                     machine.refresh(seed)
-                    took = executions[at].run()
+                    took = executions[index].run()
                 if turn >= WARM_UPS:
-                    runs[at].append(took)
+                    runs[index].append(took)
         executed = []
         for execution, plan, of_plan, results in zip(executions, plans, runs, agreements, strict=True):
             executed.append(_executed(execution, plan, of_plan, results))
@@ -171,7 +171,7 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
         for call in machine.program({}):
             machine.timed_ns(call)
         return machine.results()
-    kept = {storage: given.clone() for storage, given in captured.given.items()}
+    saved = {storage: given.clone() for storage, given in captured.given.items()}
     torch.manual_seed(seed)
     # Without gradients nothing is recorded; some operators still have to be told that it is a training step.
     recorded = any(is_recorded(kernel.target) for kernel in captured.kernels)
@@ -179,7 +179,7 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
     with torch.set_grad_enabled(recorded):
         flat, _ = tree_flatten(captured.module(*inputs))
     changed = [layout.over(captured.given[layout.storage]).clone() for layout in captured.changed]
-    for storage, before in kept.items():
+    for storage, before in saved.items():
         captured.given[storage].copy_(before)
     return [*(tensor.detach().clone() for tensor in flat if isinstance(tensor, torch.Tensor)), *changed]
 

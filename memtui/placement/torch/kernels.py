@@ -36,7 +36,7 @@ def out_variant(target: Any) -> Out | None:
     is made may be missing, as the results are there.
     """
     own = [_kind(argument) for argument in target._schema.arguments]
-    results = sum(str(one.type) == "Tensor" for one in target._schema.returns)
+    results = sum(str(each.type) == "Tensor" for each in target._schema.returns)
     packet = target.overloadpacket
     for name in packet.overloads():
         other = getattr(packet, name)
@@ -56,7 +56,7 @@ def has_to_copy(
     target: Any,
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
-    made: Sequence[torch.Tensor | None],
+    places: Sequence[torch.Tensor | None],
 ) -> bool:
     """Return whether results can only be copied to where they are to lie, which takes time of its own.
 
@@ -67,34 +67,39 @@ def has_to_copy(
         target: the operator.
         arguments: of a call with tensors of its own.
         keywords: of it.
-        made: places for its results, each of them all of a memory.
+        places: places for its results, each of them all of a memory.
     """
     variant = out_variant(target)
-    if variant is None or any(place is None for place in made) or len(made) != len(variant[1]) or is_recorded(target):
+    if (
+        variant is None
+        or any(place is None for place in places)
+        or len(places) != len(variant[1])
+        or is_recorded(target)
+    ):
         return True
-    sizes = [place.untyped_storage().nbytes() for place in made if place is not None]
+    sizes = [place.untyped_storage().nbytes() for place in places if place is not None]
     try:
-        _direct(variant, arguments, keywords, made)()
+        _direct(variant, arguments, keywords, places)()
     except (RuntimeError, ArithmeticError, LookupError):  # it does not like the numbers: to copy is always right
         return True
-    return sizes != [place.untyped_storage().nbytes() for place in made if place is not None]
+    return sizes != [place.untyped_storage().nbytes() for place in places if place is not None]
 
 
 def _direct(
-    variant: Out, arguments: Sequence[Any], keywords: Mapping[str, Any], made: Sequence[torch.Tensor | None]
+    variant: Out, arguments: Sequence[Any], keywords: Mapping[str, Any], places: Sequence[torch.Tensor | None]
 ) -> Callable[[], object]:
     other, names = variant
-    known = {argument.name for argument in other._schema.arguments}
-    told = {name: value for name, value in keywords.items() if name in known}
-    told |= dict(zip(names, made, strict=True))
-    return lambda: other(*arguments, **told)
+    accepted = {argument.name for argument in other._schema.arguments}
+    passed = {name: value for name, value in keywords.items() if name in accepted}
+    passed |= dict(zip(names, places, strict=True))
+    return lambda: other(*arguments, **passed)
 
 
 def caller(
     target: Any,
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
-    made: Sequence[torch.Tensor | None],
+    places: Sequence[torch.Tensor | None],
     copies: bool,
 ) -> Callable[[], object]:
     """Return a call of an operator with everything in it.
@@ -103,18 +108,18 @@ def caller(
         target: the operator.
         arguments: of the call.
         keywords: of the call.
-        made: where its results go, one after another; None: thrown away, or written in place.
+        places: where its results go, one after another; None: thrown away, or written in place.
         copies: as ``has_to_copy`` said.
     """
     if not copies:
         variant = out_variant(target)
-        if variant is None or any(place is None for place in made):  # it writes what it was given
+        if variant is None or any(place is None for place in places):  # it writes what it was given
             return lambda: target(*arguments, **keywords)
-        return _direct(variant, arguments, keywords, made)
+        return _direct(variant, arguments, keywords, places)
 
     def copied() -> None:
         results, _ = tree_flatten(called(target, arguments, keywords))
-        for place, result in zip(made, results, strict=True):
+        for place, result in zip(places, results, strict=True):
             if place is not None and result is not None:  # gradients that nobody asked for are not made
                 place.copy_(result)
 

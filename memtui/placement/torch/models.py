@@ -118,9 +118,9 @@ BUNDLED = {"mlp": _mlp, "conv": _conv, "transformer": _transformer}
 
 def _own(name: str) -> Step:
     """``FILE.py:function``, which returns (model, inputs, loss)."""
-    found = OWN.fullmatch(name)
-    assert found is not None
-    path, function = Path(found[1]), found[2]
+    match = OWN.fullmatch(name)
+    assert match is not None
+    path, function = Path(match[1]), match[2]
     if not path.is_file():
         raise NoStep(f"{path} is no file")
     spec = importlib.util.spec_from_file_location(f"memtui_placed_{path.stem}", path)
@@ -133,7 +133,7 @@ def _own(name: str) -> Step:
         spec.loader.exec_module(module)
         if not callable(getattr(module, function, None)):
             raise NoStep(f"{path} has no function {function}; {_meant(function, module)}")
-        made = getattr(module, function)()
+        returned = getattr(module, function)()
     except NoStep:
         raise
     except Exception as error:
@@ -142,7 +142,7 @@ def _own(name: str) -> Step:
         line = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise NoStep(f"{name}: {line}{where(error.__traceback__)}") from error
     try:
-        model, inputs, loss = made
+        model, inputs, loss = returned
         inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
     except (TypeError, ValueError):
         raise NoStep(f"{name} has to return (model, inputs, loss)") from None

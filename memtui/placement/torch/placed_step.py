@@ -67,7 +67,7 @@ class Machine:
     def call(self, kernel: Kernel, where: Where, place: Place | None = None) -> Call:
         """Return one op with its tensors where they are to lie."""
         place = place or self.buffer
-        found = Call(lambda: None)
+        call = Call(lambda: None)
         staged: dict[str, torch.Tensor] = {}
 
         def reachable(storage: str) -> torch.Tensor:
@@ -79,9 +79,9 @@ class Machine:
             if storage not in staged:
                 staged[storage] = place(storage, self.fast.name)
                 if storage in kernel.read_bytes:
-                    found.before.append((staged[storage], here))
+                    call.before.append((staged[storage], here))
                 if storage in kernel.written_bytes:
-                    found.after.append((here, staged[storage]))
+                    call.after.append((here, staged[storage]))
             return staged[storage]
 
         def value(leaf: Any) -> Any:
@@ -90,11 +90,11 @@ class Machine:
         arguments, keywords = tree_map(value, (kernel.arguments, dict(kernel.keywords)))
         if "device" in keywords:
             keywords["device"] = self.fast.device
-        made = [None if layout is None else value(layout) for layout in kernel.made]
-        found.run = caller(kernel.target, arguments, keywords, made, kernel.copies)
+        results = [None if layout is None else value(layout) for layout in kernel.new_layouts]
+        call.run = caller(kernel.target, arguments, keywords, results, kernel.copies)
         for amounts, which in ((kernel.read_bytes, "read_wait_ns"), (kernel.written_bytes, "write_wait_ns")):
-            found.wait_ns += sum(getattr(self.pools[where(s)], which)(size) for s, size in amounts.items())
-        return found
+            call.wait_ns += sum(getattr(self.pools[where(s)], which)(size) for s, size in amounts.items())
+        return call
 
     def program(self, placed: Mapping[str, str]) -> list[Call]:
         """Return the whole step; what is not placed lies in the fast pool."""
@@ -104,7 +104,7 @@ class Machine:
     def timed_ns(self, call: Call) -> int:
         """Return what a call takes, with copies and waits."""
         clock, on_gpu = self.clock, self.fast.device.type == "cuda"
-        begin = clock.now_ns()
+        start_ns = clock.now_ns()
         for to, of in call.before:
             to.copy_(of, non_blocking=True)
         call.run()
@@ -114,7 +114,7 @@ class Machine:
             torch.cuda.synchronize()
         if call.wait_ns:
             clock.wait(call.wait_ns)
-        return clock.now_ns() - begin
+        return clock.now_ns() - start_ns
 
     def wait_for_device(self) -> None:
         if self.fast.device.type == "cuda":

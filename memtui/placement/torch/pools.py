@@ -21,46 +21,46 @@ class Pool:
     A tensor that was taken keeps its mapping; what nobody holds any more goes back to the kernel.
 
     Attributes:
-        asked: what it is.
+        spec: what was requested.
         note: what else has to be said of it.
         device: where its tensors are; ops on another device need a copy.
     """
 
-    def __init__(self, asked: PoolSpec) -> None:
+    def __init__(self, spec: PoolSpec) -> None:
         """Raise NoMemory when there is no such memory here."""
-        self.asked, self.name = asked, asked.name
-        self.device = torch.device("cuda" if asked.kind == "cuda" else "cpu")
+        self.spec, self.name = spec, spec.name
+        self.device = torch.device("cuda" if spec.kind == "cuda" else "cpu")
         self._chunk: torch.Tensor | None = None
         self._used = 0
-        self.note = self._look()
+        self.note = self._inspect()
 
-    def _look(self) -> str:
-        asked = self.asked
-        if asked.kind in ("cuda", "pinned", "pageable"):
+    def _inspect(self) -> str:
+        spec = self.spec
+        if spec.kind in ("cuda", "pinned", "pageable"):
             if not torch.cuda.is_available():
-                raise NoMemory(f"{asked.name}: this PyTorch ({torch.__version__}) finds no CUDA device")
-            return str(torch.cuda.get_device_name()) if asked.kind == "cuda" else ""
-        if asked.kind == "numa":
-            assert asked.node is not None
-            memory.on_node(mmap.PAGESIZE, asked.node)
+                raise NoMemory(f"{spec.name}: this PyTorch ({torch.__version__}) finds no CUDA device")
+            return str(torch.cuda.get_device_name()) if spec.kind == "cuda" else ""
+        if spec.kind == "numa":
+            assert spec.node is not None
+            memory.on_node(mmap.PAGESIZE, spec.node)
             return "proved by move_pages"
-        if asked.kind == "file":
-            return memory.about_folder(asked.folder)[1]
-        if asked.kind == "huge":
+        if spec.kind == "file":
+            return memory.about_folder(spec.folder)[1]
+        if spec.kind == "huge":
             return memory.in_huge_pages(HUGE_BYTES)[2]
-        return "main memory with waits in it" if asked.emulated else ""
+        return "main memory with waits in it" if spec.emulated else ""
 
     def take(self, size_bytes: int) -> torch.Tensor:
         """Return memory of this size that starts at a page. Raises NoMemory."""
         room = rounded(size_bytes)
         if self._chunk is None or self._used + room > self._chunk.numel():
             self._chunk, self._used = self._more(rounded(room, _CHUNK)), 0
-        found = self._chunk[self._used : self._used + size_bytes]
+        piece = self._chunk[self._used : self._used + size_bytes]
         self._used += room
-        return found
+        return piece
 
     def _more(self, size: int) -> torch.Tensor:
-        kind = self.asked.kind
+        kind = self.spec.kind
         try:
             if kind == "cuda":
                 return torch.zeros(size, dtype=torch.uint8, device="cuda")
@@ -69,27 +69,27 @@ class Pool:
         except RuntimeError as error:
             raise NoMemory(f"{self.name}: {str(error).partition(chr(10))[0]}") from None
         if kind == "huge":
-            made, begin, _ = memory.in_huge_pages(size)
-            return _tensor(made)[begin : begin + size]
+            mapping, start, _ = memory.in_huge_pages(size)
+            return _tensor(mapping)[start : start + size]
         makers: dict[str, Callable[[], mmap.mmap]] = {
-            "numa": lambda: memory.on_node(size, self.asked.node or 0),
-            "file": lambda: memory.of_file(size, self.asked.folder),
+            "numa": lambda: memory.on_node(size, self.spec.node or 0),
+            "file": lambda: memory.of_file(size, self.spec.folder),
         }
         return _tensor(makers.get(kind, lambda: memory.anonymous(size))())
 
     def read_wait_ns(self, size_bytes: float) -> float:
         """Return what reading so much takes in addition, in emulated memory."""
-        return size_bytes * 1e9 / self.asked.read_bytes_per_s if self.asked.read_bytes_per_s else 0.0
+        return size_bytes * 1e9 / self.spec.read_bytes_per_s if self.spec.read_bytes_per_s else 0.0
 
     def write_wait_ns(self, size_bytes: float) -> float:
         """Return the same of writing."""
-        return size_bytes * 1e9 / self.asked.write_bytes_per_s if self.asked.write_bytes_per_s else 0.0
+        return size_bytes * 1e9 / self.spec.write_bytes_per_s if self.spec.write_bytes_per_s else 0.0
 
     @property
-    def made(self) -> MadePool:
+    def report(self) -> MadePool:
         """The pool as it is reported."""
-        return MadePool(self.name, self.asked.emulated, self.note)
+        return MadePool(self.name, self.spec.emulated, self.note)
 
 
-def _tensor(made: mmap.mmap) -> torch.Tensor:
-    return torch.frombuffer(made, dtype=torch.uint8)
+def _tensor(mapping: mmap.mmap) -> torch.Tensor:
+    return torch.frombuffer(mapping, dtype=torch.uint8)

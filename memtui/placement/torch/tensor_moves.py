@@ -30,17 +30,17 @@ class Mover:
     def __init__(self, clock: Clock, wait_for_device: Callable[[], object]) -> None:
         """``wait_for_device``: returns when a device did what it was told to."""
         self._clock, self._wait_for_device = clock, wait_for_device
-        self._asked: SimpleQueue[Sequence[Copy] | None] = SimpleQueue()
-        self._told: SimpleQueue[float | BaseException] = SimpleQueue()
+        self._requests: SimpleQueue[Sequence[Copy] | None] = SimpleQueue()
+        self._results: SimpleQueue[float | BaseException] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def now(self, copies: Sequence[Copy]) -> float:
         """Move, and return what that took (ns)."""
-        begin = self._clock.now_ns()
+        start_ns = self._clock.now_ns()
         for copy in copies:
             _move(copy, self._clock.wait)
         self._wait_for_device()
-        return self._clock.now_ns() - begin
+        return self._clock.now_ns() - start_ns
 
     def during(self, copies: Sequence[Copy], work: Callable[[], object]) -> tuple[float, float]:
         """Move while something else is done.
@@ -51,36 +51,36 @@ class Mover:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="mover", daemon=True)
             self._thread.start()
-        begin = self._clock.now_ns()
-        self._asked.put(copies)
+        start_ns = self._clock.now_ns()
+        self._requests.put(copies)
         try:
             work()
         finally:
-            told = self._told.get()
-        end = self._clock.now_ns()
-        if isinstance(told, BaseException):
-            raise told
-        return end - begin, told - begin
+            result = self._results.get()
+        end_ns = self._clock.now_ns()
+        if isinstance(result, BaseException):
+            raise result
+        return end_ns - start_ns, result - start_ns
 
     @property
     def moving(self) -> bool:
         """Whether copies of ``during`` are still going on, for what is done meanwhile."""
-        return self._told.empty()
+        return self._results.empty()
 
     def close(self) -> None:
         if self._thread is not None:
-            self._asked.put(None)
+            self._requests.put(None)
             self._thread.join()
             self._thread = None
 
     def _serve(self) -> None:
-        while (copies := self._asked.get()) is not None:
+        while (copies := self._requests.get()) is not None:
             try:
                 for copy in copies:
                     _move(copy, self._clock.rest)
-                self._told.put(self._clock.now_ns())
+                self._results.put(self._clock.now_ns())
             except BaseException as error:  # whoever waits for it gets it
-                self._told.put(error)
+                self._results.put(error)
 
 
 def _move(copy: Copy, wait: Callable[[float], None]) -> None:

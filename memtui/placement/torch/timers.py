@@ -28,26 +28,26 @@ class Measuring:
         self._index = machine.captured.graph.index
         self._ran = False
 
-    def isolated(self, op: str, found: Sequence[Configuration], seconds: float) -> list[list[float]]:
+    def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]:
         """Return the times in ns of an op by itself, a list for each configuration.
 
         Args:
             op: its name.
-            found: configurations of it.
+            configurations: configurations of it.
             seconds: to measure each of them for.
         """
         self._run_once()
-        calls = [self._alone(op, configuration) for configuration in found]
-        times: list[list[float]] = [[] for _ in found]
+        calls = [self._alone(op, configuration) for configuration in configurations]
+        times: list[list[float]] = [[] for _ in configurations]
         for call, restore in calls:
             for _ in range(WARM_UPS):
                 restore()
                 self._machine.timed_ns(call)
-        for order in self._turns(len(found), seconds):
-            for at in order:
-                call, restore = calls[at]
+        for order in self._turns(len(configurations), seconds):
+            for index in order:
+                call, restore = calls[index]
                 restore()
-                times[at].append(self._machine.timed_ns(call))
+                times[index].append(self._machine.timed_ns(call))
         return times
 
     def in_graph(self, placements: Sequence[Mapping[str, str]], seconds: float) -> list[list[list[float]]]:
@@ -58,8 +58,8 @@ class Measuring:
         for program in programs:
             self._run(program)
         for order in self._turns(len(programs), seconds):
-            for at in order:
-                runs[at].append(self._run(programs[at]))
+            for index in order:
+                runs[index].append(self._run(programs[index]))
         return runs
 
     def _turns(self, of: int, seconds: float) -> Iterator[list[int]]:
@@ -98,8 +98,8 @@ class Measuring:
         before = [memory.clone() for memory in memories]
 
         def restore() -> None:
-            for memory, kept in zip(memories, before, strict=True):
-                memory.copy_(kept)
+            for memory, saved in zip(memories, before, strict=True):
+                memory.copy_(saved)
             machine.wait_for_device()
 
         return call, restore

@@ -133,7 +133,7 @@ class Worker:
                 raise NoMemory(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from None
         self._machine = Machine(self._captured, pools, self._clock)
         self._measuring = Measuring(self._machine, self._seed, self._check_listener)
-        return MadePools(tuple(pool.made for pool in pools))
+        return MadePools(tuple(pool.report for pool in pools))
 
     def _check_room(self, pools: int) -> None:
         """Raise NoMemory where memory is short: Linux promises more than it has, and ends the process that uses it."""
