@@ -75,8 +75,8 @@ def head(loaded: Loaded, cells: int) -> str:
     profile = loaded.profile
     model, ops = profile.graph.name, f"{len(profile.graph.ops)} ops"
     pools = [
-        ", ".join(f"{pool.name} ({words})" if pool.emulated else pool.name for pool in profile.pools)
-        for words in (EMULATED, EMULATED_SHORT)
+        ", ".join(f"{pool.name} ({remark})" if pool.emulated else pool.name for pool in profile.pools)
+        for remark in (EMULATED, EMULATED_SHORT)
     ]
     pools.append(f"{len(profile.pools)} pools" + (f" ({EMULATED_SHORT})" if profile.emulated else ""))
     lines = [(model, f"{ops}   {each}") for each in pools]
@@ -99,9 +99,9 @@ def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
     """Return every op in every configuration."""
     rows = []
     for op in loaded.profile.graph.ops:
-        found = cells(loaded.profile, op, slow, mode)
+        op_cells = cells(loaded.profile, op, slow, mode)
         rows.append(
-            MatrixRow(op.name, op.kind, tuple(MatrixCell(str(c.configuration), c.time_ns, c.ratio) for c in found))
+            MatrixRow(op.name, op.kind, tuple(MatrixCell(str(c.configuration), c.time_ns, c.ratio) for c in op_cells))
         )
     every = [cell for row in rows for cell in row.cells]
     measured = sum(cell.time_ns is not None for cell in every)
@@ -110,8 +110,8 @@ def matrix(loaded: Loaded, slow: str, mode: str) -> MatrixView:
 
 def times(loaded: Loaded, op: str, configuration: Configuration) -> list[tuple[str, int, float]]:
     """Return (mode, run, nanoseconds) of every sample."""
-    found = (loaded.profile.times.get((op, configuration, mode)) for mode in loaded.modes)
-    return [(s.mode, run, ns) for s in found if s is not None for run, ns in zip(s.run, s.time_ns, strict=True)]
+    samples = (loaded.profile.times.get((op, configuration, mode)) for mode in loaded.modes)
+    return [(s.mode, run, ns) for s in samples if s is not None for run, ns in zip(s.run, s.time_ns, strict=True)]
 
 
 def scatter(loaded: Loaded, number: int) -> ScatterView:
@@ -121,25 +121,25 @@ def scatter(loaded: Loaded, number: int) -> ScatterView:
         note = f"{only} in this profile: profile with another --mode, too, to compare them"
         return ScatterView("", "", (), (), note)
     up, across = loaded.pairs[number % len(loaded.pairs)]
-    found = compare(loaded.profile, up, across)
-    points = sorted(found.pairs, key=lambda pair: pair.second_ns)
+    comparison = compare(loaded.profile, up, across)
+    points = sorted(comparison.pairs, key=lambda pair: pair.second_ns)
     return ScatterView(
         across,
         up,
         tuple(ScatterPoint(f"{p.op} {p.configuration}", p.second_ns, p.first_ns, p.judged, p.outlier) for p in points),
-        _verdict(found),
+        _verdict(comparison),
     )
 
 
-def _verdict(found: Comparison) -> tuple[str, ...]:
+def _verdict(comparison: Comparison) -> tuple[str, ...]:
     """Return the verdict in a line, the longest wording first."""
-    near, correlation = found.within(WITHIN), found.correlation
+    near, correlation = comparison.within(WITHIN), comparison.correlation
     if near is None:
-        return (f"{found.verdict}: no time is above the noise floor",)
-    said = f"{found.verdict} · {percent(near)} within {100 * WITHIN:.0f} %"
+        return (f"{comparison.verdict}: no time is above the noise floor",)
+    sentence = f"{comparison.verdict} · {percent(near)} within {100 * WITHIN:.0f} %"
     if correlation is None:
-        return (said,)
-    return f"{said} · logarithms correlate by {correlation:.3f}", f"{said} · log r {correlation:.3f}", said
+        return (sentence,)
+    return f"{sentence} · logarithms correlate by {correlation:.3f}", f"{sentence} · log r {correlation:.3f}", sentence
 
 
 def timeline(loaded: Loaded, number: int) -> TimelineView:
@@ -157,7 +157,7 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
     for item in problem.items:
         row = _timeline_row(plan, item.name, item.size_bytes, len(problem.steps))
         for op, where in enumerate(row.where):
-            arriving = any(at == op and into and meanwhile for at, into, meanwhile in row.moves)
+            arriving = any(move_op == op and into and meanwhile for move_op, into, meanwhile in row.moves)
             fast_bytes[op] += item.size_bytes if where == HERE_FAST or arriving else 0
         rows.append(row)
     title = f"{plan.formulation}, {size(plan.limit_bytes)} in {plan.fast}, {plan.mode} times"

@@ -33,9 +33,10 @@ from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.placement import HERE_FAST, HERE_SLOW, CurveView, MatrixView, ScatterView, TimelineView
 
 REFRESH_S, LISTEN_S = 1.0, 0.2
-WORDS = 2  # lines about what is under the cursor
+DETAIL_LINES = 2  # lines about what is under the cursor
 NAMES = ("matrix", "timings", "plan", "curve")
-Hear = Callable[[float], tuple[str, str]]  # waits at most so long; how far measuring is, and a role of words
+# Takes the seconds to wait at most; returns a sentence on how far the measuring is, and its role.
+Poll = Callable[[float], tuple[str, str]]
 _SAMPLES = (Column("mode", 16), Column("run", 10, right=True), Column("time", 14, right=True))
 
 
@@ -50,9 +51,9 @@ class _Read(Message):
 class _Far(Message):
     """How far measuring is."""
 
-    def __init__(self, words: str, role: str) -> None:
+    def __init__(self, sentence: str, role: str) -> None:
         super().__init__()
-        self.words, self.role = words, role
+        self.sentence, self.role = sentence, role
 
 
 class PlacementScreen(ListScreen):
@@ -67,17 +68,17 @@ class PlacementScreen(ListScreen):
         Binding("left", "sideways(-1)", "left"),
         Binding("m", "other('mode')", "another way of timing"),
         Binding("s", "other('slow')", "another slow pool"),
-        Binding("n", "other('kept')", "another plan or curve"),
+        Binding("n", "other('stored')", "another plan or curve"),
         Binding("enter", "samples", "samples of the cell"),
         Binding("c", "app.next_theme", "other colours"),
         Binding("q,escape", "leave", "leave"),
     ]
 
-    def __init__(self, file: ProfileFile, hear: Hear | None = None) -> None:
+    def __init__(self, file: ProfileFile, poll: Poll | None = None) -> None:
         super().__init__()
-        self._file, self._hear = file, hear
+        self._file, self._poll = file, poll
         self._loaded: Loaded | None = None
-        self._at = 0
+        self._panel = 0
         self._picked = {"mode": 0, "pair": 0, "slow": 0, "plan": 0, "curve": 0}
         self._sampling = False
         reading = "reading the profile"
@@ -88,8 +89,8 @@ class PlacementScreen(ListScreen):
         self.samples = Listing(ListingView("samples", _SAMPLES), id="samples")
         self.head, self.tabs = Words("title", id="header"), Words("dim")
         self.far = Words("live")
-        self._said_far = ("", "")  # by the one who measures
-        self.words = [Words("text") for _ in range(WORDS)]
+        self._progress = ("", "")  # sentence and role, from the process that measures
+        self.details = [Words("text") for _ in range(DETAIL_LINES)]
         self.foot = Words("dim", id="footer")
 
     @property
@@ -98,11 +99,11 @@ class PlacementScreen(ListScreen):
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.tabs, self.far, *self.panels, self.samples, *self.words, self.foot
+        return self.head, self.tabs, self.far, *self.panels, self.samples, *self.details, self.foot
 
     @property
     def active(self) -> RowPanel | CursorPanel:
-        return self.samples if self._sampling else self.panels[self._at]
+        return self.samples if self._sampling else self.panels[self._panel]
 
     def compose(self) -> ComposeResult:
         yield from self.parts
@@ -124,14 +125,14 @@ class PlacementScreen(ListScreen):
     def _wait(self, until_s: float) -> None:
         """Show what the process that measures reports meanwhile."""
         while (left_s := until_s - time.monotonic()) > 0 and not self.ended.is_set():
-            if self._hear is None:
+            if self._poll is None:
                 self.ended.wait(left_s)
             else:
-                self.post_message(_Far(*self._hear(min(left_s, LISTEN_S))))
+                self.post_message(_Far(*self._poll(min(left_s, LISTEN_S))))
 
     def on__far(self, message: _Far) -> None:
-        if self._said_far != (message.words, message.role):
-            self._said_far = message.words, message.role
+        if self._progress != (message.sentence, message.role):
+            self._progress = message.sentence, message.role
             self._show_far()
 
     def on__read(self, message: _Read) -> None:
@@ -143,17 +144,17 @@ class PlacementScreen(ListScreen):
 
     def _show_far(self) -> None:
         """Show how far a profile is that grows, or was broken off; hide the line where it is whole."""
-        words, role = self._said_far
-        if not words and self._loaded is not None:
-            words, role = present.far(self._loaded), "dim"
-        self.far.show(f" {words}", role)
-        if self.far.display != bool(words and not self.notice.display):
+        sentence, role = self._progress
+        if not sentence and self._loaded is not None:
+            sentence, role = present.far(self._loaded), "dim"
+        self.far.show(f" {sentence}", role)
+        if self.far.display != bool(sentence and not self.notice.display):
             self.far.display = not self.far.display
             self.share_rows(self.app.size.height)
 
     def share_rows(self, height: int) -> None:
         for panel in (*self.panels, self.samples):
-            panel.styles.height = max(3, height - 3 - WORDS - self.far.display)
+            panel.styles.height = max(3, height - 3 - DETAIL_LINES - self.far.display)
 
     def fill(self) -> None:
         self._show_far()
@@ -165,7 +166,7 @@ class PlacementScreen(ListScreen):
             name = " memtui place   "
             self.head.show(name + present.head(loaded, self.app.size.width - len(name) - 1))
             self._fill_from(loaded)
-        self._tell()
+        self._show_text()
 
     def _fill_from(self, loaded: Loaded) -> None:
         picked = self._picked
@@ -180,32 +181,32 @@ class PlacementScreen(ListScreen):
         self.timeline.show(present.timeline(loaded, picked["plan"]))
         self.curve.show(present.curve(loaded, picked["curve"]))
 
-    def _tell(self) -> None:
+    def _show_text(self) -> None:
         """Show the panels there are, what is under the cursor, and the keys."""
-        tabs = (f"[{n} {name}]" if n - 1 == self._at else f" {n} {name} " for n, name in enumerate(NAMES, 1))
+        tabs = (f"[{n} {name}]" if n - 1 == self._panel else f" {n} {name} " for n, name in enumerate(NAMES, 1))
         self.tabs.show(f" {' '.join(tabs)}")
-        said = [*self._said(), *[""] * WORDS]
-        for widget, words in zip(self.words, said, strict=False):
-            widget.show(f" {words}")
+        lines = [*self._detail_lines(), *[""] * DETAIL_LINES]
+        for widget, line in zip(self.details, lines, strict=False):
+            widget.show(f" {line}")
         self.foot.show(f" {self._keys()}")
 
-    def _said(self) -> list[str]:
-        return [*(self._of_cell, self._of_pair, self._of_tensor, self._of_point)[self._at]()]
+    def _detail_lines(self) -> list[str]:
+        return [*(self._of_cell, self._of_pair, self._of_tensor, self._of_point)[self._panel]()]
 
     def _of_cell(self) -> Iterator[str]:
-        found, loaded = self.matrix.selected, self._loaded
-        if found is None or loaded is None:
+        selected, loaded = self.matrix.selected, self._loaded
+        if selected is None or loaded is None:
             return
-        row, cell = found
+        row, cell = selected
         slower = ("", "")
         if cell.ratio is not None:
             all_fast = f"all in {loaded.profile.fast.name}"
             slower = f", {cell.ratio:.2f} times as long as {all_fast}", f", {cell.ratio:.2f} x {all_fast}"
-        yield self._cut(f"{row.op}  {cell.label}", *(f": {duration_ns(cell.time_ns)}{words}" for words in slower))
-        made = self._configuration()
+        yield self._cut(f"{row.op}  {cell.label}", *(f": {duration_ns(cell.time_ns)}{suffix}" for suffix in slower))
+        configuration = self._configuration()
         parts = {}
         for mode in loaded.modes:
-            samples = loaded.profile.times.get((row.op, made, mode)) if made is not None else None
+            samples = loaded.profile.times.get((row.op, configuration, mode)) if configuration is not None else None
             if samples is not None and samples.time_ns:
                 low, high = min(samples.time_ns), max(samples.time_ns)
                 parts[mode] = f"{mode} {len(samples.time_ns)}: {duration_ns(low)} to {duration_ns(high)}"
@@ -214,13 +215,13 @@ class PlacementScreen(ListScreen):
 
     def _configuration(self) -> Configuration | None:
         """Return the configuration of the cell under the cursor."""
-        found, loaded = self.matrix.selected, self._loaded
-        if found is None or loaded is None:
+        selected, loaded = self.matrix.selected, self._loaded
+        if selected is None or loaded is None:
             return None
-        row, cell = found
+        row, cell = selected
         op = loaded.profile.graph.ops[loaded.profile.graph.index[row.op]]
-        made = cells(loaded.profile, op, self.matrix.view.slow, self.matrix.view.mode)
-        return next((each.configuration for each in made if str(each.configuration) == cell.label), None)
+        choices = cells(loaded.profile, op, self.matrix.view.slow, self.matrix.view.mode)
+        return next((each.configuration for each in choices if str(each.configuration) == cell.label), None)
 
     def _of_pair(self) -> Iterator[str]:
         view, point = self.scatter.view, self.scatter.selected
@@ -236,11 +237,10 @@ class PlacementScreen(ListScreen):
         if row is not None:
             op = min(self.timeline.op, len(view.ops) - 1)
             where = {HERE_FAST: "in fast memory", HERE_SLOW: "in slow memory"}.get(row.where[op], "not alive")
-            held = f"{size(view.fast_bytes[op])} fast in all"
+            total = f"{size(view.fast_bytes[op])} fast in all"
             what = f"{row.name}, {size(row.size_bytes)}: {where}"
-            yield self._fitting(
-                f"{what} while op {op} {view.ops[op]} runs, {held}", f"{what} in op {op}, {held}", f"{what} in op {op}"
-            )
+            short = f"{what} in op {op}"
+            yield self._fitting(f"{what} while op {op} {view.ops[op]} runs, {total}", f"{short}, {total}", short)
 
     def _of_point(self) -> Iterator[str]:
         point = self.curve.selected
@@ -253,7 +253,7 @@ class PlacementScreen(ListScreen):
     def _fitting(self, *sentences: str) -> str:
         """Return the first that has room, or else the last."""
         room = self.app.size.width - 2
-        return next((words for words in sentences if text.width(text.clean(words)) <= room), sentences[-1])
+        return next((sentence for sentence in sentences if text.width(text.clean(sentence)) <= room), sentences[-1])
 
     def _cut(self, name: str, *ends: str) -> str:
         """Return a name, cut in its middle where needed, with the first of these ends that leaves half of the line."""
@@ -269,7 +269,7 @@ class PlacementScreen(ListScreen):
         if self._sampling:
             own = [("↑ ↓ samples", 2), ("Esc back to the matrix", 1)]
         elif loaded is not None:
-            own = (self._matrix_keys, self._pair_keys, self._plan_keys, self._curve_keys)[self._at](loaded, narrow)
+            own = (self._matrix_keys, self._pair_keys, self._plan_keys, self._curve_keys)[self._panel](loaded, narrow)
         panels = [] if self._sampling else [("1-4 panel" if narrow else "1-4 Tab panel", 2)]
         keys = [*panels, *own, ("c colours", 5), ("? help", 1), ("q leave", 1)]
         return fitting(keys, self.app.size.width - 2)
@@ -294,56 +294,56 @@ class PlacementScreen(ListScreen):
 
     # Keys
 
-    def action_panel(self, at: int) -> None:
-        self._at, self._sampling = at % len(self.panels), False
+    def action_panel(self, index: int) -> None:
+        self._panel, self._sampling = index % len(self.panels), False
         self.fill()
 
     def action_next_panel(self, by: int) -> None:
-        self.action_panel(self._at + by)
+        self.action_panel(self._panel + by)
 
     def action_move(self, by: int) -> None:
         self.active.move(by)
-        self._tell()
+        self._show_text()
 
     def action_sideways(self, by: int) -> None:
         if isinstance(self.active, CursorPanel):
             self.active.sideways(by)
-            self._tell()
+            self._show_text()
 
     def action_other(self, what: str) -> None:
         """Show the next one of what the panel shows one of."""
-        key = {("mode", 1): "pair", ("kept", 2): "plan", ("kept", 3): "curve"}.get((what, self._at), what)
+        key = {("mode", 1): "pair", ("stored", 2): "plan", ("stored", 3): "curve"}.get((what, self._panel), what)
         if key in self._picked:
             self._picked[key] += 1
             self.fill()
 
     def action_samples(self) -> None:
-        made, found, loaded = self._configuration(), self.matrix.selected, self._loaded
-        if self._at or made is None or found is None or loaded is None:
+        configuration, selected, loaded = self._configuration(), self.matrix.selected, self._loaded
+        if self._panel or configuration is None or selected is None or loaded is None:
             return
-        times = present.times(loaded, found[0].op, made)
+        times = present.times(loaded, selected[0].op, configuration)
         rows = tuple(Row(n, (mode, str(run), duration_ns(ns))) for n, (mode, run, ns) in enumerate(times))
-        self.samples.show(ListingView(f"{found[0].op} {found[1].label}", _SAMPLES, rows, "it was not measured"))
+        self.samples.show(ListingView(f"{selected[0].op} {selected[1].label}", _SAMPLES, rows, "it was not measured"))
         self._sampling = True
         self.fill()
 
     def action_leave(self) -> None:
         if self._sampling:
-            self.action_panel(self._at)
+            self.action_panel(self._panel)
         else:
             self.app.exit()
 
 
 def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
     """Return what changes when the file, or SQLite's log beside it, does."""
-    found = []
+    stamps = []
     for path in (file.path, *beside(file.path)):
         try:
             status = path.stat()
-            found.append((status.st_mtime_ns, status.st_size))
+            stamps.append((status.st_mtime_ns, status.st_size))
         except OSError:
-            found.append((0, 0))
-    return tuple(found)
+            stamps.append((0, 0))
+    return tuple(stamps)
 
 
 class PlacementApp(TerminalApp[None]):
@@ -352,14 +352,14 @@ class PlacementApp(TerminalApp[None]):
     def __init__(
         self,
         file: ProfileFile,
-        hear: Hear | None = None,
+        poll: Poll | None = None,
         *,
         color: str = "256",
         ascii_only: bool = False,
         theme_name: str = "dark",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
-        self._parts = file, hear
+        self._parts = file, poll
 
     def get_default_screen(self) -> PlacementScreen:
         return PlacementScreen(*self._parts)

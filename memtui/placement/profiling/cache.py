@@ -25,7 +25,7 @@ _MAGIC = 0x6D706C63  # SQLite's application_id of this file: "mplc"
 _VERSION = 1
 _SCHEMA = "CREATE TABLE measured(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
 ANOTHER = "name another one with --cache"
-_SAID_CHARACTERS = 120
+_MESSAGE_CHARACTERS = 120
 
 
 class CacheKey(Protocol):
@@ -118,5 +118,5 @@ class Cache:
     def _unusable(self, error: Exception) -> UserError:
         if "not a database" in str(error):
             return self._none()
-        said = str(error).removeprefix(f"{self._path}: ")[:_SAID_CHARACTERS]
-        return UserError(f"{self._path}: the cache cannot be used: {visible(said)}; {ANOTHER}", FAILURE)
+        message = str(error).removeprefix(f"{self._path}: ")[:_MESSAGE_CHARACTERS]
+        return UserError(f"{self._path}: the cache cannot be used: {visible(message)}; {ANOTHER}", FAILURE)

@@ -69,14 +69,14 @@ def profile(args: argparse.Namespace, console: Console) -> int:
 
         return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), console)
     with console.progress(f"profiling {args.file}") as line:
-        shown = ProfileProgress(line.tell, begin=None if args.json or line.on_terminal else console.notify)
+        shown = ProfileProgress(line.tell, on_start=None if args.json or line.on_terminal else console.notify)
         try:
-            found = work(shown)
+            result = work(shown)
         except KeyboardInterrupt:
             console.notify(broken_off(args.output, request.modes))
             raise
-    plain = about(found, args.output, shown)
-    print(json.dumps(plain, indent=2) if args.json else "\n".join(map(visible, lines(plain))))
+    document = about(result, args.output, shown)
+    print(json.dumps(document, indent=2) if args.json else "\n".join(map(visible, lines(document))))
     return 0
 
 
@@ -104,9 +104,9 @@ def measure(
             captured = process.capture(request.model, request.batch, request.seed)
             graph = captured.graph
             shown.phase("making the pools")
-            made = process.pools([pool.name for pool in request.pools])
+            created = process.pools([pool.name for pool in request.pools])
             environment = process.started.environment
-            facts = Facts(environment, {pool.name: pool for pool in made})
+            facts = Facts(environment, {pool.name: pool for pool in created})
             about_graph = f"{captured.fingerprint} {request.model} {request.batch} {request.seed}"
             about_run: dict[str, str | int | float] = {
                 "model": request.model,
@@ -119,12 +119,12 @@ def measure(
             }
             wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
             profiling = Profiling(wanted, cache, process, facts, about_graph, anew=request.anew)
-            file = _gone_on_with(output, graph, made, about_run, force)
+            file = _gone_on_with(output, graph, created, about_run, force)
             if file is None or request.anew:
                 shown.phase("how fast the pools are")
-                key = BandwidthsKey(environment, made)
+                key = BandwidthsKey(environment, created)
                 bandwidths = _bandwidths(cache, process, key, shown, anew=request.anew)
-                pools, about_file = _pools(made, bandwidths), about_run | _speeds(made, bandwidths)
+                pools, about_file = _pools(created, bandwidths), about_run | _speeds(created, bandwidths)
                 resolution_ns = process.started.resolution_ns
                 if file is None:
                     file = ProfileFile.create(output, graph, pools, resolution_ns, about_file, force=force)
@@ -139,13 +139,13 @@ def measure(
 
 
 def _gone_on_with(
-    path: Path, graph: Graph, made: Sequence[MadePool], about_run: Mapping[str, str | int | float], force: bool
+    path: Path, graph: Graph, created: Sequence[MadePool], about_run: Mapping[str, str | int | float], force: bool
 ) -> ProfileFile | None:
     """Return a profile of the same things that was broken off. Raises UserError where there is another one."""
     if force or not os.path.lexists(path) or not is_profile(path):
         return None  # what is there, if anything, is refused where the file is made
     there = ProfileFile(path).profile()
-    same = [pool.name for pool in made] == [pool.name for pool in there.pools]
+    same = [pool.name for pool in created] == [pool.name for pool in there.pools]
     if there.graph != graph or not same or any(there.about.get(key) != value for key, value in about_run.items()):
         raise UserError(f"{path}: is a profile of something else, or from elsewhere; --force overwrites it")
     return ProfileFile(path)
@@ -212,7 +212,7 @@ def _cached(cache: Cache, key: BandwidthsKey) -> CachedBandwidths | None:
     return cached if len(cached.pools) == len(key.pools) else None
 
 
-def _pools(made: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list[Pool]:
+def _pools(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list[Pool]:
     return [
         Pool(
             pool.name,
@@ -228,13 +228,13 @@ def _pools(made: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list[Po
             async_write_fixed_ns=bandwidth.copied_to_meanwhile_fixed_ns,
             async_start_ns=bandwidth.meanwhile_start_ns,
         )
-        for pool, bandwidth in zip(made, bandwidths, strict=True)
+        for pool, bandwidth in zip(created, bandwidths, strict=True)
     ]
 
 
-def _speeds(made: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> dict[str, str | int | float]:
+def _speeds(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> dict[str, str | int | float]:
     """Return what else was measured of the pools: bytes a second of reading and of writing."""
     speeds: dict[str, str | int | float] = {}
-    for pool, bandwidth in zip(made, bandwidths, strict=True):
+    for pool, bandwidth in zip(created, bandwidths, strict=True):
         speeds |= {f"{pool.name} read": bandwidth.read, f"{pool.name} written": bandwidth.written}
     return speeds

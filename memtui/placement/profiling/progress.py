@@ -9,7 +9,7 @@ from memtui.core.units import span
 from memtui.placement.graph import Configuration
 from memtui.placement.profiling.planner import ProfilingStep
 
-Say = Callable[[str], object]
+Show = Callable[[str], object]
 
 
 class ProfileProgress:
@@ -23,14 +23,14 @@ class ProfileProgress:
         bandwidths_ns: when the bandwidths were, where they are from the cache.
     """
 
-    def __init__(self, show: Say = lambda _: None, begin: Say | None = None) -> None:
-        """``show`` takes each sentence in place of the one before, ``begin`` the one that measuring begins with."""
-        self._show, self._begin = show, begin
+    def __init__(self, show: Show = lambda _: None, on_start: Show | None = None) -> None:
+        """``show`` takes each sentence in place of the one before, ``on_start`` the one that measuring begins with."""
+        self._show, self._on_start = show, on_start
         self.before = self.cached = self.measured = 0
         self.moments: set[int] = set()
         self.bandwidths_ns: int | None = None
         self._of: dict[str, int] = {}  # configurations by way of timing, in the order that they are measured in
-        self._known: set[tuple[str, Configuration, str]] = set()
+        self._done: set[tuple[str, Configuration, str]] = set()
         self._phase = ""
         self._step: ProfilingStep | None = None
         self._since_s = time.monotonic()
@@ -40,19 +40,19 @@ class ProfileProgress:
         self._phase, self._since_s = text, time.monotonic()
         self._show(f"{text} ...")
 
-    def count(self, known: Iterable[tuple[str, Configuration, str]], of: Mapping[str, int]) -> None:
+    def count(self, done: Iterable[tuple[str, Configuration, str]], of: Mapping[str, int]) -> None:
         """Measurements begin: what is known already, and how many configurations there are in each way of timing."""
         self._phase, self._of = "", dict(of)
-        self._known = {each for each in known if each[2] in self._of}
-        self.before = len(self._known)
-        told = f", {self.before} of them known" if self.before else ""
-        text = f"measuring {sum(of.values())} configurations ({', '.join(of)}){told}"
+        self._done = {each for each in done if each[2] in self._of}
+        self.before = len(self._done)
+        suffix = f", {self.before} of them known" if self.before else ""
+        text = f"measuring {sum(of.values())} configurations ({', '.join(of)}){suffix}"
         self._show(text)
-        if self._begin is not None:
-            self._begin(text)
+        if self._on_start is not None:
+            self._on_start(text)
 
     def step(self, step: ProfilingStep) -> None:
-        self._known.update((each.op, each.configuration, each.mode) for each in step.samples)
+        self._done.update((each.op, each.configuration, each.mode) for each in step.samples)
         self.cached += step.cached
         self.moments.update(step.measured_ns)
         self.measured += len(step.samples) - step.cached
@@ -66,9 +66,9 @@ class ProfileProgress:
             self._show(f"{self._phase} ({span(passed_s)})")
         elif self._step is not None:
             mode = self._step.mode
-            there = sum(each[2] == mode for each in self._known)
+            there = sum(each[2] == mode for each in self._done)
             way = f" ({1 + [*self._of].index(mode)} of {len(self._of)})" if len(self._of) > 1 else ""
             left_s = self._step.left_s
             left = "" if left_s is None else f", {span(round(max(0.0, left_s - passed_s)))} left"
-            known = f", {self.cached} known before" if self.cached else ""
-            self._show(f"{mode}{way}: {there} of {self._of[mode]} configurations{left}{known}")
+            cached = f", {self.cached} known before" if self.cached else ""
+            self._show(f"{mode}{way}: {there} of {self._of[mode]} configurations{left}{cached}")

@@ -53,14 +53,14 @@ def neighbours(graph: Graph) -> dict[str, frozenset[str]]:
 
     Ops are given by name, without itself.
     """
-    found: dict[str, set[str]] = {op.name: set() for op in graph.ops}
+    near: dict[str, set[str]] = {op.name: set() for op in graph.ops}
     for storage in graph.storages.values():
         for writer in storage.writes:
             for other in storage.accesses:
                 if writer != other:
-                    found[graph.ops[writer].name].add(graph.ops[other].name)
-                    found[graph.ops[other].name].add(graph.ops[writer].name)
-    return {op: frozenset(others) for op, others in found.items()}
+                    near[graph.ops[writer].name].add(graph.ops[other].name)
+                    near[graph.ops[other].name].add(graph.ops[writer].name)
+    return {op: frozenset(others) for op, others in near.items()}
 
 
 def pick(
@@ -78,11 +78,11 @@ def pick(
     """
     seen: set[str] = set()
     taken: dict[str, T] = {}
-    for op, made in remaining:
+    for op, item in remaining:
         if most is not None and len(taken) >= most:
             break
         if op not in seen and near[op].isdisjoint(seen):
-            taken[op] = made
+            taken[op] = item
             seen |= {op} | near[op]
     return taken
 
@@ -100,32 +100,32 @@ def sittings(
     """
     near = neighbours(graph)
     wanted: dict[str, list[Configuration]] = {op.name: [] for op in graph.ops}
-    for op, made in pair_configurations(graph, pools):
-        wanted[op.name].append(made)
+    for op, choice in pair_configurations(graph, pools):
+        wanted[op.name].append(choice)
     usual = {storage: usual_pool(graph, storage, pools) for storage in graph.storages}
     remaining = wanted.keys() - {*done}
     # Those with most configurations first: their neighbours' often come with them.
     order = sorted((op.name for op in graph.ops), key=lambda name: -len(wanted[name]))
     while remaining:
         taken = pick(((name, wanted[name]) for name in order if name in remaining), near, most)
-        found = tuple(_round(graph, tested, usual) for tested in _together(taken))
-        seen: dict[str, set[Configuration]] = {name: {each.present[name] for each in found} for name in remaining}
+        rounds = tuple(_round(graph, tested, usual) for tested in _together(taken))
+        seen: dict[str, set[Configuration]] = {name: {each.present[name] for each in rounds} for name in remaining}
         ops = tuple(op.name for op in graph.ops if op.name in remaining and seen[op.name] >= {*wanted[op.name]})
         remaining -= {*ops}
-        yield Sitting(ops, found)
+        yield Sitting(ops, rounds)
 
 
 def _together(taken: Mapping[str, Sequence[Configuration]]) -> Iterator[dict[str, Configuration]]:
     """Yield everything in its usual place, then each op in its next configuration; ops with fewer start again."""
     for number in range(max(map(len, taken.values()))):
-        yield {name: found[number % len(found)] for name, found in taken.items()}
+        yield {name: choices[number % len(choices)] for name, choices in taken.items()}
 
 
 def _round(graph: Graph, tested: Mapping[str, Configuration], usual: Mapping[str, str]) -> Round:
     placed: dict[str, str] = {}
-    for name, made in tested.items():
+    for name, choice in tested.items():
         op = graph.ops[graph.index[name]]
-        for tensor, pool in zip(op.tensors, made.pools, strict=True):
+        for tensor, pool in zip(op.tensors, choice.pools, strict=True):
             storage = graph.tensor[tensor].storage
             if pool != usual[storage]:
                 placed[storage] = pool

@@ -18,17 +18,17 @@ from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.store import ProfileFile
 from memtui.tui.arguments import prepare_screen
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 class _Measured:
     """The process that measures, and what it reported last."""
 
     def __init__(self, work: Callable[[ProfileProgress], list[str]]) -> None:
-        def told(say: Say) -> list[str]:
-            return work(ProfileProgress(lambda text: say({"text": text})))
+        def report(send: Say) -> list[str]:
+            return work(ProfileProgress(lambda text: send({"text": text})))
 
-        self.process = BackgroundTask(told)
+        self.process = BackgroundTask(report)
         self.text = "starting PyTorch ..."
 
     @property
@@ -36,8 +36,8 @@ class _Measured:
         process = self.process
         return not process.over and not process.finished and process.error is None
 
-    def hear(self, seconds: float) -> tuple[str, str]:
-        """Return a sentence about how far it is, and the role of its words; waits for so long at most."""
+    def poll(self, seconds: float) -> tuple[str, str]:
+        """Wait for this long at most; return a sentence on how far the process is, and the role of its words."""
         for word in self.process.hear(seconds):
             self.text = word.get("text", self.text)
         if self.process.error is not None:
@@ -47,12 +47,12 @@ class _Measured:
         return ("finished; q leaves", "live") if self.process.finished else ("it ended without a word", "warning")
 
 
-def show_profile(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | None = None) -> int:
+def show_profile(file: ProfileFile, poll: Callable[[float], tuple[str, str]] | None = None) -> int:
     """Show a placement profile, which may still grow, until it is left. Returns the exit code.
 
     Args:
         file: the profile.
-        hear: waits for so many seconds at most, and tells how far measuring is, and with which role to say it.
+        poll: waits for this many seconds at most; returns how far the measuring is, and the role to show that with.
 
     Raises UserError: there is no terminal to draw on.
     """
@@ -61,7 +61,7 @@ def show_profile(file: ProfileFile, hear: Callable[[float], tuple[str, str]] | N
     def load() -> Callable[..., Any]:
         from memtui.placement.screen import PlacementApp
 
-        return partial(PlacementApp, file, hear)
+        return partial(PlacementApp, file, poll)
 
     return run_app(load)
 
@@ -89,11 +89,11 @@ def watched(
     try:
         while measured.goes_on and not is_profile(output):
             print(f"\r\x1b[K{visible(measured.text)}", end="", file=sys.stderr, flush=True)
-            measured.hear(_LOOK_S)
+            measured.poll(_POLL_S)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         if measured.goes_on:
-            code = show_profile(ProfileFile(output), measured.hear)
-            measured.hear(_LOOK_S)
+            code = show_profile(ProfileFile(output), measured.poll)
+            measured.poll(_POLL_S)
     except KeyboardInterrupt:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         console.notify(broken_off(output, request.modes))

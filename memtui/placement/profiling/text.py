@@ -13,30 +13,30 @@ from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.solve.problem import PAGE_BYTES
 
 
-def about(found: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any]:
+def about(profile: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any]:
     """Return what the file has, for JSON."""
-    counts = {mode: sum(s.mode == mode for s in found.samples) for mode in MODES}
+    counts = {mode: sum(s.mode == mode for s in profile.samples) for mode in MODES}
     speeds = {
         pool.name: {
-            "read_bytes_per_s": found.about.get(f"{pool.name} read"),
-            "written_bytes_per_s": found.about.get(f"{pool.name} written"),
+            "read_bytes_per_s": profile.about.get(f"{pool.name} read"),
+            "written_bytes_per_s": profile.about.get(f"{pool.name} written"),
             "copied_from_bytes_per_s": pool.read_bytes_per_s,
             "copied_to_bytes_per_s": pool.write_bytes_per_s,
         }
-        for pool in found.pools
+        for pool in profile.pools
     }
     return {
         "file": str(output),
-        "model": found.graph.name,
-        "ops": len(found.graph.ops),
-        "tensors": len(found.graph.tensors),
-        "peak_bytes": found.graph.peak_bytes,
-        "peak_bytes_in_pages": found.graph.peak_in_pages(PAGE_BYTES),
-        "resolution_ns": found.resolution_ns,
-        "results_copied": found.about.get("results_copied"),
-        "pools": [pool_as_json(found, pool) | speeds[pool.name] for pool in found.pools],
-        "emulated": list(found.emulated),
-        "configurations": {mode: found for mode, found in counts.items() if found},
+        "model": profile.graph.name,
+        "ops": len(profile.graph.ops),
+        "tensors": len(profile.graph.tensors),
+        "peak_bytes": profile.graph.peak_bytes,
+        "peak_bytes_in_pages": profile.graph.peak_in_pages(PAGE_BYTES),
+        "resolution_ns": profile.resolution_ns,
+        "results_copied": profile.about.get("results_copied"),
+        "pools": [pool_as_json(profile, pool) | speeds[pool.name] for pool in profile.pools],
+        "emulated": list(profile.emulated),
+        "configurations": {mode: count for mode, count in counts.items() if count},
         "times": {
             "in_the_file_before": shown.before,
             "from_the_cache": shown.cached,
@@ -67,50 +67,51 @@ def _fixed(pool: Mapping[str, Any]) -> list[str]:
     return [f"{line}; and its bytes"]
 
 
-def _known_before(plain: Mapping[str, Any]) -> list[str]:
+def _cached_lines(document: Mapping[str, Any]) -> list[str]:
     """Return how many times are from the cache or were in the file before."""
-    found, times = [], plain["times"]
+    sentences, times = [], document["times"]
     if times["from_the_cache"]:
         every = sum(times[which] for which in ("in_the_file_before", "from_the_cache", "measured_now"))
         when = " to ".join(dict.fromkeys((times["cached_from"], times["cached_to"])))
-        found.append(f"{times['from_the_cache']} of {every} times are from the cache, of {when}")
+        sentences.append(f"{times['from_the_cache']} of {every} times are from the cache, of {when}")
     if times["in_the_file_before"]:
-        found.append(f"{times['in_the_file_before']} times were in the profile before")
-    if plain["bandwidths_cached"]:
-        found.append(f"bandwidths and times of moves are from the cache, of {plain['bandwidths_cached']}")
-    if found:
-        found.append("--again measures all of them now")
-    return found
+        sentences.append(f"{times['in_the_file_before']} times were in the profile before")
+    if document["bandwidths_cached"]:
+        sentences.append(f"bandwidths and times of moves are from the cache, of {document['bandwidths_cached']}")
+    if sentences:
+        sentences.append("--again measures all of them now")
+    return sentences
 
 
-def lines(plain: Mapping[str, Any]) -> list[str]:
+def lines(document: Mapping[str, Any]) -> list[str]:
     """Return the same for people."""
-    cells = max(20, *(len(pool["name"]) for pool in plain["pools"]))
-    found = [
-        f"{plain['model']}: {plain['ops']} ops, at most {size(plain['peak_bytes_in_pages'])} of intermediate tensors "
+    cells = max(20, *(len(pool["name"]) for pool in document["pools"]))
+    peak = size(document["peak_bytes_in_pages"])
+    result = [
+        f"{document['model']}: {document['ops']} ops, at most {peak} of intermediate tensors "
         f"at once, in pages of {size(PAGE_BYTES)}",
         f"{'pool':{cells}} {'read':>9} {'written':>9} {'copy out':>9} {'copy in':>9}  GB/s",
     ]
-    for pool in plain["pools"]:
+    for pool in document["pools"]:
         ways = ("read", "written", "copied_from", "copied_to")
         speeds = " ".join(f"{(pool[f'{way}_bytes_per_s'] or 0) / 1e9:9.1f}" for way in ways)
-        found.append(f"{pool['name']:{cells}} {speeds}  {pool['note']}".rstrip())
-    for pool in plain["pools"][1:]:
-        found += _fixed(pool)
-    found += [f"{mode}: {number} configurations" for mode, number in plain["configurations"].items()]
-    found += _known_before(plain)
-    if plain["results_copied"]:
-        count = plain["results_copied"]
+        result.append(f"{pool['name']:{cells}} {speeds}  {pool['note']}".rstrip())
+    for pool in document["pools"][1:]:
+        result += _fixed(pool)
+    result += [f"{mode}: {number} configurations" for mode, number in document["configurations"].items()]
+    result += _cached_lines(document)
+    if document["results_copied"]:
+        count = document["results_copied"]
         which = (
             "1 op cannot write where it is told to: its times"
             if count == 1
             else (f"{count} ops cannot write where they are told to: their times")
         )
-        found.append(f"{which} have a copy in them")
-    if plain["emulated"]:
-        found.append(f"emulated, so no measurement of a machine: {', '.join(plain['emulated'])}")
-    found.append(f"{plain['file']}: memtui place compare, solve and show read it")
-    return found
+        result.append(f"{which} have a copy in them")
+    if document["emulated"]:
+        result.append(f"emulated, so no measurement of a machine: {', '.join(document['emulated'])}")
+    result.append(f"{document['file']}: memtui place compare, solve and show read it")
+    return result
 
 
 def pool_as_json(profile: Profile, pool: Pool) -> dict[str, Any]:
