@@ -31,22 +31,22 @@ def _add_arguments(parser: Parser) -> None:
     verbs = parser.add_subparsers(title="what it does", metavar="WHAT", dest="what", required=True)
     parsers: dict[str, Parser] = {}
     for name in VERBS:
-        made = parsers[name] = verbs.add_parser(name, help=TEXTS[name], description=TEXTS[name])
-        add_common(made)
+        subparser = parsers[name] = verbs.add_parser(name, help=TEXTS[name], description=TEXTS[name])
+        add_common(subparser)
         if name in ("profile", "show"):
-            add_screen(made)
-        _ADD[name](made)
-    _tell_apart(parsers)
+            add_screen(subparser)
+        _ADD[name](subparser)
+    _set_elsewhere(parsers)
 
 
-def _tell_apart(parsers: Mapping[str, Parser]) -> None:
+def _set_elsewhere(parsers: Mapping[str, Parser]) -> None:
     """Let each of these commands know which options the others have."""
     for own in parsers.values():
-        found: dict[str, list[str]] = {}
+        owners: dict[str, list[str]] = {}
         for other in parsers.values():
             for flag in other._option_string_actions.keys() - own._option_string_actions:
-                found.setdefault(flag, []).append(other.prog)
-        own.elsewhere = {flag: " and ".join(names) for flag, names in found.items()}
+                owners.setdefault(flag, []).append(other.prog)
+        own.elsewhere = {flag: " and ".join(names) for flag, names in owners.items()}
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
@@ -56,87 +56,87 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return place(args, console)
 
 
-def _add_profile(made: Parser) -> None:
-    made.add_argument(
+def _add_profile(parser: Parser) -> None:
+    parser.add_argument(
         "file", metavar="MODEL", help="mlp, conv, transformer, or FILE.py:function (returns model, inputs, loss)"
     )
-    made.add_argument(
+    parser.add_argument(
         "-o", "--output", type=argtypes.path, metavar="FILE", help="profile; one that was broken off goes on"
     )
-    made.add_argument("--force", action="store_true", help="overwrite a profile that is there")
-    made.add_argument(
+    parser.add_argument("--force", action="store_true", help="overwrite a profile that is there")
+    parser.add_argument(
         "--pools",
         default="dram,emulated:29,12",
         metavar="LIST",
         help="of dram, numa:NODE, file:FOLDER, huge, emulated:READ,WRITE (GB/s), cuda, pinned, pageable, the fast one "
         "first (dram,emulated:29,12)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--mode", type=argtypes.timings, metavar="LIST", help=f"ways of timing, of {', '.join(TIMINGS)} (all)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
     )
-    made.add_argument(
+    parser.add_argument(
         "--seconds", type=argtypes.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--batch", type=argtypes.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)"
     )
-    made.add_argument("--threads", type=argtypes.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
-    made.add_argument(
+    parser.add_argument("--threads", type=argtypes.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
+    parser.add_argument(
         "--seed", type=argtypes.seed, default=0, metavar="N", help="of parameters, inputs and the order (0)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--cache", type=argtypes.path, metavar="FILE", help="of times (default: place-cache.db in your state directory)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--again", action="store_true", help="measure everything now: take no times from the cache or the profile"
     )
-    add_json(made)
+    add_json(parser)
 
 
-def _add_compare(made: Parser) -> None:
-    _add_file(made)
-    add_json(made)
+def _add_compare(parser: Parser) -> None:
+    _add_file(parser)
+    add_json(parser)
 
 
-def _add_solve(made: Parser) -> None:
-    _add_file(made)
-    room = made.add_mutually_exclusive_group()
+def _add_solve(parser: Parser) -> None:
+    _add_file(parser)
+    room = parser.add_mutually_exclusive_group()
     room.add_argument(
         "--limit", type=argtypes.size, metavar="SIZE", help="of fast memory for intermediate tensors: 8GiB"
     )
     room.add_argument(
         "--ratio", type=_ratio, metavar="P:D", help="slow to fast: 1:1 is half of the most that is alive at once"
     )
-    made.add_argument(
+    parser.add_argument(
         "--formulation",
         choices=FORMULATIONS,
         default="static",
         help="tensors stay where they are made (static), are moved between ops (sync) or during them, too (async), or "
         "go where there is room when they are made (first-touch)",
     )
-    made.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
-    made.add_argument(
+    parser.add_argument("--slow", metavar="POOL", help="the slow pool (default: the first one of the profile)")
+    parser.add_argument(
         "--mode",
         type=argtypes.timings,
         metavar="MODE",
         help=f"way of timing to rest upon, of {', '.join(TIMINGS)} (the one with most configurations)",
     )
-    made.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
-    made.add_argument(
+    parser.add_argument("--pareto", action="store_true", help="the time of a step by fast memory, from none to all")
+    parser.add_argument(
         "--time-limit", type=argtypes.duration, default=60.0, metavar="S", help="then the best that was found (60)"
     )
-    made.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
-    made.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
-    add_json(made)
+    parser.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
+    parser.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
+    add_json(parser)
     # -1:2 is a wrong ratio, and no option: argparse knows that of whole numbers only, and has no public way to say it.
-    made._negative_number_matcher = re.compile(r"-\d")
+    parser._negative_number_matcher = re.compile(r"-\d")
 
 
-def _add_file(made: Parser) -> None:
-    made.add_argument("file", metavar="FILE", type=argtypes.path, help="a placement profile")
+def _add_file(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", type=argtypes.path, help="a placement profile")
 
 
 def _ratio(text: str) -> Fraction:

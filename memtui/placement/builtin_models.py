@@ -20,12 +20,12 @@ def check_model(name: str) -> str:
     """Return the name, that of a file made absolute. Raises UserError."""
     if name in MODELS:
         return name
-    found = OWN.fullmatch(name)
-    if found is None:
+    match = OWN.fullmatch(name)
+    if match is None:
         raise UserError(
             f"there is no model {name!r}: one of {', '.join(MODELS)}, or FILE.py:function "
             "with a function that returns (model, inputs, loss)"
         )
-    path = Path(found[1]).absolute()
+    path = Path(match[1]).absolute()
     check_readable(path, MOST_PROGRAM_BYTES)
-    return f"{path}:{found[2]}"
+    return f"{path}:{match[2]}"

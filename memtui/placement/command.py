@@ -22,13 +22,13 @@ from memtui.placement.slowdown import effects
 from memtui.placement.solve.limit import limit_of
 from memtui.placement.solve.pareto import ParetoPoint, curve
 from memtui.placement.solve.problem import Problem
-from memtui.placement.solve.solver import Ask, baselines, find, mode_of, problem_for, slow_pool
+from memtui.placement.solve.solver import PlanRequest, baselines, find, mode_of, problem_for, slow_pool
 from memtui.placement.store import ProfileFile
 from memtui.placement.timing_agreement import Comparison, compare, modes_of
-from memtui.placement.timing_quality import counted_ns, worth
+from memtui.placement.timing_quality import counted_ns, quality_of
 
 if TYPE_CHECKING:
-    from memtui.placement.run import Ran
+    from memtui.placement.run import PlanRun
 
 
 def place(args: argparse.Namespace, console: Console) -> int:
@@ -47,26 +47,26 @@ def place(args: argparse.Namespace, console: Console) -> int:
 
 def _compare(args: argparse.Namespace, file: ProfileFile, _: Console) -> int:
     profile = file.profile()
-    found = comparisons(profile)
+    results = comparisons(profile)
     pools = [pool.name for pool in profile.pools[1:]]
     every = {slow: effects(profile, slow, mode_of(profile, slow)) for slow in pools if _whole(profile, slow)}
     if args.json:
-        plain = {
+        document = {
             "file": str(args.file),
             **_about(profile),
-            "comparisons": [one.to_dict() for one in found],
+            "comparisons": [each.to_dict() for each in results],
             "slow_down": {
                 slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
                 for slow, by in every.items()
             },
         }
-        _out(json.dumps(plain, indent=2))
+        _out(json.dumps(document, indent=2))
         return 0
-    lines = [*text.head(profile)]
-    for one in found:
-        lines += ["", *text.comparison(one)]
+    lines = [*text.head_lines(profile)]
+    for comparison in results:
+        lines += ["", *text.comparison_lines(comparison)]
     for slow, by in every.items():
-        lines += ["", *text.effects(by, profile.fast.name, slow, mode_of(profile, slow))]
+        lines += ["", *text.effect_lines(by, profile.fast.name, slow, mode_of(profile, slow))]
     _print(lines)
     return 0
 
@@ -75,8 +75,8 @@ def comparisons(profile: Profile) -> list[Comparison]:
     """Compare every way of timing with single runs, or with the first there is. Raises UserError where there is one."""
     modes = modes_of(profile)
     if len(modes) < 2:
-        known = f"only {modes[0]} times are in it" if modes else "no times are in it"
-        raise UserError(f"{known}: to compare, profile with another --mode, too")
+        available = f"only {modes[0]} times are in it" if modes else "no times are in it"
+        raise UserError(f"{available}: to compare, profile with another --mode, too")
     reference = SINGLE if SINGLE in modes else modes[0]
     return [compare(profile, mode, reference) for mode in reversed(modes) if mode != reference]
 
@@ -89,11 +89,11 @@ def _whole(profile: Profile, slow: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """The profile, what is asked of it, and the problem that is."""
+class _SolveInputs:
+    """A profile, the plan requested of it, and the problem to solve for that."""
 
     profile: Profile
-    ask: Ask
+    request: PlanRequest
     problem: Problem
 
 
@@ -102,64 +102,64 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
         raise UserError("say how much fast memory there is: --limit 8GiB, or --ratio 1:1 (slow to fast)")
     profile = file.profile()
     slow = slow_pool(profile, args.slow)
-    ask = Ask(0, args.formulation, slow, _one_mode(args.mode) or mode_of(profile, slow), args.time_limit)
-    problem = problem_for(profile, ask)
+    request = PlanRequest(0, args.formulation, slow, _chosen_mode(args.mode) or mode_of(profile, slow), args.time_limit)
+    problem = problem_for(profile, request)
     peak = max(problem.all_bytes)
     limit = limit_of(args.ratio, peak) if args.ratio is not None else args.limit
-    asked = _Asked(profile, replace(ask, limit_bytes=limit or 0), problem)
-    found = None if limit is None else find(profile, asked.ask)
-    points = _points(asked) if args.pareto else []
-    _keep(file, asked, found, points, console)
-    ran = _ran(args, asked, found) if args.execute else []
+    inputs = _SolveInputs(profile, replace(request, limit_bytes=limit or 0), problem)
+    plan = None if limit is None else find(profile, inputs.request)
+    points = _points(inputs) if args.pareto else []
+    _store(file, inputs, plan, points, console)
+    ran = _ran(args, inputs, plan) if args.execute else []
     if args.json:
-        executed = {"run": [one.to_dict() for one in ran]} if ran else {}
-        _out(json.dumps(_plain(args, asked, found, points) | executed, indent=2))
+        executed = {"run": [each.to_dict() for each in ran]} if ran else {}
+        _out(json.dumps(_document(args, inputs, plan, points) | executed, indent=2))
         return 0
-    lines = [*text.head(profile)]
-    if found is not None:
-        lines += ["", *text.plan(found, against(asked.problem, asked.ask.limit_bytes))]
-        lines += ["", *worth(profile, slow, asked.problem.mode).lines(), *_of_moves(asked, found)]
+    lines = [*text.head_lines(profile)]
+    if plan is not None:
+        lines += ["", *text.plan_lines(plan, baselines_for(inputs.problem, inputs.request.limit_bytes))]
+        lines += ["", *quality_of(profile, slow, inputs.problem.mode).lines(), *_of_moves(inputs, plan)]
     if ran:
         from memtui.placement import run
 
         lines += ["", *run.lines(ran[0], ran[1] if len(ran) > 1 else None)]
     if points:
-        lines += ["", *text.curve(points, args.formulation, profile.fast.name, asked.problem.all_fast_ns)]
+        lines += ["", *text.curve_lines(points, args.formulation, profile.fast.name, inputs.problem.all_fast_ns)]
     _print(lines)
     return 0
 
 
-def _of_moves(asked: _Asked, found: PlacementPlan) -> list[str]:
+def _of_moves(inputs: _SolveInputs, plan: PlacementPlan) -> list[str]:
     """Return what has to be said of the times of moves."""
-    if found.formulation not in (SYNC, ASYNC) or asked.problem.slow.knows_fixed:
+    if plan.formulation not in (SYNC, ASYNC) or inputs.problem.slow.knows_fixed:
         return []
     return ["an older memtui made this profile: its moves have no fixed time, so those of a few KiB seem to be free"]
 
 
-def _one_mode(modes: tuple[str, ...] | None) -> str | None:
+def _chosen_mode(modes: tuple[str, ...] | None) -> str | None:
     if modes and len(modes) > 1:
         raise UserError("a plan rests upon one way of timing: name one --mode")
     return modes[0] if modes else None
 
 
-def _ran(args: argparse.Namespace, asked: _Asked, found: PlacementPlan | None) -> list[Ran]:
+def _ran(args: argparse.Namespace, inputs: _SolveInputs, plan: PlacementPlan | None) -> list[PlanRun]:
     """Return the plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
     from memtui.placement import run
 
-    if found is None:
+    if plan is None:
         raise UserError("--run executes one plan: say how much fast memory there is with --limit or --ratio")
-    plans = [found]
-    if found.formulation != FIRST_TOUCH:
+    plans = [plan]
+    if plan.formulation != FIRST_TOUCH:
         try:
-            plans.append(find(asked.profile, replace(asked.ask, formulation=FIRST_TOUCH)))
+            plans.append(find(inputs.profile, replace(inputs.request, formulation=FIRST_TOUCH)))
         except UserError:
             pass
-    ran = run.run(asked.profile, plans, args.model)
+    ran = run.run(inputs.profile, plans, args.model)
     run.check(ran)
     return ran
 
 
-def against(problem: Problem, limit_bytes: int) -> text.Baselines:
+def baselines_for(problem: Problem, limit_bytes: int) -> text.Baselines:
     """Return what a plan for a limit is held against."""
     limited = problem.with_limits((limit_bytes,) * len(problem.steps))
     all_fast_ns, touched = baselines(limited)
@@ -169,59 +169,59 @@ def against(problem: Problem, limit_bytes: int) -> text.Baselines:
     )
 
 
-def _points(asked: _Asked) -> list[ParetoPoint]:
+def _points(inputs: _SolveInputs) -> list[ParetoPoint]:
     """Return the curve."""
-    found = []
-    for point in curve(asked.profile, asked.ask):
-        found.append(point)
-        progress_line.tell(f"{len(found)} points of the curve")
-    return found
+    points = []
+    for point in curve(inputs.profile, inputs.request):
+        points.append(point)
+        progress_line.tell(f"{len(points)} points of the curve")
+    return points
 
 
-def _keep(
-    file: ProfileFile, asked: _Asked, found: PlacementPlan | None, points: list[ParetoPoint], console: Console
+def _store(
+    file: ProfileFile, inputs: _SolveInputs, plan: PlacementPlan | None, points: list[ParetoPoint], console: Console
 ) -> None:
     """Store plans with their profile, for the screen; where that fails, say so."""
     try:
-        if found is not None:
-            file.keep_plan(found)
+        if plan is not None:
+            file.keep_plan(plan)
         if points:
-            file.keep_curve(asked.ask.formulation, asked.problem.slow.name, asked.problem.mode, points)
+            file.keep_curve(inputs.request.formulation, inputs.problem.slow.name, inputs.problem.mode, points)
     except UserError as error:
         console.notify(f"the plan is not kept for memtui place show: {error}")
 
 
-def _plain(
-    args: argparse.Namespace, asked: _Asked, found: PlacementPlan | None, points: list[ParetoPoint]
+def _document(
+    args: argparse.Namespace, inputs: _SolveInputs, plan: PlacementPlan | None, points: list[ParetoPoint]
 ) -> dict[str, Any]:
-    held = against(asked.problem, asked.ask.limit_bytes)
+    baseline = baselines_for(inputs.problem, inputs.request.limit_bytes)
     return {
         "file": str(args.file),
-        **_about(asked.profile),
-        "peak_bytes": held.peak_bytes,
-        "peak_bytes_in_pages": held.peak_bytes,
-        "all_fast_ns": held.all_fast_ns,
-        "first_touch_ns": held.first_touch_ns if found is not None else None,
-        "plan": None if found is None else found.to_dict(),
+        **_about(inputs.profile),
+        "peak_bytes": baseline.peak_bytes,
+        "peak_bytes_in_pages": baseline.peak_bytes,
+        "all_fast_ns": baseline.all_fast_ns,
+        "first_touch_ns": baseline.first_touch_ns if plan is not None else None,
+        "plan": None if plan is None else plan.to_dict(),
         "pareto": [point.to_dict() for point in points],
-        "times_worth": worth(asked.profile, asked.problem.slow.name, asked.problem.mode).to_dict(),
-        "times": _times(asked),
+        "times_worth": quality_of(inputs.profile, inputs.problem.slow.name, inputs.problem.mode).to_dict(),
+        "times": _times(inputs),
     }
 
 
-def _times(asked: _Asked) -> list[dict[str, Any]]:
+def _times(inputs: _SolveInputs) -> list[dict[str, Any]]:
     """Return the times of every op in every configuration, from which, with its moves, a plan can be added up."""
-    profile, slow, mode = asked.profile, asked.problem.slow.name, asked.problem.mode
+    profile, slow, mode = inputs.profile, inputs.problem.slow.name, inputs.problem.mode
     return [
         {
             "op": op.name,
-            "configuration": made.to_dict(),
+            "configuration": configuration.to_dict(),
             "median_ns": ns,
-            "counted_ns": counted_ns(profile, op.name, made, slow, mode),
-            "samples": len(profile.times[op.name, made, mode].time_ns),
+            "counted_ns": counted_ns(profile, op.name, configuration, slow, mode),
+            "samples": len(profile.times[op.name, configuration, mode].time_ns),
         }
-        for op, made in all_configurations(profile.graph, (profile.fast.name, slow))
-        if (ns := profile.typical_ns(op.name, made, mode)) is not None
+        for op, configuration in all_configurations(profile.graph, (profile.fast.name, slow))
+        if (ns := profile.typical_ns(op.name, configuration, mode)) is not None
     ]
 
 
@@ -250,6 +250,6 @@ def _print(lines: Iterable[str]) -> None:
     _out("\n".join(map(visible, lines)))
 
 
-def _out(said: str) -> None:
+def _out(output: str) -> None:
     with above_line():
-        print(said, flush=True)
+        print(output, flush=True)

@@ -25,8 +25,8 @@ def configuration(graph: Graph, op: Op, pool_of: Callable[[str], str]) -> Config
 
 def usual_pool(graph: Graph, storage: str, pools: Sequence[str]) -> str:
     """Return the pool of a storage that is not placed: the first that it may lie in, or else the first of all."""
-    found = graph.storages[storage]
-    return next((pool for pool in pools if found.counted and found.may_lie_in(pool)), pools[0])
+    entry = graph.storages[storage]
+    return next((pool for pool in pools if entry.counted and entry.may_lie_in(pool)), pools[0])
 
 
 def configurations(graph: Graph, op: Op, pools: Sequence[str]) -> Iterator[Configuration]:
@@ -39,11 +39,11 @@ def configurations(graph: Graph, op: Op, pools: Sequence[str]) -> Iterator[Confi
 
 def all_configurations(graph: Graph, pools: Sequence[str]) -> list[tuple[Op, Configuration]]:
     """Return the configurations of every op, in the order of the ops: what has to be measured."""
-    return [(op, made) for op in graph.ops for made in configurations(graph, op, pools)]
+    return [(op, choice) for op in graph.ops for choice in configurations(graph, op, pools)]
 
 
 def pair_configurations(graph: Graph, pools: Iterable[str]) -> list[tuple[Op, Configuration]]:
     """Return ``all_configurations`` with one slow pool at a time, as plans are made: of many pools these are fewer."""
     fast, *slow = pools
-    found = dict.fromkeys(pair for other in slow for pair in all_configurations(graph, (fast, other)))
-    return sorted(found, key=lambda pair: graph.index[pair[0].name])
+    pairs = dict.fromkeys(pair for other in slow for pair in all_configurations(graph, (fast, other)))
+    return sorted(pairs, key=lambda pair: graph.index[pair[0].name])

@@ -186,12 +186,12 @@ class Graph:
                 raise Damaged(f"two {what}s have one name")
         self._check_order()
         for tensor in self.tensors:
-            made = tensor.name in self.producer
-            if made != (tensor.role in (INTERMEDIATE, RESULT)):
-                raise Damaged(f"{tensor.role} {tensor.name} is {'written by an op' if made else 'written by no op'}")
+            written = tensor.name in self.producer
+            if written != (tensor.role in (INTERMEDIATE, RESULT)):
+                raise Damaged(f"{tensor.role} {tensor.name} is {'written by an op' if written else 'written by no op'}")
 
     def _check_order(self) -> None:
-        known = {tensor.name for tensor in self.tensors if tensor.role in (ARGUMENT, CONSTANT)}
+        written = {tensor.name for tensor in self.tensors if tensor.role in (ARGUMENT, CONSTANT)}
         for op in self.ops:
             if len({*op.inputs}) != len(op.inputs) or len({*op.outputs}) != len(op.outputs):
                 raise Damaged(f"op {op.name} has a tensor twice")
@@ -199,17 +199,17 @@ class Graph:
                 if tensor not in self.tensor:
                     raise Damaged(f"op {op.name} has a tensor that the graph has not: {tensor}")
             for tensor in op.inputs:
-                if tensor not in known:
+                if tensor not in written:
                     raise Damaged(f"op {op.name} reads {tensor} before it is written")
             for tensor in op.outputs:
-                if tensor in known:
+                if tensor in written:
                     raise Damaged(f"op {op.name} writes {tensor}, which was there before")
-                known.add(tensor)
+                written.add(tensor)
 
     @cached_property
     def index(self) -> Mapping[str, int]:
         """Place of an op in the order, by its name."""
-        return {op.name: at for at, op in enumerate(self.ops)}
+        return {op.name: index for index, op in enumerate(self.ops)}
 
     @cached_property
     def tensor(self) -> Mapping[str, Tensor]:
@@ -224,11 +224,11 @@ class Graph:
     @cached_property
     def users(self) -> Mapping[str, tuple[Op, ...]]:
         """The ops that read a tensor, in order, by the tensor's name."""
-        found: dict[str, list[Op]] = {tensor.name: [] for tensor in self.tensors}
+        readers: dict[str, list[Op]] = {tensor.name: [] for tensor in self.tensors}
         for op in self.ops:
             for tensor in op.inputs:
-                found[tensor].append(op)
-        return {tensor: tuple(ops) for tensor, ops in found.items()}
+                readers[tensor].append(op)
+        return {tensor: tuple(ops) for tensor, ops in readers.items()}
 
     @cached_property
     def storages(self) -> Mapping[str, Storage]:
@@ -238,10 +238,10 @@ class Graph:
             members.setdefault(tensor.storage, []).append(tensor)
         reads: dict[str, set[int]] = {of: set() for of in members}
         writes: dict[str, set[int]] = {of: set() for of in members}
-        for at, op in enumerate(self.ops):
+        for index, op in enumerate(self.ops):
             for tensors, into in ((op.inputs, reads), (op.outputs, writes)):
                 for each in tensors:
-                    into[self.tensor[each].storage].add(at)
+                    into[self.tensor[each].storage].add(index)
         return {of: self._storage(of, parts, reads[of], writes[of]) for of, parts in members.items()}
 
     def _storage(self, of: str, parts: list[Tensor], reads: set[int], writes: set[int]) -> Storage:

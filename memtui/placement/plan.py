@@ -32,15 +32,15 @@ class Span:
     def from_dict(cls, value: Any, what: str = "span") -> Span:
         """Raise Damaged."""
         fields = table(value, what)
-        made = cls(
+        span = cls(
             required(fields, "storage", name),
             required(fields, "pool", name),
             required(fields, "first", count),
             required(fields, "last", count),
         )
-        if made.first > made.last:
+        if span.first > span.last:
             raise Damaged("a span ends before it begins")
-        return made
+        return span
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,9 @@ class PlacementPlan:
     why: str = ""
 
     def __post_init__(self) -> None:
-        for value, known in ((self.formulation, FORMULATIONS), (self.status, STATUSES)):
-            if value not in known:
-                raise Damaged(f"a plan has one of {', '.join(known)}, not {value}")
+        for value, allowed in ((self.formulation, FORMULATIONS), (self.status, STATUSES)):
+            if value not in allowed:
+                raise Damaged(f"a plan has one of {', '.join(allowed)}, not {value}")
         for pool in {span.pool for span in self.spans} | {pool for m in self.moves for pool in (m.source, m.target)}:
             if pool not in (self.fast, self.slow):
                 raise Damaged(f"a plan has a pool that it does not name: {pool}")

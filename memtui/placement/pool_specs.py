@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from memtui.core.errors import UserError
 
 ON_GPU = ("cuda", "pinned", "pageable")  # pools that an op on a GPU can have its tensors in
-PLAIN = ("dram", "huge", *ON_GPU)
-_HOW = f"a pool is one of {', '.join(PLAIN)}, numa:NODE, file:FOLDER, emulated:READ,WRITE (GB/s)"
+WITHOUT_PARAMETERS = ("dram", "huge", *ON_GPU)
+_HOW = f"a pool is one of {', '.join(WITHOUT_PARAMETERS)}, numa:NODE, file:FOLDER, emulated:READ,WRITE (GB/s)"
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 
 
@@ -40,33 +40,33 @@ class PoolSpec:
 
 def parse_pools(text: str) -> tuple[PoolSpec, ...]:
     """Return the pools of a list with commas, the fast one first. Raises UserError."""
-    words: list[str] = []
+    names: list[str] = []
     for word in (word.strip() for word in text.split(",")):
         # The comma in emulated:29,12 is one of the same kind.
-        if words and re.fullmatch(r"emulated:[^,]*", words[-1]) and _NUMBER.fullmatch(word):
-            words[-1] += f",{word}"
+        if names and re.fullmatch(r"emulated:[^,]*", names[-1]) and _NUMBER.fullmatch(word):
+            names[-1] += f",{word}"
         else:
-            words.append(word)
-    found = tuple(parse_pool(word) for word in words)
-    for word in words:
-        if words.count(word) > 1:
+            names.append(word)
+    pools = tuple(parse_pool(word) for word in names)
+    for word in names:
+        if names.count(word) > 1:
             raise UserError(f"pool {word} is named twice")
-    if len(found) < 2:
+    if len(pools) < 2:
         raise UserError("name two pools or more, the fast one first, such as --pools dram,emulated:29,12")
-    kinds = {pool.kind for pool in found}
-    if kinds & {*ON_GPU} and found[0].kind != "cuda":
-        (first, *_) = [pool.name for pool in found if pool.kind in ON_GPU]
+    kinds = {pool.kind for pool in pools}
+    if kinds & {*ON_GPU} and pools[0].kind != "cuda":
+        (first, *_) = [pool.name for pool in pools if pool.kind in ON_GPU]
         raise UserError(f"{first}: with it ops run on a GPU, whose memory is the fast pool: say cuda first")
     if "cuda" in kinds and kinds - {*ON_GPU}:
-        (first, *_) = [pool.name for pool in found if pool.kind not in ON_GPU]
+        (first, *_) = [pool.name for pool in pools if pool.kind not in ON_GPU]
         raise UserError(f"{first}: beside cuda only pinned and pageable can be measured")
-    return found
+    return pools
 
 
 def parse_pool(word: str) -> PoolSpec:
     """Return one pool. Raises UserError."""
     kind, colon, rest = word.partition(":")
-    if word in PLAIN:
+    if word in WITHOUT_PARAMETERS:
         return PoolSpec(word, word)
     if kind == "numa" and re.fullmatch(r"\d{1,6}", rest, re.ASCII):
         return PoolSpec(f"numa:{int(rest)}", kind, node=int(rest))

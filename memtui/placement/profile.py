@@ -182,13 +182,13 @@ class Profile:
             self._check(samples, {*names})
 
     def _check(self, samples: Samples, names: set[str]) -> None:
-        at = self.graph.index.get(samples.op)
-        if at is None:
+        index = self.graph.index.get(samples.op)
+        if index is None:
             raise Damaged(f"samples are of an op that the graph has not: {samples.op}")
-        op, found = self.graph.ops[at], samples.configuration
-        if (len(found.inputs), len(found.outputs)) != (len(op.inputs), len(op.outputs)):
+        op, configuration = self.graph.ops[index], samples.configuration
+        if (len(configuration.inputs), len(configuration.outputs)) != (len(op.inputs), len(op.outputs)):
             raise Damaged(f"a configuration of {samples.op} has not its inputs and outputs")
-        for pool in found.pools:
+        for pool in configuration.pools:
             if pool not in names:
                 raise Damaged(f"a configuration of {samples.op} has a pool that the profile has not: {pool}")
 
@@ -207,8 +207,8 @@ class Profile:
 
         Return None where there is no sample.
         """
-        found = self.times.get((op, configuration, mode))
-        return median(found.time_ns) if found is not None and found.time_ns else None
+        samples = self.times.get((op, configuration, mode))
+        return median(samples.time_ns) if samples is not None and samples.time_ns else None
 
     @property
     def emulated(self) -> tuple[str, ...]:
@@ -239,11 +239,11 @@ class Profile:
 
 def facts(value: Any, what: str) -> dict[str, str | int | float]:
     """Return a table of texts and numbers. Raises Damaged."""
-    found: dict[str, str | int | float] = {}
+    entries: dict[str, str | int | float] = {}
     for key, each in table(value, what).items():
         if isinstance(each, bool) or not isinstance(each, str | int | float):
             raise Damaged(f"{what} of {key} is neither text nor number")
         if not isinstance(each, str) and not -LARGEST <= each <= LARGEST:
             raise Damaged(f"{what} of {key} is out of range")
-        found[text(key, what)] = text(each, what) if isinstance(each, str) else each
-    return found
+        entries[text(key, what)] = text(each, what) if isinstance(each, str) else each
+    return entries

@@ -21,7 +21,7 @@ REPEATS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PlanRun:
     """What executing a plan gave.
 
     Attributes:
@@ -71,7 +71,7 @@ class Ran:
 
 def run(
     profile: Profile, plans: Sequence[PlacementPlan], model: str | None = None, repeats: int = REPEATS
-) -> list[Ran]:
+) -> list[PlanRun]:
     """Execute plans in turns, with the model, pools and threads of their profile.
 
     Args:
@@ -94,7 +94,7 @@ def run(
         process.pools([first.fast, first.slow])
         executed = process.run(plans, repeats)
     return [
-        Ran(
+        PlanRun(
             plan,
             median(each.times_ns),
             each.move_ns,
@@ -109,18 +109,18 @@ def run(
     ]
 
 
-def check(found: Sequence[Ran]) -> None:
+def check(runs: Sequence[PlanRun]) -> None:
     """Raise UserError where a plan made other results than the unplaced step."""
-    for ran in found:
+    for ran in runs:
         if not ran.close:
             how = "are not finite" if ran.worst is None else f"differ by {ran.worst:.2g} of their largest number"
             raise UserError(f"the {ran.plan.formulation} plan gives wrong results: they {how}", FAILURE)
 
 
-def lines(ran: Ran, baseline: Ran | None) -> list[str]:
+def lines(ran: PlanRun, baseline: PlanRun | None) -> list[str]:
     """Return the result as lines of text."""
     plan = ran.plan
-    found = [
+    report = [
         f"executed: {duration_ns(ran.actual_ns)}, {against_prediction(ran)}",
         f"  {size(ran.fast_bytes)} taken of {plan.fast}, {size(ran.slow_bytes)} of {plan.slow}",
         "  results are those of the unplaced step, "
@@ -128,21 +128,21 @@ def lines(ran: Ran, baseline: Ran | None) -> list[str]:
     ]
     for pool, nodes in ran.pages.items():
         where = ", ".join(f"{count} on node {node}" for node, count in nodes.items())
-        found.append(f"  pages of {pool}: {where} (move_pages)")
+        report.append(f"  pages of {pool}: {where} (move_pages)")
     if baseline is not None:
         actual, predicted = (
             baseline.actual_ns / ran.actual_ns,
             baseline.plan.predicted_ns / plan.predicted_ns,
         )
-        found.append(f"  first touch takes {actual:.3f} times as long, predicted {predicted:.3f}")
-        if slower := not_worth(ran, baseline):
-            found.append(f"  {slower}")
+        report.append(f"  first touch takes {actual:.3f} times as long, predicted {predicted:.3f}")
+        if slower := slowdown_warning(ran, baseline):
+            report.append(f"  {slower}")
     if plan.emulated:
-        found.append(f"  {plan.slow} is emulated: this checks the solver, and tells nothing of a machine")
-    return found
+        report.append(f"  {plan.slow} is emulated: this checks the solver, and tells nothing of a machine")
+    return report
 
 
-def against_prediction(ran: Ran) -> str:
+def against_prediction(ran: PlanRun) -> str:
     """Return how the measured time lies to the predicted one."""
     predicted = f"predicted {duration_ns(ran.plan.predicted_ns)}"
     if not ran.actual_ns or not ran.plan.predicted_ns:
@@ -152,7 +152,7 @@ def against_prediction(ran: Ran) -> str:
     return f"{predicted}: it {how} as predicted"
 
 
-def not_worth(ran: Ran, baseline: Ran) -> str:
+def slowdown_warning(ran: PlanRun, baseline: PlanRun) -> str:
     """Return one line where a plan is slower than first touch though it was to be faster; empty otherwise."""
     if ran.plan.predicted_ns >= baseline.plan.predicted_ns or ran.actual_ns <= baseline.actual_ns:
         return ""

@@ -43,11 +43,12 @@ class Effect:
 
 def cells(profile: Profile, op: Op, slow: str, mode: str) -> list[Cell]:
     """Return an op's configurations with a slow pool, the one with everything in fast memory first."""
-    found = list(configurations(profile.graph, op, (profile.fast.name, slow)))
-    times = [profile.typical_ns(op.name, made, mode) for made in found]
+    choices = list(configurations(profile.graph, op, (profile.fast.name, slow)))
+    times = [profile.typical_ns(op.name, configuration, mode) for configuration in choices]
     base = times[0]
     return [
-        Cell(made, ns, ns / base if ns is not None and base else None) for made, ns in zip(found, times, strict=True)
+        Cell(configuration, ns, ns / base if ns is not None and base else None)
+        for configuration, ns in zip(choices, times, strict=True)
     ]
 
 
@@ -66,17 +67,17 @@ def effects(profile: Profile, slow: str, mode: str) -> dict[str, Effect]:
             which = _alone(profile, op, cell.configuration, slow)
             if which and cell.ratio is not None:
                 ratios[which].append(cell.ratio)
-    return {which: _effect(found) for which, found in ratios.items() if found}
+    return {which: _effect(values) for which, values in ratios.items() if values}
 
 
 def _effect(ratios: Sequence[float]) -> Effect:
     return Effect(len(ratios), median(ratios), max(ratios))
 
 
-def _alone(profile: Profile, op: Op, made: Configuration, slow: str) -> str:
+def _alone(profile: Profile, op: Op, configuration: Configuration, slow: str) -> str:
     """``output`` or ``input`` where that one storage alone is in slow memory; empty otherwise."""
     storage_of = {t: profile.graph.tensor[t].storage for t in op.tensors}
-    placed = {storage_of[t] for t, pool in zip(op.tensors, made.pools, strict=True) if pool == slow}
+    placed = {storage_of[t] for t, pool in zip(op.tensors, configuration.pools, strict=True) if pool == slow}
     if len(placed) != 1 or not placed <= {*free_storages(profile.graph, op, (profile.fast.name, slow))}:
         return ""
     return "output" if placed & {storage_of[t] for t in op.outputs} else "input"

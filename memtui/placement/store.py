@@ -142,16 +142,16 @@ class ProfileFile:
         """Return what was measured so far."""
         with self._reading() as connection:
             meta = {k: json.loads(v) for k, v in self._all(connection, "SELECT key, value FROM meta")}
-            found: dict[tuple[str, str, str], tuple[list[float], list[int]]] = {}
-            for op, made, mode, times, runs in self._all(
+            gathered: dict[tuple[str, str, str], tuple[list[float], list[int]]] = {}
+            for op, configuration, mode, times, runs in self._all(
                 connection, "SELECT op, configuration, mode, time_ns, run FROM sample ORDER BY id"
             ):
-                into = found.setdefault((op, made, mode), ([], []))
+                into = gathered.setdefault((op, configuration, mode), ([], []))
                 into[0].extend(np.frombuffer(times, "<f8").tolist())
                 into[1].extend(np.frombuffer(runs, "<i8").tolist())
             samples = [
-                {"op": op, "configuration": json.loads(made), "mode": mode, "time_ns": times, "run": runs}
-                for (op, made, mode), (times, runs) in found.items()
+                {"op": op, "configuration": json.loads(configuration), "mode": mode, "time_ns": times, "run": runs}
+                for (op, configuration, mode), (times, runs) in gathered.items()
             ]
             return Profile.from_dict({**meta, "samples": samples})
 
@@ -209,7 +209,7 @@ class ProfileFile:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
             raise UserError(f"{self.path}: has format {version}, and this memtui knows {SCHEMA_VERSION}")
-        if tables_in(connection, self.path) != _known_tables():
+        if tables_in(connection, self.path) != _expected_tables():
             raise UserError(
                 f"{self.path}: is no placement profile: its tables are not those of format {SCHEMA_VERSION}"
             )
@@ -236,5 +236,5 @@ def _schema() -> str:
 
 
 @cache
-def _known_tables() -> list[tuple[str, ...]]:
+def _expected_tables() -> list[tuple[str, ...]]:
     return tables_of(_schema())

@@ -31,7 +31,7 @@ PLAN, TOUCH, BOTH, ALL_FAST = "o", "x", "#", "."
 EMULATED = "emulated: fast memory with waits in it, so these figures check the solver and tell nothing of a machine"
 
 
-def head(profile: Profile) -> Iterator[str]:
+def head_lines(profile: Profile) -> Iterator[str]:
     """Yield what was measured, and which of its pools are not what they are called."""
     pools = ", ".join(pool.name for pool in profile.pools)
     yield f"{profile.graph.name}: {len(profile.graph.ops)} ops, pools {pools}"
@@ -42,9 +42,9 @@ def head(profile: Profile) -> Iterator[str]:
             yield f"{pool.name}: {pool.note}"
 
 
-def verdict(found: Comparison) -> str:
+def verdict(comparison: Comparison) -> str:
     """Return the verdict in a sentence with its figures."""
-    near, correlation = found.within(WITHIN), found.correlation
+    near, correlation = comparison.within(WITHIN), comparison.correlation
     if near is None:
         return f"{NOTHING}: no time is above the noise floor"
     share = f"{percent(near)} of the times are within {_share(WITHIN)} of each other"
@@ -55,47 +55,49 @@ def verdict(found: Comparison) -> str:
         CONSISTENT: f"{CONSISTENT}: {share} ({_share(ENOUGH)} is enough); {order}",
         RANKING: f"{RANKING}: {share} ({_share(ENOUGH)} would be consistent), but {order} ({CORRELATED} is enough)",
         NEITHER: f"{NEITHER} times nor their order can be relied upon: {share}, and {order} ({CORRELATED} would do)",
-    }[found.verdict]
+    }[comparison.verdict]
 
 
-def comparison(found: Comparison) -> Iterator[str]:
+def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Return all lines about two ways of timing."""
-    below = len(found.pairs) - len(found.judged)
-    yield f"{found.first} against {found.second}: {len(found.judged)} of {len(found.pairs)} pairs judged" + (
-        f", {below} below the noise floor of {duration_ns(found.floor_ns)}, ten steps of the clock" if below else ""
-    )
-    if found.unmatched:
-        yield f"  {found.unmatched} pairs were timed in one of the two ways only"
-    yield from textwrap.wrap(verdict(found), COLUMNS, initial_indent="  ", subsequent_indent="  ")
-    if not found.ratios:
+    below = len(comparison.pairs) - len(comparison.judged)
+    pairs = f"{len(comparison.judged)} of {len(comparison.pairs)} pairs judged"
+    floor = f", {below} below the noise floor of {duration_ns(comparison.floor_ns)}, ten steps of the clock"
+    yield f"{comparison.first} against {comparison.second}: {pairs}{floor if below else ''}"
+    if comparison.unmatched:
+        yield f"  {comparison.unmatched} pairs were timed in one of the two ways only"
+    yield from textwrap.wrap(verdict(comparison), COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    if not comparison.ratios:
         return
     names = ("least", "quartile", "median", "quartile", "most")
-    yield "  ratio    " + "   ".join(f"{name} {value:.2f}" for name, value in zip(names, found.five, strict=True))
-    yield "  within   " + "   ".join(f"{_share(part)}: {_share(found.within(part) or 0)}" for part in (0.1, 0.2, 0.5))
-    for which, mode in (("first", found.first), ("second", found.second)):
-        spread = found.spread(which)
+    yield "  ratio    " + "   ".join(f"{name} {value:.2f}" for name, value in zip(names, comparison.five, strict=True))
+    near = (f"{_share(part)}: {_share(comparison.within(part) or 0)}" for part in (0.1, 0.2, 0.5))
+    yield f"  within   {'   '.join(near)}"
+    for which, mode in (("first", comparison.first), ("second", comparison.second)):
+        spread = comparison.spread(which)
         if spread is None:
             yield f"  spread   {mode}: one sample each"
         else:
             small = f"{_share(spread[1])} of pairs below {_share(WITHIN)}"
             judged = "small" if spread[1] >= ENOUGH else "not small"
             yield f"  spread   {mode}: median {percent(spread[0])}, {small}: {judged}"
-    outliers = found.outliers
+    outliers = comparison.outliers
     if outliers:
         yield ""
-        yield f"  {'ratio':>7}  {found.first:>12}  {found.second:>12}  far from the others: {_shown(len(outliers))}"
+        modes = f"{comparison.first:>12}  {comparison.second:>12}"
+        yield f"  {'ratio':>7}  {modes}  far from the others: {_shown(len(outliers))}"
         for pair in outliers[:MOST_ROWS]:
             times = f"{duration_ns(pair.first_ns):>12}  {duration_ns(pair.second_ns):>12}"
             yield f"  {pair.ratio or 0:>7.2f}  {times}  {pair.op} {pair.configuration}"
 
 
-def effects(found: Mapping[str, Effect], fast: str, slow: str, mode: str) -> Iterator[str]:
+def effect_lines(effects: Mapping[str, Effect], fast: str, slow: str, mode: str) -> Iterator[str]:
     """Yield what one tensor in slow memory does."""
-    if found:
+    if effects:
         yield f"with one tensor in {slow} and all else in {fast} ({mode}), an op takes"
-    for which, effect in found.items():
-        words = f"median {effect.median:.2f}, worst {effect.worst:.2f} times as long"
-        yield f"  {which:7} {words} ({effect.ops} measured)"
+    for which, effect in effects.items():
+        slowdown = f"median {effect.median:.2f}, worst {effect.worst:.2f} times as long"
+        yield f"  {which:7} {slowdown} ({effect.ops} measured)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,67 +117,67 @@ class Baselines:
     sizes: Mapping[str, int]
 
 
-def plan(found: PlacementPlan, against: Baselines) -> Iterator[str]:
+def plan_lines(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
     """Yield a plan: what it costs, what may live in slow memory, what is moved."""
-    limit = f"at most {_exactly(found.limit_bytes)} in {found.fast}"
-    yield f"{found.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
+    limit = f"at most {_exactly(plan.limit_bytes)} in {plan.fast}"
+    yield f"{plan.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
     yield ""
-    yield from _bars(found, against)
+    yield from _bars(plan, against)
     yield ""
-    yield f"  {_quality(found)}; {found.mode} times"
-    yield f"  {found.fast} holds {size(found.fast_peak_bytes)} at most, {found.slow} {size(found.slow_peak_bytes)}"
-    if found.address_bytes is not None and found.address_bytes > found.limit_bytes:
-        over = size(found.address_bytes - found.limit_bytes)
-        yield f"  laid out in memory it has holes and takes {size(found.address_bytes)}, {over} above the limit"
+    yield f"  {_quality(plan)}; {plan.mode} times"
+    yield f"  {plan.fast} holds {size(plan.fast_peak_bytes)} at most, {plan.slow} {size(plan.slow_peak_bytes)}"
+    if plan.address_bytes is not None and plan.address_bytes > plan.limit_bytes:
+        over = size(plan.address_bytes - plan.limit_bytes)
+        yield f"  laid out in memory it has holes and takes {size(plan.address_bytes)}, {over} above the limit"
     yield ""
-    yield from _slow(found, against)
-    yield from _moves(found)
+    yield from _slow(plan, against)
+    yield from _moves(plan)
 
 
-def _bars(found: PlacementPlan, against: Baselines) -> Iterator[str]:
+def _bars(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
     """Yield the times one below the other, the longest a whole bar."""
-    name = "first touch" if found.status == BASELINE else f"{found.formulation} plan"
-    rows: list[tuple[str, float | None]] = [(f"all in {found.fast}", against.all_fast_ns), (name, found.predicted_ns)]
-    if found.status != BASELINE:
+    name = "first touch" if plan.status == BASELINE else f"{plan.formulation} plan"
+    rows: list[tuple[str, float | None]] = [(f"all in {plan.fast}", against.all_fast_ns), (name, plan.predicted_ns)]
+    if plan.status != BASELINE:
         rows.append(("first touch", against.first_touch_ns))
     longest = max(ns for _, ns in rows if ns is not None) or 1.0
-    width = max(len(words) for words, _ in rows)
-    for words, ns in rows:
+    width = max(len(label) for label, _ in rows)
+    for label, ns in rows:
         if ns is None:
-            yield f"  {words:{width}}  n/a: was not measured, or breaks the limit"
+            yield f"  {label:{width}}  n/a: was not measured, or breaks the limit"
             continue
         base = against.all_fast_ns
         more = "" if not base or ns == base else f"  {'+' if ns > base else ''}{percent(ns / base - 1)}"
         bar = "#" * max(1, round(BAR * ns / longest))
-        yield f"  {words:{width}}  {duration_ns(ns):>9}  {bar:{BAR}}{more}".rstrip()
+        yield f"  {label:{width}}  {duration_ns(ns):>9}  {bar:{BAR}}{more}".rstrip()
 
 
-def _quality(found: PlacementPlan) -> str:
-    if found.status == BASELINE:
+def _quality(plan: PlacementPlan) -> str:
+    if plan.status == BASELINE:
         return "a baseline: nothing was optimised"
-    by = f"{found.solver}, {span(found.solve_s)}"
-    if found.status == OPTIMAL:
-        return f"no placement of this kind is faster by more than {100 * (found.gap or 0):.2f} % ({by})"
-    if found.gap is None:
+    by = f"{plan.solver}, {span(plan.solve_s)}"
+    if plan.status == OPTIMAL:
+        return f"no placement of this kind is faster by more than {100 * (plan.gap or 0):.2f} % ({by})"
+    if plan.gap is None:
         return f"the best that was found; how far it is from the optimum is not known ({by})"
-    why = f"; {found.why}" if found.why else ""
-    return f"the best that was found: no placement of this kind is faster by more than {percent(found.gap)} ({by}){why}"
+    why = f"; {plan.why}" if plan.why else ""
+    return f"the best that was found: no placement of this kind is faster by more than {percent(plan.gap)} ({by}){why}"
 
 
-def _slow(found: PlacementPlan, against: Baselines) -> Iterator[str]:
+def _slow(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
     """Yield what may live in slow memory, the largest first."""
     placed: dict[str, list[str]] = {}
     whole: dict[str, bool] = {}
-    for each in found.spans:
-        whole[each.storage] = whole.get(each.storage, True) and each.pool == found.slow
-        if each.pool == found.slow:
+    for each in plan.spans:
+        whole[each.storage] = whole.get(each.storage, True) and each.pool == plan.slow
+        if each.pool == plan.slow:
             placed.setdefault(each.storage, []).append(f"{each.first}-{each.last}")
     if not placed:
-        yield f"nothing has to live in {found.slow}"
+        yield f"nothing has to live in {plan.slow}"
         return
     total = sum(against.sizes.get(storage, 0) for storage in placed)
     every = f"{len(placed)} of {len(whole)} tensors that may be placed, {size(total)}"
-    yield f"may live in {found.slow}: {every}"
+    yield f"may live in {plan.slow}: {every}"
     rows = sorted(placed, key=lambda storage: (-against.sizes.get(storage, 0), storage))
     yield f"  {'size':>9}  {'ops':14}  tensor"
     for storage in rows[:MOST_ROWS]:
@@ -185,25 +187,25 @@ def _slow(found: PlacementPlan, against: Baselines) -> Iterator[str]:
         yield f"  and {len(rows) - MOST_ROWS} smaller ones (--json has all)"
 
 
-def _moves(found: PlacementPlan) -> Iterator[str]:
-    if not found.moves:
+def _moves(plan: PlacementPlan) -> Iterator[str]:
+    if not plan.moves:
         return
-    moved = size(sum(move.size_bytes for move in found.moves))
+    moved = size(sum(move.size_bytes for move in plan.moves))
     yield ""
-    hidden = f", {sum(m.overlapped for m in found.moves)} of them during ops" if found.formulation == ASYNC else ""
-    yield f"{len(found.moves)} moves, {moved}{hidden}; ops wait {duration_ns(found.move_ns)} for them"
-    for move in found.moves[:MOST_ROWS]:
+    hidden = f", {sum(m.overlapped for m in plan.moves)} of them during ops" if plan.formulation == ASYNC else ""
+    yield f"{len(plan.moves)} moves, {moved}{hidden}; ops wait {duration_ns(plan.move_ns)} for them"
+    for move in plan.moves[:MOST_ROWS]:
         way = f"{move.source} to {move.target}, {duration_ns(move.time_ns)}"
         yield f"  {size(move.size_bytes):>9}  {_when(move):14}  {move.storage}: {way}"
-    if len(found.moves) > MOST_ROWS:
-        yield f"  and {len(found.moves) - MOST_ROWS} more (--json has all)"
+    if len(plan.moves) > MOST_ROWS:
+        yield f"  and {len(plan.moves) - MOST_ROWS} more (--json has all)"
 
 
 def _when(move: Move) -> str:
     return f"{'during' if move.overlapped else 'before'} op {move.op}"
 
 
-def curve(points: Sequence[ParetoPoint], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
+def curve_lines(points: Sequence[ParetoPoint], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
     """Yield the curve as a picture of characters, and its points below; all in the fast pool is a line behind them."""
     if not points:
         return

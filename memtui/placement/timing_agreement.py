@@ -113,8 +113,8 @@ class Comparison:
 
     def spread(self, which: str) -> tuple[float, float] | None:
         """Return (median spread, share of judged pairs whose spread is small) of ``first`` or ``second``."""
-        found = [s for pair in self.judged if (s := getattr(pair, f"{which}_spread")) is not None]
-        return (median(found), fmean(s <= WITHIN for s in found)) if found else None
+        spreads = [s for pair in self.judged if (s := getattr(pair, f"{which}_spread")) is not None]
+        return (median(spreads), fmean(s <= WITHIN for s in spreads)) if spreads else None
 
     @property
     def outliers(self) -> list[Pair]:
@@ -163,8 +163,8 @@ def compare(profile: Profile, first: str, second: str) -> Comparison:
 
 def modes_of(profile: Profile) -> list[str]:
     """Return the modes that there are samples of."""
-    found = {samples.mode for samples in profile.samples if samples.time_ns}
-    return [mode for mode in MODES if mode in found]
+    present = {samples.mode for samples in profile.samples if samples.time_ns}
+    return [mode for mode in MODES if mode in present]
 
 
 def _pair(first: Samples, second: Samples, floor_ns: float) -> Pair:
@@ -202,10 +202,10 @@ def _marked(pairs: list[Pair]) -> list[Pair]:
 
 def quantile(rising: Sequence[float], part: float) -> float:
     """Return a quantile of numbers in rising order, linear between them."""
-    at = part * (len(rising) - 1)
-    low = math.floor(at)
+    position = part * (len(rising) - 1)
+    low = math.floor(position)
     high = min(low + 1, len(rising) - 1)
-    return rising[low] + (at - low) * (rising[high] - rising[low])
+    return rising[low] + (position - low) * (rising[high] - rising[low])
 
 
 def pearson(pairs: Sequence[tuple[float, float]]) -> float | None:

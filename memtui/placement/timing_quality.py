@@ -22,34 +22,34 @@ FEWEST = 6  # samples: a 95 % interval of a median needs so many
 
 def all_fast(profile: Profile, op: str, slow: str) -> Configuration:
     """Return the configuration of an op with everything in fast memory."""
-    found = profile.graph.ops[profile.graph.index[op]]
-    return next(configurations(profile.graph, found, (profile.fast.name, slow)))
+    graph_op = profile.graph.ops[profile.graph.index[op]]
+    return next(configurations(profile.graph, graph_op, (profile.fast.name, slow)))
 
 
-def proven_faster(profile: Profile, op: str, made: Configuration, than: Configuration, mode: str) -> bool:
+def proven_faster(profile: Profile, op: str, configuration: Configuration, than: Configuration, mode: str) -> bool:
     """Return whether an op is faster one way than another: 95 % intervals of the medians do not overlap.
 
     The intervals are those of order statistics (``statistics.median_interval``), which need six samples each.
     """
     intervals = []
-    for each in (made, than):
-        found = profile.times.get((op, each, mode))
-        intervals.append(None if found is None else median_interval(found.time_ns))
-    one, other = intervals
-    if one is None or other is None or one.high is None or other.low is None:
+    for each in (configuration, than):
+        samples = profile.times.get((op, each, mode))
+        intervals.append(None if samples is None else median_interval(samples.time_ns))
+    first, second = intervals
+    if first is None or second is None or first.high is None or second.low is None:
         return False
-    return bool(one.high < other.low)
+    return bool(first.high < second.low)
 
 
-def counted_ns(profile: Profile, op: str, made: Configuration, slow: str, mode: str) -> float | None:
+def counted_ns(profile: Profile, op: str, configuration: Configuration, slow: str, mode: str) -> float | None:
     """Return what a plan takes an op to need: its median, but no less than all in fast memory unless proven.
 
     Return None where there is no sample.
     """
-    ns = profile.typical_ns(op, made, mode)
+    ns = profile.typical_ns(op, configuration, mode)
     base = all_fast(profile, op, slow)
     base_ns = profile.typical_ns(op, base, mode)
-    if ns is None or base_ns is None or ns >= base_ns or proven_faster(profile, op, made, base, mode):
+    if ns is None or base_ns is None or ns >= base_ns or proven_faster(profile, op, configuration, base, mode):
         return ns
     return base_ns
 
@@ -77,45 +77,45 @@ class TimingQuality:
     @property
     def doubts(self) -> list[str]:
         """Why times are worth little; empty where they are good."""
-        found = []
+        reasons = []
         if self.spread is not None and self.spread > WITHIN:
-            found.append(f"spread {percent(self.spread)} (more than {percent(WITHIN)})")
+            reasons.append(f"spread {percent(self.spread)} (more than {percent(WITHIN)})")
         if self.least_samples < FEWEST:
-            found.append(f"{self.least_samples} samples of some (fewer than {FEWEST})")
+            reasons.append(f"{self.least_samples} samples of some (fewer than {FEWEST})")
         if self.verdict == NEITHER:
-            found.append(f"compare with {self.against} says neither times nor order can be relied upon")
-        return found
+            reasons.append(f"compare with {self.against} says neither times nor order can be relied upon")
+        return reasons
 
     def lines(self) -> list[str]:
         """Return the verdict in a line; in two where configurations came out faster than all fast."""
         spread = "" if self.spread is None else f", spread {percent(self.spread)}"
         agrees = "" if self.verdict is None else f"; compare with {self.against}: {self.verdict}"
-        found = [f"{self.mode} times: {self.least_samples} samples or more of each{spread}{agrees}"]
+        result = [f"{self.mode} times: {self.least_samples} samples or more of each{spread}{agrees}"]
         if self.doubts:
-            found = [f"{self.mode} times are worth little: {'; '.join(self.doubts)}"]
+            result = [f"{self.mode} times are worth little: {'; '.join(self.doubts)}"]
         if self.unproven:
-            found.append(
+            result.append(
                 f"{self.unproven} configurations were faster than all in fast memory without proof, and count as that"
             )
-        return found
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"doubts": self.doubts}
 
 
-def worth(profile: Profile, slow: str, mode: str) -> TimingQuality:
+def quality_of(profile: Profile, slow: str, mode: str) -> TimingQuality:
     """Return the quality of the times that plans with a slow pool rest upon."""
     pools = {profile.fast.name, slow}
-    found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
-    spreads = [stdev(s.time_ns) / mean for s in found if len(s.time_ns) > 1 and (mean := fmean(s.time_ns)) > 0]
+    samples = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
+    spreads = [stdev(s.time_ns) / mean for s in samples if len(s.time_ns) > 1 and (mean := fmean(s.time_ns)) > 0]
     unproven = sum(
         profile.typical_ns(s.op, s.configuration, mode) != counted_ns(profile, s.op, s.configuration, slow, mode)
-        for s in found
+        for s in samples
     )
     compared = _compared(profile, mode)
     return TimingQuality(
         mode,
-        min((len(s.time_ns) for s in found), default=0),
+        min((len(s.time_ns) for s in samples), default=0),
         median(spreads) if spreads else None,
         unproven,
         None if compared is None else compared.verdict,
@@ -128,6 +128,7 @@ def _compared(profile: Profile, mode: str) -> Comparison | None:
     modes = modes_of(profile)
     reference = SINGLE if SINGLE in modes else modes[0] if modes else ""
     firsts = [each for each in modes if each != reference] if mode == reference else [mode]
-    found = [compare(profile, first, reference) for first in firsts if {first, reference} <= {*modes}]
+    comparisons = [compare(profile, first, reference) for first in firsts if {first, reference} <= {*modes}]
     worst_first = (NEITHER, RANKING, CONSISTENT)
-    return min((one for one in found if one.ratios), key=lambda one: worst_first.index(one.verdict), default=None)
+    judged = (each for each in comparisons if each.ratios)
+    return min(judged, key=lambda each: worst_first.index(each.verdict), default=None)

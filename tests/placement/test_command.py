@@ -17,9 +17,9 @@ from memtui.placement.configurations import configuration
 from memtui.placement.graph import Configuration
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
-from memtui.placement.run import Ran, lines
+from memtui.placement.run import PlanRun, lines
 from memtui.placement.solve.pareto import ParetoPoint
-from memtui.placement.solve.solver import Ask, find, mode_of
+from memtui.placement.solve.solver import PlanRequest, find, mode_of
 from memtui.placement.store import ProfileFile
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
 from tests.support.placements import SLOW
@@ -357,19 +357,19 @@ def test_what_a_pool_is_noted_for_is_told(tmp_path: Path, capsys: Capture) -> No
 
 
 def test_an_executed_plan_says_which_way_it_is_off() -> None:
-    plan = find(in_pages(STATIC_CASE), Ask(5 * PAGE, "static"))
+    plan = find(in_pages(STATIC_CASE), PlanRequest(5 * PAGE, "static"))
     assert plan.predicted_ns == 45
     for actual_ns, words in (
         (67.5, "executed: 67.5 ns, predicted 45.0 ns: it took 1.50 times as long as predicted"),
         (30.0, "executed: 30.0 ns, predicted 45.0 ns: it was 1.50 times as fast as predicted"),
     ):
-        assert lines(Ran(plan, actual_ns, 0.0, True, True, 0.0, 0, 0, {}), None)[0] == words
+        assert lines(PlanRun(plan, actual_ns, 0.0, True, True, 0.0, 0, 0, {}), None)[0] == words
 
 
 def test_all_in_fast_memory_is_a_line_of_the_curve() -> None:
     points = [ParetoPoint(0, 30.0, 0.0, 30.0), ParetoPoint(4, 20.0, 0.0, 25.0), ParetoPoint(8, 10.0, 0.0, 10.0)]
-    drawn = [line for line in text.curve(points, "static", "dram", 10.0) if "|" in line]
+    drawn = [line for line in text.curve_lines(points, "static", "dram", 10.0) if "|" in line]
     assert drawn[0].endswith("|#")
     assert drawn[-1].endswith("." * 20 + "#")
     assert not any("." in line.partition("|")[2] for line in drawn[:-1])
-    assert "all in dram" not in next(text.curve(points, "static", "dram", None))
+    assert "all in dram" not in next(text.curve_lines(points, "static", "dram", None))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from memtui.placement.plan import PlacementPlan
-from memtui.placement.run import Ran, lines
+from memtui.placement.run import PlanRun, lines
 
 
-def ran(formulation: str, predicted_ns: float, actual_ns: float) -> Ran:
+def ran(formulation: str, predicted_ns: float, actual_ns: float) -> PlanRun:
     status = "baseline" if formulation == "first-touch" else "optimal"
     plan = PlacementPlan(formulation, "dram", "slow", False, "single", 1, (), (), predicted_ns, 1, 1, status)
-    return Ran(plan, actual_ns, 0.0, True, True, 0.0, 1, 1, {})
+    return PlanRun(plan, actual_ns, 0.0, True, True, 0.0, 1, 1, {})
 
 
 @pytest.mark.parametrize(

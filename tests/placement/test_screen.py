@@ -17,7 +17,7 @@ from memtui.placement.graph import Graph
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.screen import PlacementApp
 from memtui.placement.solve.pareto import curve
-from memtui.placement.solve.solver import Ask, find
+from memtui.placement.solve.solver import PlanRequest, find
 from memtui.placement.store import ProfileFile
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.placement_matrix import level, ratio_words
@@ -69,9 +69,9 @@ def written(path: Path, made: Profile | None = None, *, solved: bool = True) -> 
     file = ProfileFile.create(path, made.graph, made.pools, made.resolution_ns)
     file.add(made.samples)
     if solved:
-        file.keep_plan(find(made, Ask(12 * MIB, "static")))
-        file.keep_plan(find(made, Ask(12 * MIB, "sync")))
-        file.keep_curve("static", POOLS[1].name, "single", list(curve(made, Ask(0), 9)))
+        file.keep_plan(find(made, PlanRequest(12 * MIB, "static")))
+        file.keep_plan(find(made, PlanRequest(12 * MIB, "sync")))
+        file.keep_curve("static", POOLS[1].name, "single", list(curve(made, PlanRequest(0), 9)))
     return file
 
 

@@ -24,7 +24,7 @@ from memtui.placement.solve.limit import limit_of, parse_ratio
 from memtui.placement.solve.pareto import curve
 from memtui.placement.solve.problem import Item, Problem, check, problem_of
 from memtui.placement.solve.schedule import B, F, Path, S, after, cost, fixed_path, path_of, tidied
-from memtui.placement.solve.solver import Ask, find, optimum
+from memtui.placement.solve.solver import PlanRequest, find, optimum
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
 from tests.support.placements import SLOW, graph_of, profile_of, slow_pool
 
@@ -83,7 +83,7 @@ def test_static_case(limit: int, best: float, baseline: float) -> None:
 
 
 def test_static_case_keeps_the_two_small_ones_at_five() -> None:
-    plan = find(STATIC_CASE, Ask(5, page_bytes=1))
+    plan = find(STATIC_CASE, PlanRequest(5, page_bytes=1))
     assert {span.storage: span.pool for span in plan.spans} == {"t1": SLOW, "t2": "dram", "t3": "dram"}
     assert (plan.fast_peak_bytes, plan.slow_peak_bytes, plan.status) == (5, 4, OPTIMAL)
 
@@ -97,7 +97,7 @@ def test_sync_case(limit: int, static: float, sync: float) -> None:
 
 
 def test_sync_case_moves_the_first_activation_out_and_back() -> None:
-    plan = find(SYNC_CASE, Ask(7, SYNC, page_bytes=1))
+    plan = find(SYNC_CASE, PlanRequest(7, SYNC, page_bytes=1))
     assert first_touch_ns(problem(SYNC_CASE, 7)) == 65
     assert plan.predicted_ns == 55
     assert [(m.storage, m.source, m.target, m.op, m.time_ns) for m in plan.moves] == [
@@ -124,7 +124,7 @@ def test_moves_are_made_only_where_they_pay_with_their_fixed_time(fixed_ns: floa
     """Without one the two moves take 5 and save 15."""
     profile = with_fixed(SYNC_CASE, fixed_ns)
     assert best_ns(problem(profile, 7), SYNC) == pytest.approx(best)
-    plan = find(profile, Ask(7, SYNC, page_bytes=1))
+    plan = find(profile, PlanRequest(7, SYNC, page_bytes=1))
     assert (len(plan.moves), plan.predicted_ns) == (moves, pytest.approx(best))
     assert plan.move_ns == pytest.approx(moves and 5 + 2 * fixed_ns)
 
@@ -135,14 +135,14 @@ def test_starting_a_move_during_an_op_is_not_hidden_by_it(start_ns: float, hidde
     profile = with_fixed(ASYNC_CASE, 0, start_ns)
     made = problem(profile, 8)
     assert best_ns(made, ASYNC) == pytest.approx(best)
-    plan = find(profile, Ask(8, ASYNC, page_bytes=1))
+    plan = find(profile, PlanRequest(8, ASYNC, page_bytes=1))
     assert plan.predicted_ns == pytest.approx(best)
     assert [move.overlapped for move in plan.moves].count(True) == hidden
     assert plan.move_ns == pytest.approx(best - 60)
 
 
 def test_the_size_of_a_move_is_what_is_copied_and_not_its_page() -> None:
-    plan = find(SYNC_CASE, Ask(2 * 4096, SYNC))
+    plan = find(SYNC_CASE, PlanRequest(2 * 4096, SYNC))
     sizes = {s.name: s.size_bytes for s in SYNC_CASE.graph.storages.values()}
     slow = SYNC_CASE.pools[1]
     assert plan.moves
@@ -182,7 +182,9 @@ def test_a_slow_configuration_is_faster_only_where_samples_prove_it(
         limited = problem(profile, limit)
         assert best_ns(limited, STATIC) == pytest.approx(brute_force_ns(limited, STATIC))
     if counted >= 100:
-        assert find(profile, Ask(0, page_bytes=1)).predicted_ns >= 400, "no plan is faster than fast memory by luck"
+        assert find(profile, PlanRequest(0, page_bytes=1)).predicted_ns >= 400, (
+            "no plan is faster than fast memory by luck"
+        )
 
 
 @pytest.mark.parametrize(("limit", "static", "sync", "meanwhile"), [(8, 75, 65, 60), (10, 60, 60, 60)])
@@ -194,7 +196,7 @@ def test_async_case(limit: int, static: float, sync: float, meanwhile: float) ->
 
 
 def test_async_case_hides_both_moves() -> None:
-    plan = find(ASYNC_CASE, Ask(8, ASYNC, page_bytes=1))
+    plan = find(ASYNC_CASE, PlanRequest(8, ASYNC, page_bytes=1))
     assert [(m.storage, m.op, m.overlapped) for m in plan.moves] == [("t1", 2, True), ("t1", 4, True)]
     assert [m.time_ns for m in plan.moves] == [8, 5]
     assert plan.move_ns == 0
@@ -336,7 +338,7 @@ def test_moves_during_ops_agree_with_brute_force_where_tensors_live_long() -> No
         profile = long_lived_profile(chance)
         graph = profile.graph
         made = problem(profile, 0)
-        made = problem(profile, chance.randint(max(made.held(ASYNC)), graph.peak_bytes))
+        made = problem(profile, chance.randint(max(made.required_fast_bytes(ASYNC)), graph.peak_bytes))
         if max(item.last - item.first + 1 - len(item.accesses) for item in made.items) > 3:
             continue
         tried = brute_force_ns(made, ASYNC)
@@ -409,7 +411,7 @@ def test_a_plan_is_never_worse_than_first_touch_though_it_must_be_laid_out() -> 
     for _ in range(60):
         profile = any_profile(chance, 9)
         limit = chance.randint(0, profile.graph.peak_bytes)
-        asked = Ask(limit, chance.choice((STATIC, SYNC)), page_bytes=1)
+        asked = PlanRequest(limit, chance.choice((STATIC, SYNC)), page_bytes=1)
         plan = find(profile, asked)
         assert plan.fast_peak_bytes <= limit
         assert plan.predicted_ns <= find(profile, replace(asked, formulation=FIRST_TOUCH)).predicted_ns + 1e-9
@@ -447,12 +449,12 @@ def test_holes_are_seen_and_room_is_cut_around_them() -> None:
 
 
 def test_a_plan_with_holes_is_solved_again() -> None:
-    plan = find(HOLES_CASE, Ask(6, page_bytes=1))
+    plan = find(HOLES_CASE, PlanRequest(6, page_bytes=1))
     assert plan.address_bytes is not None
     assert plan.address_bytes <= 6
     assert plan.bound_ns == 40, "the bound is that of the limit that was asked for"
     assert "holes" in plan.why
-    assert find(HOLES_CASE, Ask(9, page_bytes=1)).why == ""
+    assert find(HOLES_CASE, PlanRequest(9, page_bytes=1)).why == ""
     assert plan.predicted_ns == 45
 
 
@@ -482,8 +484,8 @@ def test_what_must_stay_fast_is_told() -> None:
     graph = Graph("", STATIC_CASE.graph.ops, tuple(tensors))
     profile = profile_of(graph, {"t1": 1, "t3": 1}, {"t1": 3, "t3": 3}, slow_pool(1, 1))
     with pytest.raises(UserError, match=r"limit of 2 B is below what must stay in dram: 3 B \(3 bytes\) while n2 runs"):
-        find(profile, Ask(2, page_bytes=1))
-    assert find(profile, Ask(3, page_bytes=1)).fast_peak_bytes == 3
+        find(profile, PlanRequest(2, page_bytes=1))
+    assert find(profile, PlanRequest(3, page_bytes=1)).fast_peak_bytes == 3
 
 
 def without(op: str, *pools: str) -> Profile:
@@ -496,14 +498,14 @@ def test_a_placement_that_was_not_measured_is_not_taken() -> None:
     profile = without("n1", "dram", SLOW)
     with pytest.raises(UserError, match="below what must stay in dram: 4 B"):
         check(problem(profile, 3), STATIC)
-    assert find(profile, Ask(4, page_bytes=1)).predicted_ns == 53
+    assert find(profile, PlanRequest(4, page_bytes=1)).predicted_ns == 53
 
 
 def test_first_touch_in_a_placement_that_was_not_measured_is_told() -> None:
     profile = without("n2", "dram", SLOW)
     with pytest.raises(UserError, match="first-touch needs a placement that was not measured: n2"):
-        find(profile, Ask(4, FIRST_TOUCH, page_bytes=1))
-    assert find(profile, Ask(4, page_bytes=1)).predicted_ns == 49
+        find(profile, PlanRequest(4, FIRST_TOUCH, page_bytes=1))
+    assert find(profile, PlanRequest(4, page_bytes=1)).predicted_ns == 49
 
 
 @pytest.mark.parametrize(("text", "limit"), [("0:1", 900), ("1:1", 450), ("8:1", 100), ("1:0", 0), (" 2:1 ", 300)])
@@ -518,7 +520,7 @@ def test_no_ratio(text: str) -> None:
 
 
 def test_curve_falls_and_ends_with_everything_fast() -> None:
-    points = list(curve(STATIC_CASE, Ask(0, page_bytes=1), 10))
+    points = list(curve(STATIC_CASE, PlanRequest(0, page_bytes=1), 10))
     assert [(p.limit_bytes, p.predicted_ns, p.first_touch_ns) for p in points] == [
         (0, 58, 58), (1, 58, 58), (2, 54, 54), (3, 49, 49), (4, 49, 53), (5, 45, 53), (6, 45, 49), (7, 44, 44),
         (8, 44, 44), (9, 40, 40),
@@ -551,20 +553,20 @@ def without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_small_graphs_are_solved_without_scipy(without_scipy: None) -> None:
-    plan = find(SYNC_CASE, Ask(7, SYNC, page_bytes=1))
+    plan = find(SYNC_CASE, PlanRequest(7, SYNC, page_bytes=1))
     assert (plan.predicted_ns, plan.solver, plan.status) == (55, "branch and bound", OPTIMAL)
 
 
 def test_what_needs_scipy_says_so(without_scipy: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"moves during ops needs the solver of scipy: pip install 'memtui\[place\]'"):
-        find(ASYNC_CASE, Ask(8, ASYNC, page_bytes=1))
+        find(ASYNC_CASE, PlanRequest(8, ASYNC, page_bytes=1))
 
     def too_large(*_: Any, **__: Any) -> None:
         raise TooLarge
 
     monkeypatch.setattr("memtui.placement.solve.solver.exact", too_large)
     with pytest.raises(UserError, match=r"too large .* pip install 'memtui\[place\]'"):
-        find(STATIC_CASE, Ask(5, page_bytes=1))
+        find(STATIC_CASE, PlanRequest(5, page_bytes=1))
 
 
 @pytest.mark.parametrize(
@@ -572,11 +574,11 @@ def test_what_needs_scipy_says_so(without_scipy: None, monkeypatch: pytest.Monke
 )
 def test_unknown_pool(slow: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        find(STATIC_CASE, Ask(5, slow=slow))
+        find(STATIC_CASE, PlanRequest(5, slow=slow))
 
 
 def test_a_profile_without_samples_is_told() -> None:
     with pytest.raises(UserError, match="no way of timing has every op: profile it to its end first"):
-        find(Profile(STATIC_CASE.graph, STATIC_CASE.pools), Ask(5))
+        find(Profile(STATIC_CASE.graph, STATIC_CASE.pools), PlanRequest(5))
     with pytest.raises(UserError, match="one pool only, dram"):
-        find(Profile(STATIC_CASE.graph, STATIC_CASE.pools[:1]), Ask(5))
+        find(Profile(STATIC_CASE.graph, STATIC_CASE.pools[:1]), PlanRequest(5))

@@ -9,7 +9,7 @@ import pytest
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.plan import FIRST_TOUCH, STATIC, SYNC
 from memtui.placement.profile import ISOLATED, Pool, Profile, Samples
-from memtui.placement.solve.solver import Ask, find
+from memtui.placement.solve.solver import PlanRequest, find
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("scipy")
@@ -57,7 +57,9 @@ def test_half_in_emulated_memory_beats_first_touch_by_the_factor_that_was_predic
     slow = Pool(SLOW, True, "", 29e9, 12e9)
     profile = Profile(graph, (Pool(FAST), slow), tuple(samples))
     half = graph.peak_bytes // 2
-    plans = [find(profile, Ask(half, formulation, time_limit_s=10)) for formulation in (STATIC, SYNC, FIRST_TOUCH)]
+    plans = [
+        find(profile, PlanRequest(half, formulation, time_limit_s=10)) for formulation in (STATIC, SYNC, FIRST_TOUCH)
+    ]
     ran = execute(machine, plans, 3, SEED, lambda: None)
     times = [median(each.times_ns) for each in ran]
     for plan, each, took in zip(plans, ran, times, strict=True):

@@ -22,19 +22,19 @@ class TooLarge(Exception):
     """The graph has more states than can be looked at."""
 
 
-def exact(problem: Problem, known: Sequence[Path], *, moves: bool, most: int = MOST_STATES) -> list[Path] | None:
+def exact(problem: Problem, incumbent: Sequence[Path], *, moves: bool, most: int = MOST_STATES) -> list[Path] | None:
     """Return the cheapest placement within the limits; None where there is none.
 
     Args:
         problem: what is placed.
-        known: some placement, to be better than; it need not fit.
+        incumbent: some placement, to be better than; it need not fit.
         moves: whether items may be moved between ops.
         most: states that are looked at.
 
     Raises:
         TooLarge: that is not enough.
     """
-    start = cost(problem, known)
+    start = cost(problem, incumbent)
     best_ns = start.total_ns if start.total_ns is not None and start.fits(problem) else math.inf
     left_ns = [0.0]
     for step in reversed(problem.steps):
@@ -45,12 +45,12 @@ def exact(problem: Problem, known: Sequence[Path], *, moves: bool, most: int = M
     ends: dict[_Where, float] = {(): 0.0}
     alive: tuple[int, ...] = ()
     for k in range(len(problem.steps)):
-        begins = _begins(problem, k, alive, ends, moves)
+        starts = _starts(problem, k, alive, ends, moves)
         most_ns = best_ns * (1 + _SLACK) - left_ns[k + 1]
         history.append({})
         ends, alive = {}, tuple(i for i in problem.live[k] if problem.items[i].last > k)
         keep = [n for n, i in enumerate(problem.live[k]) if problem.items[i].last > k]
-        for where, (so_far_ns, before) in begins.items():
+        for where, (so_far_ns, before) in starts.items():
             total_ns = so_far_ns + _time_ns(problem, k, where)
             if total_ns > most_ns or total_ns == math.inf:
                 continue
@@ -65,7 +65,7 @@ def exact(problem: Problem, known: Sequence[Path], *, moves: bool, most: int = M
     return _walk_back(problem, history)
 
 
-def _begins(
+def _starts(
     problem: Problem, k: int, alive: tuple[int, ...], ends: dict[_Where, float], moves: bool
 ) -> dict[_Where, tuple[float, _Where]]:
     """Return every state that an op can begin with: its cost, and the state before. Moves come before the op.
@@ -78,11 +78,11 @@ def _begins(
     parts: list[tuple[_Where, int, float, _Where]] = [((), 0, so_far, where) for where, so_far in ends.items()]
     for i in live:
         item, grown = items[i], []
-        at = alive.index(i) if i in alive else -1
-        for where, held, so_far, before in parts:
-            options = [(F, 0.0), (S, 0.0)] if at < 0 else _options(item, k, before[at], moves)
+        position = alive.index(i) if i in alive else -1
+        for where, fast_bytes, so_far, before in parts:
+            options = [(F, 0.0), (S, 0.0)] if position < 0 else _options(item, k, before[position], moves)
             for state, ns in options:
-                more = held + (item.size_bytes if state != S else 0)
+                more = fast_bytes + (item.size_bytes if state != S else 0)
                 if more <= room:
                     grown.append(((*where, state), more, so_far + ns, before))
         parts = grown
@@ -118,8 +118,8 @@ def _walk_back(problem: Problem, history: list[dict[_Where, tuple[float, _Where]
         live = problem.live[k]
         keep = [n for n, i in enumerate(live) if problem.items[i].last > k]
         fitting = (
-            (found, where)
-            for where, found in history[k].items()
+            (entry, where)
+            for where, entry in history[k].items()
             if tuple(after(problem.items[live[n]], k, where[n]) for n in keep) == end
         )
         (_, end), where = min(fitting, key=lambda pair: pair[0][0])

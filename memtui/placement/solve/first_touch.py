@@ -24,9 +24,9 @@ class BestFit:
         """Find room; False where there is none."""
         best: tuple[int, int] | None = None
         end = 0
-        for begin, until in sorted(self._taken.values()):
-            if begin - end >= size_bytes and (best is None or begin - end < best[0]):
-                best = begin - end, end
+        for start, until in sorted(self._taken.values()):
+            if start - end >= size_bytes and (best is None or start - end < best[0]):
+                best = start - end, end
             end = max(end, until)
         if best is None:
             if self._size is not None and end + size_bytes > self._size:
@@ -52,15 +52,15 @@ class BestFit:
 def first_touch(problem: Problem) -> list[Path]:
     """Return where each item goes. What has no choice takes its room from the limit before."""
     room = BestFit(max(0, min(problem.room_bytes, default=0)))
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for k in range(len(problem.steps)):
         for i in _born(problem, k):
             item = problem.items[i]
-            found[i] = fixed_path(item, F if room.take(i, item.size_bytes) else S)
+            paths[i] = fixed_path(item, F if room.take(i, item.size_bytes) else S)
         for i in problem.live[k]:
             if problem.items[i].last == k:
                 room.free(i)
-    return [found[i] for i in range(len(problem.items))]
+    return [paths[i] for i in range(len(problem.items))]
 
 
 def _born(problem: Problem, k: int) -> Iterable[int]:

@@ -32,52 +32,52 @@ class Piece:
 def pieces(problem: Problem, paths: Sequence[Path]) -> Iterator[Piece]:
     """Return every stay in fast memory; what was moved out and in again may lie elsewhere."""
     for i, (item, path) in enumerate(zip(problem.items, paths, strict=True)):
-        begin = -1
+        start = -1
         for k, pair in enumerate((*path, (S, S)), item.first):
-            if pair != (S, S) and begin < 0:
-                begin = k
-            elif pair == (S, S) and begin >= 0:
-                yield Piece(i, begin, k - 1, item.size_bytes)
-                begin = -1
+            if pair != (S, S) and start < 0:
+                start = k
+            elif pair == (S, S) and start >= 0:
+                yield Piece(i, start, k - 1, item.size_bytes)
+                start = -1
 
 
 def laid_out(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
     """While each op runs: bytes of fast memory from address 0 to the end of the last piece."""
-    found = [*pieces(problem, paths)]
-    layouts = (_extents(problem, found, addresses) for addresses in (in_order(found), largest_first(found)))
+    stays = [*pieces(problem, paths)]
+    layouts = (_extents(problem, stays, addresses) for addresses in (in_order(stays), largest_first(stays)))
     return min(layouts, key=max)
 
 
-def in_order(found: Sequence[Piece]) -> list[int]:
+def in_order(stays: Sequence[Piece]) -> list[int]:
     """Return an address for each piece, given out with best fit as the ops come."""
-    room, addresses = BestFit(), [0] * len(found)
-    for n in sorted(range(len(found)), key=lambda n: found[n].first):
-        for other in [key for key in room.taken if found[key].last < found[n].first]:
+    room, addresses = BestFit(), [0] * len(stays)
+    for n in sorted(range(len(stays)), key=lambda n: stays[n].first):
+        for other in [key for key in room.taken if stays[key].last < stays[n].first]:
             room.free(other)
-        room.take(n, found[n].size_bytes)
+        room.take(n, stays[n].size_bytes)
         addresses[n] = room.address(n)
     return addresses
 
 
-def largest_first(found: Sequence[Piece]) -> list[int]:
+def largest_first(stays: Sequence[Piece]) -> list[int]:
     """Return an address for each piece: the lowest that is free for all of its time, the largest piece first."""
-    addresses = [0] * len(found)
+    addresses = [0] * len(stays)
     placed: list[int] = []
-    for n in sorted(range(len(found)), key=lambda n: (-found[n].size_bytes, found[n].first)):
-        piece, address = found[n], 0
-        beside = (m for m in placed if found[m].first <= piece.last and piece.first <= found[m].last)
-        for m in sorted(beside, key=lambda m: addresses[m]):
+    for n in sorted(range(len(stays)), key=lambda n: (-stays[n].size_bytes, stays[n].first)):
+        piece, address = stays[n], 0
+        overlapping = (m for m in placed if stays[m].first <= piece.last and piece.first <= stays[m].last)
+        for m in sorted(overlapping, key=lambda m: addresses[m]):
             if addresses[m] - address >= piece.size_bytes:
                 break
-            address = max(address, addresses[m] + found[m].size_bytes)
+            address = max(address, addresses[m] + stays[m].size_bytes)
         addresses[n] = address
         placed.append(n)
     return addresses
 
 
-def _extents(problem: Problem, found: Sequence[Piece], addresses: Sequence[int]) -> tuple[int, ...]:
+def _extents(problem: Problem, stays: Sequence[Piece], addresses: Sequence[int]) -> tuple[int, ...]:
     ends = [0] * len(problem.steps)
-    for piece, address in zip(found, addresses, strict=True):
+    for piece, address in zip(stays, addresses, strict=True):
         for k in range(piece.first, piece.last + 1):
             ends[k] = max(ends[k], address + piece.size_bytes)
     return tuple(fixed + end for fixed, end in zip(problem.fixed_bytes, ends, strict=True))

@@ -10,7 +10,7 @@ of it and the moves that overlap it.
 from __future__ import annotations
 
 from memtui.placement.plan import ASYNC, STATIC
-from memtui.placement.solve.milp import Found, Linear
+from memtui.placement.solve.milp import Linear, MilpResult
 from memtui.placement.solve.moves import Route, moving, staying
 from memtui.placement.solve.problem import Problem
 from memtui.placement.solve.schedule import Path
@@ -50,13 +50,13 @@ class Program:
         """Return the same with other limits."""
         return Program(self.problem.with_limits(limit_bytes), self._formulation, self._nearest)
 
-    def solve(self, time_limit_s: float, gap: float) -> tuple[list[Path] | None, Found]:
+    def solve(self, time_limit_s: float, gap: float) -> tuple[list[Path] | None, MilpResult]:
         """Return the paths that were found, and what the solver says. Raises linear.Infeasible."""
-        found = self._linear.solve(time_limit_s, gap)
-        if found.values is None:
-            return None, found
-        values = found.values > 0.5
-        return [route.path(values) for route in self._routes], found
+        result = self._linear.solve(time_limit_s, gap)
+        if result.values is None:
+            return None, result
+        values = result.values > 0.5
+        return [route.path(values) for route in self._routes], result
 
     def _op(self, k: int) -> None:
         """Add the time of an op by where its items are, and what its moves take longer."""
@@ -73,7 +73,7 @@ class Program:
             chosen = {places: linear.part() for places in step.time_ns}
             linear.row([(variable, 1) for variable in chosen.values()], low=1, high=1)
             for n, variable in enumerate(where):
-                terms = [(one, 1.0) for places, one in chosen.items() if places[n]]
+                terms = [(choice, 1.0) for places, choice in chosen.items() if places[n]]
                 linear.row([*terms, (variable, -1.0)], low=0, high=0)
             times += [(chosen[places], ns) for places, ns in step.time_ns.items()]
         linear.constant += constant
@@ -91,7 +91,8 @@ class Program:
         tightest: dict[tuple[tuple[int, int], ...], int] = {}
         for k, live in enumerate(problem.live):
             if problem.all_bytes[k] > problem.limit_bytes[k]:
-                terms = tuple((held, problem.items[i].size_bytes) for i in live for held in self._routes[i].held(k))
+                sizes = {i: problem.items[i].size_bytes for i in live}
+                terms = tuple((each, sizes[i]) for i in live for each in self._routes[i].fast_variables(k))
                 tightest[terms] = min(problem.room_bytes[k], tightest.get(terms, problem.room_bytes[k]))
         for terms, room in _not_implied(tightest):
             self._linear.row(terms, high=room)
@@ -100,9 +101,9 @@ class Program:
 def _not_implied(rows: dict[tuple[tuple[int, int], ...], int]) -> list[tuple[tuple[tuple[int, int], ...], int]]:
     """Rows without those that a longer neighbour with no more room implies."""
     listed = [(frozenset(terms), terms, room) for terms, room in rows.items()]
-    kept = []
+    needed = []
     for n, (terms, row, room) in enumerate(listed):
-        beside = [listed[m] for m in (n - 1, n + 1) if 0 <= m < len(listed)]
-        if not any(terms < other and more <= room for other, _, more in beside):
-            kept.append((row, room))
-    return kept
+        neighbours = [listed[m] for m in (n - 1, n + 1) if 0 <= m < len(listed)]
+        if not any(terms < other and more <= room for other, _, more in neighbours):
+            needed.append((row, room))
+    return needed

@@ -10,8 +10,8 @@ _RATIO = re.compile(r"([0-9]{1,9}):([0-9]{1,9})", re.ASCII)
 
 def parse_ratio(text: str) -> Fraction:
     """``P:D``, slow to fast, as the part that is fast: ``1:1`` is a half, ``0:1`` everything. Raises ValueError."""
-    found = _RATIO.fullmatch(text.strip())
-    slow, fast = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _RATIO.fullmatch(text.strip())
+    slow, fast = (int(match[1]), int(match[2])) if match else (0, 0)
     if not slow + fast:
         raise ValueError(f"{text!r} is no ratio of slow to fast memory, such as 1:1, 4:1 or 0:1 (all of it fast)")
     return Fraction(fast, slow + fast)

@@ -19,7 +19,7 @@ class Infeasible(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MilpResult:
     """What the solver says.
 
     Attributes:
@@ -80,7 +80,7 @@ class Linear:
         scaled = tuple(factor / largest for factor in factors.values())
         self._rows.append((tuple(factors), scaled, low / largest, high / largest))
 
-    def solve(self, time_limit_s: float, gap: float) -> Found:
+    def solve(self, time_limit_s: float, gap: float) -> MilpResult:
         """Minimise.
 
         Args:
@@ -91,7 +91,7 @@ class Linear:
             Infeasible: there is no solution.
         """
         if not self._costs:
-            return Found(np.zeros(0), self.constant, True)
+            return MilpResult(np.zeros(0), self.constant, True)
         # A solver's gap is relative to a cost without our constant: scaled, the absolute tolerance stays small.
         scale = _LARGEST / (max(map(abs, self._costs)) or 1.0)
         options: dict[str, Any] = {"time_limit": max(0.01, time_limit_s), "mip_rel_gap": gap}
@@ -106,7 +106,7 @@ class Linear:
             raise Infeasible
         dual = getattr(result, "mip_dual_bound", None)
         bound = None if dual is None or not np.isfinite(dual) else float(dual) / scale + self.constant
-        return Found(result.x, bound, result.status == _OPTIMAL)
+        return MilpResult(result.x, bound, result.status == _OPTIMAL)
 
     def _constraints(self) -> LinearConstraint | tuple[()]:
         if not self._rows:

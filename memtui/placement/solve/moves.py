@@ -40,16 +40,16 @@ class Gap:
     to_leave: Mapping[int, int]
     came: Mapping[int, int]
 
-    def held(self, k: int) -> tuple[int, ...]:
+    def fast_variables(self, k: int) -> tuple[int, ...]:
         """Return variables of which one is 1 when the item is in fast memory while an op between the two runs."""
         to_leave = min((op for op in self.to_leave if op >= k), default=None)
         came = max((op for op in self.came if op <= k), default=None)
-        held = [self.stays]
+        variables = [self.stays]
         if to_leave is not None:
-            held.append(self.to_leave[to_leave])
+            variables.append(self.to_leave[to_leave])
         if came is not None:
-            held.append(self.came[came])
-        return tuple(held)
+            variables.append(self.came[came])
+        return tuple(variables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Route:
     fast: Mapping[int, int]
     gaps: Mapping[int, Gap]
 
-    def held(self, k: int) -> tuple[int, ...]:
+    def fast_variables(self, k: int) -> tuple[int, ...]:
         """Return variables of which one is 1 when the item is in fast memory while an op of its life runs."""
         if k in self.fast:
             return (self.fast[k],)
         before = max(op for op in self.item.accesses if op < k)
-        return self.gaps[before].held(k) if before in self.gaps else (self.fast[before],)
+        return self.gaps[before].fast_variables(k) if before in self.gaps else (self.fast[before],)
 
     def overlapped(self) -> Iterator[tuple[int, int, float]]:
         """Return every copy during an op: the op, the variable, and what the copy takes (ns)."""
@@ -89,8 +89,8 @@ class Route:
         for k, following in zip(accesses, (*accesses[1:], accesses[-1] + 1), strict=True):
             fast = bool(values[self.fast[k]])
             valid = valid or not fast
-            begin = _state(fast, valid)
-            path.append((begin, after(self.item, k, begin)))
+            start = _state(fast, valid)
+            path.append((start, after(self.item, k, start)))
             valid = path[-1][1] != F
             for op in range(k + 1, following):
                 path.append(_between(self.gaps.get(k), op, path[-1][1], values))
@@ -141,8 +141,8 @@ def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | N
     """Return the gap from one op that accesses the item to the next one, both included."""
     leaves, comes, copied = {}, {}, {}
     if longest_ns is not None:
-        leaving = _worth(item.async_out_ns, item.async_start_ns, item.out_ns, ops, longest_ns)
-        coming = _worth(item.async_in_ns, item.async_start_ns, item.in_ns, ops, longest_ns)
+        leaving = _paying_ops(item.async_out_ns, item.async_start_ns, item.out_ns, ops, longest_ns)
+        coming = _paying_ops(item.async_in_ns, item.async_start_ns, item.in_ns, ops, longest_ns)
         leaves = {op: linear.binary() for op in leaving[:nearest]}
         comes = {op: linear.binary() for op in coming[-nearest if nearest else None :]}
     if ops[-1] not in item.writes and ops[-1] != item.last:
@@ -151,7 +151,7 @@ def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | N
     return Gap(linear.binary(), leaves, comes, copied, to_leave, _so_far(linear, comes))
 
 
-def _worth(
+def _paying_ops(
     ns: float | None, start_ns: float, between_ns: float | None, ops: range, longest_ns: Sequence[float]
 ) -> list[int]:
     """Ops between two others during which a copy may pay.
@@ -170,7 +170,7 @@ def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tup
     if gap is None:
         return before, before
     leaves, comes, copied = (
-        next((at for at, variable in moves.items() if values[variable]), math.inf)
+        next((move_op for move_op, variable in moves.items() if values[variable]), math.inf)
         for moves in (gap.leaves, gap.comes, gap.copied)
     )
     if values[gap.stays] or comes <= leaves < math.inf:
@@ -182,15 +182,15 @@ def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tup
 
 def _so_far(linear: Linear, moves: Mapping[int, int]) -> dict[int, int]:
     """Return by op a variable for whether one of the moves so far was made, so that rows with it are short."""
-    found: dict[int, int] = {}
+    cumulative: dict[int, int] = {}
     before: int | None = None
     for op, move in moves.items():
-        found[op] = move
+        cumulative[op] = move
         if before is not None:
-            found[op] = linear.part()
-            linear.row([(found[op], 1), (before, -1), (move, -1)], low=0, high=0)
-        before = found[op]
-    return found
+            cumulative[op] = linear.part()
+            linear.row([(cumulative[op], 1), (before, -1), (move, -1)], low=0, high=0)
+        before = cumulative[op]
+    return cumulative
 
 
 def _state(fast: bool, valid: bool) -> State:

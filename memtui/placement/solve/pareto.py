@@ -9,7 +9,7 @@ from typing import Any
 from memtui.placement.plan import STATIC
 from memtui.placement.profile import Profile
 from memtui.placement.solve.problem import Problem
-from memtui.placement.solve.solver import Ask, baselines, find, problem_for
+from memtui.placement.solve.solver import PlanRequest, baselines, find, problem_for
 from memtui.placement.validation import count, number, optional, required, table
 
 POINTS = 9
@@ -53,18 +53,18 @@ class ParetoPoint:
 
 def limits(problem: Problem, formulation: str, points: int = POINTS) -> list[int]:
     """Limits from what must stay fast to what holds everything, evenly spaced."""
-    least, most = max(problem.held(formulation)), max(problem.all_bytes)
+    least, most = max(problem.required_fast_bytes(formulation)), max(problem.all_bytes)
     steps = max(1, points - 1)
     return sorted({least + (most - least) * n // steps for n in range(points)})
 
 
-def curve(profile: Profile, ask: Ask, points: int = POINTS) -> Iterator[ParetoPoint]:
+def curve(profile: Profile, request: PlanRequest, points: int = POINTS) -> Iterator[ParetoPoint]:
     """Yield a point for each limit, rising; the time limit is for all of them together. Raises UserError."""
-    problem = problem_for(profile, replace(ask, limit_bytes=0))
-    every = limits(problem, ask.formulation if ask.formulation in ("sync", "async") else STATIC, points)
+    problem = problem_for(profile, replace(request, limit_bytes=0))
+    every = limits(problem, request.formulation if request.formulation in ("sync", "async") else STATIC, points)
     best_ns = float("inf")
     for limit in every:
-        here = replace(ask, limit_bytes=limit, time_limit_s=ask.time_limit_s / len(every))
+        here = replace(request, limit_bytes=limit, time_limit_s=request.time_limit_s / len(every))
         plan = find(profile, here)
         better = plan.predicted_ns <= best_ns
         best_ns = min(best_ns, plan.predicted_ns)  # what keeps a lower limit keeps this one

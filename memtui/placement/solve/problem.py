@@ -109,11 +109,11 @@ class Problem:
     @cached_property
     def live(self) -> tuple[tuple[int, ...], ...]:
         """While each op runs: the items that are alive."""
-        found: list[list[int]] = [[] for _ in self.steps]
+        alive: list[list[int]] = [[] for _ in self.steps]
         for i, item in enumerate(self.items):
             for k in range(item.first, item.last + 1):
-                found[k].append(i)
-        return tuple(map(tuple, found))
+                alive[k].append(i)
+        return tuple(map(tuple, alive))
 
     @cached_property
     def all_bytes(self) -> tuple[int, ...]:
@@ -123,19 +123,19 @@ class Problem:
             for fixed, live in zip(self.fixed_bytes, self.live, strict=True)
         )
 
-    def held(self, formulation: str) -> tuple[int, ...]:
+    def required_fast_bytes(self, formulation: str) -> tuple[int, ...]:
         """While each op runs: bytes that cannot be anywhere but in fast memory.
 
         An item has to be there for an op that was measured with it there only; without moves that is for all its life.
         """
-        found = list(self.fixed_bytes)
+        required = list(self.fixed_bytes)
         for i, item in enumerate(self.items):
             needed = [k for k in item.accesses if self._only_fast(k, i)]
             if formulation == STATIC and needed:
                 needed = list(range(item.first, item.last + 1))
             for k in needed:
-                found[k] += item.size_bytes
-        return tuple(found)
+                required[k] += item.size_bytes
+        return tuple(required)
 
     def _only_fast(self, k: int, i: int) -> bool:
         step = self.steps[k]
@@ -182,8 +182,8 @@ def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_by
         times = {}
         for where in itertools.product((True, False), repeat=len(touched)):
             placed = {s: pools[not fast] for s, fast in zip(touched, where, strict=True)}
-            made = configuration(graph, op, lambda s, placed=placed: placed.get(s) or usual_pool(graph, s, pools))  # type: ignore[misc]
-            if (ns := counted_ns(profile, op.name, made, slow, mode)) is not None:
+            choice = configuration(graph, op, lambda s, placed=placed: placed.get(s) or usual_pool(graph, s, pools))  # type: ignore[misc]
+            if (ns := counted_ns(profile, op.name, choice, slow, mode)) is not None:
                 times[where] = ns
         if not times:
             raise UserError(f"op {op.name} has no {mode} sample with {slow}: profile it to its end first")
@@ -193,13 +193,13 @@ def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_by
 
 def check(problem: Problem, formulation: str) -> None:
     """Raise UserError where the limit is below what must stay in fast memory."""
-    held = problem.held(formulation)
-    over = [k for k, limit in enumerate(problem.limit_bytes) if held[k] > limit]
+    required = problem.required_fast_bytes(formulation)
+    over = [k for k, limit in enumerate(problem.limit_bytes) if required[k] > limit]
     if over:
-        worst = max(over, key=lambda k: held[k])
+        worst = max(over, key=lambda k: required[k])
         raise UserError(
             f"the limit of {size(problem.limit_bytes[worst])} is below what must stay in {problem.fast.name}: "
-            f"{size(held[worst])} ({held[worst]} bytes) while {problem.steps[worst].name} runs; ask for more"
+            f"{size(required[worst])} ({required[worst]} bytes) while {problem.steps[worst].name} runs; ask for more"
         )
 
 

@@ -20,9 +20,9 @@ def fixed_path(item: Item, state: State) -> Path:
     return ((state, state),) * (item.last - item.first + 1)
 
 
-def path_of(item: Item, begins: Sequence[State]) -> Path:
+def path_of(item: Item, starts: Sequence[State]) -> Path:
     """Return a path without copies while ops run, from the states at the begin of each op."""
-    return tuple((state, after(item, item.first + n, state)) for n, state in enumerate(begins))
+    return tuple((state, after(item, item.first + n, state)) for n, state in enumerate(starts))
 
 
 def after(item: Item, k: int, state: State) -> State:
@@ -32,13 +32,13 @@ def after(item: Item, k: int, state: State) -> State:
 
 def tidied(path: Sequence[tuple[State, State]]) -> Path:
     """Return the path without copies in slow memory that are not used again."""
-    found: list[State] = []
+    states: list[State] = []
     wanted = False
     for state in reversed([state for pair in path for state in pair]):
         wanted = state == S or (state == B and wanted)
-        found.append(F if state == B and not wanted else state)
-    found.reverse()
-    return tuple(zip(found[::2], found[1::2], strict=True))
+        states.append(F if state == B and not wanted else state)
+    states.reverse()
+    return tuple(zip(states[::2], states[1::2], strict=True))
 
 
 def needs(before: State, now: State) -> str:
@@ -65,12 +65,12 @@ class Cost:
     slow_bytes: tuple[int, ...]
 
     def fits(self, problem: Problem) -> bool:
-        return all(held <= limit for held, limit in zip(self.fast_bytes, problem.limit_bytes, strict=True))
+        return all(used <= limit for used, limit in zip(self.fast_bytes, problem.limit_bytes, strict=True))
 
 
 def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
     """Add up a schedule: a path for each item."""
-    known = True
+    possible = True
     fast, slow = list(problem.fixed_bytes), [0] * len(problem.steps)
     moves: list[Move] = []
     meanwhile_ns = [0.0] * len(problem.steps)
@@ -79,7 +79,7 @@ def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
             fast[k] += item.size_bytes if pair != (S, S) else 0
             slow[k] += item.size_bytes if pair != (F, F) else 0
         for move in _moves(problem, item, path):
-            known = known and move.time_ns >= 0
+            possible = possible and move.time_ns >= 0
             moves.append(move)
             if move.overlapped:
                 meanwhile_ns[move.op] += move.time_ns
@@ -87,16 +87,16 @@ def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
     for k, step in enumerate(problem.steps):
         where = tuple(paths[i][k - problem.items[i].first][0] != S for i in step.items)
         ns = step.time_ns.get(where)
-        known = known and ns is not None
+        possible = possible and ns is not None
         total_ns += max(ns or 0.0, meanwhile_ns[k])
     moves.sort(key=lambda move: (move.op, move.overlapped))
-    return Cost(total_ns if known else None, tuple(moves), tuple(fast), tuple(slow))
+    return Cost(total_ns if possible else None, tuple(moves), tuple(fast), tuple(slow))
 
 
 def spans(problem: Problem, paths: Sequence[Path]) -> Iterator[Span]:
     """Return where each item is. What is moved while an op runs is in its old pool for that op."""
     for item, path in zip(problem.items, paths, strict=True):
-        where = [begin != S for begin, _ in path]
+        where = [state != S for state, _ in path]
         start = 0
         for n in range(1, len(where) + 1):
             if n == len(where) or where[n] != where[start]:
@@ -112,8 +112,8 @@ def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
         ("out", True): item.async_out_ns, ("in", True): item.async_in_ns,
     }  # fmt: skip
     before = path[0][0]
-    for k, (begin, end) in enumerate(path, item.first):
-        for was, now, meanwhile in ((before, begin, False), (begin, end, True)):
+    for k, (start, end) in enumerate(path, item.first):
+        for was, now, meanwhile in ((before, start, False), (start, end, True)):
             if way := needs(was, now):
                 source, target = problem.fast.name, problem.slow.name
                 if way == "in":

@@ -20,7 +20,7 @@ from memtui.placement.solve.schedule import Cost, Path, S, cost, fixed_path, spa
 
 if TYPE_CHECKING:
     from memtui.placement.solve.ilp import Program
-    from memtui.placement.solve.milp import Found
+    from memtui.placement.solve.milp import MilpResult
 
 GAP = 1e-4
 TIME_LIMIT_S = 60.0
@@ -34,7 +34,7 @@ _NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlanRequest:
     """What a plan is to be.
 
     Attributes:
@@ -85,36 +85,36 @@ def mode_of(profile: Profile, slow: str) -> str:
     """
     pools, best, most = {profile.fast.name, slow}, "", 0
     for mode in PREFERRED:
-        found = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
-        if len({samples.op for samples in found}) == len(profile.graph.ops) and len(found) > most:
-            best, most = mode, len(found)
+        timed = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
+        if len({samples.op for samples in timed}) == len(profile.graph.ops) and len(timed) > most:
+            best, most = mode, len(timed)
     if not best:
         raise UserError("no way of timing has every op: profile it to its end first")
     return best
 
 
-def problem_for(profile: Profile, ask: Ask) -> Problem:
+def problem_for(profile: Profile, request: PlanRequest) -> Problem:
     """Raise UserError."""
-    slow = slow_pool(profile, ask.slow)
-    return problem_of(profile, slow, ask.mode or mode_of(profile, slow), ask.limit_bytes, ask.page_bytes)
+    slow = slow_pool(profile, request.slow)
+    return problem_of(profile, slow, request.mode or mode_of(profile, slow), request.limit_bytes, request.page_bytes)
 
 
-def find(profile: Profile, ask: Ask) -> PlacementPlan:
+def find(profile: Profile, request: PlanRequest) -> PlacementPlan:
     """Return the plan that is asked for, never worse than first touch.
 
     Raises:
         UserError: what is asked for is not in the profile, cannot be, or needs scipy.
     """
-    begin_s = time.monotonic()
-    problem = problem_for(profile, ask)
+    start_s = time.monotonic()
+    problem = problem_for(profile, request)
     baseline = first_touch(problem)
-    if ask.formulation == FIRST_TOUCH:
+    if request.formulation == FIRST_TOUCH:
         check(problem, STATIC)
-        return _plan(problem, ask, Solved(baseline, None, True, "best fit in the order of the ops"), begin_s)
-    check(problem, ask.formulation)
-    solved = _laid_out(problem, ask.formulation, begin_s + ask.time_limit_s, ask.gap)
+        return _plan(problem, request, Solved(baseline, None, True, "best fit in the order of the ops"), start_s)
+    check(problem, request.formulation)
+    solved = _laid_out(problem, request.formulation, start_s + request.time_limit_s, request.gap)
     best = min((solved.paths, baseline), key=lambda paths: _order(problem, paths))
-    return _plan(problem, ask, replace(solved, paths=best), begin_s)
+    return _plan(problem, request, replace(solved, paths=best), start_s)
 
 
 def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
@@ -124,29 +124,29 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
     first, in a third of the time. Where no room is left to cut, what was found stays, and is told with the addresses
     it takes.
     """
-    found: list[list[Path]] = []
+    candidates: list[list[Path]] = []
     if formulation in SIMPLER:
         try:
-            found.append(_laid_out(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
+            candidates.append(_laid_out(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
         except UserError:
             pass  # without moves there is none
-    known = found[0] if found else None
-    solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, known)
-    found.append(solved.paths)
+    incumbent = candidates[0] if candidates else None
+    solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, incumbent)
+    candidates.append(solved.paths)
     tight = problem
     holes = any(map(int.__gt__, laid_out(problem, solved.paths), problem.limit_bytes))
     for _ in range(_LAYOUTS):
-        extents = laid_out(problem, found[-1])
+        extents = laid_out(problem, candidates[-1])
         if all(map(int.__le__, extents, problem.limit_bytes)):
             break
         tight = tightened(tight, extents, problem.limit_bytes)
         try:
             check(tight, formulation)
             left_s = _part_of(deadline_s, 2) - time.monotonic()
-            found.append(optimum(tight, formulation, left_s, gap, _known(tight)).paths)
+            candidates.append(optimum(tight, formulation, left_s, gap, _fallback(tight)).paths)
         except UserError:
             break
-    return replace(solved, paths=min(found, key=lambda paths: _order(problem, paths)), holes=holes)
+    return replace(solved, paths=min(candidates, key=lambda paths: _order(problem, paths)), holes=holes)
 
 
 def _part_of(deadline_s: float, parts: int) -> float:
@@ -162,54 +162,54 @@ def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
 
 
 def optimum(
-    problem: Problem, formulation: str, time_limit_s: float, gap: float, known: list[Path] | None = None
+    problem: Problem, formulation: str, time_limit_s: float, gap: float, incumbent: list[Path] | None = None
 ) -> Solved:
     """Return the best placement of a formulation, whatever addresses it takes; never worse than the one that is known.
 
     Raises:
         UserError: there is none, none was found in time, or scipy is missing.
     """
-    begin_s = time.monotonic()
+    start_s = time.monotonic()
     try:
         from memtui.placement.solve.ilp import Program
         from memtui.placement.solve.milp import Infeasible
     except ImportError:
-        return _without_scipy(problem, formulation, _known(problem))
+        return _without_scipy(problem, formulation, _fallback(problem))
     try:
-        if known is None and formulation in SIMPLER:
+        if incumbent is None and formulation in SIMPLER:
             # What can be done without moves can be done with them, and a short search with them may end at worse.
-            known = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
-        deadline_s = begin_s + time_limit_s
+            incumbent = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
+        deadline_s = start_s + time_limit_s
         program = Program(problem, formulation)
         near = None
         if program.overlapped > MANY:
             # Of so many moves the solver has a bound in time, but no good plan: that is from fewer.
             with contextlib.suppress(Infeasible):
                 near, _ = _within(Program(problem, formulation, NEAREST), _part_of(deadline_s, 2), gap / 4)
-        paths, found = _within(program, deadline_s, gap)
+        paths, result = _within(program, deadline_s, gap)
     except Infeasible:
         raise _none(problem) from None
-    choices = [each for each in (paths, near, known, _known(problem)) if each is not None]
+    choices = [each for each in (paths, near, incumbent, _fallback(problem)) if each is not None]
     best = min(choices, key=lambda each: _rank(problem, each))
     if _rank(problem, best)[0]:
         raise UserError(f"no placement was found in {time_limit_s:.0f} s; give --time-limit more")
-    return Solved(best, found.bound, found.finished, "HiGHS")
+    return Solved(best, result.bound, result.finished, "HiGHS")
 
 
-def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, Found]:
+def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, MilpResult]:
     """Return paths that keep the limits, and what the solver reports. Raises Infeasible."""
-    paths, found = program.solve(deadline_s - time.monotonic(), gap)
+    paths, result = program.solve(deadline_s - time.monotonic(), gap)
     if paths is not None and (over := _over(program.problem, paths)):
         # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
         limits = (limit - more for limit, more in zip(program.problem.limit_bytes, over, strict=True))
         paths, _ = program.with_limits(tuple(limits)).solve(deadline_s - time.monotonic(), gap)
-    return paths, found
+    return paths, result
 
 
 def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
     """Return the bytes above the limit while each op runs; empty where there are none."""
-    held = cost(problem, paths).fast_bytes
-    over = tuple(max(0, fast - limit) for fast, limit in zip(held, problem.limit_bytes, strict=True))
+    fast_bytes = cost(problem, paths).fast_bytes
+    over = tuple(max(0, fast - limit) for fast, limit in zip(fast_bytes, problem.limit_bytes, strict=True))
     return over if any(over) else ()
 
 
@@ -220,11 +220,11 @@ def _simpler(problem: Problem, formulation: str, time_limit_s: float, gap: float
         return None  # it needs moves
 
 
-def _without_scipy(problem: Problem, formulation: str, known: list[Path]) -> Solved:
+def _without_scipy(problem: Problem, formulation: str, incumbent: list[Path]) -> Solved:
     if formulation == ASYNC:
         raise UserError(f"a plan with moves during ops {_NEEDS}")
     try:
-        paths = exact(problem, known, moves=formulation == SYNC)
+        paths = exact(problem, incumbent, moves=formulation == SYNC)
     except TooLarge:
         raise UserError(f"this graph is too large to try everything out and {_NEEDS}") from None
     if paths is None:
@@ -232,7 +232,7 @@ def _without_scipy(problem: Problem, formulation: str, known: list[Path]) -> Sol
     return Solved(paths, cost(problem, paths).total_ns, True, "branch and bound")
 
 
-def _known(problem: Problem) -> list[Path]:
+def _fallback(problem: Problem) -> list[Path]:
     """First touch where it fits, or else everything in slow memory."""
     touched = first_touch(problem)
     slow: list[Path] = [fixed_path(item, S) for item in problem.items]
@@ -240,9 +240,9 @@ def _known(problem: Problem) -> list[Path]:
 
 
 def _rank(problem: Problem, paths: Sequence[Path]) -> tuple[bool, float]:
-    found = cost(problem, paths)
-    possible = found.fits(problem) and found.total_ns is not None
-    return not possible, found.total_ns if possible and found.total_ns is not None else float("inf")
+    costs = cost(problem, paths)
+    possible = costs.fits(problem) and costs.total_ns is not None
+    return not possible, costs.total_ns if possible and costs.total_ns is not None else float("inf")
 
 
 def _none(problem: Problem) -> UserError:
@@ -250,25 +250,29 @@ def _none(problem: Problem) -> UserError:
     return UserError(f"no placement that was measured keeps the limit of {limit}; ask for more")
 
 
-def _plan(problem: Problem, ask: Ask, solved: Solved, begin_s: float) -> PlacementPlan:
-    found = cost(problem, solved.paths)
-    if found.total_ns is None:
-        raise UserError(f"{ask.formulation} needs a placement that was not measured: {_unmeasured(problem, solved)}")
-    bound_ns = None if solved.bound_ns is None else max(0.0, min(solved.bound_ns, found.total_ns))
-    gap = None if bound_ns is None or not found.total_ns else (found.total_ns - bound_ns) / found.total_ns
-    status = BASELINE if ask.formulation == FIRST_TOUCH else OPTIMAL if _is_optimal(solved, gap, ask) else FEASIBLE
+def _plan(problem: Problem, request: PlanRequest, solved: Solved, start_s: float) -> PlacementPlan:
+    costs = cost(problem, solved.paths)
+    if costs.total_ns is None:
+        raise UserError(
+            f"{request.formulation} needs a placement that was not measured: {_unmeasured(problem, solved)}"
+        )
+    bound_ns = None if solved.bound_ns is None else max(0.0, min(solved.bound_ns, costs.total_ns))
+    gap = None if bound_ns is None or not costs.total_ns else (costs.total_ns - bound_ns) / costs.total_ns
+    status = (
+        BASELINE if request.formulation == FIRST_TOUCH else OPTIMAL if _is_optimal(solved, gap, request) else FEASIBLE
+    )
     return PlacementPlan(
-        **_names(problem, ask),
-        limit_bytes=ask.limit_bytes,
+        **_names(problem, request),
+        limit_bytes=request.limit_bytes,
         spans=tuple(spans(problem, solved.paths)),
-        moves=found.moves,
-        predicted_ns=found.total_ns,
-        fast_peak_bytes=max(found.fast_bytes),
-        slow_peak_bytes=max(found.slow_bytes),
+        moves=costs.moves,
+        predicted_ns=costs.total_ns,
+        fast_peak_bytes=max(costs.fast_bytes),
+        slow_peak_bytes=max(costs.slow_bytes),
         status=status,
         bound_ns=bound_ns,
         gap=gap,
-        solve_s=time.monotonic() - begin_s,
+        solve_s=time.monotonic() - start_s,
         solver=solved.solver,
         address_bytes=max(laid_out(problem, solved.paths)),
         why=_why(solved) if status == FEASIBLE else "",
@@ -284,13 +288,13 @@ def _why(solved: Solved) -> str:
     return "the rest is what the solver's tolerance rounds away"
 
 
-def _is_optimal(solved: Solved, gap: float | None, ask: Ask) -> bool:
-    return solved.finished and gap is not None and gap <= ask.gap + _TOLERANCE
+def _is_optimal(solved: Solved, gap: float | None, request: PlanRequest) -> bool:
+    return solved.finished and gap is not None and gap <= request.gap + _TOLERANCE
 
 
-def _names(problem: Problem, ask: Ask) -> dict[str, Any]:
+def _names(problem: Problem, request: PlanRequest) -> dict[str, Any]:
     return {
-        "formulation": ask.formulation,
+        "formulation": request.formulation,
         "fast": problem.fast.name,
         "slow": problem.slow.name,
         "emulated": problem.slow.emulated or problem.fast.emulated,
