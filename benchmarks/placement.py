@@ -44,7 +44,7 @@ def measure(run: Run) -> Iterator[Row]:
 def _solved(profile: Profile, formulation: str, limit_s: float) -> tuple[float, float]:
     """Gap and seconds."""
     problem = problem_of(profile, POOLS[1], "isolated", 0)
-    problem = problem.with_limits((max(problem.all_bytes) // 2,) * len(problem.steps))
+    problem = problem.with_limits((max(problem.all_bytes) // 2,) * len(problem.ops))
     begin_s = time.monotonic()
     solved = optimum(problem, formulation, limit_s, 0.01)
     took_s = time.monotonic() - begin_s

@@ -1,4 +1,4 @@
-"""Addresses for a plan: which bytes of a pool a storage has while an op runs, with what is no longer needed reused."""
+"""Addresses for a plan: which bytes of a pool a storage has while an op runs; bytes that are free again are reused."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from memtui.placement.solve.problem import PAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of one pool that a storage has from one op to another, both included.
+    """Bytes of one pool that a storage occupies from a first to a last op, both included.
 
     Attributes:
         storage: name.
         pool: name.
         first: index of the first op.
-        last: of the last one.
+        last: index of the last op.
         start: first byte, in the pool's arena.
         size_bytes: of the storage, not rounded.
     """
@@ -45,7 +45,7 @@ class Arenas:
     size_bytes: Mapping[str, int]
 
     def piece(self, storage: str, pool: str, op: int) -> Piece | None:
-        """Return the piece of a storage in a pool while an op runs; None where it is not there."""
+        """Return the piece of a storage in a pool while an op runs; None where the storage is not in that pool then."""
         for each in self.pieces:
             if each.storage == storage and each.pool == pool and each.first <= op <= each.last:
                 return each
@@ -53,10 +53,10 @@ class Arenas:
 
 
 def lay_out(graph: Graph, plan: PlacementPlan) -> Arenas:
-    """Give out addresses as the solver does when it looks whether a plan fits (``solve.fragmentation``).
+    """Assign addresses as the solver does when it checks whether a plan fits (``solve.fragmentation``).
 
-    A storage that is not in the plan lies in fast memory for its life. In slow memory a storage keeps its place from
-    the first to the last time that it is there: a copy may wait there while the storage is in fast memory.
+    A storage that is not in the plan lies in fast memory for its life. In slow memory a storage keeps its address from
+    its first to its last op there: a copy may wait there while the storage is in fast memory.
     """
     pieces: list[Piece] = []
     ends = {plan.fast: 0, plan.slow: 0}
@@ -89,7 +89,7 @@ def _fast(graph: Graph, plan: PlacementPlan) -> Iterable[Life]:
             yield storage.first, storage.last, storage.name
     for span in plan.spans:
         if span.pool == plan.fast:
-            # What is copied here while an op runs takes room during that op already.
+            # A storage that is copied into fast memory while an op runs takes room there during that op already.
             early = [m.op for m in plan.moves if m.overlapped and m.target == plan.fast and m.storage == span.storage]
             first = min([span.first, *(op for op in early if op == span.first - 1)])
             yield first, span.last, span.storage

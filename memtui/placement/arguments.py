@@ -1,4 +1,4 @@
-"""``memtui place``: what it takes; ``command`` runs it."""
+"""Arguments of ``memtui place``; ``command`` runs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _set_elsewhere(parsers: Mapping[str, Parser]) -> None:
-    """Let each of these commands know which options the others have."""
+    """Set for each of these commands which options the other commands have."""
     for own in parsers.values():
         owners: dict[str, list[str]] = {}
         for other in parsers.values():
@@ -131,7 +131,7 @@ def _add_solve(parser: Parser) -> None:
     parser.add_argument("--run", dest="execute", action="store_true", help="execute the plan and check its results")
     parser.add_argument("--model", metavar="FILE.py:function", help="that was profiled, to let its code be run")
     add_json(parser)
-    # -1:2 is a wrong ratio, and no option: argparse knows that of whole numbers only, and has no public way to say it.
+    # -1:2 is a wrong ratio, not an option: argparse can tell only for whole numbers, and has no public setting for it.
     parser._negative_number_matcher = re.compile(r"-\d")
 
 
@@ -140,7 +140,7 @@ def _add_file(parser: Parser) -> None:
 
 
 def _ratio(text: str) -> Fraction:
-    """``--ratio``: of slow to fast memory, as the part that is fast."""
+    """Return ``--ratio`` (slow to fast memory) as the fraction that is fast."""
     from memtui.placement.solve.limit import parse_ratio
 
     ratio: Fraction = argtypes.checked(parse_ratio, text)

@@ -1,4 +1,4 @@
-"""What a model may be called; without torch, so that a wrong name is told at once."""
+"""Names of models. This module does not import torch, so that a wrong name is reported at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_own(name: str) -> bool:
 
 
 def check_model(name: str) -> str:
-    """Return the name, that of a file made absolute. Raises UserError."""
+    """Return the name of a model, with the path of a file made absolute. Raises UserError."""
     if name in MODELS:
         return name
     match = OWN.fullmatch(name)

@@ -1,4 +1,4 @@
-"""``memtui place``: looks at what was measured, and finds plans. Only a child process of it needs torch."""
+"""``memtui place``: compares timings and finds plans. Only a child process of this command imports torch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _compare(args: argparse.Namespace, file: ProfileFile, _: Console) -> int:
 
 
 def comparisons(profile: Profile) -> list[Comparison]:
-    """Compare every way of timing with single runs, or with the first there is. Raises UserError where there is one."""
+    """Compare every way of timing with single runs, or else with the first one. Raises UserError for fewer than two."""
     modes = modes_of(profile)
     if len(modes) < 2:
         available = f"only {modes[0]} times are in it" if modes else "no times are in it"
@@ -130,7 +130,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
 
 
 def _of_moves(inputs: _SolveInputs, plan: PlacementPlan) -> list[str]:
-    """Return what has to be said of the times of moves."""
+    """Return a warning where the times of moves have no fixed part; empty otherwise."""
     if plan.formulation not in (SYNC, ASYNC) or inputs.problem.slow.knows_fixed:
         return []
     return ["an older memtui made this profile: its moves have no fixed time, so those of a few KiB seem to be free"]
@@ -143,7 +143,7 @@ def _chosen_mode(modes: tuple[str, ...] | None) -> str | None:
 
 
 def _ran(args: argparse.Namespace, inputs: _SolveInputs, plan: PlacementPlan | None) -> list[PlanRun]:
-    """Return the plan and first touch, both executed; the plan alone where it is first touch, or that is impossible."""
+    """Execute the plan and first touch; the plan alone where it is first touch, or first touch is impossible."""
     from memtui.placement import run
 
     if plan is None:
@@ -161,16 +161,19 @@ def _ran(args: argparse.Namespace, inputs: _SolveInputs, plan: PlacementPlan | N
 
 def baselines_for(problem: Problem, limit_bytes: int) -> text.Baselines:
     """Return what a plan for a limit is held against."""
-    limited = problem.with_limits((limit_bytes,) * len(problem.steps))
-    all_fast_ns, touched = baselines(limited)
+    limited = problem.with_limits((limit_bytes,) * len(problem.ops))
+    all_fast_ns, first_touch_cost = baselines(limited)
     sizes = {item.name: item.size_bytes for item in problem.items}
     return text.Baselines(
-        all_fast_ns, touched.total_ns if touched.fits(limited) else None, max(problem.all_bytes), sizes
+        all_fast_ns,
+        first_touch_cost.total_ns if first_touch_cost.fits(limited) else None,
+        max(problem.all_bytes),
+        sizes,
     )
 
 
 def _points(inputs: _SolveInputs) -> list[ParetoPoint]:
-    """Return the curve."""
+    """Return the points of the curve, and report progress."""
     points = []
     for point in curve(inputs.profile, inputs.request):
         points.append(point)
@@ -181,7 +184,7 @@ def _points(inputs: _SolveInputs) -> list[ParetoPoint]:
 def _store(
     file: ProfileFile, inputs: _SolveInputs, plan: PlacementPlan | None, points: list[ParetoPoint], console: Console
 ) -> None:
-    """Store plans with their profile, for the screen; where that fails, say so."""
+    """Store a plan and a curve with their profile, for the screen; notify the user where that fails."""
     try:
         if plan is not None:
             file.keep_plan(plan)
@@ -210,7 +213,7 @@ def _document(
 
 
 def _times(inputs: _SolveInputs) -> list[dict[str, Any]]:
-    """Return the times of every op in every configuration, from which, with its moves, a plan can be added up."""
+    """Return the times of every op in every configuration: with the moves of a plan they add up to its time."""
     profile, slow, mode = inputs.profile, inputs.problem.slow.name, inputs.problem.mode
     return [
         {
@@ -235,12 +238,12 @@ def _about(profile: Profile) -> dict[str, Any]:
 
 
 def show(args: argparse.Namespace, file: ProfileFile) -> int:
-    """Return the screens of a profile, which may still grow; also what ``memtui replay`` does with one."""
+    """Show a profile, which may still grow, on the screen; ``memtui replay`` calls this for a profile, too."""
     from memtui.placement.profiling.screen import show_profile
     from memtui.tui.arguments import prepare_screen
     from memtui.tui.terminal import require_terminal
 
-    file.profile()  # what is wrong with it is said without a screen
+    file.profile()  # errors are reported before there is a screen
     require_terminal(instead="use `memtui place compare` or `memtui place solve`, which print what is in a profile")
     prepare_screen(args)
     return show_profile(file)

@@ -1,7 +1,7 @@
-"""Which configurations an op has: the rule of nGraph's profiler, with AutoTM's merging of repeats.
+"""Configurations of an op: the rule of nGraph's profiler, with AutoTM's merging of repeats.
 
 An input or output may lie in any pool where there is a choice (``Graph.is_free``): it is intermediate, so not a
-parameter, constant or result. Tensors that share their memory lie in one place.
+parameter, constant or result. Tensors that share their memory lie in one pool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from memtui.placement.graph import Configuration, Graph, Op
 
 
 def free_storages(graph: Graph, op: Op, pools: Sequence[str]) -> tuple[str, ...]:
-    """Return the memory of an op that may lie in several of these pools, in the order of its inputs and outputs."""
+    """Return the storages of an op that may lie in several of these pools, in the order of its inputs and outputs."""
     return tuple(dict.fromkeys(graph.tensor[t].storage for t in op.tensors if graph.is_free(t, pools)))
 
 
@@ -38,12 +38,12 @@ def configurations(graph: Graph, op: Op, pools: Sequence[str]) -> Iterator[Confi
 
 
 def all_configurations(graph: Graph, pools: Sequence[str]) -> list[tuple[Op, Configuration]]:
-    """Return the configurations of every op, in the order of the ops: what has to be measured."""
+    """Return the configurations of every op, in the order of the ops: these have to be measured."""
     return [(op, choice) for op in graph.ops for choice in configurations(graph, op, pools)]
 
 
 def pair_configurations(graph: Graph, pools: Iterable[str]) -> list[tuple[Op, Configuration]]:
-    """Return ``all_configurations`` with one slow pool at a time, as plans are made: of many pools these are fewer."""
+    """Return ``all_configurations`` with one slow pool at a time, as plans need them: fewer than with all pools."""
     fast, *slow = pools
     pairs = dict.fromkeys(pair for other in slow for pair in all_configurations(graph, (fast, other)))
     return sorted(pairs, key=lambda pair: graph.index[pair[0].name])

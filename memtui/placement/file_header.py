@@ -1,4 +1,4 @@
-"""What a profile's file begins with: enough to tell it from a session without loading what reads it."""
+"""The header of a profile's file, which tells a profile from a session without loading the modules that read it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _KIND = "placement profile"
 
 
 def check_header(path: Path) -> None:
-    """Raise UserError unless the file begins as a profile does."""
+    """Raise UserError unless the file has the header of a profile."""
     head, _ = sqlite_header(path, _KIND)
     if application_id(head) != APPLICATION_ID:
         raise UserError(f"{path}: is an SQLite file, but not a {_KIND} of memtui")
 
 
 def is_profile(path: Path) -> bool:
-    """Return whether a file says of itself that it is a profile."""
+    """Return whether the header of a file marks it as a profile."""
     try:
         head, _ = sqlite_header(path, _KIND)
     except SessionError:

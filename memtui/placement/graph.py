@@ -1,4 +1,4 @@
-"""What is placed: the graph of a training step, its tensors, and where each of them may lie. All of it plain data.
+"""The graph of a training step: its ops, its tensors, and the pools each tensor may lie in. Only data, no torch.
 
 The vocabulary is that of nGraph's profiler and of AutoTM (Hildebrand et al., ASPLOS 2020), which came out of it.
 """
@@ -17,7 +17,7 @@ ARGUMENT, CONSTANT, INTERMEDIATE, RESULT = ROLES = ("argument", "constant", "int
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One value in the graph. Views are none: an operator that reads a view reads the tensor it is a view of.
+    """One value in the graph. A view is not a tensor: an operator that reads a view reads the tensor behind it.
 
     Attributes:
         name: unique in its graph.
@@ -25,7 +25,7 @@ class Tensor:
         role: of ``ROLES``. Arguments and constants exist before the step, results outlive it: these stay in fast
             memory and do not count against its limit; only intermediate tensors are placed.
         group: tensors of one group share their memory (an operator that writes in place); empty: its own.
-        pools: where it may lie; None: in any pool.
+        pools: names of the pools it may lie in; None: any pool.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Tensor:
 
     @property
     def storage(self) -> str:
-        """Name of the memory it has: its group, or itself."""
+        """Name of the tensor's memory: the group, or the tensor itself."""
         return self.group or self.name
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,11 +70,11 @@ class Op:
 
     Attributes:
         name: unique in its graph.
-        kind: what it computes, ``aten.mm.default``.
+        kind: name of the operator, ``aten.mm.default``.
         inputs: tensors it reads, each once: of x + x there is one input, as AutoTM merges repeats (``Op.of``).
         outputs: tensors it writes, each once.
-        key: what its time depends on beside the placement (shapes, types, strides); ops of one kind and key share
-            timings.
+        key: everything but the placement that its time depends on (shapes, types, strides); ops of one kind and key
+            share timings.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Op:
 
     @classmethod
     def of(cls, name: str, kind: str, inputs: Iterable[str], outputs: Iterable[str], key: str = "") -> Op:
-        """Return an op whose tensors may be named several times."""
+        """Create an op from tensors that may be named several times."""
         return cls(name, kind, tuple(dict.fromkeys(inputs)), tuple(dict.fromkeys(outputs)), key)
 
     @property
@@ -144,17 +144,17 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The memory of a tensor, or of a group that shares it: what is placed and what counts against a limit.
+    """The memory of a tensor, or of a group of tensors that share it: the unit of placement and of limits.
 
     Attributes:
         name: ``Tensor.storage``.
         size_bytes: of the largest tensor in it.
-        first: index of the op that writes it first; 0 where it was there before.
-        last: of the last op that has to do with it: it is alive from the one to the other, both included.
+        first: index of the op that writes the storage first; 0 where it existed before the step.
+        last: index of the last op that accesses it: the storage is alive from first to last, both included.
         accesses: indices of all ops that read or write it, rising.
-        writes: of those that write it.
+        writes: indices of the ops that write it.
         counted: whether it counts against a limit; arguments, constants and results do not.
-        pools: where it may lie; None: anywhere.
+        pools: names of the pools it may lie in; None: any pool.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Graph:
-    """The kernels of a training step in the order in which they run. Checked when it is made: raises Damaged."""
+    """The kernels of a training step in the order in which they run. The constructor checks them: it raises Damaged."""
 
     name: str
     ops: tuple[Op, ...]
@@ -208,7 +208,7 @@ class Graph:
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """Place of an op in the order, by its name."""
+        """Index of an op, by its name."""
         return {op.name: index for index, op in enumerate(self.ops)}
 
     @cached_property
@@ -218,7 +218,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> Mapping[str, Op]:
-        """The op that writes a tensor, by the tensor's name; arguments and constants have none."""
+        """The op that writes a tensor, by the tensor's name; no op writes arguments and constants."""
         return {tensor: op for op in self.ops for tensor in op.outputs}
 
     @cached_property
@@ -260,7 +260,7 @@ class Graph:
 
     @cached_property
     def live_bytes(self) -> tuple[int, ...]:
-        """While each op runs: bytes of all memory that counts and is alive."""
+        """Bytes of all memory that counts and is alive, while each op runs."""
         return self._live(1)
 
     def _live(self, page_bytes: int) -> tuple[int, ...]:
@@ -278,11 +278,11 @@ class Graph:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that counts and is alive at once: so much fast memory holds everything."""
+        """The most bytes that count and are alive at once: fast memory of this size holds everything."""
         return max(self.live_bytes)
 
     def peak_in_pages(self, page_bytes: int) -> int:
-        """Return the same where each tensor takes whole pages: what limits of fast memory are held against (bytes)."""
+        """Return the peak with each tensor in whole pages, in bytes: limits of fast memory are compared with this."""
         return max(self._live(page_bytes))
 
     def to_dict(self) -> dict[str, Any]:

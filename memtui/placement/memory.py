@@ -27,26 +27,26 @@ _IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 
 
 class NoMemory(Exception):
-    """There is no such memory here; the text says why, and what there is."""
+    """This machine has no such memory; the message says why, and names the memory that there is."""
 
 
 def anonymous(size: int) -> mmap.mmap:
-    """Memory as any program gets it, every page of it touched. Raises NoMemory."""
-    return touched(_map(-1, size, _PRIVATE))
+    """Return ordinary memory, with every page of it written once. Raises NoMemory."""
+    return populate(_map(-1, size, _PRIVATE))
 
 
 def on_node(size: int, node: int) -> mmap.mmap:
-    """Memory of one NUMA node, whose pages were asked where they are. Raises NoMemory."""
+    """Return memory of one NUMA node; move_pages(2) confirmed where its pages are. Raises NoMemory."""
     check_node(node)
     mapping = _map(-1, size, _PRIVATE)
     mask = (ctypes.c_ulong * (node // 64 + 1))()
     mask[node // 64] = 1 << node % 64
-    # The kernel takes one off the number of bits.
+    # The kernel subtracts one from the number of bits.
     most = ctypes.c_ulong(len(mask) * 64 + 1)
     call = _system_call(0)
     if _c().syscall(call, _pointer(mapping), ctypes.c_ulong(size), _MPOL_BIND, mask, most, 0):
         raise NoMemory(f"memory cannot be bound to node {node}: mbind: {os.strerror(ctypes.get_errno())}")
-    touched(mapping)
+    populate(mapping)
     nodes = nodes_of(mapping)
     if {*nodes} != {node}:
         where = ", ".join(f"{count} on node {number}" for number, count in sorted(nodes.items()))
@@ -57,7 +57,7 @@ def on_node(size: int, node: int) -> mmap.mmap:
 def nodes_of(buffer: mmap.mmap | np.ndarray) -> Counter[int]:
     """Return how many pages of a mapping, or of an array, lie on each NUMA node, as move_pages(2) reports.
 
-    Negative for pages that have no memory yet, as the negative of its error number. Raises NoMemory.
+    A page without memory is counted under the negative of the kernel's error number. Raises NoMemory.
     """
     first = address(buffer)
     size = buffer.nbytes if isinstance(buffer, np.ndarray) else len(buffer)
@@ -70,7 +70,7 @@ def nodes_of(buffer: mmap.mmap | np.ndarray) -> Counter[int]:
 
 
 def nodes_with_memory() -> list[int]:
-    """Numbers of the NUMA nodes that have memory; 0 alone where the kernel knows no nodes."""
+    """Return the numbers of the NUMA nodes that have memory; only 0 where the kernel has no list of nodes."""
     try:
         return _ranges((_NODES / "has_memory").read_text())
     except OSError:
@@ -78,21 +78,21 @@ def nodes_with_memory() -> list[int]:
 
 
 def check_node(node: int) -> None:
-    """Raise NoMemory."""
+    """Raise NoMemory where a NUMA node has no memory."""
     there = nodes_with_memory()
     if node not in there:
         raise NoMemory(f"there is no memory on node {node}: this machine has some on {', '.join(map(str, there))}")
 
 
 def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
-    """Return a mapping with huge pages, where in it they begin, and how they were had. Raises NoMemory.
+    """Return a mapping with huge pages, the offset at which they start, and the kind of huge pages. Raises NoMemory.
 
-    Reserved ones (vm.nr_hugepages) come first: they are there or are not. Transparent ones are then asked for, and
+    Reserved huge pages (vm.nr_hugepages) are tried first. Transparent ones are then requested with madvise(2) and
     counted, as the kernel may give small pages instead.
     """
     size = rounded(size, HUGE_BYTES)
     try:
-        return touched(_map(-1, size, _PRIVATE | _MAP_HUGETLB)), 0, "reserved huge pages"
+        return populate(_map(-1, size, _PRIVATE | _MAP_HUGETLB)), 0, "reserved huge pages"
     except NoMemory:
         pass
     mapping = _map(-1, size + HUGE_BYTES, _PRIVATE)
@@ -101,7 +101,7 @@ def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
         mapping.madvise(mmap.MADV_HUGEPAGE, 0, len(mapping))
     except OSError as error:
         raise NoMemory(f"no huge page is reserved and madvise refuses: {error.strerror}") from None
-    touched(mapping)
+    populate(mapping)
     got = _huge_bytes(address(mapping), len(mapping))
     if got < size // 2:
         raise NoMemory(f"no huge page is reserved, and of {size} bytes the kernel put {got} into transparent ones")
@@ -109,11 +109,11 @@ def in_huge_pages(size: int) -> tuple[mmap.mmap, int, str]:
 
 
 def of_file(size: int, folder: str) -> mmap.mmap:
-    """Return a mapping of a file in a folder; the file has no name, and goes with the mapping. Raises NoMemory."""
+    """Return a mapping of an unnamed file in a folder; the file ends with the mapping. Raises NoMemory."""
     try:
         with tempfile.TemporaryFile(dir=folder, prefix="memtui-") as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk would be SIGBUS later
-            return touched(_map(file.fileno(), size, mmap.MAP_SHARED))
+            return populate(_map(file.fileno(), size, mmap.MAP_SHARED))
     except OSError as error:
         raise NoMemory(f"{folder}: no file of {size} bytes can be had there: {error.strerror}") from None
 
@@ -126,9 +126,9 @@ def _is_folder(folder: str) -> bool:
 
 
 def about_folder(folder: str) -> tuple[bool, str]:
-    """Return whether files of a folder are mapped without the page cache (DAX), and what is to be said of it.
+    """Return whether files of a folder are mapped without the page cache (DAX), and a note for the user.
 
-    Raises NoMemory where it is no folder.
+    Raises NoMemory where the path is not a folder.
     """
     if not _is_folder(folder):
         raise NoMemory(f"{folder} is no folder")
@@ -147,8 +147,8 @@ def about_folder(folder: str) -> tuple[bool, str]:
     return False, f"page cache of {kind}: main memory, no slow memory"
 
 
-def touched(mapping: mmap.mmap) -> mmap.mmap:
-    """Return a mapping, after every page of it was written once."""
+def populate(mapping: mmap.mmap) -> mmap.mmap:
+    """Write every page of a mapping once, and return the mapping."""
     np.frombuffer(mapping, np.uint8)[:: mmap.PAGESIZE] = 0
     return mapping
 
@@ -159,7 +159,7 @@ def address(buffer: mmap.mmap | np.ndarray) -> int:
 
 
 def rounded(size: int, to: int = mmap.PAGESIZE) -> int:
-    """Up to a whole number of pages, and at least one."""
+    """Return a size rounded up to whole pages, at least one page."""
     return max(1, -(-size // to)) * to
 
 
@@ -188,7 +188,7 @@ def _system_call(which: int) -> ctypes.c_long:
 
 
 def _ranges(text: str) -> list[int]:
-    """``0-1,4`` as the kernel writes it."""
+    """Return the numbers of a list as the kernel writes it: ``0-1,4``."""
     numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         low, _, high = part.partition("-")
@@ -197,7 +197,7 @@ def _ranges(text: str) -> list[int]:
 
 
 def _huge_bytes(first: int, size: int) -> int:
-    """Return what of a range lies in transparent huge pages, from smaps."""
+    """Return how many bytes of a range lie in transparent huge pages, from smaps."""
     total, inside = 0, False
     with Path("/proc/self/smaps").open() as file:
         for line in file:
@@ -211,7 +211,7 @@ def _huge_bytes(first: int, size: int) -> int:
 
 
 def _file_system(path: str) -> tuple[str, list[str]]:
-    """Return (type, mount options) of where a path lies; proc(5), mountinfo."""
+    """Return (type, mount options) of the file system of a path; proc(5), mountinfo."""
     longest, mount = -1, ("file system", [""])
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -223,7 +223,7 @@ def _file_system(path: str) -> tuple[str, list[str]]:
 
 
 def _is_dax(path: str) -> bool | None:
-    """Return what statx(2) tells of a file; None where the kernel does not tell."""
+    """Return whether statx(2) reports DAX for a file; None where the kernel does not report that attribute."""
     status = ctypes.create_string_buffer(256)
     try:
         failed = _c().statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC, status)
@@ -231,6 +231,6 @@ def _is_dax(path: str) -> bool | None:
         return None
     if failed:
         return None
-    # struct statx: stx_attributes is at 8, stx_attributes_mask, which of them are told, at 56.
+    # struct statx: stx_attributes is at offset 8, stx_attributes_mask (the attributes that are reported) at 56.
     attributes, mask = (int.from_bytes(status.raw[offset : offset + 8], "little") for offset in (8, 56))
     return bool(attributes & _STATX_ATTR_DAX) if mask & _STATX_ATTR_DAX else None

@@ -1,4 +1,4 @@
-"""Where each tensor is to be while each op runs, what has to be moved in between, and what that should cost."""
+"""A plan: the pool of each tensor while each op runs, the moves in between, and the predicted time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Span:
     """A stretch of ops during which a storage (``graph.Storage``) lies in one pool.
 
     Attributes:
-        storage: its name.
-        pool: name.
-        first: index of the first op during which it lies there.
-        last: of the last one, included.
+        storage: name of the storage.
+        pool: name of the pool.
+        first: index of the first op of the stretch.
+        last: index of the last op, included.
     """
 
     storage: str
@@ -48,15 +48,15 @@ class Move:
     """A copy of a storage from one pool to the other.
 
     Attributes:
-        storage: its name.
-        source: pool it is copied from.
-        target: pool it is copied to.
-        op: index of the op that it is done before; where ``overlapped``, of the op that it is done during: then the
-            storage is in the target only for ops after it, and takes room in fast memory while that op runs.
+        storage: name of the storage.
+        source: pool that the storage is copied from.
+        target: pool that the storage is copied to.
+        op: index of the op before which the move is done; where ``overlapped``, of the op during which it is done:
+            then the storage is in the target only for later ops, and takes room in fast memory while that op runs.
         size_bytes: copied.
-        time_ns: expected, of the copy.
-        overlapped: it is done while the op runs, and costs what it takes longer than that.
-        start_ns: by how much the op is longer in any case, where it is overlapped.
+        time_ns: expected time of the copy.
+        overlapped: whether the move is done while the op runs; it then costs only the time beyond the op's.
+        start_ns: by how much an overlapped move makes its op longer in any case.
     """
 
     storage: str
@@ -86,28 +86,28 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PlacementPlan:
-    """Where everything is.
+    """A placement of every storage, with its moves and its predicted cost.
 
     Attributes:
         formulation: of ``FORMULATIONS``.
         fast: the pool with the limit.
-        slow: the other one.
-        emulated: the slow pool is emulated: its figures check the solver, and tell nothing of a machine.
-        mode: of ``profile.MODES``: which samples it rests upon.
+        slow: the other pool.
+        emulated: whether the slow pool is emulated: the figures then check the solver, and say nothing of a machine.
+        mode: of ``profile.MODES``: the samples that the plan is based on.
         limit_bytes: of fast memory.
-        spans: of every storage that was placed, without a gap from its first op to its last.
+        spans: of every placed storage, without a gap from its first op to its last.
         moves: in the order of ops.
-        predicted_ns: of a run of the graph, moves included.
-        fast_peak_bytes: the most that lies in fast memory at once.
-        slow_peak_bytes: and in slow memory; a copy that is kept there counts.
-        status: of ``STATUSES``: nothing is better (but for ``gap``); the best that was found; or a baseline.
-        bound_ns: no placement of this formulation can be faster; None for a baseline.
+        predicted_ns: time of a run of the graph, moves included.
+        fast_peak_bytes: the most bytes in fast memory at once.
+        slow_peak_bytes: the most bytes in slow memory at once, copies included.
+        status: of ``STATUSES``: optimal (within ``gap``), the best plan found, or a baseline.
+        bound_ns: lower bound of the time of any placement of this formulation; None for a baseline.
         gap: (predicted - bound) / predicted; None for a baseline.
-        solve_s: what finding it took.
-        solver: what found it.
+        solve_s: time that the solver took.
+        solver: name of the solver.
         address_bytes: fast memory from its lowest to its highest address when the plan is laid out
-            (``solve.fragmentation``); None where that was not looked at.
-        why: what kept it from being optimal; empty where it is, and where that is not known.
+            (``solve.fragmentation``); None where that was not computed.
+        why: reason why the plan is not optimal; empty where it is optimal, and where the reason is unknown.
     """
 
     formulation: str
@@ -139,11 +139,11 @@ class PlacementPlan:
 
     @property
     def move_ns(self) -> float:
-        """Of the moves for which ops wait, and of starting the others."""
+        """Time of the moves for which ops wait, and of starting the overlapped ones."""
         return sum(move.start_ns if move.overlapped else move.time_ns for move in self.moves)
 
     def pool_of(self, storage: str, op: int) -> str:
-        """Return the pool of a storage while an op runs. Raises KeyError where none is alive or placed then."""
+        """Return the pool of a storage while an op runs. Raises KeyError where the storage is not placed then."""
         for span in self.spans:
             if span.storage == storage and span.first <= op <= span.last:
                 return span.pool

@@ -1,4 +1,4 @@
-"""What pools can be asked for, and how: ``dram,numa:1,emulated:29,12``."""
+"""The syntax of pools on the command line: ``dram,numa:1,emulated:29,12``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """One pool, as it was asked for.
+    """One pool, as it was requested.
 
     Attributes:
-        name: the whole word, by which it is called everywhere.
-        kind: what stands before the colon.
+        name: the whole text, which is the name of the pool everywhere.
+        kind: the part before the colon.
         node: number of the NUMA node, for ``numa``.
         folder: for ``file``.
-        read_bytes_per_s: for ``emulated``: reading a byte of it takes 1 / so long, in addition.
-        write_bytes_per_s: the same of writing.
+        read_bytes_per_s: for ``emulated``: reading a byte takes one over this longer than in fast memory.
+        write_bytes_per_s: the same for writing.
     """
 
     name: str
@@ -42,7 +42,7 @@ def parse_pools(text: str) -> tuple[PoolSpec, ...]:
     """Return the pools of a list with commas, the fast one first. Raises UserError."""
     names: list[str] = []
     for word in (word.strip() for word in text.split(",")):
-        # The comma in emulated:29,12 is one of the same kind.
+        # The comma in emulated:29,12 does not end the pool.
         if names and re.fullmatch(r"emulated:[^,]*", names[-1]) and _NUMBER.fullmatch(word):
             names[-1] += f",{word}"
         else:

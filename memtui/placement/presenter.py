@@ -1,4 +1,4 @@
-"""View models of a placement profile: pure functions of what was read of its file."""
+"""View models of a placement profile: pure functions of the content of its file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EMULATED, EMULATED_SHORT = "EMULATED: checks the solver, no machine", "EMULATED"
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a profile's file held when it was read."""
+    """The content of a profile's file at the time it was read."""
 
     profile: Profile
     plans: Sequence[PlacementPlan]
@@ -60,18 +60,18 @@ class Loaded:
 
     @cached_property
     def configurations(self) -> int:
-        """To be measured in each way of timing."""
+        """Number of configurations to measure in each way of timing."""
         return len(pair_configurations(self.profile.graph, [pool.name for pool in self.profile.pools]))
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Ways of timing that can be held against each other: (asked about, reference)."""
+        """Ways of timing that can be compared: (mode, reference)."""
         reference = SINGLE if SINGLE in self.modes else self.modes[0] if self.modes else ""
         return [(mode, reference) for mode in reversed(self.modes) if mode != reference]
 
 
 def head(loaded: Loaded, cells: int) -> str:
-    """Return what was measured, in a line of so many cells. That a pool is emulated is said in any."""
+    """Return a line of at most this many cells about what was measured. Every wording says which pools are emulated."""
     profile = loaded.profile
     model, ops = profile.graph.name, f"{len(profile.graph.ops)} ops"
     pools = [
@@ -87,7 +87,7 @@ def head(loaded: Loaded, cells: int) -> str:
 
 
 def far(loaded: Loaded) -> str:
-    """Return how many configurations are measured of how many, where some are missing; empty otherwise."""
+    """Return how many of the configurations are measured, where some are missing; empty otherwise."""
     of = loaded.configurations
     counts = {mode: sum(s.mode == mode for s in loaded.profile.samples) for mode in loaded.modes or ["measured"]}
     if all(count >= of for count in counts.values()):
@@ -115,7 +115,7 @@ def times(loaded: Loaded, op: str, configuration: Configuration) -> list[tuple[s
 
 
 def scatter(loaded: Loaded, number: int) -> ScatterView:
-    """Compare two of the ways of timing, the slowest op last."""
+    """Return a comparison of two ways of timing, the slowest op last."""
     if not loaded.pairs:
         only = f"only {loaded.modes[0]} times are" if loaded.modes else "no times are"
         note = f"{only} in this profile: profile with another --mode, too, to compare them"
@@ -143,7 +143,7 @@ def _verdict(comparison: Comparison) -> tuple[str, ...]:
 
 
 def timeline(loaded: Loaded, number: int) -> TimelineView:
-    """Return one of the stored plans."""
+    """Return one of the stored plans as a timeline."""
     if not loaded.plans:
         note = "no plan is kept in this profile yet: memtui place solve FILE --ratio 1:1 finds one"
         return TimelineView("", (), (), (), (), 0, note)
@@ -155,7 +155,7 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
     fast_bytes = list(problem.fixed_bytes)
     rows = []
     for item in problem.items:
-        row = _timeline_row(plan, item.name, item.size_bytes, len(problem.steps))
+        row = _timeline_row(plan, item.name, item.size_bytes, len(problem.ops))
         for op, where in enumerate(row.where):
             arriving = any(move_op == op and into and meanwhile for move_op, into, meanwhile in row.moves)
             fast_bytes[op] += item.size_bytes if where == HERE_FAST or arriving else 0
@@ -172,7 +172,7 @@ def timeline(loaded: Loaded, number: int) -> TimelineView:
     if plan.moves:
         for each in sentences:
             each.append(f"{len(plan.moves)} moves, ops wait {duration_ns(plan.move_ns)}")
-    names = tuple(step.name for step in problem.steps)
+    names = tuple(op.name for op in problem.ops)
     return TimelineView(
         title, tuple(" · ".join(each) for each in sentences), names, tuple(rows), tuple(fast_bytes), plan.limit_bytes
     )
@@ -211,7 +211,7 @@ def curve(loaded: Loaded, number: int) -> CurveView:
 
 
 def first_mode(loaded: Loaded) -> str:
-    """Return the way of timing that is shown first: the one that plans rest upon."""
+    """Return the way of timing that is shown first: the one that plans are based on."""
     for slow in loaded.slow_pools:
         try:
             return mode_of(loaded.profile, slow)

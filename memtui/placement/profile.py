@@ -1,4 +1,4 @@
-"""What was measured of a graph: its pools with their bandwidths, and the times of its ops by configuration."""
+"""A profile of a graph: its pools with their bandwidths, and the times of its ops by configuration."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Pool:
     """A kind of memory.
 
     Attributes:
-        name: as it was asked for: ``dram``, ``numa:1``, ``emulated:29,12``.
-        emulated: it is fast memory with waits in it; whatever is told of it says so.
-        note: what else has to be said of it, such as that a file lies in the page cache.
-        read_bytes_per_s: of a copy from it into the fast pool, while nothing else goes on.
-        write_bytes_per_s: of a copy from the fast pool into it.
-        async_read_bytes_per_s: of such a copy while an op runs; None: cannot be done.
-        async_write_bytes_per_s: the same the other way.
-        read_fixed_ns: what a copy from it into the fast pool takes beside its bytes; None: was not measured.
-        write_fixed_ns: the same of a copy into it.
-        async_read_fixed_ns: the same while an op runs.
-        async_write_fixed_ns: the same the other way.
-        async_start_ns: by how much an op is longer during which something is copied, however short that is.
+        name: as requested: ``dram``, ``numa:1``, ``emulated:29,12``.
+        emulated: whether the pool is fast memory with waits added; every figure of such a pool says so.
+        note: a remark for the user, such as that a file lies in the page cache.
+        read_bytes_per_s: of a copy from the pool into the fast pool, while nothing else runs.
+        write_bytes_per_s: of a copy from the fast pool into the pool.
+        async_read_bytes_per_s: of a copy into the fast pool while an op runs; None: impossible.
+        async_write_bytes_per_s: of a copy into the pool while an op runs.
+        read_fixed_ns: fixed time of a copy into the fast pool, beside its bytes; None: not measured.
+        write_fixed_ns: fixed time of a copy into the pool.
+        async_read_fixed_ns: fixed time of a copy into the fast pool while an op runs.
+        async_write_fixed_ns: fixed time of a copy into the pool while an op runs.
+        async_start_ns: by how much a copy during an op makes that op longer, however short the copy is.
     """
 
     name: str
@@ -65,19 +65,19 @@ class Pool:
 
     @property
     def knows_fixed(self) -> bool:
-        """Whether it was measured what a move takes beside its bytes; without, moves of a few KiB seem to be free."""
+        """Whether the fixed time of moves was measured; without it, moves of a few KiB seem to be free."""
         return self.read_fixed_ns is not None and self.write_fixed_ns is not None
 
     def move_ns(self, size_bytes: int, *, into_fast: bool, meanwhile: bool = False) -> float | None:
-        """Return what a move between it and the fast pool takes: its fixed time, and its bytes by the bandwidth.
+        """Return the time of a move between this pool and the fast one: the fixed time, and the bytes by the bandwidth.
 
         Args:
-            size_bytes: that are copied.
-            into_fast: out of this pool, or into it.
-            meanwhile: while an op runs, beside ``async_start_ns``.
+            size_bytes: size of the copy.
+            into_fast: whether the copy goes into the fast pool, or into this one.
+            meanwhile: whether an op runs at the same time; ``async_start_ns`` is not included.
 
         Returns:
-            None where it cannot be done.
+            The time in ns; None where such a move is impossible.
         """
         if meanwhile:
             rates, fixed = (
@@ -112,12 +112,12 @@ class Samples:
     """Times of one op in one configuration.
 
     Attributes:
-        op: its name.
+        op: name of the op.
         configuration: the pools of its tensors.
-        mode: of ``MODES``: the op by itself; in the graph, with nothing else out of fast memory; or in the graph with
+        mode: of ``MODES``: the op by itself; in the graph, with everything else in fast memory; or in the graph with
             other ops tested at the same time.
-        time_ns: of each call.
-        run: number of the run of the graph (of the call, where it is isolated) that each time is from.
+        time_ns: time of each call.
+        run: for each time, the number of the run of the graph (of the call, for isolated times).
     """
 
     op: str
@@ -156,14 +156,14 @@ class Samples:
 
 @dataclass(frozen=True)
 class Profile:
-    """A graph with everything that was measured of it. Checked when it is made: raises Damaged.
+    """A graph with everything that was measured of it. The constructor checks the profile: it raises Damaged.
 
     Attributes:
         graph: the kernels in their order.
         pools: the fast one first.
-        samples: at most one for each op, configuration and mode; those of a profile that goes on may be missing.
-        resolution_ns: of the clock with which ops were timed, and what a look at it costs.
-        about: what else is known: host, versions, threads, seed.
+        samples: at most one for each op, configuration and mode; an unfinished profile lacks some.
+        resolution_ns: resolution of the clock with which ops were timed, the cost of reading it included.
+        about: further facts: host, versions, threads, seed.
     """
 
     graph: Graph
@@ -194,19 +194,16 @@ class Profile:
 
     @property
     def fast(self) -> Pool:
-        """The pool that is short: what a limit is for."""
+        """The pool with the limit."""
         return self.pools[0]
 
     @cached_property
     def times(self) -> Mapping[tuple[str, Configuration, str], Samples]:
-        """By op, configuration and mode."""
+        """Samples by op, configuration and mode."""
         return {(each.op, each.configuration, each.mode): each for each in self.samples}
 
     def typical_ns(self, op: str, configuration: Configuration, mode: str) -> float | None:
-        """Return the median of the times, which one call that was held up does not move.
-
-        Return None where there is no sample.
-        """
+        """Return the median of the times, which one delayed call does not change; None without samples."""
         samples = self.times.get((op, configuration, mode))
         return median(samples.time_ns) if samples is not None and samples.time_ns else None
 

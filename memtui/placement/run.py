@@ -1,4 +1,4 @@
-"""``memtui place solve --run``: a plan is executed where it was profiled, and held against what was predicted."""
+"""``memtui place solve --run``: executes a plan where it was profiled, and compares it with the prediction."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ REPEATS = 30
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """What executing a plan gave.
+    """Result of executing a plan.
 
     Attributes:
-        plan: that was executed.
+        plan: the executed plan.
         actual_ns: typical time of its ops and of the moves they wait for.
-        move_ns: of these moves.
-        equal: results are those of the unplaced step, bit by bit.
-        close: or differ by no more than another order of the same sums may make of them.
+        move_ns: typical time of these moves.
+        equal: whether the results equal those of the unplaced step, bit by bit.
+        close: whether they differ at most by the rounding of another order of summation.
         worst: largest difference, relative to the largest number of a result; None: something is not finite.
-        fast_bytes: that were taken of the fast pool for the plan.
-        slow_bytes: and of the slow one.
-        pages: of each pool's memory by NUMA node, as the kernel tells; empty where it does not.
+        fast_bytes: size of the fast pool's memory for the plan.
+        slow_bytes: size of the slow pool's memory.
+        pages: of each pool's memory by NUMA node, as the kernel reports; empty where it does not.
     """
 
     plan: PlacementPlan
@@ -75,14 +75,14 @@ def run(
     """Execute plans in turns, with the model, pools and threads of their profile.
 
     Args:
-        profile: that the plans are for.
+        profile: the profile that the plans are for.
         plans: all with the same two pools.
-        model: the model, where it is a file of the user's: a profile may be a stranger's, and nothing that it names is
-            run unless it is named here, too.
+        model: name of the model, needed where it is a file of the user's: a profile may come from a stranger, so code
+            that it names runs only if the user names it, too.
         repeats: timed runs of each.
 
     Raises:
-        UserError: the step cannot be captured, is another one by now, or the machine is another one.
+        UserError: the step cannot be captured, or the step or the machine is not the profiled one.
     """
     about = profile.about
     name = _model(about, model)
@@ -110,7 +110,7 @@ def run(
 
 
 def check(runs: Sequence[PlanRun]) -> None:
-    """Raise UserError where a plan made other results than the unplaced step."""
+    """Raise UserError where the results of a plan differ from those of the unplaced step."""
     for ran in runs:
         if not ran.close:
             how = "are not finite" if ran.worst is None else f"differ by {ran.worst:.2g} of their largest number"
@@ -143,7 +143,7 @@ def lines(ran: PlanRun, baseline: PlanRun | None) -> list[str]:
 
 
 def against_prediction(ran: PlanRun) -> str:
-    """Return how the measured time lies to the predicted one."""
+    """Return the measured time in relation to the predicted time, in words."""
     predicted = f"predicted {duration_ns(ran.plan.predicted_ns)}"
     if not ran.actual_ns or not ran.plan.predicted_ns:
         return predicted
@@ -153,7 +153,7 @@ def against_prediction(ran: PlanRun) -> str:
 
 
 def slowdown_warning(ran: PlanRun, baseline: PlanRun) -> str:
-    """Return one line where a plan is slower than first touch though it was to be faster; empty otherwise."""
+    """Return a warning where a plan is slower than first touch though it was predicted faster; empty otherwise."""
     if ran.plan.predicted_ns >= baseline.plan.predicted_ns or ran.actual_ns <= baseline.actual_ns:
         return ""
     by = ran.actual_ns / baseline.actual_ns - 1

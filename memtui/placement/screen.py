@@ -1,4 +1,4 @@
-"""The screen of a placement profile: the matrix of ops and configurations, and what was made of it."""
+"""The screen of a placement profile: the matrix of ops and configurations, timings, plans and curves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SAMPLES = (Column("mode", 16), Column("run", 10, right=True), Column("time", 14
 
 
 class _Read(Message):
-    """The file was read, or could not be."""
+    """The file was read, or reading it failed."""
 
     def __init__(self, loaded: Loaded | None, error: str = "") -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Read(Message):
 
 
 class _Far(Message):
-    """How far measuring is."""
+    """How far the measuring is."""
 
     def __init__(self, sentence: str, role: str) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class PlacementScreen(ListScreen):
         yield self.notice
 
     def follow(self) -> None:
-        """Read the file, and again whenever it has changed: a profile may just be measured."""
+        """Read the file, and again whenever it changes: a profile may still be in the making."""
         seen: object = None
         while not self.ended.is_set():
             now = _signature(self._file)
@@ -143,7 +143,7 @@ class PlacementScreen(ListScreen):
             self.fill()
 
     def _show_far(self) -> None:
-        """Show how far a profile is that grows, or was broken off; hide the line where it is whole."""
+        """Show how far an unfinished profile is; hide the line where the profile is complete."""
         sentence, role = self._progress
         if not sentence and self._loaded is not None:
             sentence, role = present.far(self._loaded), "dim"
@@ -182,7 +182,7 @@ class PlacementScreen(ListScreen):
         self.curve.show(present.curve(loaded, picked["curve"]))
 
     def _show_text(self) -> None:
-        """Show the panels there are, what is under the cursor, and the keys."""
+        """Show the tabs of the panels, details of what is under the cursor, and the keys."""
         tabs = (f"[{n} {name}]" if n - 1 == self._panel else f" {n} {name} " for n, name in enumerate(NAMES, 1))
         self.tabs.show(f" {' '.join(tabs)}")
         lines = [*self._detail_lines(), *[""] * DETAIL_LINES]
@@ -251,12 +251,12 @@ class PlacementScreen(ListScreen):
             yield f"first touch {first}"
 
     def _fitting(self, *sentences: str) -> str:
-        """Return the first that has room, or else the last."""
+        """Return the first sentence that fits the width, or else the last."""
         room = self.app.size.width - 2
         return next((sentence for sentence in sentences if text.width(text.clean(sentence)) <= room), sentences[-1])
 
     def _cut(self, name: str, *ends: str) -> str:
-        """Return a name, cut in its middle where needed, with the first of these ends that leaves half of the line."""
+        """Return a name, cut in its middle where needed, and the first of these ends that fits, or else the last."""
         room = self.app.size.width - 2
         name = text.clean(name)
         end = next((end for end in ends if text.width(name + end) <= room), ends[-1])
@@ -311,7 +311,7 @@ class PlacementScreen(ListScreen):
             self._show_text()
 
     def action_other(self, what: str) -> None:
-        """Show the next one of what the panel shows one of."""
+        """Show the next item of the active panel: way of timing, slow pool, plan or curve."""
         key = {("mode", 1): "pair", ("stored", 2): "plan", ("stored", 3): "curve"}.get((what, self._panel), what)
         if key in self._picked:
             self._picked[key] += 1
@@ -335,7 +335,7 @@ class PlacementScreen(ListScreen):
 
 
 def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
-    """Return what changes when the file, or SQLite's log beside it, does."""
+    """Return times and sizes of the file and of SQLite's log files, which change when the profile does."""
     stamps = []
     for path in (file.path, *beside(file.path)):
         try:

@@ -17,8 +17,8 @@ class Cell:
 
     Attributes:
         configuration: the pools of its tensors.
-        time_ns: typical; None where it was not measured.
-        ratio: to the op with everything in fast memory; None where one of the two is missing or took no time.
+        time_ns: typical time; None where it was not measured.
+        ratio: to the time with everything in fast memory; None where one of the two is missing or zero.
     """
 
     configuration: Configuration
@@ -28,12 +28,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one tensor alone in slow memory does.
+    """Slowdown of ops with a single tensor in slow memory.
 
     Attributes:
-        ops: that were measured with one output (input) in slow memory and all else in fast.
-        median: of the ratios.
-        worst: of them.
+        ops: number of ops that were measured with one output (input) in slow memory and all else in fast.
+        median: median of the ratios.
+        worst: largest of the ratios.
     """
 
     ops: int
@@ -53,9 +53,9 @@ def cells(profile: Profile, op: Op, slow: str, mode: str) -> list[Cell]:
 
 
 def effects(profile: Profile, slow: str, mode: str) -> dict[str, Effect]:
-    """Return what one output or input in slow memory does, over all ops: ``output`` and ``input``, where measured.
+    """Return the slowdown by a single output or input in slow memory, over all ops.
 
-    Times below ten steps of the clock are left out.
+    The keys are ``output`` and ``input``, where measured. Times below ten steps of the clock are left out.
     """
     floor_ns = 10 * profile.resolution_ns
     ratios: dict[str, list[float]] = {"output": [], "input": []}
@@ -75,7 +75,7 @@ def _effect(ratios: Sequence[float]) -> Effect:
 
 
 def _alone(profile: Profile, op: Op, configuration: Configuration, slow: str) -> str:
-    """``output`` or ``input`` where that one storage alone is in slow memory; empty otherwise."""
+    """Return ``output`` or ``input`` where a single such storage is in slow memory; empty otherwise."""
     storage_of = {t: profile.graph.tensor[t].storage for t in op.tensors}
     placed = {storage_of[t] for t, pool in zip(op.tensors, configuration.pools, strict=True) if pool == slow}
     if len(placed) != 1 or not placed <= {*free_storages(profile.graph, op, (profile.fast.name, slow))}:

@@ -1,7 +1,7 @@
-"""A profile's file: one SQLite file that grows round by round; what is in it survives whatever is killed.
+"""A profile's file: one SQLite file that grows round by round; its content survives when memtui is killed.
 
-It is no session: a session is what happened to a process over time and belongs to its recorder, while samples of one op
-gather over many runs and plans are added later. ``memtui replay`` knows both by the mark in their headers.
+A profile is not a session: a session is what happened to a process over time and belongs to its recorder, while samples
+of one op gather over many runs and plans are added later. ``memtui replay`` tells them apart by their headers.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _READ_ONLY = "cannot be written"
 
 
 class ProfileFile:
-    """One file. Every method opens it anew, so that a screen can look while somebody else writes.
+    """One file. Every method opens it anew, so that a screen can read while another process writes.
 
-    Raises UserError where it is not what it should be.
+    Methods raise UserError where the file is not a valid profile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,9 +62,9 @@ class ProfileFile:
         *,
         force: bool = False,
     ) -> ProfileFile:
-        """Return a new profile without samples (mode 0600).
+        """Create a profile without samples (mode 0600).
 
-        ``force`` takes away a profile that is there, and nothing else.
+        ``force`` replaces an existing profile, and no other kind of file.
         """
         if os.path.lexists(path):
             if not (force and is_profile(path)):
@@ -92,7 +92,7 @@ class ProfileFile:
     def renew(
         self, pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None = None
     ) -> None:
-        """Forget all samples, plans and curves, to measure the same graph with the same pools anew."""
+        """Delete all samples, plans and curves, to measure the same graph with the same pools anew."""
         rows = [(_json(value), key) for key, value in _of_machine(pools, resolution_ns, about).items()]
         with self._writing() as connection:
             for table in ("sample", "plan", "curve"):
@@ -100,11 +100,11 @@ class ProfileFile:
             connection.executemany("UPDATE meta SET value = ? WHERE key = ?", rows)
 
     def add(self, samples: Iterable[Samples]) -> None:
-        """Take in what a round measured: all of it or nothing. Samples of one key add up."""
+        """Add the samples of a round: all of them or, when interrupted, none. Samples of one key add up."""
         self._add(samples, ())
 
     def replace(self, samples: Sequence[Samples]) -> None:
-        """Store whole ops in place of what there was of them: of one sitting, or none."""
+        """Store the samples of whole ops in place of their old ones: all of one sitting, or none."""
         self._add(samples, {(s.op, s.mode) for s in samples})
 
     def _add(self, samples: Iterable[Samples], instead_of: Iterable[tuple[str, str]]) -> None:
@@ -125,21 +125,21 @@ class ProfileFile:
             )
 
     def keep_plan(self, plan: PlacementPlan) -> None:
-        """Keep a plan with its profile, in place of an older one of the same kind and limit."""
+        """Store a plan with its profile, in place of an older plan of the same kind and limit."""
         key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
         with self._writing() as connection:
             row = *key, time.time_ns(), _json(plan.to_dict())
             connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
-        """Store a curve in place of what there was."""
+        """Store a curve in place of an older one of the same kind."""
         text = _json([point.to_dict() for point in points])
         with self._writing() as connection:
             row = formulation, slow, mode, time.time_ns(), text
             connection.execute("INSERT OR REPLACE INTO curve VALUES (?, ?, ?, ?, ?)", row)
 
     def profile(self) -> Profile:
-        """Return what was measured so far."""
+        """Return the profile with all samples so far."""
         with self._reading() as connection:
             meta = {k: json.loads(v) for k, v in self._all(connection, "SELECT key, value FROM meta")}
             gathered: dict[tuple[str, str, str], tuple[list[float], list[int]]] = {}
@@ -156,7 +156,7 @@ class ProfileFile:
             return Profile.from_dict({**meta, "samples": samples})
 
     def measured(self) -> set[tuple[str, Configuration, str]]:
-        """Return (op, configuration, mode) of what has been measured."""
+        """Return (op, configuration, mode) of all stored samples."""
         return {*self.profile().times}
 
     def plans(self) -> list[PlacementPlan]:
@@ -178,7 +178,7 @@ class ProfileFile:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Open a file that may be a stranger's: nothing in it is run, and whatever is wrong is one line."""
+        """Open a file that may come from a stranger: nothing in it is run, and any fault in it becomes a UserError."""
         check_header(self.path)
         try:
             with closing(connect(self.path, self._check_tables)) as connection:
@@ -192,7 +192,7 @@ class ProfileFile:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, in the file for good when this is left; then no log lies beside the file."""
+        """Open a transaction, which is committed at the end of the block; then no log is left beside the file."""
         check_header(self.path)
         try:
             with closing(connect_writer(self.path, self._check_tables)) as connection:
@@ -205,7 +205,7 @@ class ProfileFile:
         seal(self.path)
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
-        """Raise UserError where there is a trigger, view or other code, or another format."""
+        """Raise UserError where the file has another format, or a trigger, view or other code."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
             raise UserError(f"{self.path}: has format {version}, and this memtui knows {SCHEMA_VERSION}")

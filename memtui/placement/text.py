@@ -32,7 +32,7 @@ EMULATED = "emulated: fast memory with waits in it, so these figures check the s
 
 
 def head_lines(profile: Profile) -> Iterator[str]:
-    """Yield what was measured, and which of its pools are not what they are called."""
+    """Yield what was measured, and a note for each pool that is emulated or has a remark."""
     pools = ", ".join(pool.name for pool in profile.pools)
     yield f"{profile.graph.name}: {len(profile.graph.ops)} ops, pools {pools}"
     for pool in profile.pools:
@@ -92,7 +92,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def effect_lines(effects: Mapping[str, Effect], fast: str, slow: str, mode: str) -> Iterator[str]:
-    """Yield what one tensor in slow memory does."""
+    """Yield how much slower ops are with one tensor in slow memory."""
     if effects:
         yield f"with one tensor in {slow} and all else in {fast} ({mode}), an op takes"
     for which, effect in effects.items():
@@ -102,12 +102,12 @@ def effect_lines(effects: Mapping[str, Effect], fast: str, slow: str, mode: str)
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """What a plan is held against.
+    """Figures that a plan is compared with.
 
     Attributes:
-        all_fast_ns: everything in fast memory, whatever the limit; None where that was not measured.
-        first_touch_ns: None where first touch breaks the limit, or was not measured.
-        peak_bytes: the most that is alive at once, in whole pages.
+        all_fast_ns: time with everything in fast memory, whatever the limit; None where that was not measured.
+        first_touch_ns: time of first touch; None where it breaks the limit, or was not measured.
+        peak_bytes: the most bytes alive at once, in whole pages.
         sizes: bytes of each storage that may be placed.
     """
 
@@ -118,7 +118,7 @@ class Baselines:
 
 
 def plan_lines(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
-    """Yield a plan: what it costs, what may live in slow memory, what is moved."""
+    """Yield a plan: its cost, the storages in slow memory, and the moves."""
     limit = f"at most {_exactly(plan.limit_bytes)} in {plan.fast}"
     yield f"{plan.formulation}, {limit} of {size(against.peak_bytes)} alive, in pages of {size(PAGE_BYTES)}"
     yield ""
@@ -135,7 +135,7 @@ def plan_lines(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
 
 
 def _bars(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
-    """Yield the times one below the other, the longest a whole bar."""
+    """Yield the times as bars; the longest time has a full bar."""
     name = "first touch" if plan.status == BASELINE else f"{plan.formulation} plan"
     rows: list[tuple[str, float | None]] = [(f"all in {plan.fast}", against.all_fast_ns), (name, plan.predicted_ns)]
     if plan.status != BASELINE:
@@ -165,7 +165,7 @@ def _quality(plan: PlacementPlan) -> str:
 
 
 def _slow(plan: PlacementPlan, against: Baselines) -> Iterator[str]:
-    """Yield what may live in slow memory, the largest first."""
+    """Yield the storages in slow memory, the largest first."""
     placed: dict[str, list[str]] = {}
     whole: dict[str, bool] = {}
     for each in plan.spans:
@@ -206,7 +206,7 @@ def _when(move: Move) -> str:
 
 
 def curve_lines(points: Sequence[ParetoPoint], formulation: str, fast: str, all_fast_ns: float | None) -> Iterator[str]:
-    """Yield the curve as a picture of characters, and its points below; all in the fast pool is a line behind them."""
+    """Yield the curve as a plot of characters, and its points below; a line marks the time of all in the fast pool."""
     if not points:
         return
     behind = "" if all_fast_ns is None else f", {ALL_FAST} all in {fast}"

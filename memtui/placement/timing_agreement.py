@@ -1,7 +1,7 @@
-"""Do two ways of timing agree, and does one way agree with itself: the two questions of the profiler's first notebook.
+"""Whether two ways of timing agree, and how much the samples of one way spread.
 
-It printed the means of simultaneous and single runs side by side and left the judgement to the reader. Here the ratio
-of each pair of means, their correlation and the spread of the samples become a verdict.
+The notebook of nGraph's profiler prints the means of simultaneous and single runs side by side, for the reader to
+judge. Here the ratio of each pair of means, their correlation and the spread of the samples give a verdict.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CONSISTENT, RANKING, NEITHER, NOTHING = (
     "neither",
     "nothing to judge",
 )
-WITHIN = 0.2  # a ratio so near to 1 agrees
+WITHIN = 0.2  # ratios that differ from 1 by at most this agree
 ENOUGH = 0.8  # of the pairs
 CORRELATED = 0.9  # of the logarithms of the times, for an order to rely upon
-FLOOR_STEPS = 10  # times of fewer steps of the clock are not judged: the steps alone would make 10 %
+FLOOR_STEPS = 10  # times of fewer steps of the clock are not judged: one step is up to 10 % of them
 _FENCE = 1.5  # interquartile ranges beyond the quartiles: Tukey's rule
 
 
@@ -34,12 +34,12 @@ class Pair:
     """One op in one configuration, timed in two ways.
 
     Attributes:
-        op: its name.
+        op: name of the op.
         configuration: the pools of its tensors.
-        first_ns: mean of the samples of the way that is asked about.
-        second_ns: of the way that is the reference.
-        first_spread: standard deviation by mean; None of fewer than two samples.
-        second_spread: the same of the reference.
+        first_ns: mean of the samples of the first way of timing.
+        second_ns: mean of the samples of the reference.
+        first_spread: standard deviation by mean, of the first way; None for fewer than two samples.
+        second_spread: standard deviation by mean, of the reference.
         judged: whether the reference is above the noise floor.
         outlier: whether the ratio is far from those of the other pairs.
     """
@@ -55,7 +55,7 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """First by second; None where the second took no time that the clock saw."""
+        """First time by second; None where the second is zero on the clock."""
         return self.first_ns / self.second_ns if self.second_ns > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,11 +67,11 @@ class Comparison:
     """All pairs of two ways of timing.
 
     Attributes:
-        first: mode that is asked about.
+        first: mode in question.
         second: mode that is the reference.
-        pairs: that both have, in the order of the ops.
-        floor_ns: pairs whose reference is below are listed, not judged.
-        unmatched: (op, configuration) pairs that only one of the two has.
+        pairs: configurations with samples in both modes, in the order of the ops.
+        floor_ns: noise floor; a pair whose reference time is below is listed, not judged.
+        unmatched: number of (op, configuration) pairs with samples in only one of the two.
     """
 
     first: str
@@ -86,16 +86,16 @@ class Comparison:
 
     @cached_property
     def ratios(self) -> tuple[float, ...]:
-        """Of the judged pairs, rising."""
+        """Ratios of the judged pairs, rising."""
         return tuple(sorted(pair.ratio for pair in self.judged if pair.ratio is not None))
 
     def within(self, part: float) -> float | None:
-        """Return the share of judged pairs whose ratio is at most so far from 1."""
+        """Return the share of judged pairs whose ratio differs from 1 by at most this part."""
         return fmean(abs(ratio - 1) <= part + 1e-12 for ratio in self.ratios) if self.ratios else None
 
     @cached_property
     def correlation(self) -> float | None:
-        """Pearson's, of the logarithms of the judged times; None of fewer than three or of equal ones."""
+        """Pearson correlation of the logarithms of the judged times; None for fewer than three pairs or equal times."""
         both = [
             (math.log(p.first_ns), math.log(p.second_ns)) for p in self.judged if p.first_ns > 0 and p.second_ns > 0
         ]
@@ -103,7 +103,7 @@ class Comparison:
 
     @cached_property
     def verdict(self) -> str:
-        """Whether times, or at least their order, can be had the first way."""
+        """Whether the times of the first mode, or at least their order, agree with the reference."""
         near = self.within(WITHIN)
         if near is None:
             return NOTHING
@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def outliers(self) -> list[Pair]:
-        """The farthest first."""
+        """The outliers, the farthest first."""
         return sorted((p for p in self.pairs if p.outlier), key=lambda p: -abs(math.log(p.ratio or 1)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,12 +145,12 @@ class Comparison:
 
     @property
     def five(self) -> tuple[float, ...]:
-        """Least, lower quartile, median, upper quartile and most of the ratios; there has to be one."""
+        """Least, lower quartile, median, upper quartile and most of the ratios, at least one of which must exist."""
         return tuple(quantile(self.ratios, part) for part in (0, 0.25, 0.5, 0.75, 1))
 
 
 def compare(profile: Profile, first: str, second: str) -> Comparison:
-    """Hold the times of one mode against those of another."""
+    """Compare the times of one mode with those of a reference mode."""
     floor_ns = FLOOR_STEPS * profile.resolution_ns
     sides = [
         {(s.op, s.configuration): s for s in profile.samples if s.mode == mode and s.time_ns}
@@ -162,7 +162,7 @@ def compare(profile: Profile, first: str, second: str) -> Comparison:
 
 
 def modes_of(profile: Profile) -> list[str]:
-    """Return the modes that there are samples of."""
+    """Return the modes with samples."""
     present = {samples.mode for samples in profile.samples if samples.time_ns}
     return [mode for mode in MODES if mode in present]
 
@@ -186,7 +186,7 @@ def _spread(times: Sequence[float]) -> float | None:
 
 
 def _marked(pairs: list[Pair]) -> list[Pair]:
-    """Return the pairs, outliers among the judged ones marked."""
+    """Return the pairs with ``outlier`` set by Tukey's rule."""
     logs = sorted(math.log(pair.ratio) for pair in pairs if pair.judged and pair.ratio)
     if len(logs) < 4:
         return pairs

@@ -1,7 +1,7 @@
-"""What times are worth: which differences between configurations the samples prove, and how far to rely upon them.
+"""Reliability of the timings: which differences between configurations the samples prove.
 
-An op whose slow configuration came out faster than everything in fast memory was mostly lucky: few samples, or another
-load. A plan that rests upon luck is fast on paper only.
+An op that came out faster with a tensor in slow memory was mostly lucky: few samples, or another load. A plan that is
+based on luck is fast on paper only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memtui.placement.graph import Configuration
 from memtui.placement.profile import SINGLE, Profile
 from memtui.placement.timing_agreement import CONSISTENT, NEITHER, RANKING, WITHIN, Comparison, compare, modes_of
 
-FEWEST = 6  # samples: a 95 % interval of a median needs so many
+FEWEST = 6  # samples that a 95 % interval of a median needs
 
 
 def all_fast(profile: Profile, op: str, slow: str) -> Configuration:
@@ -42,7 +42,7 @@ def proven_faster(profile: Profile, op: str, configuration: Configuration, than:
 
 
 def counted_ns(profile: Profile, op: str, configuration: Configuration, slow: str, mode: str) -> float | None:
-    """Return what a plan takes an op to need: its median, but no less than all in fast memory unless proven.
+    """Return the time that a plan counts for an op: its median, but not less than all in fast memory unless proven.
 
     Return None where there is no sample.
     """
@@ -60,11 +60,11 @@ class TimingQuality:
 
     Attributes:
         mode: the way of timing.
-        least_samples: of any op and configuration.
-        spread: standard deviation by mean, the median over ops and configurations; None of one sample each.
-        unproven: configurations that came out faster than all fast without proof, and count as that.
-        verdict: of ``compare`` on it and the other way of timing that it agrees least with; None where there is none.
-        against: that other way.
+        least_samples: least number of samples of an op and configuration.
+        spread: standard deviation by mean, the median over ops and configurations; None for one sample each.
+        unproven: number of configurations that came out faster than all fast without proof, and count as all fast.
+        verdict: of ``compare`` with the way of timing that this one agrees least with; None where there is no other.
+        against: name of that other way of timing.
     """
 
     mode: str
@@ -76,7 +76,7 @@ class TimingQuality:
 
     @property
     def doubts(self) -> list[str]:
-        """Why times are worth little; empty where they are good."""
+        """Reasons why the times are unreliable; empty where they are good."""
         reasons = []
         if self.spread is not None and self.spread > WITHIN:
             reasons.append(f"spread {percent(self.spread)} (more than {percent(WITHIN)})")
@@ -87,7 +87,7 @@ class TimingQuality:
         return reasons
 
     def lines(self) -> list[str]:
-        """Return the verdict in a line; in two where configurations came out faster than all fast."""
+        """Return the verdict in one line, and a second line where configurations came out faster than all fast."""
         spread = "" if self.spread is None else f", spread {percent(self.spread)}"
         agrees = "" if self.verdict is None else f"; compare with {self.against}: {self.verdict}"
         result = [f"{self.mode} times: {self.least_samples} samples or more of each{spread}{agrees}"]
@@ -104,7 +104,7 @@ class TimingQuality:
 
 
 def quality_of(profile: Profile, slow: str, mode: str) -> TimingQuality:
-    """Return the quality of the times that plans with a slow pool rest upon."""
+    """Return the quality of the times that plans with a slow pool are based on."""
     pools = {profile.fast.name, slow}
     samples = [s for s in profile.samples if s.mode == mode and s.time_ns and pools.issuperset(s.configuration.pools)]
     spreads = [stdev(s.time_ns) / mean for s in samples if len(s.time_ns) > 1 and (mean := fmean(s.time_ns)) > 0]
@@ -124,7 +124,7 @@ def quality_of(profile: Profile, slow: str, mode: str) -> TimingQuality:
 
 
 def _compared(profile: Profile, mode: str) -> Comparison | None:
-    """Return of the comparisons that ``compare`` makes with a way of timing the one that speaks most against it."""
+    """Return the comparison with the worst verdict about a way of timing; None where there is none."""
     modes = modes_of(profile)
     reference = SINGLE if SINGLE in modes else modes[0] if modes else ""
     firsts = [each for each in modes if each != reference] if mode == reference else [mode]

@@ -1,4 +1,4 @@
-"""Plain data, as JSON has it, looked at value by value: a profile may come from anybody."""
+"""Validation of JSON data value by value: a profile may come from a stranger."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LARGEST = 1e18  # of any other number
 
 
 class Damaged(ValueError):
-    """Data that is no graph, profile or plan; the text says what is wrong with it."""
+    """The data is not a valid graph, profile or plan; the message says what is wrong."""
 
 
 def table(value: Any, what: str) -> Mapping[str, Any]:
-    """Return a JSON object. Raises Damaged, as all here."""
+    """Return a JSON object. Raises Damaged, as all functions of this module do."""
     if not isinstance(value, Mapping):
         raise Damaged(f"{what} is no table")
     return value

@@ -1,4 +1,4 @@
-"""The process that measures, seen from the one who asks it; without torch."""
+"""Client of the process that measures; does not import torch."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ from memtui.placement.worker_protocol import (
 BUSY = "the CPU is being measured by {who}: wait for its end"
 _LISTEN_S = 0.5
 _STARTING_S = 600.0  # an emulated machine takes minutes to import PyTorch
-_SILENT_S = 600.0  # beyond what was asked for: it hangs
-_USERS = ("NoStep", "NoMemory", "UserError")  # what somebody else than memtui can put right
+_SILENT_S = 600.0  # without an answer: the process hangs
+_USERS = ("NoStep", "NoMemory", "UserError")  # faults that the user can mend
 
 T = TypeVar("T")
 
 
 class PlacementProcess(JsonLineProcess):
-    """One process, with one captured step. Each request raises UserError when it fails, or when the process is gone.
+    """One process with one captured step. A request raises UserError when it fails, or when the process has ended.
 
     Attributes:
-        started: what the process reported of itself when it was ready.
-        tick: is called while an answer is awaited.
+        started: the process's message that it is ready.
+        tick: function that is called while an answer is awaited.
     """
 
     def __init__(self, threads: int) -> None:
-        """Start it and wait until it is ready.
+        """Start the process and wait until it is ready.
 
         Args:
-            threads: of its ops; 0: one less than there are CPUs.
+            threads: number of threads of an op; 0: one less than there are CPUs.
         """
         try:
             argv = [sys.executable, "-P", "-m", "memtui.placement.torch.worker", "--threads", str(threads)]
@@ -74,7 +74,7 @@ class PlacementProcess(JsonLineProcess):
         return self._request(MakePools(tuple(names)), MadePools.from_dict).pools
 
     def bandwidths(self) -> tuple[Bandwidth, ...]:
-        """Measure how fast each pool is."""
+        """Measure the bandwidths of each pool."""
         return self._request(MeasureBandwidths(), MeasuredBandwidths.from_dict).bandwidths
 
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]:

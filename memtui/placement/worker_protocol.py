@@ -1,7 +1,7 @@
-"""What the process that measures and its parent send each other: one JSON object a line, a dataclass for each.
+"""Messages between the process that measures and its parent: one JSON object a line, a dataclass for each.
 
-A request names what has to be done (``do``), an answer how that went (``at``). Each of the two knows how it is written
-(``to_dict``); ``request_of`` and the ``from_dict`` of the answers read it back.
+A request names the operation (``do``), an answer its outcome (``at``). ``to_dict`` writes both; ``request_of`` and the
+``from_dict`` of the answers read them back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FAILED = "failed"
 
 
 class Request(Protocol):
-    """Something that the process can do."""
+    """An operation of the process."""
 
     def to_dict(self) -> dict[str, Any]: ...
 
@@ -75,8 +75,8 @@ class TimeIsolated:
 
     Attributes:
         op: its name.
-        configurations: of it.
-        seconds: for each of them.
+        configurations: of the op.
+        seconds: measuring time of each configuration.
     """
 
     do: ClassVar = "isolated"
@@ -99,8 +99,8 @@ class TimeInGraph:
     """Time all ops in runs of the step. Answered by ``InGraphTimes``.
 
     Attributes:
-        placements: the pool of each storage that is not in the fast one, by name.
-        seconds: for each placement.
+        placements: by name of a storage, the pool it is in, if that is not the fast one.
+        seconds: measuring time of each placement.
     """
 
     do: ClassVar = "in_graph"
@@ -138,13 +138,13 @@ _REQUESTS: Mapping[str, type[AnyRequest]] = {
 
 
 def request_of(message: Mapping[str, Any]) -> AnyRequest:
-    """Return the request that a line holds. Raises KeyError for what is not one."""
+    """Return the request of a message. Raises KeyError where the message is not a request."""
     return _REQUESTS[message["do"]].from_dict(message)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What every time depends on, whatever is measured.
+    """Facts that every measured time depends on.
 
     Attributes:
         torch: its version.
@@ -164,11 +164,11 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The process can be asked.
+    """The process is ready for requests.
 
     Attributes:
-        resolution_ns: of the clock with which ops are timed.
-        environment: what its times depend on.
+        resolution_ns: resolution of the clock with which ops are timed.
+        environment: facts that its times depend on.
     """
 
     resolution_ns: float
@@ -184,7 +184,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Unable:
-    """The process ends, as it cannot measure anything here; ``text`` says why."""
+    """The process ends, because it cannot measure on this machine; ``text`` says why."""
 
     text: str
 
@@ -218,11 +218,11 @@ def _done(**more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CapturedStep:
-    """A step that was captured.
+    """A step was captured.
 
     Attributes:
-        graph: of it.
-        fingerprint: of the graph and what was given to it.
+        graph: graph of the step.
+        fingerprint: of the graph and its inputs.
         copied: names of the ops whose results are copied to their place.
     """
 
@@ -240,12 +240,12 @@ class CapturedStep:
 
 @dataclass(frozen=True, slots=True)
 class MadePool:
-    """A pool as it was made.
+    """A pool as it was created.
 
     Attributes:
-        name: as it was asked for.
-        emulated: whether it is fast memory with waits in it.
-        note: what else has to be said of it.
+        name: as requested.
+        emulated: whether the pool is fast memory with waits added.
+        note: a remark for the user.
     """
 
     name: str
@@ -258,7 +258,7 @@ class MadePool:
 
 @dataclass(frozen=True, slots=True)
 class MadePools:
-    """All pools, in the order in which they were asked for."""
+    """All pools, in the order in which they were requested."""
 
     pools: tuple[MadePool, ...]
 
@@ -272,22 +272,22 @@ class MadePools:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """Of one pool; medians. The first six are in bytes a second.
+    """Bandwidths and fixed times of one pool; medians. The first six are in bytes a second.
 
-    A move of n bytes takes its fixed time and n by the bandwidth: so a page takes what was measured.
+    A move of n bytes takes the fixed time, and n by the bandwidth: for a page that is the measured time.
 
     Attributes:
-        read: adding up what is there, on the device that it is on.
-        written: filling it.
-        copied_from: copied from it into the fast pool.
-        copied_to: copied from the fast pool into it.
-        copied_from_meanwhile: as ``copied_from``, by another thread while ops run; None: there is no CPU left for it.
-        copied_to_meanwhile: as ``copied_to``, the same way.
-        copied_from_fixed_ns: what such a copy takes however small it is.
-        copied_to_fixed_ns: the same.
-        copied_from_meanwhile_fixed_ns: from when it is started to when it is done, less its bytes.
-        copied_to_meanwhile_fixed_ns: the same.
-        meanwhile_start_ns: by how much an op is longer during which a page is copied: starting that and waiting for it.
+        read: of summing the memory, on the pool's device.
+        written: of filling the memory.
+        copied_from: of copies from the pool into the fast pool.
+        copied_to: of copies from the fast pool into the pool.
+        copied_from_meanwhile: as ``copied_from``, by another thread while ops run; None: no CPU is free for that.
+        copied_to_meanwhile: as ``copied_to``, by another thread while ops run.
+        copied_from_fixed_ns: fixed time of a copy from the pool, however small.
+        copied_to_fixed_ns: fixed time of a copy into the pool.
+        copied_from_meanwhile_fixed_ns: from the start to the end of such a copy, less the time of its bytes.
+        copied_to_meanwhile_fixed_ns: the same for copies into the pool.
+        meanwhile_start_ns: by how much copying a page makes an op longer: starting the copy and waiting for it.
     """
 
     read: float
@@ -307,7 +307,7 @@ class Bandwidth:
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "bandwidth") -> Bandwidth:
-        """Raise Damaged: a cache holds bandwidths, too."""
+        """Raise Damaged: the value may come from a cache."""
         fields = table(value, what)
         return cls(
             required(fields, "read", positive),
@@ -326,7 +326,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBandwidths:
-    """Of all pools, in their order."""
+    """Bandwidths of all pools, in their order."""
 
     bandwidths: tuple[Bandwidth, ...]
 
@@ -368,11 +368,11 @@ class InGraphTimes:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How the results of a plan lie to those of the unplaced step.
+    """Difference between the results of a plan and those of the unplaced step.
 
     Attributes:
-        equal: they are the same bit by bit.
-        close: or differ by no more than another order of the same sums may make of them.
+        equal: whether they are the same bit by bit.
+        close: whether they differ at most by the rounding of another order of summation.
         worst: largest difference, relative to the largest number of a result; None: something is not finite.
     """
 
@@ -383,15 +383,15 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class ExecutedPlan:
-    """What executing a plan gave.
+    """Result of executing a plan.
 
     Attributes:
-        times_ns: of ops and moves, for each run.
-        op_ns: typical, for each op.
-        move_ns: typical, of the moves that ops wait for.
+        times_ns: time of ops and moves, for each run.
+        op_ns: typical time of each op.
+        move_ns: typical time of the moves that ops wait for.
         agreement: of its results with those of the unplaced step.
-        fast_bytes: that were taken of the fast pool for the plan.
-        slow_bytes: and of the slow one.
+        fast_bytes: size of the fast pool's memory for the plan.
+        slow_bytes: size of the slow pool's memory.
         pages: of each pool's memory by NUMA node, as the kernel reports; empty where it does not.
     """
 
@@ -421,7 +421,7 @@ class ExecutedPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExecutedPlans:
-    """What executing plans gave, in their order."""
+    """Results of executing plans, in their order."""
 
     plans: tuple[ExecutedPlan, ...]
 

@@ -14,7 +14,7 @@ from memtui.placement.configurations import all_configurations, configurations  
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT  # noqa: E402
 from memtui.placement.torch.capture import Captured, capture  # noqa: E402
 from memtui.placement.torch.kernels import out_variant  # noqa: E402
-from memtui.placement.torch.models import NoStep, Step, build  # noqa: E402
+from memtui.placement.torch.models import NoStep, TrainingStep, build  # noqa: E402
 
 POOLS = ("dram", "slow")
 OWN = """
@@ -78,7 +78,7 @@ class Layers(nn.Module):
 
 
 def captured(work) -> Captured:
-    return capture(Step(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
+    return capture(TrainingStep(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
 
 
 def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
@@ -90,7 +90,7 @@ def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
         def forward(self, x):
             return self.lstm(x)[0][:, -1]
 
-    found = capture(Step(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
+    found = capture(TrainingStep(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
     if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in found.kernels):  # without oneDNN it is smaller ops
         spaces = [k.new_layouts[3].storage for k in found.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
         assert len(spaces) == 4
@@ -149,7 +149,7 @@ def test_what_only_asks_for_a_shape_reads_nothing() -> None:
 
 def test_running_means_are_changed_where_they_lie() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
-    found = capture(Step(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
+    found = capture(TrainingStep(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
     changed = {layout.storage for layout in found.changed}
     assert "1.num_batches_tracked" in changed
     assert {"1.running_mean", "1.running_var"} <= changed
@@ -160,7 +160,7 @@ def test_ops_of_one_key_share_their_times() -> None:
     keys = Counter((op.kind, op.key) for op in graph.ops)
     assert len(keys) == len(graph.ops)  # no two layers of this net are alike
     twice = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(3)))
-    graph = capture(Step(twice, [torch.randn(4, 16)], lambda out: out.sum()), "alike").graph
+    graph = capture(TrainingStep(twice, [torch.randn(4, 16)], lambda out: out.sum()), "alike").graph
     assert max(Counter((op.kind, op.key) for op in graph.ops).values()) >= 3
 
 

@@ -22,7 +22,7 @@ from tests.support.placements import graphs
 torch = pytest.importorskip("torch")
 from memtui.placement.torch.capture import Captured, capture  # noqa: E402
 from memtui.placement.torch.execution import Execution, agreement, execute, unplaced  # noqa: E402
-from memtui.placement.torch.models import Step, build  # noqa: E402
+from memtui.placement.torch.models import TrainingStep, build  # noqa: E402
 from memtui.placement.torch.placed_step import Machine  # noqa: E402
 from memtui.placement.torch.pools import Pool  # noqa: E402
 from memtui.placement.torch.tensor_moves import Copy, Mover  # noqa: E402
@@ -45,7 +45,7 @@ def relu(elements: int) -> Captured:
         def forward(self, x):
             return (x * self.weight).relu()
 
-    return capture(Step(Net(), [torch.randn(elements)], lambda out: out.sum()), "relu")
+    return capture(TrainingStep(Net(), [torch.randn(elements)], lambda out: out.sum()), "relu")
 
 
 def by_kind(captured: Captured, word: str):
@@ -121,7 +121,7 @@ def test_an_op_in_place_finds_the_same_numbers_every_time() -> None:
         def forward(self, x):
             return super().forward(x).mul_(2)
 
-    captured = capture(Step(Net(4, 4), [torch.ones(4, 4)], lambda out: out.sum()), "in place")
+    captured = capture(TrainingStep(Net(4, 4), [torch.ones(4, 4)], lambda out: out.sum()), "in place")
     on = machine(captured)
     kernel = by_kind(captured, "mul_")
     (storage,) = kernel.written_bytes
@@ -203,7 +203,7 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
     model = torch.nn.Sequential(
         torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU(inplace=True), torch.nn.Dropout(0.5)
     )
-    captured = capture(Step(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
+    captured = capture(TrainingStep(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
     given_before = {name: memory.clone() for name, memory in captured.given.items()}
     on = machine(captured)
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
@@ -227,7 +227,7 @@ def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
         def forward(self, x):
             return self.lstm(x)[0][:, -1]
 
-    captured = capture(Step(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
+    captured = capture(TrainingStep(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
     on = machine(captured)
     measuring = Measuring(on, SEED, lambda: None)
     for kernel in captured.kernels:

@@ -77,7 +77,7 @@ def first_touch_ns(made: Problem) -> float:
 )  # fmt: skip
 def test_static_case(limit: int, best: float, baseline: float) -> None:
     made = problem(STATIC_CASE, limit)
-    assert [len(step.time_ns) for step in made.steps] == [2, 4, 8, 2]
+    assert [len(op.time_ns) for op in made.ops] == [2, 4, 8, 2]
     assert best_ns(made, STATIC) == best
     assert first_touch_ns(made) == baseline
 
@@ -91,7 +91,7 @@ def test_static_case_keeps_the_two_small_ones_at_five() -> None:
 @pytest.mark.parametrize(("limit", "static", "sync"), [(4, 100, 72.25), (7, 65, 55), (8, 50, 50)])
 def test_sync_case(limit: int, static: float, sync: float) -> None:
     made = problem(SYNC_CASE, limit)
-    assert sum(len(step.time_ns) for step in made.steps) == 18
+    assert sum(len(op.time_ns) for op in made.ops) == 18
     assert best_ns(made, STATIC) == static
     assert best_ns(made, SYNC) == pytest.approx(sync)
 
@@ -172,11 +172,11 @@ def test_a_slow_configuration_is_faster_only_where_samples_prove_it(
 ) -> None:
     profile = times_of(STATIC_CASE, slower_by, spread, count)
     made = problem(profile, 0)
-    for step in made.steps:
-        fast = (True,) * len(step.items)
-        assert step.time_ns[fast] == 100
-        assert [ns for where, ns in step.time_ns.items() if where != fast] == pytest.approx(
-            [counted] * (len(step.time_ns) - 1)
+    for op in made.ops:
+        fast = (True,) * len(op.items)
+        assert op.time_ns[fast] == 100
+        assert [ns for where, ns in op.time_ns.items() if where != fast] == pytest.approx(
+            [counted] * (len(op.time_ns) - 1)
         )
     for limit in (0, 4, 9):
         limited = problem(profile, limit)
@@ -392,7 +392,7 @@ def test_order_of_formulations_and_limits_on_random_graphs() -> None:
 def test_order_and_bounds_of_training_steps_with_times_in_ns_and_sizes_in_bytes() -> None:
     for profile in itertools.islice(training_steps(20), 2):
         made = problem_of(profile, profile.pools[1].name, "isolated", 0)
-        made = made.with_limits((max(made.all_bytes) // 2,) * len(made.steps))
+        made = made.with_limits((max(made.all_bytes) // 2,) * len(made.ops))
         found = {}
         for formulation in (STATIC, SYNC, ASYNC):
             solved = optimum(made, formulation, 60.0, 0.005)

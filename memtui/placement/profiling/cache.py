@@ -1,7 +1,7 @@
-"""What was measured before, kept between runs: one SQLite file, to which a finished measurement is added at once.
+"""Cache of measurements between runs: one SQLite file, to which a finished measurement is added at once.
 
-A measurement is named by all that it depends on, so what is found is as good as measured now. Whatever ends the
-process, the file has every measurement that was added (a transaction each, written through).
+The key of a measurement holds everything that it depends on, so a cached value is as good as a new one. Whatever ends
+the process, the file has every measurement that was added (a transaction each, written through).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _digest(key: Mapping[str, Any]) -> str:
 
 
 class Cache:
-    """Use as a context manager. Raises UserError for a file that is something else, also later when it is damaged."""
+    """Use as a context manager. Every method raises UserError for a file that is not a cache, or is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,7 +53,7 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
                 check_plain(path, path.stat())
-            # SQLite's own words do not tell rights from damage.
+            # SQLite's messages do not distinguish missing rights from damage.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = connect_writer(path, self._prepare)
         except OSError as error:
@@ -62,7 +62,7 @@ class Cache:
             raise self._unusable(error) from None
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """See what the file is, and make it where it is empty. Raises UserError and sqlite3.Error."""
+        """Check the file, and create the table where the file is empty. Raises UserError and sqlite3.Error."""
         if not tables_in(connection, self._path) and not self._identity(connection):
             try:
                 connection.executescript(
@@ -70,7 +70,7 @@ class Cache:
                 )
             except sqlite3.OperationalError:
                 connection.rollback()
-                if not self._identity(connection):  # or another one made it meanwhile
+                if not self._identity(connection):  # unless another process created the table meanwhile
                     raise
         if self._identity(connection) != _MAGIC:
             raise self._none()
@@ -90,7 +90,7 @@ class Cache:
         self._db.close()
 
     def get(self, key: CacheKey) -> Any:
-        """Return a measurement as JSON, which somebody else may have put there; None where there is none."""
+        """Return a measurement as JSON, which another program may have written; None where there is none."""
         try:
             query = "SELECT value FROM measured WHERE key = ?"
             rows = read_all(self._db, self._path, query, (_digest(key.to_dict()),))
@@ -100,7 +100,7 @@ class Cache:
             raise self._unusable(error) from None
 
     def put(self, measurements: Sequence[tuple[CacheKey, CacheValue]]) -> None:
-        """Add measurements that were finished together: all of them or, when this is interrupted, none."""
+        """Add measurements that were finished together: all of them or, when interrupted, none."""
         rows = []
         for key, value in measurements:
             fields = key.to_dict()

@@ -1,4 +1,4 @@
-"""``memtui place profile``: takes what was asked, lets a child process measure, and keeps what it finds."""
+"""``memtui place profile``: reads the arguments, measures in a child process, and stores the profile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from memtui.placement.graph import Graph
 from memtui.placement.pool_specs import PoolSpec, parse_pools
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.cache import Cache
-from memtui.placement.profiling.planner import Facts, Profiling, Request, Wanted, broken_off, progress_of
+from memtui.placement.profiling.planner import Facts, Profiling, Request, Wanted, progress_of, unfinished_message
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
@@ -65,15 +65,15 @@ def profile(args: argparse.Namespace, console: Console) -> int:
         return measure(request, args.output, cache, shown, force=args.force)
 
     if console.wants_screen(args):
-        from memtui.placement.profiling.screen import watched
+        from memtui.placement.profiling.screen import profile_on_screen
 
-        return watched(args, request, lambda shown: lines(about(work(shown), args.output, shown)), console)
+        return profile_on_screen(args, request, lambda shown: lines(about(work(shown), args.output, shown)), console)
     with console.progress(f"profiling {args.file}") as line:
         shown = ProfileProgress(line.tell, on_start=None if args.json or line.on_terminal else console.notify)
         try:
             result = work(shown)
         except KeyboardInterrupt:
-            console.notify(broken_off(args.output, request.modes))
+            console.notify(unfinished_message(args.output, request.modes))
             raise
     document = about(result, args.output, shown)
     print(json.dumps(document, indent=2) if args.json else "\n".join(map(visible, lines(document))))
@@ -81,7 +81,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
 
 
 def _check_here(pools: tuple[PoolSpec, ...]) -> None:
-    """Say what can be told at once, before PyTorch is started. Raises UserError."""
+    """Raise UserError for a pool that this machine does not have, before PyTorch is started."""
     for pool in pools:
         try:
             if pool.node is not None:
@@ -95,7 +95,7 @@ def _check_here(pools: tuple[PoolSpec, ...]) -> None:
 def measure(
     request: Request, output: Path, cache_path: Path, shown: ProfileProgress, *, force: bool = False
 ) -> Profile:
-    """Return the profile, which is in its file, too; one that was broken off is gone on with. Raises UserError."""
+    """Measure into the profile's file, and return the profile; an unfinished one is continued. Raises UserError."""
     with Cache(cache_path) as cache, exclusively(lock_path(None), BUSY):
         shown.phase("starting PyTorch")
         with closing(PlacementProcess(request.threads)) as process:
@@ -119,7 +119,7 @@ def measure(
             }
             wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
             profiling = Profiling(wanted, cache, process, facts, about_graph, anew=request.anew)
-            file = _gone_on_with(output, graph, created, about_run, force)
+            file = _unfinished(output, graph, created, about_run, force)
             if file is None or request.anew:
                 shown.phase("how fast the pools are")
                 key = BandwidthsKey(environment, created)
@@ -138,12 +138,12 @@ def measure(
         return file.profile()
 
 
-def _gone_on_with(
+def _unfinished(
     path: Path, graph: Graph, created: Sequence[MadePool], about_run: Mapping[str, str | int | float], force: bool
 ) -> ProfileFile | None:
-    """Return a profile of the same things that was broken off. Raises UserError where there is another one."""
+    """Return an unfinished profile of the same things. Raises UserError where the file is another profile."""
     if force or not os.path.lexists(path) or not is_profile(path):
-        return None  # what is there, if anything, is refused where the file is made
+        return None  # any other file is refused where the profile is created
     there = ProfileFile(path).profile()
     same = [pool.name for pool in created] == [pool.name for pool in there.pools]
     if there.graph != graph or not same or any(there.about.get(key) != value for key, value in about_run.items()):
@@ -157,7 +157,7 @@ class BandwidthsKey:
 
     Attributes:
         environment: machine, threads and versions.
-        pools: in their order: the first is the one that the others are copied from and to.
+        pools: in their order; the other pools are copied from and to the first.
     """
 
     environment: Environment
@@ -172,8 +172,8 @@ class CachedBandwidths:
     """Bandwidths of all pools as they are cached.
 
     Attributes:
-        pools: in their order.
-        sitting: when they were measured (ns, UTC).
+        pools: bandwidths of each pool, in their order.
+        sitting: time of the measurement (ns, UTC).
     """
 
     pools: tuple[Bandwidth, ...]
@@ -184,7 +184,7 @@ class CachedBandwidths:
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "bandwidths") -> CachedBandwidths:
-        """Raise Damaged: somebody else may have put it into the cache."""
+        """Raise Damaged: another program may have written the value."""
         fields = table(value, what)
         return cls(list_of(fields, "pools", Bandwidth.from_dict), required(fields, "sitting", count))
 
@@ -192,7 +192,7 @@ class CachedBandwidths:
 def _bandwidths(
     cache: Cache, process: PlacementProcess, key: BandwidthsKey, shown: ProfileProgress, *, anew: bool
 ) -> tuple[Bandwidth, ...]:
-    """Measure once for a machine and its pools: plans that rest upon them should not change with every profile."""
+    """Measure once for a machine and its pools, so that plans do not change with every profile."""
     cached = None if anew else _cached(cache, key)
     if cached is not None:
         shown.bandwidths_ns = cached.sitting
@@ -204,7 +204,7 @@ def _bandwidths(
 
 
 def _cached(cache: Cache, key: BandwidthsKey) -> CachedBandwidths | None:
-    """Return what the cache has, if that is what it should be."""
+    """Return the cached bandwidths; None where they are missing or damaged."""
     try:
         cached = CachedBandwidths.from_dict(cache.get(key))
     except Damaged:
@@ -233,7 +233,7 @@ def _pools(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list
 
 
 def _speeds(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> dict[str, str | int | float]:
-    """Return what else was measured of the pools: bytes a second of reading and of writing."""
+    """Return the bandwidths of reading and writing each pool, in bytes a second, as facts of a profile."""
     speeds: dict[str, str | int | float] = {}
     for pool, bandwidth in zip(created, bandwidths, strict=True):
         speeds |= {f"{pool.name} read": bandwidth.read, f"{pool.name} written": bandwidth.written}

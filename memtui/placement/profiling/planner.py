@@ -1,6 +1,6 @@
-"""Which measurements a profile needs, which of them the cache has, and the rest one after another.
+"""Plan of a profile's measurements: takes from the cache what it has, and measures the rest step by step.
 
-A process measures; this module knows no torch.
+Another process measures; this module does not import torch.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Key = tuple[str, Configuration, str]  # op, configuration, mode
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What every time depends on.
+    """Facts that every time depends on.
 
     Attributes:
         environment: machine, threads and versions.
-        pools: by name.
+        pools: pools by name.
     """
 
     environment: Environment
@@ -48,8 +48,8 @@ class TimesKey:
 
     Attributes:
         environment: machine, threads and versions.
-        pools: those of the configuration, and the fast one.
-        about: the op and, where it is timed in it, its graph.
+        pools: the pools of the configuration, and the fast one.
+        about: the op and, unless it is timed by itself, its graph.
         fast: name of the fast pool.
         mode: way of timing.
         configuration: of the op.
@@ -78,9 +78,9 @@ class Times:
     """Times of an op in a configuration, as they are cached.
 
     Attributes:
-        time_ns: of each call.
-        run: number of the run that each of them is from.
-        sitting: when the sitting that they are of began (ns, UTC).
+        time_ns: time of each call.
+        run: for each time, the number of its run.
+        sitting: start of the sitting in which they were measured (ns, UTC).
     """
 
     time_ns: tuple[float, ...]
@@ -92,7 +92,7 @@ class Times:
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "times") -> Times:
-        """Raise Damaged: somebody else may have put it into the cache."""
+        """Raise Damaged: another program may have written the value."""
         fields = table(value, what)
         times = cls(
             list_of(fields, "time_ns", number), list_of(fields, "run", count), required(fields, "sitting", _moment)
@@ -109,7 +109,7 @@ def _moment(value: Any, what: str) -> int:
 
 
 class Measures(Protocol):
-    """What a measuring process can do."""
+    """Operations of a measuring process."""
 
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]: ...
 
@@ -118,13 +118,13 @@ class Measures(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be measured.
+    """Measurements that a profile needs.
 
     Attributes:
-        graph: of the step.
-        pools: names, the fast one first.
+        graph: graph of the step.
+        pools: names of the pools, the fast one first.
         modes: ways of timing, of ``profile.MODES``.
-        seconds: for each configuration, or arrangement of the graph.
+        seconds: measuring time of each configuration, or arrangement of the graph.
     """
 
     graph: Graph
@@ -135,16 +135,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ProfilingStep:
-    """What was measured, or taken from the cache, at one time.
+    """Samples that were measured, or taken from the cache, in one step.
 
     Attributes:
-        mode: of ``profile.MODES``.
-        samples: that there are now: of whole ops, and each op, configuration and mode once in all steps.
-        cached: how many of them are from the cache.
-        done: sittings of all modes that are done.
-        of: how many sittings there are.
-        left_s: until the end, as it looks now.
-        measured_ns: when those of the cache were measured (UTC), each moment once.
+        mode: way of timing, of ``profile.MODES``.
+        samples: of whole ops; each op, configuration and mode comes once in all steps.
+        cached: number of samples that are from the cache.
+        done: number of finished sittings of all modes.
+        of: number of all sittings.
+        left_s: estimated time until the end.
+        measured_ns: times at which cached samples were measured (UTC), each time once.
     """
 
     mode: str
@@ -157,10 +157,10 @@ class ProfilingStep:
 
 
 class Profiling:
-    """The work that a profile is.
+    """The measuring of a profile.
 
-    All times of an op come from one sitting, the one with everything in fast memory among them: held against those of
-    another day, when other things ran, they say nothing of its pools. So an op is taken from the cache as a whole, or
+    All times of an op, including those with everything in fast memory, come from one sitting: compared with times of
+    another day, when other programs ran, they say nothing of the pools. So an op is taken from the cache as a whole, or
     measured as a whole.
     """
 
@@ -175,16 +175,16 @@ class Profiling:
         anew: bool = False,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Take what to measure with, and where it goes.
+        """Store the measurements to do, and the means to do them.
 
         Args:
             wanted: the measurements.
-            cache: knows some of them, and gets the others.
-            process: makes them.
-            facts: what every time depends on.
-            about_graph: fingerprint of the graph and what was given to it, on which times of runs of it depend.
-            anew: take nothing from the cache.
-            now_ns: the time of day, by which sittings are told apart.
+            cache: has some of the measurements, and gets the others.
+            process: does the measurements.
+            facts: facts that every time depends on.
+            about_graph: fingerprint of the graph and its inputs, on which times of its runs depend.
+            anew: whether to take nothing from the cache.
+            now_ns: the time of day, which identifies a sitting.
         """
         self._wanted, self._cache, self._process = wanted, cache, process
         self._facts, self._about_graph, self._anew, self._now_ns = facts, about_graph, anew, now_ns
@@ -194,10 +194,10 @@ class Profiling:
             self._configurations[op.name].append(configuration)
 
     def steps(self, done: Iterable[Key] = ()) -> Iterator[ProfilingStep]:
-        """Do what is missing. Raises UserError.
+        """Yield a step for each missing measurement, done or from the cache. Raises UserError.
 
         Args:
-            done: what needs no measurement, as where a profile is gone on with.
+            done: keys that need no measurement, where a profile is continued.
         """
         measured = {*done}
         work: list[tuple[str, Callable[[], list[Samples]]]] = []
@@ -222,7 +222,7 @@ class Profiling:
             yield ProfilingStep(mode, tuple(samples), 0, position, len(work), left_s)
 
     def _work(self, mode: str, missing: Set[str]) -> list[Callable[[], list[Samples]]]:
-        """Return the sittings of a way of timing that are missing: what measures each."""
+        """Return a function for each missing sitting of a way of timing, which measures it."""
         if mode == ISOLATED:
             return [partial(self._alone, alike, missing) for alike in self._alike() if not missing.isdisjoint(alike)]
         ready = self._ops.keys() - missing
@@ -231,7 +231,7 @@ class Profiling:
         return [partial(self._in_graph, mode, sitting) for sitting in every]
 
     def _alike(self) -> list[list[str]]:
-        """Return names of ops, those of one kind and key together: by themselves they are measured once."""
+        """Return groups of ops of one kind and key, by name: isolated timing measures a group only once."""
         names: dict[tuple[str, str], list[str]] = {}
         for op in self._wanted.graph.ops:
             names.setdefault((op.kind, op.key), []).append(op.name)
@@ -252,7 +252,7 @@ class Profiling:
         return [s for s in self._samples(alike, ISOLATED, times_of) if s.op in missing]
 
     def _in_graph(self, mode: str, sitting: Sitting) -> list[Samples]:
-        """Return the times of every op that has all of its configurations in these rounds."""
+        """Measure a sitting, and return the samples of its ops, which have all their configurations in it."""
         start_ns = self._now_ns()
         gathered = {op: _SittingTimes(start_ns) for op in sitting.ops}
         number = 0
@@ -282,9 +282,9 @@ class Profiling:
         return TimesKey(self._facts.environment, pools, about, fast, mode, configuration)
 
     def _cached(self, alike: Sequence[str], mode: str) -> tuple[dict[Configuration, Times], int] | None:
-        """Return what the cache has of ops that are measured together, and when that was.
+        """Return the cached times of ops that are measured together, and the start of their sitting.
 
-        Return None unless it is of one sitting.
+        Return None unless the cache has all of them, from one sitting.
         """
         times_of: dict[Configuration, Times] = {}
         if self._anew:
@@ -329,9 +329,9 @@ class _SittingTimes:
 def asks(
     alike: Sequence[Op], configurations: Mapping[str, Sequence[Configuration]]
 ) -> Iterator[tuple[Op, list[Configuration]]]:
-    """Return what to measure of ops of one kind and key: each configuration once, of an op that has it.
+    """Yield the configurations to measure of ops of one kind and key: each configuration once, of an op that has it.
 
-    Where several ops are measured, each is in its first configuration, too, which all of them have.
+    Where several ops are measured, the first configuration, which all of them have, is measured for each.
     """
     seen: set[Configuration] = set()
     for op in alike:
@@ -343,24 +343,24 @@ def asks(
 
 
 def _parts(of: Sequence[T]) -> Iterator[list[T]]:
-    """Return parts of no more than are measured in turns, the first of all in each."""
+    """Yield parts that are measured in turns, at most ``TOGETHER`` items each; the first item is in every part."""
     for start in range(1, max(2, len(of)), TOGETHER - 1):
         yield [of[0], *of[start : start + TOGETHER - 1]]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for.
+    """A profile as it was requested.
 
     Attributes:
-        model: one that comes along, or ``FILE.py:function``.
-        pools: the fast one first.
+        model: name of a bundled model, or ``FILE.py:function``.
+        pools: the pools, the fast one first.
         modes: ways of timing.
-        seconds: for each configuration, or arrangement of the graph.
-        batch: of a model that comes along.
-        seed: of its parameters and inputs, and of the order of measurements.
-        threads: of ops; 0: one less than there are CPUs.
-        anew: take nothing from the cache, or from a profile that is there.
+        seconds: measuring time of each configuration, or arrangement of the graph.
+        batch: batch size of a bundled model.
+        seed: of parameters and inputs, and of the order of measurements.
+        threads: number of threads of an op; 0: one less than there are CPUs.
+        anew: whether to take nothing from the cache, or from an existing profile.
     """
 
     model: str
@@ -379,8 +379,8 @@ def progress_of(profile: Profile, modes: Sequence[str]) -> dict[str, tuple[int, 
     return {mode: (sum(samples.mode == mode for samples in profile.samples), of) for mode in modes}
 
 
-def broken_off(path: Path, modes: Sequence[str]) -> str:
-    """Return what is left when measuring ends early."""
+def unfinished_message(path: Path, modes: Sequence[str]) -> str:
+    """Return a message for the user when the measuring ends early."""
     try:
         counts = progress_of(ProfileFile(path).profile(), modes)
     except UserError:

@@ -1,4 +1,4 @@
-"""How far the measuring of a profile is, and where its times came from."""
+"""Progress of the measuring of a profile, and the origin of its times."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ Show = Callable[[str], object]
 
 
 class ProfileProgress:
-    """Progress, in a sentence that is given away whenever it changes, and where the times came from.
+    """Progress as a sentence, which is shown whenever it changes, and counts of the times by their origin.
 
     Attributes:
-        before: times that the profile had already; here and below, of one op in one configuration and way of timing.
-        cached: that are from the cache.
-        measured: that were measured now.
-        moments: when those of the cache were measured (ns, UTC).
-        bandwidths_ns: when the bandwidths were, where they are from the cache.
+        before: number of times that were in the profile before; one per op, configuration and way of timing.
+        cached: number of times from the cache.
+        measured: number of times that were measured now.
+        moments: when the cached times were measured (ns, UTC).
+        bandwidths_ns: when the bandwidths were measured (ns, UTC), where they are from the cache.
     """
 
     def __init__(self, show: Show = lambda _: None, on_start: Show | None = None) -> None:
-        """``show`` takes each sentence in place of the one before, ``on_start`` the one that measuring begins with."""
+        """``show`` gets each sentence, which replaces the last one; ``on_start`` gets the first of the measuring."""
         self._show, self._on_start = show, on_start
         self.before = self.cached = self.measured = 0
         self.moments: set[int] = set()
         self.bandwidths_ns: int | None = None
-        self._of: dict[str, int] = {}  # configurations by way of timing, in the order that they are measured in
+        self._of: dict[str, int] = {}  # number of configurations by way of timing, in the order of measuring
         self._done: set[tuple[str, Configuration, str]] = set()
         self._phase = ""
         self._step: ProfilingStep | None = None
         self._since_s = time.monotonic()
 
     def phase(self, text: str) -> None:
-        """Show what is done before the measurements."""
+        """Show what happens before the measurements."""
         self._phase, self._since_s = text, time.monotonic()
         self._show(f"{text} ...")
 
     def count(self, done: Iterable[tuple[str, Configuration, str]], of: Mapping[str, int]) -> None:
-        """Measurements begin: what is known already, and how many configurations there are in each way of timing."""
+        """Start counting: the times that exist already, and the number of configurations by way of timing."""
         self._phase, self._of = "", dict(of)
         self._done = {each for each in done if each[2] in self._of}
         self.before = len(self._done)
@@ -60,7 +60,7 @@ class ProfileProgress:
         self.tick()
 
     def tick(self) -> None:
-        """Show the time that has gone by."""
+        """Show the sentence with the time that has passed, or is left."""
         passed_s = time.monotonic() - self._since_s
         if self._phase:
             self._show(f"{self._phase} ({span(passed_s)})")

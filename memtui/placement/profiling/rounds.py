@@ -1,10 +1,10 @@
-"""Which configurations are measured at one time: the greedy rule of nGraph's profiler, for whole ops.
+"""Choice of the configurations that are measured together: the greedy rule of nGraph's profiler, for whole ops.
 
-A configuration of an op also says where its neighbours' tensors lie. Ops that are measured together are so far apart
-that they share no tensor, and no neighbour: each is then measured among ops that know of one change only.
+A configuration of an op also places tensors of its neighbours. Ops that are measured together are so far apart that
+they share no tensor, and no neighbour: then only one change affects each op.
 
-All configurations of an op are measured in one sitting, the one with everything in fast memory among them: how busy the
-machine was differs from one sitting to the next, and would look like a difference of pools.
+All configurations of an op, including everything in fast memory, are measured in one sitting: the load of the machine
+differs from one sitting to the next, and would look like a difference of pools.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Round:
     """One arrangement of the graph to be measured.
 
     Attributes:
-        tested: the configurations that it is for, by the op's name.
-        present: what every op of the graph has in it: those that were tested, what their neighbours have from that,
-            and everything else in its usual place.
-        placed: pool of each storage that is not in its usual place.
+        tested: the configurations that the round is for, by the op's name.
+        present: the configuration of every op of the graph: those that are tested, those of their neighbours that
+            follow from them, and all others with the usual pools.
+        placed: pool of each storage that is not in its usual pool.
     """
 
     tested: Mapping[str, Configuration]
@@ -40,8 +40,8 @@ class Sitting:
     """Rounds that are measured in turns.
 
     Attributes:
-        ops: names of those that have every configuration in one of the rounds: these are done with.
-        rounds: the first one has everything in its usual place.
+        ops: names of the ops with every configuration in one of the rounds: these are finished.
+        rounds: the rounds; the first has everything in its usual pool.
     """
 
     ops: tuple[str, ...]
@@ -49,10 +49,7 @@ class Sitting:
 
 
 def neighbours(graph: Graph) -> dict[str, frozenset[str]]:
-    """Return the ops that write what an op reads, read what it writes, or write the same memory.
-
-    Ops are given by name, without itself.
-    """
+    """Return for each op the other ops that write what it reads, read what it writes, or write the same memory."""
     near: dict[str, set[str]] = {op.name: set() for op in graph.ops}
     for storage in graph.storages.values():
         for writer in storage.writes:
@@ -68,13 +65,13 @@ def pick(
 ) -> dict[str, T]:
     """Return the (op, configuration) pairs of one round, taken greedily in their order.
 
-    A pair is taken if neither its op nor a neighbour of that was seen; then the op and all its neighbours are. So two
-    ops of a round are at least three edges apart.
+    A pair is taken if neither its op nor a neighbour of the op was seen; then the op and all its neighbours count as
+    seen. So two ops of a round are at least three edges apart.
 
     Args:
-        remaining: what is not measured yet.
-        near: as ``neighbours`` has it.
-        most: take no more than so many; 1 measures one configuration at a time.
+        remaining: pairs that are not measured yet.
+        near: as ``neighbours`` returns it.
+        most: the most pairs to take; 1 measures one configuration at a time.
     """
     seen: set[str] = set()
     taken: dict[str, T] = {}
@@ -90,13 +87,13 @@ def pick(
 def sittings(
     graph: Graph, pools: Sequence[str], done: Iterable[str] = (), most: int | None = None
 ) -> Iterator[Sitting]:
-    """Sittings until every op had every configuration (``configurations.pair_configurations``) in one of them.
+    """Yield sittings until every op had every configuration (``configurations.pair_configurations``) in one of them.
 
     Args:
-        graph: what is measured.
-        pools: the usual one first.
-        done: names of ops that need no measurement, as where a profile is gone on with.
-        most: ops that are tested at a time; None: as many as the rule allows.
+        graph: the graph to measure.
+        pools: names of the pools, the usual one first.
+        done: names of ops that need no measurement, where a profile is continued.
+        most: number of ops that are tested at a time; None: as many as the rule allows.
     """
     near = neighbours(graph)
     wanted: dict[str, list[Configuration]] = {op.name: [] for op in graph.ops}
@@ -104,7 +101,7 @@ def sittings(
         wanted[op.name].append(choice)
     usual = {storage: usual_pool(graph, storage, pools) for storage in graph.storages}
     remaining = wanted.keys() - {*done}
-    # Those with most configurations first: their neighbours' often come with them.
+    # Ops with most configurations come first: those of their neighbours often follow from them.
     order = sorted((op.name for op in graph.ops), key=lambda name: -len(wanted[name]))
     while remaining:
         taken = pick(((name, wanted[name]) for name in order if name in remaining), near, most)
@@ -116,7 +113,7 @@ def sittings(
 
 
 def _together(taken: Mapping[str, Sequence[Configuration]]) -> Iterator[dict[str, Configuration]]:
-    """Yield everything in its usual place, then each op in its next configuration; ops with fewer start again."""
+    """Yield the first configurations, then each op in its next one; ops with fewer configurations start again."""
     for number in range(max(map(len, taken.values()))):
         yield {name: choices[number % len(choices)] for name, choices in taken.items()}
 

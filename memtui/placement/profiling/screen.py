@@ -1,4 +1,4 @@
-"""A profile that is being measured, on the screen of profiles: the measuring runs in a process of its own beside it."""
+"""The screen of profiles for a profile that is being measured; the measuring runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memtui.core.errors import INTERRUPTED, UserError
 from memtui.core.processes import BackgroundTask, Say
 from memtui.core.text import visible
 from memtui.placement.file_header import is_profile
-from memtui.placement.profiling.planner import Request, broken_off
+from memtui.placement.profiling.planner import Request, unfinished_message
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.store import ProfileFile
 from memtui.tui.arguments import prepare_screen
@@ -22,7 +22,7 @@ _POLL_S = 0.1
 
 
 class _Measured:
-    """The process that measures, and what it reported last."""
+    """The process that measures, and its last message."""
 
     def __init__(self, work: Callable[[ProfileProgress], list[str]]) -> None:
         def report(send: Say) -> list[str]:
@@ -48,7 +48,7 @@ class _Measured:
 
 
 def show_profile(file: ProfileFile, poll: Callable[[float], tuple[str, str]] | None = None) -> int:
-    """Show a placement profile, which may still grow, until it is left. Returns the exit code.
+    """Show a placement profile, which may still grow, until the user leaves. Returns the exit code.
 
     Args:
         file: the profile.
@@ -66,16 +66,16 @@ def show_profile(file: ProfileFile, poll: Callable[[float], tuple[str, str]] | N
     return run_app(load)
 
 
-def watched(
+def profile_on_screen(
     args: argparse.Namespace, request: Request, work: Callable[[ProfileProgress], list[str]], console: Console
 ) -> int:
-    """Measure and show; leaving the screen breaks it off. The exit code.
+    """Measure, and show the profile meanwhile; leaving the screen ends the measuring. Returns the exit code.
 
     Args:
-        args: where the profile goes, and how the screen is to look.
-        request: what is measured.
-        work: measures, and returns what is to be said at the end; runs in a child, and no thread may run yet.
-        console: takes lines for the user.
+        args: path of the profile, and options of the screen.
+        request: the profile to measure.
+        work: measures, and returns the lines to print at the end; runs in a forked child, so no thread may run yet.
+        console: prints lines for the user.
 
     Raises UserError.
     """
@@ -96,7 +96,7 @@ def watched(
             measured.poll(_POLL_S)
     except KeyboardInterrupt:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        console.notify(broken_off(output, request.modes))
+        console.notify(unfinished_message(output, request.modes))
         raise
     finally:
         unfinished = measured.goes_on
@@ -106,7 +106,7 @@ def watched(
     for line in process.conclusion:
         print(visible(line))
     if unfinished:
-        console.notify(broken_off(output, request.modes))
+        console.notify(unfinished_message(output, request.modes))
         return code or INTERRUPTED
     if not process.finished:
         raise UserError("measuring ended without a word", 1)

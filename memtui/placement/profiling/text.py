@@ -1,4 +1,4 @@
-"""A profile as it is measured, for JSON and as lines, under the names of the table of ``memtui place profile``."""
+"""The summary of ``memtui place profile``, as a JSON document and as lines of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memtui.placement.solve.problem import PAGE_BYTES
 
 
 def about(profile: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any]:
-    """Return what the file has, for JSON."""
+    """Return the summary of a profile, for JSON."""
     counts = {mode: sum(s.mode == mode for s in profile.samples) for mode in MODES}
     speeds = {
         pool.name: {
@@ -56,7 +56,7 @@ def _when(ns: int | None) -> str | None:
 
 
 def _fixed(pool: Mapping[str, Any]) -> list[str]:
-    """Return what a move takes however small it is."""
+    """Return a line about the fixed time of moves of a pool; empty where it was not measured."""
     fixed = pool["fixed_ns"]
     if fixed["copy_out"] is None or fixed["copy_in"] is None:
         return []
@@ -68,7 +68,7 @@ def _fixed(pool: Mapping[str, Any]) -> list[str]:
 
 
 def _cached_lines(document: Mapping[str, Any]) -> list[str]:
-    """Return how many times are from the cache or were in the file before."""
+    """Return lines about the times that are from the cache or were in the file before."""
     sentences, times = [], document["times"]
     if times["from_the_cache"]:
         every = sum(times[which] for which in ("in_the_file_before", "from_the_cache", "measured_now"))
@@ -84,7 +84,7 @@ def _cached_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return the same for people."""
+    """Return the summary as lines of text."""
     cells = max(20, *(len(pool["name"]) for pool in document["pools"]))
     peak = size(document["peak_bytes_in_pages"])
     result = [
@@ -115,9 +115,9 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def pool_as_json(profile: Profile, pool: Pool) -> dict[str, Any]:
-    """Return for JSON the pool as the profile has it, its bandwidths (bytes a second) and fixed times of moves (ns).
+    """Return for JSON the pool of a profile, its bandwidths (bytes a second) and fixed times of moves (ns).
 
-    ``out`` is out of the pool into the fast one, ``in`` the other way; ``meanwhile``: while an op runs.
+    ``out`` is out of the pool into the fast one, ``in`` the other way; ``meanwhile`` is while an op runs.
     """
     return pool.to_dict() | {
         "bandwidth_bytes_per_s": {

@@ -1,8 +1,8 @@
-"""The optimum without a solver's help: branch and bound over the ops, for graphs with little alive at a time.
+"""The optimum without an external solver: branch and bound over the ops, for graphs with few tensors alive at a time.
 
-Op by op, every way to place what is alive is a state; of all ways that lead to one state the cheapest is kept, and one
-that cannot become better than a placement that is known is left out. Exact for placements that stay and for those with
-moves between ops; the number of states is what limits it.
+A state is a placement of the items that are alive at an op. Of all paths that lead to one state only the cheapest is
+continued, and a path that cannot beat the incumbent is pruned. The search is exact for placements that stay and for
+those with moves between ops; the number of states limits it.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from collections.abc import Sequence
 from memtui.placement.solve.problem import Item, Problem
 from memtui.placement.solve.schedule import B, F, Path, S, State, after, cost, path_of, tidied
 
-MOST_STATES = 200_000  # of one op: some seconds
-_Where = tuple[State, ...]  # of what is alive, in the order of ``Problem.live``
-_SLACK = 1e-9  # sums in another order differ in their last digits
+MOST_STATES = 200_000  # of one op; these take some seconds
+_Where = tuple[State, ...]  # states of the items that are alive, in the order of ``Problem.live``
+_SLACK = 1e-9  # relative; sums in another order differ in their last digits
 
 
 class TooLarge(Exception):
-    """The graph has more states than can be looked at."""
+    """The graph has more states than can be searched."""
 
 
 def exact(problem: Problem, incumbent: Sequence[Path], *, moves: bool, most: int = MOST_STATES) -> list[Path] | None:
     """Return the cheapest placement within the limits; None where there is none.
 
     Args:
-        problem: what is placed.
-        incumbent: some placement, to be better than; it need not fit.
+        problem: the problem to solve.
+        incumbent: a placement to beat; it need not fit.
         moves: whether items may be moved between ops.
-        most: states that are looked at.
+        most: the most states to search, for one op.
 
     Raises:
-        TooLarge: that is not enough.
+        TooLarge: an op has more states.
     """
     start = cost(problem, incumbent)
     best_ns = start.total_ns if start.total_ns is not None and start.fits(problem) else math.inf
     left_ns = [0.0]
-    for step in reversed(problem.steps):
-        left_ns.append(left_ns[-1] + step.least_ns)
+    for op in reversed(problem.ops):
+        left_ns.append(left_ns[-1] + op.least_ns)
     left_ns.reverse()
-    # For each op: state at its begin -> (cost up to its end, state at the end of the one before).
+    # For each op: state at its start -> (cost up to its end, state at the end of the op before).
     history: list[dict[_Where, tuple[float, _Where]]] = []
     ends: dict[_Where, float] = {(): 0.0}
     alive: tuple[int, ...] = ()
-    for k in range(len(problem.steps)):
-        starts = _starts(problem, k, alive, ends, moves)
+    for k in range(len(problem.ops)):
+        starts = _start_states(problem, k, alive, ends, moves)
         most_ns = best_ns * (1 + _SLACK) - left_ns[k + 1]
         history.append({})
         ends, alive = {}, tuple(i for i in problem.live[k] if problem.items[i].last > k)
@@ -65,13 +65,13 @@ def exact(problem: Problem, incumbent: Sequence[Path], *, moves: bool, most: int
     return _walk_back(problem, history)
 
 
-def _starts(
+def _start_states(
     problem: Problem, k: int, alive: tuple[int, ...], ends: dict[_Where, float], moves: bool
 ) -> dict[_Where, tuple[float, _Where]]:
-    """Return every state that an op can begin with: its cost, and the state before. Moves come before the op.
+    """Return every state at the start of an op: its cost, and the state before. Moves come before the op.
 
-    An item leaves right after it was touched, or stays until it is touched again; it comes in right before. Any other
-    moment costs the same and holds fast memory for longer.
+    An item leaves right after an access, or stays until the next access; it comes in right before an access. Any other
+    moment costs the same and occupies fast memory for longer.
     """
     items, live = problem.items, problem.live[k]
     room = problem.room_bytes[k]
@@ -96,7 +96,7 @@ def _starts(
 
 
 def _options(item: Item, k: int, was: State, moves: bool) -> list[tuple[State, float]]:
-    """Return the states that an item can be in when an op begins, with what it costs to come there."""
+    """Return the possible states of an item at the start of an op, with the cost of reaching each."""
     options = [(was, 0.0)]
     if moves and item.movable and was != S and k - 1 in item.accesses:
         options.append((S, item.out_ns or 0.0 if was == F else 0.0))
@@ -106,15 +106,15 @@ def _options(item: Item, k: int, was: State, moves: bool) -> list[tuple[State, f
 
 
 def _time_ns(problem: Problem, k: int, where: _Where) -> float:
-    step, live = problem.steps[k], problem.live[k]
-    return step.time_ns.get(tuple(where[live.index(i)] != S for i in step.items), math.inf)
+    op, live = problem.ops[k], problem.live[k]
+    return op.time_ns.get(tuple(where[live.index(i)] != S for i in op.items), math.inf)
 
 
 def _walk_back(problem: Problem, history: list[dict[_Where, tuple[float, _Where]]]) -> list[Path]:
-    """Return the cheapest way, from its last op to its first."""
+    """Return the cheapest paths, followed from the last op to the first."""
     states: list[list[State]] = [[] for _ in problem.items]
     end: _Where = ()
-    for k in range(len(problem.steps) - 1, -1, -1):
+    for k in range(len(problem.ops) - 1, -1, -1):
         live = problem.live[k]
         keep = [n for n, i in enumerate(live) if problem.items[i].last > k]
         fitting = (

@@ -1,7 +1,7 @@
-"""The baseline: every tensor, in the order of the ops, goes where there is room and stays there.
+"""The baseline: every tensor, in the order of the ops, goes to fast memory while there is room, and stays there.
 
-So does an operating system that takes the memory of the near node until that is full. As in AutoTM fast memory is given
-out with best fit, so that holes count.
+An operating system does the same when it fills the memory of the near node first. As in AutoTM, fast memory is
+allocated with best fit, so that holes count.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from memtui.placement.solve.schedule import F, Path, S, fixed_path
 
 
 class BestFit:
-    """Addresses from 0; of the holes the smallest that is large enough is taken. Sizes are whole pages already."""
+    """A best-fit allocator of addresses from 0: it takes the smallest hole that fits. Sizes are whole pages."""
 
     def __init__(self, size_bytes: int | None = None) -> None:
-        """``size_bytes``: so much there is; None: as much as it takes."""
+        """``size_bytes``: size of the memory; None: unlimited."""
         self._size = size_bytes
         self._taken: dict[int, tuple[int, int]] = {}
 
     def take(self, key: int, size_bytes: int) -> bool:
-        """Find room; False where there is none."""
+        """Allocate room for an item; return False where there is none."""
         best: tuple[int, int] | None = None
         end = 0
         for start, until in sorted(self._taken.values()):
@@ -36,24 +36,24 @@ class BestFit:
         return True
 
     def free(self, key: int) -> None:
-        """Free what was taken; what was not taken is ignored."""
+        """Free the room of an item; an item without room is ignored."""
         self._taken.pop(key, None)
 
     @property
     def taken(self) -> set[int]:
-        """What has room."""
+        """The items that have room."""
         return {*self._taken}
 
     def address(self, key: int) -> int:
-        """Return the first address of an item. Raises KeyError for one that has no room."""
+        """Return the first address of an item. Raises KeyError for an item without room."""
         return self._taken[key][0]
 
 
 def first_touch(problem: Problem) -> list[Path]:
-    """Return where each item goes. What has no choice takes its room from the limit before."""
+    """Return the path of each item. Storages without a choice of pool reduce the limit first."""
     room = BestFit(max(0, min(problem.room_bytes, default=0)))
     paths: dict[int, Path] = {}
-    for k in range(len(problem.steps)):
+    for k in range(len(problem.ops)):
         for i in _born(problem, k):
             item = problem.items[i]
             paths[i] = fixed_path(item, F if room.take(i, item.size_bytes) else S)

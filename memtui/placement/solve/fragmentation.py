@@ -1,9 +1,9 @@
-"""Whether a schedule fits when memory is given out address by address, and a tighter problem where it does not.
+"""Layout of a schedule in memory, and a tighter problem where the layout does not fit.
 
-A limit on bytes leaves no room for holes. What a plan needs when is known before, so addresses are chosen for all of
-it: with best fit in the order of the ops, or the largest first at the lowest address that is free for all of its time,
-whichever takes less. As AutoTM does, the limit is cut around the ops where both take too much, and the problem is
-solved again.
+A limit on bytes leaves no room for holes. The lifetimes of a plan are known in advance, so addresses are chosen for the
+whole plan: with best fit in the order of the ops, or the largest first at the lowest address that is free for all of
+its time, whichever takes less. As in AutoTM, the limit is cut around the ops where both take too much, and the problem
+is solved again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from memtui.placement.solve.first_touch import BestFit
 from memtui.placement.solve.problem import Problem
 from memtui.placement.solve.schedule import Path, S
 
-CUT = 0.1  # of the limit at most, at one time
-AROUND = 10  # ops before and after an offender
+CUT = 0.1  # the most to cut at one time, as a part of the limit
+AROUND = 10  # ops before and after an op above the limit
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An item's stay in fast memory: from the first op to the last, included, of a number of bytes."""
+    """An item's stay in fast memory, from the first op to the last, both included."""
 
     item: int
     first: int
@@ -30,7 +30,7 @@ class Piece:
 
 
 def pieces(problem: Problem, paths: Sequence[Path]) -> Iterator[Piece]:
-    """Return every stay in fast memory; what was moved out and in again may lie elsewhere."""
+    """Yield every stay in fast memory; an item that was moved out and in again may get another address."""
     for i, (item, path) in enumerate(zip(problem.items, paths, strict=True)):
         start = -1
         for k, pair in enumerate((*path, (S, S)), item.first):
@@ -42,14 +42,14 @@ def pieces(problem: Problem, paths: Sequence[Path]) -> Iterator[Piece]:
 
 
 def laid_out(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
-    """While each op runs: bytes of fast memory from address 0 to the end of the last piece."""
+    """Return, for each op, the bytes of fast memory from address 0 to the end of the last piece."""
     stays = [*pieces(problem, paths)]
     layouts = (_extents(problem, stays, addresses) for addresses in (in_order(stays), largest_first(stays)))
     return min(layouts, key=max)
 
 
 def in_order(stays: Sequence[Piece]) -> list[int]:
-    """Return an address for each piece, given out with best fit as the ops come."""
+    """Return an address for each piece, allocated with best fit in the order of the ops."""
     room, addresses = BestFit(), [0] * len(stays)
     for n in sorted(range(len(stays)), key=lambda n: stays[n].first):
         for other in [key for key in room.taken if stays[key].last < stays[n].first]:
@@ -60,7 +60,7 @@ def in_order(stays: Sequence[Piece]) -> list[int]:
 
 
 def largest_first(stays: Sequence[Piece]) -> list[int]:
-    """Return an address for each piece: the lowest that is free for all of its time, the largest piece first."""
+    """Return an address for each piece: the lowest that is free for its whole stay, the largest piece first."""
     addresses = [0] * len(stays)
     placed: list[int] = []
     for n in sorted(range(len(stays)), key=lambda n: (-stays[n].size_bytes, stays[n].first)):
@@ -76,7 +76,7 @@ def largest_first(stays: Sequence[Piece]) -> list[int]:
 
 
 def _extents(problem: Problem, stays: Sequence[Piece], addresses: Sequence[int]) -> tuple[int, ...]:
-    ends = [0] * len(problem.steps)
+    ends = [0] * len(problem.ops)
     for piece, address in zip(stays, addresses, strict=True):
         for k in range(piece.first, piece.last + 1):
             ends[k] = max(ends[k], address + piece.size_bytes)
@@ -87,9 +87,9 @@ def tightened(problem: Problem, extents: Sequence[int], whole: Sequence[int]) ->
     """Return the problem with less room around the ops whose extent is above the limit.
 
     Args:
-        problem: with the limits that led to this layout.
-        extents: as ``laid_out`` has them.
-        whole: the limits that are to be kept.
+        problem: the problem, with the limits that led to this layout.
+        extents: as ``laid_out`` returns them.
+        whole: the limits that the layout has to keep.
     """
     limits = list(problem.limit_bytes)
     for k, (extent, limit) in enumerate(zip(extents, whole, strict=True)):

@@ -1,4 +1,4 @@
-"""What a limit is, as it was typed: bytes, or a ratio of slow to fast memory."""
+"""Limits of fast memory from a ratio of slow to fast memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RATIO = re.compile(r"([0-9]{1,9}):([0-9]{1,9})", re.ASCII)
 
 
 def parse_ratio(text: str) -> Fraction:
-    """``P:D``, slow to fast, as the part that is fast: ``1:1`` is a half, ``0:1`` everything. Raises ValueError."""
+    """Return the fast part of a ratio ``P:D``, slow to fast: ``1:1`` is a half, ``0:1`` is 1. Raises ValueError."""
     match = _RATIO.fullmatch(text.strip())
     slow, fast = (int(match[1]), int(match[2])) if match else (0, 0)
     if not slow + fast:
@@ -18,5 +18,5 @@ def parse_ratio(text: str) -> Fraction:
 
 
 def limit_of(part: Fraction, peak_bytes: int) -> int:
-    """Return the limit that leaves this part of the most that is alive at once in fast memory."""
+    """Return the limit in bytes that holds this part of the peak in fast memory."""
     return int(part * peak_bytes)

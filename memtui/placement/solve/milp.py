@@ -1,4 +1,4 @@
-"""A mixed-integer linear program, row by row, solved by HiGHS through scipy: the only module that needs it."""
+"""A mixed-integer linear program, built row by row, and solved by HiGHS. No other module imports scipy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-_LARGEST = 1000.0  # what costs are scaled to add up to: HiGHS's tolerances are absolute
+_LARGEST = 1000.0  # the largest cost after scaling: HiGHS's tolerances are absolute
 _OPTIMAL, _TIME, _INFEASIBLE = 0, 1, 2  # https://docs.scipy.org/doc/scipy/reference/generated/scipy.optimize.milp.html
 
 
@@ -20,12 +20,12 @@ class Infeasible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MilpResult:
-    """What the solver says.
+    """Result of the solver.
 
     Attributes:
-        values: of the variables; None where it found none in time.
-        bound: no solution costs less; None where it has none yet.
-        finished: whether the gap that was asked for is reached.
+        values: values of the variables; None where the solver found no solution in time.
+        bound: lower bound of the cost of any solution; None where the solver has none yet.
+        finished: whether the requested gap is reached.
     """
 
     values: np.ndarray | None
@@ -45,15 +45,15 @@ class Linear:
         self._rows: list[tuple[tuple[int, ...], tuple[float, ...], float, float]] = []
 
     def binary(self, cost: float = 0.0) -> int:
-        """Return a variable that is 0 or 1; its number."""
+        """Add a variable that is 0 or 1; return its number."""
         return self._add(cost, 1.0, 1)
 
     def part(self, cost: float = 0.0) -> int:
-        """Return a variable from 0 to 1."""
+        """Add a variable from 0 to 1; return its number."""
         return self._add(cost, 1.0, 0)
 
     def amount(self, cost: float = 0.0) -> int:
-        """Return a variable from 0."""
+        """Add a variable from 0 without an upper bound; return its number."""
         return self._add(cost, np.inf, 0)
 
     def _add(self, cost: float, upper: float, whole: int) -> int:
@@ -64,35 +64,35 @@ class Linear:
         return len(self._costs) - 1
 
     def pay(self, variable: int, cost: float) -> None:
-        """More cost for a variable."""
+        """Add to the cost of a variable."""
         self._costs[variable] += cost
 
     def fix(self, variable: int, value: float) -> None:
         self._lower[variable] = self._upper[variable] = value
 
     def row(self, terms: Iterable[tuple[int, float]], low: float = -np.inf, high: float = np.inf) -> None:
-        """``low <= sum of factor * variable <= high``; a variable may come several times."""
+        """Add the row ``low <= sum of factor * variable <= high``; a variable may come several times."""
         factors: dict[int, float] = {}
         for variable, factor in terms:
             factors[variable] = factors.get(variable, 0.0) + factor
-        # A solver's tolerances are absolute: rows in bytes and in ns are scaled to be as large as those of yes and no.
+        # A solver's tolerances are absolute: rows in bytes and in ns are scaled to the size of rows of 0/1 variables.
         largest = max(map(abs, factors.values()), default=0.0) or 1.0
         scaled = tuple(factor / largest for factor in factors.values())
         self._rows.append((tuple(factors), scaled, low / largest, high / largest))
 
     def solve(self, time_limit_s: float, gap: float) -> MilpResult:
-        """Minimise.
+        """Minimise the cost.
 
         Args:
-            time_limit_s: then the best that was found is returned.
-            gap: (cost - bound) / cost that is good enough.
+            time_limit_s: time after which the best solution so far is returned.
+            gap: sufficient (cost - bound) / cost.
 
         Raises:
             Infeasible: there is no solution.
         """
         if not self._costs:
             return MilpResult(np.zeros(0), self.constant, True)
-        # A solver's gap is relative to a cost without our constant: scaled, the absolute tolerance stays small.
+        # The solver's gap is relative to a cost without the constant: scaling keeps the absolute tolerance small.
         scale = _LARGEST / (max(map(abs, self._costs)) or 1.0)
         options: dict[str, Any] = {"time_limit": max(0.01, time_limit_s), "mip_rel_gap": gap}
         result = milp(

@@ -1,9 +1,9 @@
-"""Where an item may go, as variables: its places in the ops that touch it, and the moves between two of them.
+"""Variables for the route of an item: its pool in the ops that access it, and the moves between two of these ops.
 
-Moves are of use at few moments. Without overlap an item leaves right after an op that touches it and comes back right
-before the next one: any other moment costs the same and holds fast memory for longer. During an op it leaves or comes
-back once between two ops that touch it, so one 0/1 variable for each such copy says all: the item has room in fast
-memory up to the op during which it leaves, and from the one during which it comes back.
+Moves are useful at few moments. Without overlap an item leaves right after an op that accesses it and comes back right
+before the next such op: any other moment costs the same and occupies fast memory for longer. With overlap an item
+leaves or comes back once between two such ops, so one 0/1 variable for each copy is enough: the item has room in fast
+memory up to the op during which it leaves, and from the op during which it comes back.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from memtui.placement.solve.schedule import B, F, Path, S, State, after, tidied
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Variables of an item from one op that touches it to the next one, each 1 for yes.
+    """Variables of an item from one op that accesses it to the next such op; each is 1 where its statement is true.
 
     Attributes:
-        stays: in fast memory, for all of it.
-        leaves: by op during which it is copied out; in fast memory no more when that ends.
-        comes: by op during which it is copied in; in fast memory from its begin on.
-        copied: by op during which it is copied out, though it stays: so that it can leave later for nothing.
-        to_leave: by op of ``leaves``: is copied out during that one or a later one.
-        came: by op of ``comes``: was copied in during that one or an earlier one.
+        stays: the item is in fast memory all the time.
+        leaves: by op: it is copied out during that op, and leaves fast memory at the end of the op.
+        comes: by op: it is copied in during that op, and takes room in fast memory from the start of the op.
+        copied: by op: it is copied out during that op, but stays, so that it can leave later without a copy.
+        to_leave: by op of ``leaves``: it is copied out during that op or a later one.
+        came: by op of ``comes``: it was copied in during that op or an earlier one.
     """
 
     stays: int
@@ -41,7 +41,7 @@ class Gap:
     came: Mapping[int, int]
 
     def fast_variables(self, k: int) -> tuple[int, ...]:
-        """Return variables of which one is 1 when the item is in fast memory while an op between the two runs."""
+        """Return the variables of which one is 1 if the item is in fast memory while an op between the two runs."""
         to_leave = min((op for op in self.to_leave if op >= k), default=None)
         came = max((op for op in self.came if op <= k), default=None)
         variables = [self.stays]
@@ -57,8 +57,10 @@ class Route:
     """Variables of an item.
 
     Attributes:
-        fast: by op that touches the item: in fast memory for it.
-        gaps: by op that touches the item, but for the last one: what happens until the next one; empty where it stays.
+        item: the item.
+        fast: by op that accesses the item: whether the item is in fast memory for that op.
+        gaps: by op that accesses the item, except the last one: the gap until the next such op; empty where the item
+            never moves.
     """
 
     item: Item
@@ -66,14 +68,14 @@ class Route:
     gaps: Mapping[int, Gap]
 
     def fast_variables(self, k: int) -> tuple[int, ...]:
-        """Return variables of which one is 1 when the item is in fast memory while an op of its life runs."""
+        """Return the variables of which one is 1 if the item is in fast memory while an op of its life runs."""
         if k in self.fast:
             return (self.fast[k],)
         before = max(op for op in self.item.accesses if op < k)
         return self.gaps[before].fast_variables(k) if before in self.gaps else (self.fast[before],)
 
     def overlapped(self) -> Iterator[tuple[int, int, float]]:
-        """Return every copy during an op: the op, the variable, and what the copy takes (ns)."""
+        """Yield every copy during an op: the op, the variable, and the time of the copy (ns)."""
         for gap in self.gaps.values():
             for moves, ns in (
                 (gap.leaves, self.item.async_out_ns), (gap.copied, self.item.async_out_ns),
@@ -82,9 +84,9 @@ class Route:
                 yield from ((op, variable, ns or 0.0) for op, variable in moves.items())
 
     def path(self, values: np.ndarray) -> Path:
-        """Return the states that the values of all variables (true or false) say."""
+        """Return the path that the values of all variables (true or false) describe."""
         path: list[tuple[State, State]] = []
-        valid = False  # the copy in slow memory
+        valid = False  # whether there is a valid copy in slow memory
         accesses = self.item.accesses
         for k, following in zip(accesses, (*accesses[1:], accesses[-1] + 1), strict=True):
             fast = bool(values[self.fast[k]])
@@ -104,18 +106,18 @@ def staying(linear: Linear, item: Item) -> Route:
 
 
 def moving(linear: Linear, item: Item, longest_ns: Sequence[float] | None = None, nearest: int | None = None) -> Route:
-    """Return a route that moves between ops, and during them.
+    """Return a route with moves between ops, and during ops.
 
     Args:
-        linear: gets variables, costs of moves between ops, and rows.
-        item: is moved.
-        longest_ns: what each op takes at most; None: no moves during ops.
-        nearest: it leaves only during one of so many ops after one that touches it, and comes only during one of so
-            many before the next; None: during any.
+        linear: gets the variables, the costs of moves between ops, and the rows.
+        item: the item.
+        longest_ns: the longest time of each op; None: no moves during ops.
+        nearest: the item leaves only during one of this number of ops after an access, and comes only during one of
+            this number of ops before the next access; None: during any op.
     """
     fast = {k: linear.binary() for k in item.accesses}
     gaps: dict[int, Gap] = {}
-    copies: list[int] = []  # of what was written last
+    copies: list[int] = []  # of the content that was written last
     written = item.first
     for k, following in pairwise(item.accesses):
         if k in item.writes:
@@ -129,7 +131,7 @@ def moving(linear: Linear, item: Item, longest_ns: Sequence[float] | None = None
         copies += leaves
         linear.row([(fast[k], 1), (gap.stays, -1), *((move, -1) for move in leaves)], low=0)
         linear.row([(fast[following], 1), (gap.stays, -1), *((move, -1) for move in comes)], low=0, high=0)
-        # What does not stay has a copy: it was written there, or copied before, or is now.
+        # An item that leaves has a copy: it was written in slow memory, or copied before, or is copied now.
         linear.row([(gap.stays, 1), (fast[written], -1), *((move, 1) for move in copies)], low=0)
         if copied:
             linear.row([(gap.stays, 1), *((move, -1) for move in copied)], low=0)
@@ -154,10 +156,10 @@ def _gap(linear: Linear, item: Item, ops: range, longest_ns: Sequence[float] | N
 def _paying_ops(
     ns: float | None, start_ns: float, between_ns: float | None, ops: range, longest_ns: Sequence[float]
 ) -> list[int]:
-    """Ops between two others during which a copy may pay.
+    """Return the ops between two accesses during which a copy may pay.
 
-    An op takes as long as the longer of it and its moves, and what starting each of them takes. Without a move that is
-    longer than the op, this is less by at least the difference, and what starting takes: where the same move between
+    An op takes the longer of its own time and that of its moves, and the time of starting each move. Leaving out a move
+    that is longer than the op saves at least the difference and the time of starting it: where the same move between
     ops takes no more than that, it is better, and needs no more room.
     """
     if ns is None:
@@ -166,7 +168,7 @@ def _paying_ops(
 
 
 def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tuple[State, State]:
-    """States at the begin and the end of an op that does not touch the item, from the one before."""
+    """Return the states at the start and the end of an op that does not access the item, from the state before."""
     if gap is None:
         return before, before
     leaves, comes, copied = (
@@ -181,7 +183,7 @@ def _between(gap: Gap | None, op: int, before: State, values: np.ndarray) -> tup
 
 
 def _so_far(linear: Linear, moves: Mapping[int, int]) -> dict[int, int]:
-    """Return by op a variable for whether one of the moves so far was made, so that rows with it are short."""
+    """Return by op a variable for whether one of the moves up to that op was made, so that rows stay short."""
     cumulative: dict[int, int] = {}
     before: int | None = None
     for op, move in moves.items():

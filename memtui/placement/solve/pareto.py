@@ -1,4 +1,4 @@
-"""How the time of a step falls as fast memory grows: the curve on which to choose a limit."""
+"""The Pareto curve: the time of a step by the size of fast memory, from which to choose a limit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ POINTS = 9
 
 @dataclass(frozen=True, slots=True)
 class ParetoPoint:
-    """One limit.
+    """One limit, with the times it allows.
 
     Attributes:
         limit_bytes: of fast memory.
-        predicted_ns: of the plan; never more than at a lower limit.
-        gap: how far that may be from the optimum.
-        first_touch_ns: the baseline; None where it was not measured, or breaks the limit.
+        predicted_ns: time of the plan; never more than at a lower limit.
+        gap: largest possible distance of the plan from the optimum.
+        first_touch_ns: time of the baseline; None where it was not measured, or breaks the limit.
     """
 
     limit_bytes: int
@@ -52,7 +52,7 @@ class ParetoPoint:
 
 
 def limits(problem: Problem, formulation: str, points: int = POINTS) -> list[int]:
-    """Limits from what must stay fast to what holds everything, evenly spaced."""
+    """Return evenly spaced limits, from what must stay in fast memory to what holds everything."""
     least, most = max(problem.required_fast_bytes(formulation)), max(problem.all_bytes)
     steps = max(1, points - 1)
     return sorted({least + (most - least) * n // steps for n in range(points)})
@@ -67,8 +67,8 @@ def curve(profile: Profile, request: PlanRequest, points: int = POINTS) -> Itera
         here = replace(request, limit_bytes=limit, time_limit_s=request.time_limit_s / len(every))
         plan = find(profile, here)
         better = plan.predicted_ns <= best_ns
-        best_ns = min(best_ns, plan.predicted_ns)  # what keeps a lower limit keeps this one
+        best_ns = min(best_ns, plan.predicted_ns)  # a plan that keeps a lower limit keeps this one
         gap = plan.gap if better or plan.bound_ns is None else (best_ns - min(plan.bound_ns, best_ns)) / best_ns
-        limited = problem.with_limits((limit,) * len(problem.steps))
-        _, touched = baselines(limited)
-        yield ParetoPoint(limit, best_ns, gap, touched.total_ns if touched.fits(limited) else None)
+        limited = problem.with_limits((limit,) * len(problem.ops))
+        _, first_touch_cost = baselines(limited)
+        yield ParetoPoint(limit, best_ns, gap, first_touch_cost.total_ns if first_touch_cost.fits(limited) else None)

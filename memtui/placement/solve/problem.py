@@ -1,4 +1,4 @@
-"""What a solver is given: ops with a time for each placement of what they touch, and memory that has a choice."""
+"""The input of a solver: ops with a time for each placement of their items, and items with a choice of pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memtui.placement.plan import STATIC
 from memtui.placement.profile import Pool, Profile
 from memtui.placement.timing_quality import counted_ns
 
-PAGE_BYTES = 4096  # what memory is given out in
+PAGE_BYTES = 4096  # the unit of allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class Item:
     """A storage that may lie in fast or in slow memory.
 
     Attributes:
-        name: of the storage.
-        size_bytes: that it takes, in whole pages.
-        copied_bytes: that a move copies.
-        first: index of the op from which on it is alive; it writes it.
-        last: of the op until which it is, included.
-        accesses: of the ops that touch it, rising.
-        writes: of those that write it.
-        out_ns: of a copy into slow memory; None: cannot be done.
-        in_ns: of a copy into fast memory.
-        async_out_ns: of a copy into slow memory while an op runs; None: cannot be done.
-        async_in_ns: the same into fast memory.
-        async_start_ns: by how much an op is longer in any case while which it is copied.
+        name: name of the storage.
+        size_bytes: bytes that it occupies, in whole pages.
+        copied_bytes: bytes that a move copies.
+        first: index of the op that writes the item first, from which on it is alive.
+        last: index of the last op of its life, included.
+        accesses: indices of the ops that access the item, rising.
+        writes: indices of the ops that write it.
+        out_ns: time of a copy into slow memory; None: impossible.
+        in_ns: time of a copy into fast memory; None: impossible.
+        async_out_ns: time of a copy into slow memory while an op runs; None: impossible.
+        async_in_ns: time of a copy into fast memory while an op runs; None: impossible.
+        async_start_ns: by how much a copy of the item during an op makes that op longer in any case.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An op.
+class TimedOp:
+    """An op with its times.
 
     Attributes:
-        name: of the op.
-        items: indices of what it touches that has a choice.
-        time_ns: by whether each of these is in fast memory (``timing_quality.counted_ns``); what was not measured
-            is missing, and not allowed.
+        name: name of the op.
+        items: indices of the items that the op accesses.
+        time_ns: by whether each of these is in fast memory, the time (``timing_quality.counted_ns``); a placement that
+            was not measured is missing, and not allowed.
     """
 
     name: str
@@ -81,35 +81,35 @@ class Step:
 
 @dataclass(frozen=True)
 class Problem:
-    """Ops in their order, what may be placed, and room for it.
+    """Ops in their order, the items to place, and the limits of fast memory.
 
     Attributes:
         fast: the pool with the limit.
-        slow: the other one.
-        mode: which samples the times are from.
-        items: what has a choice.
-        steps: the ops.
-        fixed_bytes: while each op runs: what counts, is alive and has no choice.
-        limit_bytes: of fast memory, while each op runs.
+        slow: the other pool.
+        mode: way of timing that the times are from.
+        items: the items.
+        ops: the ops.
+        fixed_bytes: for each op: bytes that count, are alive and have no choice of pool.
+        limit_bytes: for each op: limit of fast memory while the op runs.
     """
 
     fast: Pool
     slow: Pool
     mode: str
     items: tuple[Item, ...]
-    steps: tuple[Step, ...]
+    ops: tuple[TimedOp, ...]
     fixed_bytes: tuple[int, ...]
     limit_bytes: tuple[int, ...]
 
     @cached_property
     def room_bytes(self) -> tuple[int, ...]:
-        """While each op runs: for what has a choice; below 0 where the limit cannot be kept."""
+        """For each op: bytes of fast memory left for items; below 0 where the limit cannot be kept."""
         return tuple(limit - fixed for limit, fixed in zip(self.limit_bytes, self.fixed_bytes, strict=True))
 
     @cached_property
     def live(self) -> tuple[tuple[int, ...], ...]:
-        """While each op runs: the items that are alive."""
-        alive: list[list[int]] = [[] for _ in self.steps]
+        """For each op: indices of the items that are alive."""
+        alive: list[list[int]] = [[] for _ in self.ops]
         for i, item in enumerate(self.items):
             for k in range(item.first, item.last + 1):
                 alive[k].append(i)
@@ -117,16 +117,16 @@ class Problem:
 
     @cached_property
     def all_bytes(self) -> tuple[int, ...]:
-        """While each op runs: everything that counts and is alive."""
+        """For each op: bytes of everything that counts and is alive."""
         return tuple(
             fixed + sum(self.items[i].size_bytes for i in live)
             for fixed, live in zip(self.fixed_bytes, self.live, strict=True)
         )
 
     def required_fast_bytes(self, formulation: str) -> tuple[int, ...]:
-        """While each op runs: bytes that cannot be anywhere but in fast memory.
+        """Return, for each op, the bytes that have to be in fast memory.
 
-        An item has to be there for an op that was measured with it there only; without moves that is for all its life.
+        An item has to be there for an op that was only measured with the item there; without moves, for its whole life.
         """
         required = list(self.fixed_bytes)
         for i, item in enumerate(self.items):
@@ -138,16 +138,16 @@ class Problem:
         return tuple(required)
 
     def _only_fast(self, k: int, i: int) -> bool:
-        step = self.steps[k]
-        return all(where[step.items.index(i)] for where in step.time_ns)
+        op = self.ops[k]
+        return all(where[op.items.index(i)] for where in op.time_ns)
 
     def with_limits(self, limit_bytes: tuple[int, ...]) -> Problem:
         return replace(self, limit_bytes=limit_bytes)
 
     @cached_property
     def all_fast_ns(self) -> float | None:
-        """Of a run with everything in fast memory; None where an op was not measured so."""
-        times = [step.time_ns.get((True,) * len(step.items)) for step in self.steps]
+        """Time of a run with everything in fast memory; None where an op was not measured so."""
+        times = [op.time_ns.get((True,) * len(op.items)) for op in self.ops]
         return None if None in times else sum(ns for ns in times if ns is not None)
 
 
@@ -155,11 +155,11 @@ def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_by
     """Return the problem of a profile.
 
     Args:
-        profile: what was measured.
-        slow: name of a pool of it, not the first.
-        mode: which samples.
-        limit_bytes: of fast memory, at any time.
-        page_bytes: sizes are rounded up to multiples of it.
+        profile: the profile.
+        slow: name of a pool of the profile, not of the first one.
+        mode: way of timing whose samples are used.
+        limit_bytes: limit of fast memory, at any time.
+        page_bytes: sizes are rounded up to multiples of this.
 
     Raises:
         UserError: there is no such pool, or an op has no sample at all.
@@ -176,19 +176,19 @@ def problem_of(profile: Profile, slow: str, mode: str, limit_bytes: int, page_by
         if storage.counted and storage.name not in index and usual_pool(graph, storage.name, pools) == pools[0]:
             for k in range(storage.first, storage.last + 1):
                 fixed[k] += _rounded(storage.size_bytes, page_bytes)
-    steps = []
+    ops = []
     for op in graph.ops:
-        touched = free_storages(graph, op, pools)
+        accessed = free_storages(graph, op, pools)
         times = {}
-        for where in itertools.product((True, False), repeat=len(touched)):
-            placed = {s: pools[not fast] for s, fast in zip(touched, where, strict=True)}
+        for where in itertools.product((True, False), repeat=len(accessed)):
+            placed = {s: pools[not fast] for s, fast in zip(accessed, where, strict=True)}
             choice = configuration(graph, op, lambda s, placed=placed: placed.get(s) or usual_pool(graph, s, pools))  # type: ignore[misc]
             if (ns := counted_ns(profile, op.name, choice, slow, mode)) is not None:
                 times[where] = ns
         if not times:
             raise UserError(f"op {op.name} has no {mode} sample with {slow}: profile it to its end first")
-        steps.append(Step(op.name, tuple(index[s] for s in touched), times))
-    return Problem(profile.fast, pool, mode, items, tuple(steps), tuple(fixed), (limit_bytes,) * len(steps))
+        ops.append(TimedOp(op.name, tuple(index[s] for s in accessed), times))
+    return Problem(profile.fast, pool, mode, items, tuple(ops), tuple(fixed), (limit_bytes,) * len(ops))
 
 
 def check(problem: Problem, formulation: str) -> None:
@@ -199,7 +199,7 @@ def check(problem: Problem, formulation: str) -> None:
         worst = max(over, key=lambda k: required[k])
         raise UserError(
             f"the limit of {size(problem.limit_bytes[worst])} is below what must stay in {problem.fast.name}: "
-            f"{size(required[worst])} ({required[worst]} bytes) while {problem.steps[worst].name} runs; ask for more"
+            f"{size(required[worst])} ({required[worst]} bytes) while {problem.ops[worst].name} runs; ask for more"
         )
 
 

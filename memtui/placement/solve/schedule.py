@@ -1,4 +1,4 @@
-"""A decision about every item at every op, and what it costs: the one place where that is added up."""
+"""Schedules: the state of every item at every op, and the cost of that. No other module adds up costs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from memtui.placement.solve.problem import Item, Problem
 F, B, S = "FBS"  # in fast memory only; there, with a copy in slow memory that holds the same; in slow memory only
 State = str
 Path = tuple[tuple[State, State], ...]
-"""The state of an item at the begin and at the end of each op of its life. They differ where a copy was made while the
-op ran, or where the op wrote it, so that the copy in slow memory is stale."""
+"""The state of an item at the start and at the end of each op of its life. The two differ where a copy was made while
+the op ran, or where the op wrote the item, so that the copy in slow memory is stale."""
 
 
 def fixed_path(item: Item, state: State) -> Path:
@@ -21,12 +21,12 @@ def fixed_path(item: Item, state: State) -> Path:
 
 
 def path_of(item: Item, starts: Sequence[State]) -> Path:
-    """Return a path without copies while ops run, from the states at the begin of each op."""
+    """Return a path without copies while ops run, from the states at the start of each op."""
     return tuple((state, after(item, item.first + n, state)) for n, state in enumerate(starts))
 
 
 def after(item: Item, k: int, state: State) -> State:
-    """Return the state after an op that it is begun with."""
+    """Return the state of an item after an op, from the state at the start of the op."""
     return F if state == B and k in item.writes else state
 
 
@@ -42,7 +42,7 @@ def tidied(path: Sequence[tuple[State, State]]) -> Path:
 
 
 def needs(before: State, now: State) -> str:
-    """``out`` or ``in`` where getting from one state to the other takes a copy; empty otherwise."""
+    """Return ``out`` or ``in`` where a change of state takes a copy; empty otherwise."""
     if before == S and now != S:
         return "in"
     return "out" if before == F and now != F else ""
@@ -50,13 +50,13 @@ def needs(before: State, now: State) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a schedule amounts to.
+    """Cost of a schedule.
 
     Attributes:
-        total_ns: of ops and moves; None where an op was not measured so, or a move cannot be made.
-        moves: all of them.
-        fast_bytes: in fast memory while each op runs, with what has no choice.
-        slow_bytes: in slow memory while each op runs, copies included.
+        total_ns: time of ops and moves; None where an op was not measured so, or a move is impossible.
+        moves: all moves.
+        fast_bytes: for each op: bytes in fast memory, including those without a choice of pool.
+        slow_bytes: for each op: bytes in slow memory, copies included.
     """
 
     total_ns: float | None
@@ -71,9 +71,9 @@ class Cost:
 def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
     """Add up a schedule: a path for each item."""
     possible = True
-    fast, slow = list(problem.fixed_bytes), [0] * len(problem.steps)
+    fast, slow = list(problem.fixed_bytes), [0] * len(problem.ops)
     moves: list[Move] = []
-    meanwhile_ns = [0.0] * len(problem.steps)
+    meanwhile_ns = [0.0] * len(problem.ops)
     for item, path in zip(problem.items, paths, strict=True):
         for k, pair in enumerate(path, item.first):
             fast[k] += item.size_bytes if pair != (S, S) else 0
@@ -84,9 +84,9 @@ def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
             if move.overlapped:
                 meanwhile_ns[move.op] += move.time_ns
     total_ns = sum(move.start_ns if move.overlapped else move.time_ns for move in moves)
-    for k, step in enumerate(problem.steps):
-        where = tuple(paths[i][k - problem.items[i].first][0] != S for i in step.items)
-        ns = step.time_ns.get(where)
+    for k, op in enumerate(problem.ops):
+        where = tuple(paths[i][k - problem.items[i].first][0] != S for i in op.items)
+        ns = op.time_ns.get(where)
         possible = possible and ns is not None
         total_ns += max(ns or 0.0, meanwhile_ns[k])
     moves.sort(key=lambda move: (move.op, move.overlapped))
@@ -94,7 +94,7 @@ def cost(problem: Problem, paths: Sequence[Path]) -> Cost:
 
 
 def spans(problem: Problem, paths: Sequence[Path]) -> Iterator[Span]:
-    """Return where each item is. What is moved while an op runs is in its old pool for that op."""
+    """Yield the spans of each item. An item that is moved while an op runs is in its old pool for that op."""
     for item, path in zip(problem.items, paths, strict=True):
         where = [state != S for state, _ in path]
         start = 0
@@ -106,7 +106,7 @@ def spans(problem: Problem, paths: Sequence[Path]) -> Iterator[Span]:
 
 
 def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
-    """Yield the copies of an item; one that cannot be made takes -1 ns."""
+    """Yield the moves of an item; an impossible move takes -1 ns."""
     times: Mapping[tuple[str, bool], float | None] = {
         ("out", False): item.out_ns, ("in", False): item.in_ns,
         ("out", True): item.async_out_ns, ("in", True): item.async_in_ns,
@@ -118,7 +118,8 @@ def _moves(problem: Problem, item: Item, path: Path) -> Iterator[Move]:
                 source, target = problem.fast.name, problem.slow.name
                 if way == "in":
                     source, target = target, source
-                ns = None if meanwhile and k in item.accesses else times[way, meanwhile]  # the op itself uses it then
+                # The op itself uses the item then.
+                ns = None if meanwhile and k in item.accesses else times[way, meanwhile]
                 ns, start_ns = -1.0 if ns is None else ns, item.async_start_ns if meanwhile else 0.0
                 yield Move(item.name, source, target, k, item.copied_bytes, ns, meanwhile, start_ns)
         before = end

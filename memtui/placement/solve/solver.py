@@ -1,4 +1,4 @@
-"""A plan for a profile: which solver, against which baseline, and whether the plan can be laid out in memory."""
+"""Plans for a profile: chooses the solver, compares with the baseline, and checks the layout in memory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 GAP = 1e-4
 TIME_LIMIT_S = 60.0
-SIMPLER = {SYNC: STATIC, ASYNC: SYNC}  # what a formulation can do, too
-MANY = 5000  # moves during ops to choose from: then those during the nearest ops are looked at alone first
-NEAREST = 8  # ops after one that touches a tensor, and before the next one
-PREFERRED = (SINGLE, ISOLATED, SIMULTANEOUS)  # ways of timing, where they have as much
+SIMPLER = {SYNC: STATIC, ASYNC: SYNC}  # a formulation whose placements this one allows, too
+MANY = 5000  # possible moves during ops; with more of them, moves during the nearest ops are tried first
+NEAREST = 8  # ops after an access of a tensor, and before the next access
+PREFERRED = (SINGLE, ISOLATED, SIMULTANEOUS)  # ways of timing with equally many configurations
 _LAYOUTS = 4  # tries to find a plan without too many holes
 _TOLERANCE = 1e-9
 _NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
@@ -35,16 +35,16 @@ _NEEDS = "needs the solver of scipy: pip install 'memtui[place]'"
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a plan is to be.
+    """A plan as it is requested.
 
     Attributes:
         limit_bytes: of the fast pool.
         formulation: of ``plan.FORMULATIONS``.
-        slow: name of the slow pool; None: the second of the profile.
-        mode: which samples; None: as ``mode_of`` has it.
-        time_limit_s: then the best that was found is taken.
-        gap: (predicted - bound) / predicted that is good enough.
-        page_bytes: sizes are rounded up to multiples of it.
+        slow: name of the slow pool; None: the second pool of the profile.
+        mode: way of timing whose samples are used; None: that of ``mode_of``.
+        time_limit_s: time after which the best plan so far is returned.
+        gap: sufficient (predicted - bound) / predicted.
+        page_bytes: sizes are rounded up to multiples of this.
     """
 
     limit_bytes: int
@@ -58,7 +58,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """What a solver made of a problem: paths, a bound, whether that is the end, its name, and whether it has holes."""
+    """Result of a solver: paths, a lower bound, whether it finished, its name, and whether the layout has holes."""
 
     paths: list[Path]
     bound_ns: float | None
@@ -68,7 +68,7 @@ class Solved:
 
 
 def slow_pool(profile: Profile, name: str | None) -> str:
-    """Return the slow pool that is meant. Raises UserError for one that the profile has not."""
+    """Return the slow pool of this name, or the first one. Raises UserError where the profile does not have it."""
     others = [pool.name for pool in profile.pools[1:]]
     if not others:
         raise UserError(f"the profile has one pool only, {profile.fast.name}: profile it with a slow one, too")
@@ -78,10 +78,10 @@ def slow_pool(profile: Profile, name: str | None) -> str:
 
 
 def mode_of(profile: Profile, slow: str) -> str:
-    """Return the way of timing to rely upon: of those with every op in these pools, the one with most configurations.
+    """Return the way of timing with most configurations, of those that have every op in these pools.
 
-    In doubt that is single: between the ops of a step caches go cold and Python runs, which is in its times and in
-    those of a step that is executed, but not in those of an op that is repeated. Raises UserError where none has.
+    In doubt that is single: between the ops of a step caches go cold and Python runs. Single times include that, as the
+    times of an executed step do, and isolated times do not. Raises UserError where no way of timing has every op.
     """
     pools, best, most = {profile.fast.name, slow}, "", 0
     for mode in PREFERRED:
@@ -94,16 +94,16 @@ def mode_of(profile: Profile, slow: str) -> str:
 
 
 def problem_for(profile: Profile, request: PlanRequest) -> Problem:
-    """Raise UserError."""
+    """Return the problem of a requested plan. Raises UserError."""
     slow = slow_pool(profile, request.slow)
     return problem_of(profile, slow, request.mode or mode_of(profile, slow), request.limit_bytes, request.page_bytes)
 
 
 def find(profile: Profile, request: PlanRequest) -> PlacementPlan:
-    """Return the plan that is asked for, never worse than first touch.
+    """Return the requested plan, which is never worse than first touch.
 
     Raises:
-        UserError: what is asked for is not in the profile, cannot be, or needs scipy.
+        UserError: the request does not match the profile, is impossible, or needs scipy.
     """
     start_s = time.monotonic()
     problem = problem_for(profile, request)
@@ -118,18 +118,18 @@ def find(profile: Profile, request: PlanRequest) -> PlacementPlan:
 
 
 def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
-    """Return the best placement that can be laid out in fast memory; its bound is that of any.
+    """Return the best placement that can be laid out in fast memory; its bound holds for any layout.
 
-    Where the optimum has holes the limit is cut, which may make it worse than one without moves: so that is looked for
-    first, in a third of the time. Where no room is left to cut, what was found stays, and is told with the addresses
-    it takes.
+    Where the optimum has holes the limit is cut, which may make the result worse than a placement without moves: so
+    that is searched first, in a third of the time. Where no room is left to cut, the placement is returned although its
+    layout breaks the limit; the plan has the addresses it takes.
     """
     candidates: list[list[Path]] = []
     if formulation in SIMPLER:
         try:
             candidates.append(_laid_out(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
         except UserError:
-            pass  # without moves there is none
+            pass  # no placement without moves keeps the limit
     incumbent = candidates[0] if candidates else None
     solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, incumbent)
     candidates.append(solved.paths)
@@ -150,13 +150,13 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
 
 
 def _part_of(deadline_s: float, parts: int) -> float:
-    """Return a deadline that leaves the other parts of the time for what comes after."""
+    """Return a deadline after one of these parts of the remaining time."""
     now_s = time.monotonic()
     return now_s + max(0.0, deadline_s - now_s) / parts
 
 
 def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
-    """Return what is faster comes first, but for what breaks the limit, or breaks it when it is laid out."""
+    """Return a sort key: placements that break the limit, or break it when laid out, come last; faster ones first."""
     impossible, total_ns = _rank(problem, paths)
     return impossible, any(map(int.__gt__, laid_out(problem, paths), problem.limit_bytes)), total_ns
 
@@ -164,10 +164,10 @@ def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
 def optimum(
     problem: Problem, formulation: str, time_limit_s: float, gap: float, incumbent: list[Path] | None = None
 ) -> Solved:
-    """Return the best placement of a formulation, whatever addresses it takes; never worse than the one that is known.
+    """Return the best placement of a formulation, whatever its layout; never worse than the incumbent.
 
     Raises:
-        UserError: there is none, none was found in time, or scipy is missing.
+        UserError: no placement exists, none was found in time, or scipy is missing.
     """
     start_s = time.monotonic()
     try:
@@ -177,13 +177,13 @@ def optimum(
         return _without_scipy(problem, formulation, _fallback(problem))
     try:
         if incumbent is None and formulation in SIMPLER:
-            # What can be done without moves can be done with them, and a short search with them may end at worse.
+            # A placement without moves is also one with moves, and a short search with moves may end with a worse one.
             incumbent = _simpler(problem, SIMPLER[formulation], time_limit_s / 4, gap)
         deadline_s = start_s + time_limit_s
         program = Program(problem, formulation)
         near = None
         if program.overlapped > MANY:
-            # Of so many moves the solver has a bound in time, but no good plan: that is from fewer.
+            # With this many moves the solver gets a bound in time, but no good plan: fewer moves give a plan.
             with contextlib.suppress(Infeasible):
                 near, _ = _within(Program(problem, formulation, NEAREST), _part_of(deadline_s, 2), gap / 4)
         paths, result = _within(program, deadline_s, gap)
@@ -200,14 +200,14 @@ def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path]
     """Return paths that keep the limits, and what the solver reports. Raises Infeasible."""
     paths, result = program.solve(deadline_s - time.monotonic(), gap)
     if paths is not None and (over := _over(program.problem, paths)):
-        # Rounded to whole tensors, what the solver's tolerance allowed is some bytes too much.
+        # Within the solver's tolerance, the rounded solution can be some bytes above the limit.
         limits = (limit - more for limit, more in zip(program.problem.limit_bytes, over, strict=True))
         paths, _ = program.with_limits(tuple(limits)).solve(deadline_s - time.monotonic(), gap)
     return paths, result
 
 
 def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
-    """Return the bytes above the limit while each op runs; empty where there are none."""
+    """Return, for each op, the bytes above the limit; empty where no op is above."""
     fast_bytes = cost(problem, paths).fast_bytes
     over = tuple(max(0, fast - limit) for fast, limit in zip(fast_bytes, problem.limit_bytes, strict=True))
     return over if any(over) else ()
@@ -217,7 +217,7 @@ def _simpler(problem: Problem, formulation: str, time_limit_s: float, gap: float
     try:
         return optimum(problem, formulation, time_limit_s, gap).paths
     except UserError:
-        return None  # it needs moves
+        return None  # only placements with moves keep the limit
 
 
 def _without_scipy(problem: Problem, formulation: str, incumbent: list[Path]) -> Solved:
@@ -233,7 +233,7 @@ def _without_scipy(problem: Problem, formulation: str, incumbent: list[Path]) ->
 
 
 def _fallback(problem: Problem) -> list[Path]:
-    """First touch where it fits, or else everything in slow memory."""
+    """Return first touch where it fits, or else everything in slow memory."""
     touched = first_touch(problem)
     slow: list[Path] = [fixed_path(item, S) for item in problem.items]
     return min(touched, slow, key=lambda paths: _rank(problem, paths))
@@ -280,7 +280,7 @@ def _plan(problem: Problem, request: PlanRequest, solved: Solved, start_s: float
 
 
 def _why(solved: Solved) -> str:
-    """Return what kept a plan from being as near to the bound as was asked for."""
+    """Return the reason why a plan is not as near to the bound as requested."""
     if not solved.finished:
         return "its part of the time limit was over"
     if solved.holes:
@@ -303,13 +303,13 @@ def _names(problem: Problem, request: PlanRequest) -> dict[str, Any]:
 
 
 def _unmeasured(problem: Problem, solved: Solved) -> str:
-    for k, step in enumerate(problem.steps):
-        where = tuple(solved.paths[i][k - problem.items[i].first][0] != S for i in step.items)
-        if where not in step.time_ns:
-            return step.name
+    for k, op in enumerate(problem.ops):
+        where = tuple(solved.paths[i][k - problem.items[i].first][0] != S for i in op.items)
+        if where not in op.time_ns:
+            return op.name
     return "a move"
 
 
 def baselines(problem: Problem) -> tuple[float | None, Cost]:
-    """Return what everything in fast memory takes (whatever the limit), and first touch within it."""
+    """Return the time with everything in fast memory (whatever the limit), and the cost of first touch within it."""
     return problem.all_fast_ns, cost(problem, first_touch(problem))

@@ -1,4 +1,4 @@
-"""How fast each pool is: read, written, copied from and to the fast pool, and what a move takes however small it is.
+"""Bandwidths of each pool: read, written, copied from and to the fast pool; and the fixed time of a move.
 
 Imports torch.
 """
@@ -19,17 +19,17 @@ from memtui.placement.torch.pools import Pool
 from memtui.placement.torch.tensor_moves import Copy, Mover
 from memtui.placement.worker_protocol import Bandwidth
 
-SIZE = 64 << 20  # several times what a last-level cache holds in most machines
+SIZE = 64 << 20  # several times the last-level cache of most machines
 REPEATS = 7
 PAGE = 4096  # the smallest move
-PAGE_REPEATS = 101  # they are short, so that an odd one is no matter
-_SIDE = 256  # of the matrices that are multiplied while something is copied
-_SHORT_SIDES = (96, 128, 192, 256, 384, 512)  # while a page is
-_HIDES = 1.5  # times as long as moving a page: so short that it is seen what that costs, and no shorter than it
+PAGE_REPEATS = 101  # copies of a page are short, so single outliers do not change the median
+_SIDE = 256  # side of the matrices that are multiplied during a copy
+_SHORT_SIDES = (96, 128, 192, 256, 384, 512)  # the same during a copy of a page
+_HIDES = 1.5  # work during a copy of a page takes this times as long: it hides the copy, but not its cost
 
 
 def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int = REPEATS) -> list[Bandwidth]:
-    """Measure each pool, in turns; the first one is the fast one, whose copies are to itself.
+    """Measure each pool, in turns; the first is the fast pool, which is copied to itself.
 
     Raises NoMemory.
     """
@@ -46,7 +46,7 @@ def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int 
                 _timed_ns(partial(fast.copy_, memory), reads, clock),
                 _timed_ns(partial(memory.copy_, fast), writes, clock),
             )
-            if turn:  # the first one warms up
+            if turn:  # the first turn warms up
                 for each, ns in zip(of_pool, took, strict=True):
                     each.append(ns)
     alone = [Bandwidth(*(_rate(size, each) for each in of_pool)) for of_pool in times]
@@ -96,27 +96,27 @@ def _meanwhile(mover: Mover, out: Copy, into: Copy, repeats: int) -> tuple[float
 
 
 def _with_fixed(mover: Mover, clock: Clock, bandwidth: Bandwidth, out: Copy, into: Copy, *, free: bool) -> Bandwidth:
-    """Return what moves of a page take beside their bytes, with other work between them, as plans have it.
+    """Return the bandwidths with the fixed times of moves, measured with other work between moves, as in plans.
 
     Args:
-        mover: the one that plans are executed with.
-        clock: of it.
-        bandwidth: bandwidths.
-        out: a page of the pool into the fast one.
-        into: and back.
-        free: whether there is a CPU for moves while ops run.
+        mover: executes the moves, as it does for plans.
+        clock: clock of the mover.
+        bandwidth: bandwidths without fixed times.
+        out: copy of a page from the pool into the fast one.
+        into: copy of a page into the pool.
+        free: whether a CPU is free for moves while ops run.
     """
-    small = _multiplying(_SHORT_SIDES[0])  # leaves the page where a tensor that was written just now is
+    small = _multiplying(_SHORT_SIDES[0])  # leaves the page in the caches, as an op leaves a tensor that it wrote
     hiding = _hiding(mover, clock, (out, into)) if free else small
     immediate: list[list[float]] = [[], []]
     meanwhile: list[list[float]] = [[], []]
     longer: list[float] = []
-    # One after the other: the thread of a move that is over still wants the interpreter for a moment.
+    # Two loops: the thread of a finished move still needs the interpreter for a moment.
     for turn in range(PAGE_REPEATS + 1):
         for way, copy in enumerate((out, into)):
             small()
             took_ns = mover.now([copy])
-            if turn:  # the first one warms up
+            if turn:  # the first turn warms up
                 immediate[way].append(took_ns)
     for turn in range((PAGE_REPEATS + 1) * free):
         for way, copy in enumerate((out, into)):
@@ -141,7 +141,7 @@ def _with_fixed(mover: Mover, clock: Clock, bandwidth: Bandwidth, out: Copy, int
 
 
 def _hiding(mover: Mover, clock: Clock, copies: Sequence[Copy]) -> Callable[[], object]:
-    """Return work that takes longer than moving a page beside it."""
+    """Return work that takes longer than moving a page at the same time."""
     for side in _SHORT_SIDES:
         multiply = _multiplying(side)
         moved_ns = median(mover.during([copy], multiply)[1] for copy in copies for _ in range(REPEATS))

@@ -1,7 +1,7 @@
 """A whole training step as a graph of kernels: forward, backward and update. Imports torch.
 
-``make_fx`` records the operators that one step calls, on tensors without data. What shares memory with something that
-was there before is a view and no tensor of its own; what an operator writes in place is a new tensor in old memory.
+``make_fx`` records the operators that one step calls, on tensors without data. A value that shares memory with an
+earlier value is a view, not a tensor; a value that an operator writes in place is a new tensor in old memory.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from torch.utils._pytree import tree_flatten, tree_map
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.torch import capture_errors
 from memtui.placement.torch.kernels import called, has_to_copy
-from memtui.placement.torch.models import NoStep, Step
+from memtui.placement.torch.models import NoStep, TrainingStep
 
 _LONGEST_KEY = 1000
-# What they are given tells them shape and type, and is not read.
+# These operators take only shape and type from their arguments, and do not read them.
 _MAKES_NEW = re.compile(r"aten\.(new_\w+|(empty|full|ones|rand|randn|randint|zeros)_like)\.")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a value lies in a storage: what a view differs in from its base.
+    """Layout of a value in a storage: everything in which a view differs from its base.
 
     Attributes:
-        storage: name, as in ``model.Tensor.storage``.
-        dtype: of an element.
-        shape: elements in each dimension.
-        stride: elements from one to the next in each dimension.
+        storage: name, as in ``graph.Tensor.storage``.
+        dtype: type of an element.
+        shape: number of elements in each dimension.
+        stride: elements from one index to the next in each dimension.
         offset: of the first element, in elements.
     """
 
@@ -46,14 +46,14 @@ class Layout:
     offset: int
 
     def over(self, memory: torch.Tensor) -> torch.Tensor:
-        """Return the value in the memory of its storage, which is given as bytes."""
+        """Return the value as a view of the memory of its storage, given as bytes."""
         skipped = memory.storage_offset() // self.dtype.itemsize
         empty = torch.empty(0, dtype=self.dtype, device=memory.device)
         return empty.set_(memory.untyped_storage(), skipped + self.offset, self.shape, self.stride)
 
     @property
-    def touched_bytes(self) -> int:
-        """Of its elements, those counted once that a stride of 0 repeats."""
+    def accessed_bytes(self) -> int:
+        """Bytes of the elements; elements that a stride of 0 repeats count once."""
         count = self.dtype.itemsize
         for length, stride in zip(self.shape, self.stride, strict=True):
             count *= length if stride else min(length, 1)
@@ -62,18 +62,18 @@ class Layout:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An op with everything that is needed to call it.
+    """An op with everything that a call of it needs.
 
     Attributes:
-        op: of the graph.
+        op: the op of the graph.
         target: the operator.
-        arguments: of the call, with layouts in the place of tensors.
-        keywords: the same.
-        new_layouts: layouts of the new tensors it returns, one after another; None for what is not new.
-        read_bytes: by storage, what it reads.
-        written_bytes: by storage, what it writes.
-        in_place: whether it writes what it was given.
-        copies: whether its results can only be copied to where they are to lie.
+        arguments: positional arguments of the call, with layouts in the place of tensors.
+        keywords: keyword arguments of the call, likewise.
+        new_layouts: for each result, its layout; None for a result that is not a new tensor.
+        read_bytes: bytes that the op reads, by storage.
+        written_bytes: bytes that the op writes, by storage.
+        in_place: whether the op writes its arguments.
+        copies: whether the results have to be copied to their place.
     """
 
     op: Op
@@ -89,16 +89,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Captured:
-    """A graph with what it takes to run it.
+    """A graph with everything that running it needs.
 
     Attributes:
-        graph: plain, as it is saved.
-        kernels: of its ops, in their order.
-        given: bytes of each storage that is there before the step.
-        results: what the step returns.
-        changed: what was there before and is changed by it, such as running means.
+        graph: the graph without torch, as it is saved.
+        kernels: kernels of the ops, in their order.
+        given: bytes of each storage that exists before the step.
+        results: layouts of the values that the step returns.
+        changed: layouts of older values that the step changes, such as running means.
         module: the step as torch runs it, to compare with.
-        inputs: that it is called with.
+        inputs: arguments of the module.
     """
 
     graph: Graph
@@ -111,13 +111,13 @@ class Captured:
 
     @property
     def fingerprint(self) -> str:
-        """Return a digest of the graph: measurements in another graph are not of this one."""
+        """A digest of the graph: measurements are valid only for a graph with the same digest."""
         text = json.dumps(self.graph.to_dict(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def capture(step: Step, name: str) -> Captured:
-    """Record one step. Raises NoStep, with the operator that stands in the way."""
+def capture(step: TrainingStep, name: str) -> Captured:
+    """Record one step. Raises NoStep, which names the operator that prevents it."""
     state = step.state()
     flat, _ = tree_flatten(state)
     if any(tensor.device.type != "cpu" or tensor.layout != torch.strided for tensor in flat):
@@ -141,19 +141,19 @@ def capture(step: Step, name: str) -> Captured:
 
 
 class _Reader:
-    """Goes through the nodes of a recorded step in their order."""
+    """Reads the nodes of a recorded step in their order."""
 
     def __init__(self, module: torch.fx.GraphModule, given: Mapping[str, torch.Tensor]) -> None:
         self._module, self._given = module, given
-        self._storage_of: dict[int, str] = {}  # by the storage without data
+        self._storage_of: dict[int, str] = {}  # by address of the storage without data
         self._layouts: dict[torch.fx.Node, Any] = {}
-        self._current: dict[str, str] = {}  # the tensor that a storage holds now
+        self._current: dict[str, str] = {}  # the latest tensor of each storage
         self._tensors: dict[str, Tensor] = {}
         self._bytes: dict[str, torch.Tensor] = {}
         self._kernels: list[Kernel] = []
         self._changed: dict[Layout, None] = {}
-        self._grown: dict[str, Layout] = {}  # storages whose size only a real call tells
-        self._references: list[Any] = []  # so that no storage is taken for another one that came before
+        self._grown: dict[str, Layout] = {}  # layouts of storages whose size only a real call shows
+        self._references: list[Any] = []  # keeps storages alive, so that no address is used twice
 
     def read(self, name: str, state: tuple[Any, ...]) -> Captured:
         waiting = iter(self._given.items())
@@ -180,7 +180,7 @@ class _Reader:
         return Captured(graph, tuple(self._kernels), self._bytes, results, tuple(self._changed), self._module, state)
 
     def _argument(self, node: torch.fx.Node, name: str, real: torch.Tensor) -> Layout:
-        """Return a value that is there before the step."""
+        """Return the layout of a value that exists before the step."""
         value = node.meta["val"]
         key = self._key(value)
         if key not in self._storage_of:
@@ -263,19 +263,19 @@ class _Reader:
         )
 
     def _grow(self, node: torch.fx.Node, storage: str, number: int) -> None:
-        """Ask an operator for the size of a result that seems to be empty: of oneDNN's workspace it is not recorded."""
+        """Find the size of a result that seems empty by a real call: recording misses oneDNN's workspace."""
         arguments, keywords = tree_map(_zeros, self._with_layouts((node.args, dict(node.kwargs))))
         try:
             with torch.no_grad():
                 real = tree_flatten(called(node.target, arguments, keywords))[0][number]
-        except (RuntimeError, ArithmeticError, LookupError):  # it does not like the numbers
+        except (RuntimeError, ArithmeticError, LookupError):  # the operator refuses zeros
             return
         if isinstance(real, torch.Tensor) and real.numel():
             self._grown[storage] = Layout(storage, real.dtype, tuple(real.shape), tuple(real.stride()), 0)
             self._tensors[storage] = Tensor(storage, real.untyped_storage().nbytes(), INTERMEDIATE)
 
     def _written(self, node: torch.fx.Node) -> list[Any]:
-        """Return the arguments that the operator's schema says it writes."""
+        """Return the arguments that the operator writes according to its schema."""
         schema = node.target._schema.arguments  # type: ignore[union-attr]
         named = _named(node)
         return [named.get(a.name) for a in schema if a.alias_info is not None and a.alias_info.is_write]
@@ -314,12 +314,12 @@ class _Reader:
         amounts: dict[str, int] = {}
         for layout in layouts:
             most = self._tensors[layout.storage].size_bytes
-            amounts[layout.storage] = min(most, amounts.get(layout.storage, 0) + layout.touched_bytes)
+            amounts[layout.storage] = min(most, amounts.get(layout.storage, 0) + layout.accessed_bytes)
         return amounts
 
 
 def _copies(target: Any, arguments: Any, keywords: Any, results: Sequence[Layout | None], in_place: bool) -> bool:
-    """Return whether results can only be copied to their place, by a call on zeros."""
+    """Return whether results have to be copied to their place; a call on zeros shows it."""
     if in_place:
         return any(layout is not None for layout in results)
     with torch.no_grad():
@@ -328,7 +328,7 @@ def _copies(target: Any, arguments: Any, keywords: Any, results: Sequence[Layout
 
 
 def _zeros(leaf: Any) -> Any:
-    """Return a tensor of a layout; anything else as it is."""
+    """Return a tensor of zeros for a layout, and anything else unchanged."""
     if not isinstance(leaf, Layout):
         return leaf
     return torch.empty_strided(leaf.shape, leaf.stride, dtype=leaf.dtype).zero_()
@@ -341,7 +341,7 @@ def _named(node: torch.fx.Node) -> dict[str, Any]:
 
 
 def _secretly_written(node: torch.fx.Node) -> list[Any]:
-    """Return what an operator writes though its schema does not say so: running means of a normalisation."""
+    """Return the arguments that an operator writes against its schema: running means of a normalisation."""
     named = _named(node)
     if not str(node.target).startswith("aten.native_batch_norm.") or not named.get("training"):
         return []
@@ -349,7 +349,7 @@ def _secretly_written(node: torch.fx.Node) -> list[Any]:
 
 
 def _check_fixed(target: Any, value: Any) -> None:
-    """Raise NoStep for what is no tensor of a fixed shape."""
+    """Raise NoStep for a value that is not a tensor of a fixed shape."""
     if not isinstance(value, torch.Tensor):
         raise NoStep(f"the step cannot be captured: {target} makes a number of a tensor, which later ops depend upon")
     if value.layout != torch.strided:
@@ -359,19 +359,19 @@ def _check_fixed(target: Any, value: Any) -> None:
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all bytes of the memory that a value is in."""
+    """Return all bytes of the memory of a value."""
     return torch.empty(0, dtype=torch.uint8).set_(tensor.detach().untyped_storage())
 
 
 def _with_role(tensor: Tensor, final: set[str]) -> Tensor:
-    """Return the tensor with its role: one whose memory is returned, or was there before, outlives the step."""
+    """Return the tensor with its role: a tensor whose memory the step returns outlives the step."""
     if tensor.role != INTERMEDIATE or tensor.storage not in final:
         return tensor
     return Tensor(tensor.name, tensor.size_bytes, RESULT, tensor.group)
 
 
 def _key_of(kind: str, arguments: Any, keywords: Any, results: Sequence[Layout | None]) -> str:
-    """Return what the time of an op depends on: shapes, types, strides, which tensors are one, and its numbers."""
+    """Return the facts that an op's time depends on: shapes, types, strides, repeated tensors, and numbers."""
     seen: dict[str, int] = {}
 
     def describe(leaf: Any) -> str:

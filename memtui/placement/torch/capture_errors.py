@@ -1,4 +1,4 @@
-"""Why a step cannot be recorded, in one line: which operator stands in the way, and where the user's code calls it.
+"""Explain in one line why a step cannot be captured: the operator that prevents it, and the user's line that calls it.
 
 Imports torch.
 """
@@ -25,12 +25,12 @@ _LONGEST = 300
 
 
 def why(error: Exception, step: Callable[..., Any], state: tuple[Any, ...]) -> str:
-    """Return an error of ``make_fx`` in words."""
+    """Return a line of text for an error of ``make_fx``."""
     # torch's exceptions of tensors without data carry it: fake_tensor.DataDependentOutputException.
     func = getattr(error, "func", None)
     if func is not None:
         return f"{func} needs to know the values of a tensor{where(error.__traceback__)}"
-    # A question that only values can answer; its symbols stand for what an operator made of them.
+    # A condition on values; its symbols stand for the results of operators.
     symbols = getattr(getattr(error, "cond", None), "free_symbols", None)
     if symbols:
         sources = values_from(step, state)
@@ -42,14 +42,14 @@ def why(error: Exception, step: Callable[..., Any], state: tuple[Any, ...]) -> s
 
 
 def first_of_values(step: Callable[..., Any], state: tuple[Any, ...]) -> str:
-    """Return where the user's code first makes a number or a shape of values: `` (FILE:LINE: code)``, or ""."""
+    """Return the user's line that first turns values into a number or shape: `` (FILE:LINE: code)``, or ""."""
     return next((line for _, line in values_from(step, state).values()), "")
 
 
 def values_from(step: Callable[..., Any], state: tuple[Any, ...]) -> dict[str, tuple[str, str]]:
-    """Operator and line by the symbol of every value that the step asks tensors for, in their order.
+    """Return operator and line by the symbol of every value that the step reads from tensors, in their order.
 
-    The step is recorded once more, as far as that goes, with somebody who looks at every operator.
+    The step is recorded once more, as far as possible, with a mode that sees every operator.
     """
     watch = _Watch()
 
@@ -65,7 +65,7 @@ def values_from(step: Callable[..., Any], state: tuple[Any, ...]) -> dict[str, t
 
 
 class _Watch(TorchDispatchMode):
-    """Notes which operator a symbol comes from."""
+    """Records the operator that each symbol comes from."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,12 +89,12 @@ def _symbols(values: Iterable[Any]) -> Iterable[str]:
 
 
 def where(trace: TracebackType | None) -> str:
-    """Return the line of the user's code that an error came through last: `` (FILE:LINE: code)``; empty without one."""
+    """Return the innermost line of the user's code in a traceback: `` (FILE:LINE: code)``; empty without one."""
     return _last(traceback.extract_tb(trace))
 
 
 def _last(frames: Iterable[traceback.FrameSummary]) -> str:
-    """Return the innermost frame that is neither torch's nor ours; the interpreter's own ones are not files."""
+    """Return the innermost frame that is not torch's, memtui's or the interpreter's."""
     location = ""
     for frame in frames:
         path = Path(os.path.realpath(frame.filename))

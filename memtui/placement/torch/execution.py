@@ -1,4 +1,4 @@
-"""Executing plans: every tensor where the plan says, moved when it says so, results held against the unplaced step.
+"""Execution of plans: tensors lie and move as the plan says, and results are compared with the unplaced step.
 
 Imports torch.
 """
@@ -24,14 +24,14 @@ from memtui.placement.torch.tensor_moves import Copy, Mover
 from memtui.placement.worker_protocol import Agreement, ExecutedPlan
 
 WARM_UPS = 2
-CLOSE = 1e-4  # relative; what another order of the same sums may make of 32-bit numbers
+CLOSE = 1e-4  # relative; bound on the rounding of another order of summation, with 32-bit numbers
 
-_Run = tuple[list[float], float]  # time of each op with what it waits for, time of all moves that ops wait for, in ns
+_Run = tuple[list[float], float]  # time of each op with its moves, time of all moves that ops wait for, in ns
 
 
 @dataclass
 class Stage:
-    """One op of a plan, and what is moved before it and while it runs."""
+    """One op of a plan, with the moves before and during it."""
 
     call: Call
     before: list[Copy] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Execution:
         self.arenas: Arenas = lay_out(graph, plan)
         self.memory = {pool: machine.pools[pool].take(size) for pool, size in self.arenas.size_bytes.items() if size}
         self.stages = [Stage(self._call(index, plan)) for index in range(len(graph.ops))]
-        # What leaves fast memory goes first: what comes in may get its bytes.
+        # Moves out of fast memory come first: moves into it may reuse their bytes.
         for move in sorted(plan.moves, key=lambda move: move.target == plan.fast):
             copy = self._copy(move)
             (self.stages[move.op].meanwhile if move.overlapped else self.stages[move.op].before).append(copy)
@@ -56,7 +56,7 @@ class Execution:
 
     def _bytes(self, storage: str, pool: str, op: int) -> torch.Tensor:
         piece = self.arenas.piece(storage, pool, op)
-        if piece is None:  # there before the step, or a result: no part of the plan
+        if piece is None:  # it exists before the step, or is a result: not part of the plan
             return self._machine.buffer(storage, pool)
         return self.memory[pool][piece.start : piece.start + piece.size_bytes]
 
@@ -73,7 +73,7 @@ class Execution:
         return self._machine.call(kernel, where, lambda storage, pool: self._bytes(storage, pool, op))
 
     def _copy(self, move: Move) -> Copy:
-        # A move before an op has to find the source where it was for the op before.
+        # Before a move the source lies where it was for the op before.
         op = move.op if move.overlapped else move.op - 1
         source = self._bytes(move.storage, move.source, op)
         target = self._bytes(move.storage, move.target, move.op)
@@ -82,7 +82,7 @@ class Execution:
         return Copy(target, source, reads(move.size_bytes) + writes(move.size_bytes))
 
     def run(self) -> _Run:
-        """Run the step once."""
+        """Run the step once; return the times of ops and of moves."""
         machine = self._machine
         ops, moves = [], 0.0
         for stage in self.stages:
@@ -113,17 +113,17 @@ class Execution:
 def execute(
     machine: Machine, plans: Sequence[PlacementPlan], repeats: int, seed: int, still_wanted: Callable[[], object]
 ) -> list[ExecutedPlan]:
-    """Run the step without placement and by each plan, in turns, in an order of chance. Raises NoMemory.
+    """Run the step without placement, then by each plan, in turns and random order. Raises NoMemory.
 
     Args:
         machine: the step and its pools.
-        plans: to execute.
-        repeats: timed runs of each.
-        seed: of what is random in the step, and of the order.
-        still_wanted: is called between runs.
+        plans: the plans to execute.
+        repeats: number of timed runs of each plan.
+        seed: of random numbers in the step, and of the order.
+        still_wanted: function that is called between runs.
 
     Returns:
-        for each plan what that took, and whether results are equal.
+        For each plan its times, and whether its results are equal.
     """
     with torch.no_grad():
         expected = unplaced(machine, seed)
@@ -138,7 +138,7 @@ def execute(
         for turn in range(WARM_UPS + repeats):
             for index in chance.sample(range(len(plans)), len(plans)):
                 still_wanted()
-                for _ in range(2):  # in a training the run before is one of the same plan, which leaves caches to it
+                for _ in range(2):  # in a training the run before is of the same plan, and fills the caches
                     machine.refresh(seed)
                     took = executions[index].run()
                 if turn >= WARM_UPS:
@@ -164,7 +164,7 @@ def _executed(execution: Execution, plan: PlacementPlan, runs: Sequence[_Run], r
 
 
 def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
-    """Return what the step leaves when torch runs it as it was recorded; on a GPU, with everything in the fast pool."""
+    """Return the results of the step as torch runs it; on a GPU, with everything in the fast pool."""
     captured = machine.captured
     machine.reset(seed)
     if machine.fast.device.type != "cpu":
@@ -173,7 +173,7 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
         return machine.results()
     saved = {storage: given.clone() for storage, given in captured.given.items()}
     torch.manual_seed(seed)
-    # Without gradients nothing is recorded; some operators still have to be told that it is a training step.
+    # Without gradients nothing is recorded; some operators still need to run as in a training step.
     recorded = any(is_recorded(kernel.target) for kernel in captured.kernels)
     inputs = tree_map(lambda tensor: tensor.detach(), captured.inputs)
     with torch.set_grad_enabled(recorded):
@@ -185,7 +185,7 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
 
 
 def agreement(results: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> Agreement:
-    """Return whether results are the same bit by bit, or nearly, and how far apart they are at most."""
+    """Return whether results are the same bit by bit, or nearly, and their largest difference."""
     equal = all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
     apart = [_apart(a.double(), b.double()) for a, b in zip(results, expected, strict=True) if b.numel()]
     finite = all(map(math.isfinite, apart))

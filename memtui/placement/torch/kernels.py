@@ -1,4 +1,4 @@
-"""Calling one operator so that its results come to lie where they are to. Imports torch."""
+"""Calls of an operator whose results are written to given places. Imports torch."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 _OF_NEW = ("dtype", "layout", "device", "pin_memory")
-# What the backward pass needs of them they leave only while gradients are recorded.
+# These operators store the data of the backward pass only while gradients are recorded.
 _RECORDED = ("aten.mkldnn_rnn_layer.default",)
 Out = tuple[Any, tuple[str, ...]]  # an overload, and the names of its out arguments
 
 
 def is_recorded(target: Any) -> bool:
-    """Return whether an operator does in a training step what it does not while gradients are off."""
+    """Return whether an operator does more in a training step than with gradients off."""
     return str(target) in _RECORDED
 
 
 def called(target: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """Return what an operator returns in a training step, of tensors that have no gradients."""
+    """Call an operator as in a training step, on tensors without gradients."""
     if not is_recorded(target):
         return target(*arguments, **keywords)
     with torch.enable_grad():
@@ -30,10 +30,10 @@ def called(target: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -
 
 @lru_cache(512)
 def out_variant(target: Any) -> Out | None:
-    """Return the overload of an operator that writes its results where it is told to; None where there is none.
+    """Return the overload of an operator that writes its results to given tensors; None where there is none.
 
-    It takes the same arguments as the operator does, and beside them one for each result; what says how a new tensor
-    is made may be missing, as the results are there.
+    The overload takes the arguments of the operator, and an out argument for each result; arguments that describe a new
+    tensor may be missing, as the results exist already.
     """
     own = [_kind(argument) for argument in target._schema.arguments]
     results = sum(str(each.type) == "Tensor" for each in target._schema.returns)
@@ -58,16 +58,16 @@ def has_to_copy(
     keywords: Mapping[str, Any],
     places: Sequence[torch.Tensor | None],
 ) -> bool:
-    """Return whether results can only be copied to where they are to lie, which takes time of its own.
+    """Return whether results have to be copied to their places, which takes additional time.
 
-    Overloads that write where they are told to take no result that is thrown away (None). Some make room there for more
-    than the result (the mean of mse_loss does), which would be in the memory of others; so it is tried out.
+    An out overload needs a place for every result, also for one that is not used (None). Some overloads enlarge their
+    out tensors (as mse_loss with a mean does), and would write into the memory of others; so a call is tried out.
 
     Args:
         target: the operator.
-        arguments: of a call with tensors of its own.
-        keywords: of it.
-        places: places for its results, each of them all of a memory.
+        arguments: positional arguments of a call, with separate tensors.
+        keywords: keyword arguments of the call.
+        places: tensors for its results, each of which has its storage for itself.
     """
     variant = out_variant(target)
     if (
@@ -80,7 +80,7 @@ def has_to_copy(
     sizes = [place.untyped_storage().nbytes() for place in places if place is not None]
     try:
         _direct(variant, arguments, keywords, places)()
-    except (RuntimeError, ArithmeticError, LookupError):  # it does not like the numbers: to copy is always right
+    except (RuntimeError, ArithmeticError, LookupError):  # it refuses these values: copying is always right
         return True
     return sizes != [place.untyped_storage().nbytes() for place in places if place is not None]
 
@@ -102,25 +102,25 @@ def caller(
     places: Sequence[torch.Tensor | None],
     copies: bool,
 ) -> Callable[[], object]:
-    """Return a call of an operator with everything in it.
+    """Return a function without arguments that calls an operator.
 
     Args:
         target: the operator.
-        arguments: of the call.
-        keywords: of the call.
-        places: where its results go, one after another; None: thrown away, or written in place.
-        copies: as ``has_to_copy`` said.
+        arguments: positional arguments of the call.
+        keywords: keyword arguments of the call.
+        places: a tensor for each result; None: the result is not used, or written in place.
+        copies: result of ``has_to_copy``.
     """
     if not copies:
         variant = out_variant(target)
-        if variant is None or any(place is None for place in places):  # it writes what it was given
+        if variant is None or any(place is None for place in places):  # it writes its arguments
             return lambda: target(*arguments, **keywords)
         return _direct(variant, arguments, keywords, places)
 
     def copied() -> None:
         results, _ = tree_flatten(called(target, arguments, keywords))
         for place, result in zip(places, results, strict=True):
-            if place is not None and result is not None:  # gradients that nobody asked for are not made
+            if place is not None and result is not None:  # gradients that are not needed are None
                 place.copy_(result)
 
     return copied

@@ -1,4 +1,4 @@
-"""The training steps that can be captured: three that come along, and those of the user's own files. Imports torch."""
+"""The training steps that can be captured: three bundled models, and the models of the user's files. Imports torch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ LEARNING_RATE = 0.1
 
 
 class NoStep(Exception):
-    """The model cannot be made, or its step not be captured; the text says why."""
+    """The model cannot be built, or its step cannot be captured; the message says why."""
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """A forward pass, a backward pass and an update by gradient descent.
 
     Attributes:
-        model: what is trained.
-        inputs: of one call of it.
-        loss: of what it returns, a tensor of one number.
+        model: the model to train.
+        inputs: inputs of one call of the model.
+        loss: function from the model's output to a tensor of one number.
     """
 
     model: nn.Module
@@ -41,7 +41,7 @@ class Step:
     def __call__(
         self, parameters: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], inputs: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """Return the parameters after the step; buffers are changed where they lie. Raises NoStep."""
+        """Return the parameters after the step; buffers are changed in place. Raises NoStep."""
         loss = self.loss(torch.func.functional_call(self.model, {**parameters, **buffers}, tuple(inputs)))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             what = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -53,17 +53,17 @@ class Step:
         return [p - LEARNING_RATE * g for p, g in zip(learning, gradients, strict=True) if g is not None]
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], list[torch.Tensor]]:
-        """Return what it is called with."""
+        """Return the arguments of the step: parameters, buffers and inputs."""
         return dict(self.model.named_parameters()), dict(self.model.named_buffers()), list(self.inputs)
 
     @property
     def names(self) -> list[str]:
-        """Of all these tensors, one after another."""
+        """Names of the tensors of ``state``, in their order."""
         parameters, buffers, inputs = self.state()
         return [*parameters, *buffers, *(f"input {number}" for number in range(len(inputs)))]
 
 
-def build(name: str, batch: int, seed: int) -> Step:
+def build(name: str, batch: int, seed: int) -> TrainingStep:
     """Return the step of a model by its name. Raises NoStep."""
     torch.manual_seed(seed)
     if is_own(name):
@@ -71,12 +71,12 @@ def build(name: str, batch: int, seed: int) -> Step:
     return BUNDLED[name](batch)
 
 
-def _mlp(batch: int) -> Step:
+def _mlp(batch: int) -> TrainingStep:
     model = nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 30), nn.ReLU(), nn.Linear(30, 10))
     return _classifier(model, torch.randn(batch, 784))
 
 
-def _conv(batch: int) -> Step:
+def _conv(batch: int) -> TrainingStep:
     model = nn.Sequential(
         nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(400, 10),
@@ -85,7 +85,7 @@ def _conv(batch: int) -> Step:
 
 
 class _Block(nn.Module):
-    """Attention is written out: its scores are the large tensors."""
+    """A transformer block; attention is written out, because its scores are the large tensors."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -103,21 +103,21 @@ class _Block(nn.Module):
         return x + self.narrow(functional.gelu(self.wide(self.between(x))))
 
 
-def _transformer(batch: int) -> Step:
+def _transformer(batch: int) -> TrainingStep:
     target = torch.randn(batch, 64, 64)
-    return Step(_Block(64, 4), [torch.randn(batch, 64, 64)], lambda out: functional.mse_loss(out, target))
+    return TrainingStep(_Block(64, 4), [torch.randn(batch, 64, 64)], lambda out: functional.mse_loss(out, target))
 
 
-def _classifier(model: nn.Module, x: torch.Tensor) -> Step:
+def _classifier(model: nn.Module, x: torch.Tensor) -> TrainingStep:
     target = torch.randint(0, 10, (len(x),))
-    return Step(model, [x], lambda out: functional.cross_entropy(out, target))
+    return TrainingStep(model, [x], lambda out: functional.cross_entropy(out, target))
 
 
 BUNDLED = {"mlp": _mlp, "conv": _conv, "transformer": _transformer}
 
 
-def _own(name: str) -> Step:
-    """``FILE.py:function``, which returns (model, inputs, loss)."""
+def _own(name: str) -> TrainingStep:
+    """Return the step of ``FILE.py:function``, which returns (model, inputs, loss). Raises NoStep."""
     match = OWN.fullmatch(name)
     assert match is not None
     path, function = Path(match[1]), match[2]
@@ -132,7 +132,7 @@ def _own(name: str) -> Step:
     try:
         spec.loader.exec_module(module)
         if not callable(getattr(module, function, None)):
-            raise NoStep(f"{path} has no function {function}; {_meant(function, module)}")
+            raise NoStep(f"{path} has no function {function}; {_suggestion(function, module)}")
         returned = getattr(module, function)()
     except NoStep:
         raise
@@ -151,11 +151,11 @@ def _own(name: str) -> Step:
         raise NoStep(
             f"{name} has to return a torch.nn.Module, its input tensors, and a function from its output to the loss"
         )
-    return Step(model, inputs, loss)
+    return TrainingStep(model, inputs, loss)
 
 
-def _meant(function: str, module: ModuleType) -> str:
-    """Return the functions of a file that could be meant."""
+def _suggestion(function: str, module: ModuleType) -> str:
+    """Return a suggestion: the functions of a file with a similar name."""
     own = [name for name, value in vars(module).items() if isinstance(value, FunctionType) and name[:1] != "_"]
     own = [name for name in own if getattr(module, name).__module__ == module.__name__]
     return nearest(function, own) if own else "it has none"

@@ -1,7 +1,7 @@
-"""A captured step with its tensors in pools: buffers, and programs that run it with each tensor in its place.
+"""A captured step with its tensors in pools: buffers, and programs that run it with each tensor in its pool.
 
-All buffers are there before anything runs, so a program is a list of calls with their tensors in them, and the time of
-an op has no allocation in it. Imports torch.
+All buffers exist before anything runs, so a program is a list of calls with their tensors bound, and the time of an op
+includes no allocation. Imports torch.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Call:
     """One op with its tensors.
 
     Attributes:
-        run: does it.
-        wait_ns: that emulated memory adds.
-        before: copies of what it reads to where it can be read from.
-        after: copies of what it wrote to where it is to lie.
+        run: executes the op.
+        wait_ns: time that emulated memory adds.
+        before: copies of inputs to the device on which the op runs, as (target, source).
+        after: copies of outputs to their pools, as (target, source).
     """
 
     run: Callable[[], object]
@@ -40,7 +40,7 @@ class Call:
 
 
 class Machine:
-    """A captured step and the pools its tensors can lie in."""
+    """A captured step and the pools that its tensors can lie in."""
 
     def __init__(self, captured: Captured, pools: Sequence[Pool], clock: Clock) -> None:
         """Take the pools; the first is the fast one, on whose device ops run. Raises NoMemory."""
@@ -51,7 +51,7 @@ class Machine:
         self._sizes = {name: storage.size_bytes for name, storage in captured.graph.storages.items()}
 
     def buffer(self, storage: str, pool: str) -> torch.Tensor:
-        """Return the bytes of a storage in a pool, always the same ones. Raises NoMemory."""
+        """Return the buffer of a storage in a pool, the same at every call. Raises NoMemory."""
         key = (storage, pool)
         if key not in self._buffers:
             self._buffers[key] = self.pools[pool].take(self._sizes[storage])
@@ -65,7 +65,7 @@ class Machine:
         self.wait_for_device()
 
     def call(self, kernel: Kernel, where: Where, place: Place | None = None) -> Call:
-        """Return one op with its tensors where they are to lie."""
+        """Return the call of an op with its tensors in these pools."""
         place = place or self.buffer
         call = Call(lambda: None)
         staged: dict[str, torch.Tensor] = {}
@@ -97,12 +97,12 @@ class Machine:
         return call
 
     def program(self, placed: Mapping[str, str]) -> list[Call]:
-        """Return the whole step; what is not placed lies in the fast pool."""
+        """Return the whole step as calls; storages that are not placed lie in the fast pool."""
         where = lambda storage: placed.get(storage, self.fast.name)  # noqa: E731
         return [self.call(kernel, where) for kernel in self.captured.kernels]
 
     def timed_ns(self, call: Call) -> int:
-        """Return what a call takes, with copies and waits."""
+        """Run a call, and return its time with copies and waits."""
         clock, on_gpu = self.clock, self.fast.device.type == "cuda"
         start_ns = clock.now_ns()
         for to, of in call.before:
@@ -121,18 +121,18 @@ class Machine:
             torch.cuda.synchronize()
 
     def results(self) -> list[torch.Tensor]:
-        """Return what the step left in the fast pool, copied to main memory: results, and what it changed in place."""
+        """Return copies in main memory of the step's results, and of values that the step changed in place."""
         left = (*self.captured.results, *self.captured.changed)
         return [layout.over(self.buffer(layout.storage, self.fast.name)).to("cpu", copy=True) for layout in left]
 
     def written(self, kernel: Kernel) -> list[str]:
-        """Return the storages that an op writes over, so that a second call finds something else there."""
+        """Return the storages that an op overwrites, so that a second call would read other values."""
         return [*kernel.written_bytes] if kernel.in_place else []
 
     def refresh(self, seed: int) -> None:
-        """Put back what the last run of the step changed, before another timed one.
+        """Put back the values that the last run of the step changed, before another timed run.
 
-        Nothing else is touched, so that caches hold what a training would find in them.
+        No other memory is accessed, so that caches hold the same data as in a training.
         """
         if self.captured.changed:
             self.reset(seed)

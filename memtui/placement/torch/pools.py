@@ -1,4 +1,4 @@
-"""Pools as tensors: page-aligned pieces of a kind of memory. In the process that measures; imports torch."""
+"""Pools as tensors: page-aligned pieces of a kind of memory, in the process that measures. Imports torch."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _CHUNK = HUGE_BYTES
 class Pool:
     """One kind of memory.
 
-    A tensor that was taken keeps its mapping; what nobody holds any more goes back to the kernel.
+    A tensor of the pool keeps its mapping alive; a mapping without tensors is released.
 
     Attributes:
         spec: what was requested.
-        note: what else has to be said of it.
-        device: where its tensors are; ops on another device need a copy.
+        name: name of the pool.
+        note: a remark for the user.
+        device: device of its tensors; ops on another device need a copy.
     """
 
     def __init__(self, spec: PoolSpec) -> None:
-        """Raise NoMemory when there is no such memory here."""
+        """Raise NoMemory where this machine has no such memory."""
         self.spec, self.name = spec, spec.name
         self.device = torch.device("cuda" if spec.kind == "cuda" else "cpu")
         self._chunk: torch.Tensor | None = None
@@ -78,11 +79,11 @@ class Pool:
         return _tensor(makers.get(kind, lambda: memory.anonymous(size))())
 
     def read_wait_ns(self, size_bytes: float) -> float:
-        """Return what reading so much takes in addition, in emulated memory."""
+        """Return the time that emulated memory adds to reading this number of bytes."""
         return size_bytes * 1e9 / self.spec.read_bytes_per_s if self.spec.read_bytes_per_s else 0.0
 
     def write_wait_ns(self, size_bytes: float) -> float:
-        """Return the same of writing."""
+        """Return the time that emulated memory adds to writing this number of bytes."""
         return size_bytes * 1e9 / self.spec.write_bytes_per_s if self.spec.write_bytes_per_s else 0.0
 
     @property

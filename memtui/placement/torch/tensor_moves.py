@@ -1,6 +1,7 @@
-"""Moving tensors: at once, or by another thread while an op runs. Imports torch.
+"""Moves of tensors: at once, or by another thread while an op runs. Imports torch.
 
-Plans are executed with it, and what a move takes is measured with it: a profile tells what plans will pay.
+Plans are executed with a ``Mover``, and the times of moves are measured with one: so a profile predicts the cost in
+plans.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class Copy:
 
 
 class Mover:
-    """Has a thread of its own from the first move during an op on; ``close`` ends it."""
+    """Executes moves. The first move during an op starts a thread; ``close`` ends the thread."""
 
     def __init__(self, clock: Clock, wait_for_device: Callable[[], object]) -> None:
-        """``wait_for_device``: returns when a device did what it was told to."""
+        """``wait_for_device``: function that returns when the device has finished its work."""
         self._clock, self._wait_for_device = clock, wait_for_device
         self._requests: SimpleQueue[Sequence[Copy] | None] = SimpleQueue()
         self._results: SimpleQueue[float | BaseException] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def now(self, copies: Sequence[Copy]) -> float:
-        """Move, and return what that took (ns)."""
+        """Move, and return the time of that (ns)."""
         start_ns = self._clock.now_ns()
         for copy in copies:
             _move(copy, self._clock.wait)
@@ -43,10 +44,10 @@ class Mover:
         return self._clock.now_ns() - start_ns
 
     def during(self, copies: Sequence[Copy], work: Callable[[], object]) -> tuple[float, float]:
-        """Move while something else is done.
+        """Move while other work is done.
 
         Returns:
-            Nanoseconds until both were done, and until the copies were.
+            Nanoseconds until both were finished, and until the copies were finished.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="mover", daemon=True)
@@ -64,7 +65,7 @@ class Mover:
 
     @property
     def moving(self) -> bool:
-        """Whether copies of ``during`` are still going on, for what is done meanwhile."""
+        """Whether copies of ``during`` are still running; for the work that is done meanwhile."""
         return self._results.empty()
 
     def close(self) -> None:
@@ -79,7 +80,7 @@ class Mover:
                 for copy in copies:
                     _move(copy, self._clock.rest)
                 self._results.put(self._clock.now_ns())
-            except BaseException as error:  # whoever waits for it gets it
+            except BaseException as error:  # the waiting thread raises it
                 self._results.put(error)
 
 

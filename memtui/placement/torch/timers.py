@@ -1,4 +1,4 @@
-"""Times of ops in configurations: each by itself, or in runs of the whole step. Imports torch by way of the machine."""
+"""Timers of ops in configurations: each op by itself, or in runs of the whole step. Imports torch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import torch
 from memtui.placement.graph import Configuration
 from memtui.placement.torch.placed_step import Call, Machine
 
-LEAST, MOST = 6, 200  # samples of one configuration; of fewer there is no 95 % interval of the median
+LEAST, MOST = 6, 200  # samples of one configuration; with fewer there is no 95 % interval of the median
 WARM_UPS = 2
 
 
 class Measuring:
-    """Measures on a machine. Everything that is measured together is measured in turns, in an order of chance.
+    """Measures on a machine. Everything that is measured together is measured in turns, in random order.
 
-    What drifts meanwhile, such as the clock of the processor, then looks like noise and not like a configuration.
+    A drift, such as that of the processor's clock, then looks like noise and not like a difference of configurations.
     """
 
     def __init__(self, machine: Machine, seed: int, still_wanted: Callable[[], object]) -> None:
-        """``still_wanted`` is called between turns, and raises when nobody waits any more."""
+        """``still_wanted`` is called between turns, and raises when no process waits for the result any more."""
         self._machine, self._seed, self._still_wanted = machine, seed, still_wanted
         self._chance = random.Random(seed)
         self._index = machine.captured.graph.index
@@ -32,9 +32,9 @@ class Measuring:
         """Return the times in ns of an op by itself, a list for each configuration.
 
         Args:
-            op: its name.
-            configurations: configurations of it.
-            seconds: to measure each of them for.
+            op: name of the op.
+            configurations: configurations of the op.
+            seconds: measuring time of each configuration.
         """
         self._run_once()
         calls = [self._alone(op, configuration) for configuration in configurations]
@@ -63,7 +63,7 @@ class Measuring:
         return runs
 
     def _turns(self, of: int, seconds: float) -> Iterator[list[int]]:
-        """Orders of chance, until the time is over: at least ``LEAST`` of them, and at most ``MOST``."""
+        """Yield random orders until the time is over: at least ``LEAST`` of them, and at most ``MOST``."""
         end = time.monotonic() + seconds * of
         for number in range(MOST):
             if number >= LEAST and time.monotonic() > end:
@@ -77,7 +77,7 @@ class Measuring:
             return [float(self._machine.timed_ns(call)) for call in program]
 
     def _run_once(self) -> None:
-        """Fill the buffers by runs of the step: what an op does with numbers may depend on them."""
+        """Fill the buffers by runs of the step, because the time of an op may depend on its numbers."""
         if not self._ran:
             self._machine.reset(self._seed)
             for _ in range(WARM_UPS):
@@ -85,7 +85,7 @@ class Measuring:
             self._ran = True
 
     def _alone(self, op: str, configuration: Configuration) -> tuple[Call, Callable[[], None]]:
-        """Return the call of an op in a configuration, and what makes its memory as it was before."""
+        """Return the call of an op in a configuration, and a function that restores the memory it overwrites."""
         machine, graph = self._machine, self._machine.captured.graph
         kernel = machine.captured.kernels[self._index[op]]
         of = [graph.tensor[tensor].storage for tensor in kernel.op.tensors]

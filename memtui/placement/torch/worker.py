@@ -1,8 +1,8 @@
-"""The process that captures, measures and runs; of all that places tensors only it imports torch.
+"""The process that captures, measures and runs; the only process of ``memtui place`` that imports torch.
 
-The process takes requests on its standard input and answers each on its standard output, as ``worker_protocol`` has
-them, and ends when its input does. It checks that between measurements, so it does not outlive the process that
-started it. What the user's model prints goes nowhere.
+The process reads requests from its standard input, answers each on its standard output (``worker_protocol``), and ends
+when its input ends. It checks its input between measurements, so it does not outlive the process that started it. The
+output of the user's model is discarded.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from memtui.placement.worker_protocol import (
 )
 from memtui.probes.host import processor_name
 
-SWITCH_S = 1e-4  # a thread that moves tensors waits no longer for one that computes in Python, or waits busily
-ROOM = 0.8  # of the memory that is free may be taken
+SWITCH_S = 1e-4  # the longest wait of the thread that moves tensors for a thread that runs Python
+ROOM = 0.8  # the part of the free memory that may be used
 
 
 class ParentExited(Exception):
-    """The process that sends requests is gone."""
+    """The process that sends requests has ended."""
 
 
 class Worker:
-    """Holds one captured step and its pools, and does with them what is requested."""
+    """Holds one captured step and its pools, and executes requests."""
 
     def __init__(self, requests: TextIO, answers: TextIO, threads: int) -> None:
-        """Take where requests come from, and where answers go. Raises ImportError without torch."""
+        """Take the streams of requests and answers. Raises ImportError without torch."""
         import torch
 
         from memtui.placement.torch.clock import Clock, resolution_ns
@@ -71,7 +71,7 @@ class Worker:
         self._seed = 0
 
     def serve(self) -> None:
-        """Answer until the input ends."""
+        """Answer requests until the input ends."""
         environment = Environment(
             self._torch.__version__,
             self._torch.get_num_threads(),
@@ -136,7 +136,7 @@ class Worker:
         return MadePools(tuple(pool.report for pool in pools))
 
     def _check_room(self, pools: int) -> None:
-        """Raise NoMemory where memory is short: Linux promises more than it has, and ends the process that uses it."""
+        """Raise NoMemory where memory is short: Linux overcommits, and would kill the process later."""
         needed = pools * sum(storage.size_bytes for storage in self._captured.graph.storages.values())
         free = psutil.virtual_memory().available
         if needed > ROOM * free:
@@ -154,7 +154,7 @@ class Worker:
         return ExecutedPlans(tuple(plans))
 
     def _check_listener(self) -> None:
-        """Raise ParentExited when the other end of the input was closed: who waits for an answer sends nothing."""
+        """Raise ParentExited when the other end of the input is closed: a waiting parent sends nothing."""
         if select.select([self._requests], [], [], 0)[0]:
             raise ParentExited
 
@@ -168,7 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="memtui.placement.torch.worker")
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
-    # From here on the standard streams are the user's model's, and lead nowhere.
+    # From here on the standard streams lead to /dev/null, for the user's model.
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     sys.setswitchinterval(SWITCH_S)
     null = os.open(os.devnull, os.O_RDWR)
