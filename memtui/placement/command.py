@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -45,22 +44,18 @@ def place(args: argparse.Namespace, console: Console) -> int:
         return {"compare": _compare, "solve": _solve}[args.what](args, file, console)
 
 
-def _compare(args: argparse.Namespace, file: ProfileFile, _: Console) -> int:
+def _compare(args: argparse.Namespace, file: ProfileFile, console: Console) -> int:
     profile = file.profile()
     results = comparisons(profile)
     pools = [pool.name for pool in profile.pools[1:]]
     every = {slow: effects(profile, slow, mode_of(profile, slow)) for slow in pools if _whole(profile, slow)}
     if args.json:
-        document = {
-            "file": str(args.file),
-            **_about(profile),
-            "comparisons": [each.to_dict() for each in results],
-            "slow_down": {
-                slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
-                for slow, by in every.items()
-            },
+        slow_down = {
+            slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
+            for slow, by in every.items()
         }
-        _out(json.dumps(document, indent=2))
+        compared = [comparison.to_dict() for comparison in results]
+        console.print_json({"file": str(args.file), **_about(profile), "comparisons": compared, "slow_down": slow_down})
         return 0
     lines = [*text.head_lines(profile)]
     for comparison in results:
@@ -113,7 +108,7 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
     ran = _ran(args, inputs, plan) if args.execute else []
     if args.json:
         executed = {"run": [each.to_dict() for each in ran]} if ran else {}
-        _out(json.dumps(_document(args, inputs, plan, points) | executed, indent=2))
+        console.print_json(_document(args, inputs, plan, points) | executed)
         return 0
     lines = [*text.head_lines(profile)]
     if plan is not None:
@@ -250,9 +245,5 @@ def show(args: argparse.Namespace, file: ProfileFile) -> int:
 
 
 def _print(lines: Iterable[str]) -> None:
-    _out("\n".join(map(visible, lines)))
-
-
-def _out(output: str) -> None:
     with above_line():
-        print(output, flush=True)
+        print("\n".join(map(visible, lines)), flush=True)

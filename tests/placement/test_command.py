@@ -21,27 +21,10 @@ from memtui.placement.run import PlanRun, lines
 from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.solve.solver import PlanRequest, find, mode_of
 from memtui.placement.store import ProfileFile
-from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
+from tests.support.placement_cases import PAGE, STATIC_CASE, SYNC_CASE, in_pages
 from tests.support.placements import SLOW
 
 Capture = pytest.CaptureFixture[str]
-PAGE = 4096
-
-
-def in_pages(profile: Profile) -> Profile:
-    """The same with tensors of whole pages, timed in two ways of which one takes 1.5 times as long."""
-    plain = profile.to_dict()
-    for tensor in plain["graph"]["tensors"]:
-        tensor["size_bytes"] *= PAGE
-    for pool in plain["pools"]:
-        pool["emulated"] = pool["name"] == SLOW
-        for way in ("read", "write", "async_read", "async_write"):
-            if pool[f"{way}_bytes_per_s"]:
-                pool[f"{way}_bytes_per_s"] *= PAGE
-    base = list(plain["samples"])
-    plain["samples"] = [{**s, "mode": "single"} for s in base]
-    plain["samples"] += [{**s, "mode": "simultaneous", "time_ns": [1.5 * s["time_ns"][0]]} for s in base]
-    return Profile.from_dict(plain)
 
 
 def kept(path: Path, profile: Profile) -> Path:

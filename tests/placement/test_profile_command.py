@@ -25,6 +25,7 @@ from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
 from tests.support.placements import graph_of
 from tests.support.repository import ROOT
+from tests.support.schemas import check
 from tests.support.terminals import Terminal, terminals
 
 pytest.importorskip("torch")
@@ -112,6 +113,7 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
 
     out, _ = place(folder, "solve", "p.memtui", "--ratio", "1:1", "--run", "--json")
     plain = json.loads(out)
+    check("place-solve", plain)
     plan, touched = plain["run"]
     assert plan["equal"]
     assert touched["equal"]
@@ -138,6 +140,7 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     # Unless it is asked to: then the profile and the cache have what was found now.
     out, _ = profiled(folder, "-o", "q.memtui", "--again", "--mode", "isolated", "--json")
     plain = json.loads(out)
+    check("place-profile", plain)
     assert (plain["times"]["measured_now"], plain["times"]["from_the_cache"]) == (148, 0)
     assert plain["bandwidths_cached"] is None
     after = ProfileFile(folder / "q.memtui").profile()

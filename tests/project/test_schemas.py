@@ -12,9 +12,14 @@ import pytest
 
 from memtui.bench.text import to_dict
 from memtui.cli.doctor_findings import examine
+from memtui.cli.main import main
 from memtui.core.console import JSON_VERSION, as_json
 from memtui.formats.detect import import_file
 from memtui.formats.session_writer import write
+from memtui.placement.plan import PlacementPlan
+from memtui.placement.profiling.progress import ProfileProgress
+from memtui.placement.profiling.text import about
+from memtui.placement.run import PlanRun
 from memtui.reports.comparison.text import read, same_windows
 from memtui.reports.comparison.text import to_dict as comparison_document
 from memtui.reports.export.tables import meta
@@ -27,6 +32,8 @@ from tests.support import sessions
 from tests.support.bench_database import row
 from tests.support.compared_sessions import long, short
 from tests.support.pages import evil_stream
+from tests.support.placement_cases import PAGE, SYNC_CASE, in_pages
+from tests.support.placement_profiles import written
 from tests.support.schemas import FOLDER, check
 
 LOG = "1700000000000000 4096 4096 conv/forward\n1700000000000100 0 -4096 conv/forward\n"
@@ -97,7 +104,29 @@ def test_tune(tmp_path):
     check("tune", printed(document(results, {})))
 
 
-@pytest.mark.parametrize("name", ["report", "compare", "doctor", "bench", "list", "meta", "tune"])
+def place(capsys, *argv: object) -> dict:
+    assert main(["place", *map(str, argv), "--json", "--no-config"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_place(tmp_path, capsys):
+    profile = in_pages(SYNC_CASE)
+    path = written(tmp_path / "p.memtui", profile).path
+    check("place-profile", printed(about(profile, path, ProfileProgress())))
+    check("place-compare", place(capsys, "compare", path))
+    check("place-solve", place(capsys, "solve", path, "--pareto"))
+    document = place(capsys, "solve", path, "--limit", 7 * PAGE, "--formulation", "sync")
+    check("place-solve", document)
+    plan = PlacementPlan.from_dict(document["plan"])
+    assert plan.moves
+    run = PlanRun(plan, 1.5, 0.5, False, True, None, PAGE, 0, {"dram": {"0": 1}})
+    check("place-solve", document | {"run": [run.to_dict()]})
+
+
+SCHEMAS = ["report", "compare", "doctor", "bench", "list", "meta", "tune"]
+
+
+@pytest.mark.parametrize("name", [*SCHEMAS, "place-profile", "place-compare", "place-solve"])
 def test_what_is_not_described_is_refused(name):
     schema = json.loads((FOLDER / f"{name}.json").read_text())
     assert schema["properties"]["schema_version"] == {"const": JSON_VERSION}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.support.placements import graph_of, profile_of, slow_pool
+from memtui.placement.profile import Profile
+from tests.support.placements import SLOW, graph_of, profile_of, slow_pool
+
+PAGE = 4096
 
 STATIC_CASE = profile_of(
     graph_of(
@@ -23,3 +26,19 @@ SYNC_CASE = profile_of(
     dict.fromkeys(("t1", "t2", "t3", "t4"), 10),
     slow_pool(0.75, 0.5),
 )
+
+
+def in_pages(profile: Profile) -> Profile:
+    """Return the profile with tensors of whole pages, in two ways of timing, one of which takes 1.5 times as long."""
+    fields = profile.to_dict()
+    for tensor in fields["graph"]["tensors"]:
+        tensor["size_bytes"] *= PAGE
+    for pool in fields["pools"]:
+        pool["emulated"] = pool["name"] == SLOW
+        for way in ("read", "write", "async_read", "async_write"):
+            if pool[f"{way}_bytes_per_s"]:
+                pool[f"{way}_bytes_per_s"] *= PAGE
+    base = list(fields["samples"])
+    fields["samples"] = [{**s, "mode": "single"} for s in base]
+    fields["samples"] += [{**s, "mode": "simultaneous", "time_ns": [1.5 * s["time_ns"][0]]} for s in base]
+    return Profile.from_dict(fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -76,7 +75,10 @@ def profile(args: argparse.Namespace, console: Console) -> int:
             console.notify(unfinished_message(args.output, request.modes))
             raise
     document = about(result, args.output, shown)
-    print(json.dumps(document, indent=2) if args.json else "\n".join(map(visible, lines(document))))
+    if args.json:
+        console.print_json(document)
+    else:
+        print("\n".join(map(visible, lines(document))))
     return 0
 
 
