@@ -90,12 +90,12 @@ def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
         def forward(self, x):
             return self.lstm(x)[0][:, -1]
 
-    found = capture(TrainingStep(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
-    if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in found.kernels):  # without oneDNN it is smaller ops
-        spaces = [k.new_layouts[3].storage for k in found.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
+    step = capture(TrainingStep(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
+    if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in step.kernels):  # without oneDNN it is smaller ops
+        spaces = [k.new_layouts[3].storage for k in step.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
         assert len(spaces) == 4
-        assert all(found.graph.tensor[space].size_bytes > 0 for space in spaces)
-        assert all(len(found.graph.users[space]) == 1 for space in spaces), "the backward pass reads it"
+        assert all(step.graph.tensor[space].size_bytes > 0 for space in spaces)
+        assert all(len(step.graph.users[space]) == 1 for space in spaces), "the backward pass reads it"
 
 
 def test_the_step_of_784_100_30_10_has_148_configurations_over_32_kernels() -> None:
@@ -135,7 +135,7 @@ def test_what_writes_in_place_makes_a_new_tensor_in_old_memory() -> None:
     assert [len([*configurations(graph, op, POOLS)]) for op in (mm, mul, add)] == [2, 2, 2]
 
 
-def test_a_tensor_that_is_read_twice_is_one() -> None:
+def test_a_tensor_that_is_read_twice_is_an_input_once() -> None:
     graph = captured(lambda x: x + x).graph
     add = next(op for op in graph.ops if op.kind == "aten.add.Tensor")
     assert len(add.inputs) == 1
@@ -149,8 +149,8 @@ def test_what_only_asks_for_a_shape_reads_nothing() -> None:
 
 def test_running_means_are_changed_where_they_lie() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
-    found = capture(TrainingStep(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
-    changed = {layout.storage for layout in found.changed}
+    step = capture(TrainingStep(model, [torch.randn(2, 1, 8, 8)], lambda out: out.square().sum()), "norm")
+    changed = {layout.storage for layout in step.changed}
     assert "1.num_batches_tracked" in changed
     assert {"1.running_mean", "1.running_var"} <= changed
 
@@ -165,18 +165,18 @@ def test_ops_of_one_key_share_their_times() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp", "conv", "transformer"])
-def test_most_ops_write_where_they_are_told_to(name: str) -> None:
-    found = capture(build(name, 4, 0), name)
-    copied = [k.op.kind for k in found.kernels if k.copies]
+def test_most_ops_write_to_given_tensors(name: str) -> None:
+    step = capture(build(name, 4, 0), name)
+    copied = [k.op.kind for k in step.kernels if k.copies]
     assert copied in (
         [],
         ["aten.convolution_backward.default"],
         ["aten.mse_loss.default", "aten.native_layer_norm_backward.default"],
     )
-    assert all(t.size_bytes > 0 for t in found.graph.tensors if t.role == INTERMEDIATE)
+    assert all(t.size_bytes > 0 for t in step.graph.tensors if t.role == INTERMEDIATE)
 
 
-def test_overloads_with_other_names_for_their_results_are_found() -> None:
+def test_overloads_with_other_names_for_their_results_are_recognised() -> None:
     aten = torch.ops.aten
     for op, names in (
         (aten.threshold_backward.default, ("grad_input",)),
@@ -185,14 +185,14 @@ def test_overloads_with_other_names_for_their_results_are_found() -> None:
         (aten.convolution_backward.default, ("out0", "out1", "out2")),
         (aten.ones_like.default, ("out",)),
     ):
-        found = out_variant(op)
-        assert found is not None
-        assert found[1] == names
+        variant = out_variant(op)
+        assert variant is not None
+        assert variant[1] == names
 
 
 def test_an_op_that_makes_room_for_more_than_its_result_does_not_do_so_in_the_memory_of_others() -> None:
-    found = capture(build("transformer", 4, 0), "transformer")
-    assert [k.copies for k in found.kernels if k.op.kind == "aten.mse_loss.default"] == [True]
+    step = capture(build("transformer", 4, 0), "transformer")
+    assert [k.copies for k in step.kernels if k.op.kind == "aten.mse_loss.default"] == [True]
     assert out_variant(torch.ops.aten.mse_loss.default) is not None
 
 
@@ -204,8 +204,8 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_a_model_of_the_users_own(own: Path) -> None:
-    found = capture(build(f"{own}:make", 1, 0), "own")
-    assert {"weight", "bias", "input 0"} <= {*found.graph.tensor}
+    step = capture(build(f"{own}:make", 1, 0), "own")
+    assert {"weight", "bias", "input 0"} <= {*step.graph.tensor}
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_model_of_the_users_own(own: Path) -> None:
         ("zzz", "own.py has no function zzz; there are make, values, item"),
     ],
 )
-def test_what_cannot_be_captured_is_told_in_one_line_with_the_op(own: Path, function: str, why: str) -> None:
+def test_what_cannot_be_captured_is_reported_in_one_line_with_the_op(own: Path, function: str, why: str) -> None:
     name = f"{own}:{function}"
     with pytest.raises(NoStep, match=why) as caught:
         capture(build(name, 1, 0), name)

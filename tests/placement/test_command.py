@@ -27,21 +27,21 @@ from tests.support.placements import SLOW
 Capture = pytest.CaptureFixture[str]
 
 
-def kept(path: Path, profile: Profile) -> Path:
-    made = ProfileFile.create(path, profile.graph, profile.pools, profile.resolution_ns)
-    made.add(profile.samples)
+def stored(path: Path, profile: Profile) -> Path:
+    file = ProfileFile.create(path, profile.graph, profile.pools, profile.resolution_ns)
+    file.add(profile.samples)
     return path
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return kept(tmp_path / "p.memtui", in_pages(STATIC_CASE))
+    return stored(tmp_path / "p.memtui", in_pages(STATIC_CASE))
 
 
-def refused(capsys: Capture, *words: str | Path) -> str:
+def refused(capsys: Capture, *argv: str | Path) -> str:
     """The one line on stderr."""
     try:
-        code = main([*map(str, words), "--no-config"])
+        code = main([*map(str, argv), "--no-config"])
     except SystemExit as left:  # argparse's own
         code = left.code  # type: ignore[assignment]
     assert code == 2
@@ -51,15 +51,15 @@ def refused(capsys: Capture, *words: str | Path) -> str:
     return error
 
 
-def said(capsys: Capture, *words: str | Path) -> str:
-    assert main([*map(str, words), "--no-config"]) == 0
+def output(capsys: Capture, *argv: str | Path) -> str:
+    assert main([*map(str, argv), "--no-config"]) == 0
     out, error = capsys.readouterr()
     assert not error
     return out
 
 
 def test_solve_says_what_may_live_in_slow_memory_and_what_it_costs(file: Path, capsys: Capture) -> None:
-    out = said(capsys, "place", "solve", file, "--limit", str(5 * PAGE))
+    out = output(capsys, "place", "solve", file, "--limit", str(5 * PAGE))
     assert "slow is emulated" in out
     assert "static, at most 20.0 KiB (20480 bytes) in dram of 36.0 KiB alive" in out
     times = {line.split("  ")[1]: line.split("  ", 2)[2].split()[:2] for line in out.splitlines() if " ns " in line}
@@ -72,13 +72,17 @@ def test_solve_says_what_may_live_in_slow_memory_and_what_it_costs(file: Path, c
 
 
 def test_solve_as_json(file: Path, capsys: Capture) -> None:
-    found = json.loads(said(capsys, "place", "solve", file, "--ratio", "4:5", "--json"))
-    assert found["emulated"] == [SLOW]
-    assert found["plan"]["emulated"] is True
-    assert (found["plan"]["limit_bytes"], found["peak_bytes"]) == (5 * PAGE, 9 * PAGE)
-    assert (found["plan"]["predicted_ns"], found["all_fast_ns"], found["first_touch_ns"]) == (45, 40, 53)
-    assert found["plan"]["status"] == "optimal"
-    assert {(s["storage"], s["pool"]) for s in found["plan"]["spans"]} == {("t1", SLOW), ("t2", "dram"), ("t3", "dram")}
+    document = json.loads(output(capsys, "place", "solve", file, "--ratio", "4:5", "--json"))
+    assert document["emulated"] == [SLOW]
+    assert document["plan"]["emulated"] is True
+    assert (document["plan"]["limit_bytes"], document["peak_bytes"]) == (5 * PAGE, 9 * PAGE)
+    assert (document["plan"]["predicted_ns"], document["all_fast_ns"], document["first_touch_ns"]) == (45, 40, 53)
+    assert document["plan"]["status"] == "optimal"
+    assert {(s["storage"], s["pool"]) for s in document["plan"]["spans"]} == {
+        ("t1", SLOW),
+        ("t2", "dram"),
+        ("t3", "dram"),
+    }
 
 
 def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> None:
@@ -87,34 +91,36 @@ def test_a_plan_can_be_added_up_from_json(tmp_path: Path, capsys: Capture) -> No
     profile = Profile(
         profile.graph, (profile.fast, slow), profile.samples, about={"slow read": 2e9, "slow written": 1e9}
     )
-    made = ProfileFile.create(tmp_path / "p.memtui", profile.graph, profile.pools, 0.0, dict(profile.about))
-    made.add(profile.samples)
-    found = json.loads(
-        said(capsys, "place", "solve", made.path, "--limit", str(7 * PAGE), "--formulation", "sync", "--json")
+    file = ProfileFile.create(tmp_path / "p.memtui", profile.graph, profile.pools, 0.0, dict(profile.about))
+    file.add(profile.samples)
+    document = json.loads(
+        output(capsys, "place", "solve", file.path, "--limit", str(7 * PAGE), "--formulation", "sync", "--json")
     )
-    plan = PlacementPlan.from_dict(found["plan"])
-    times = {(t["op"], Configuration.from_dict(t["configuration"])): t for t in found["times"]}
+    plan = PlacementPlan.from_dict(document["plan"])
+    times = {(t["op"], Configuration.from_dict(t["configuration"])): t for t in document["times"]}
     total = sum(move.time_ns for move in plan.moves)
-    for at, op in enumerate(profile.graph.ops):
-        placed = configuration(profile.graph, op, lambda s, at=at: plan.pool_of(s, at) if s in SYNC_NAMES else "dram")
+    for index, op in enumerate(profile.graph.ops):
+        placed = configuration(
+            profile.graph, op, lambda s, index=index: plan.pool_of(s, index) if s in SYNC_NAMES else "dram"
+        )
         total += times[op.name, placed]["counted_ns"]
         assert times[op.name, placed]["samples"] == 1
-    assert total == pytest.approx(found["plan"]["predicted_ns"])
+    assert total == pytest.approx(document["plan"]["predicted_ns"])
     assert len(plan.moves) == 2
-    pool = found["pools"][1]
+    pool = document["pools"][1]
     assert pool["read_bytes_per_s"] == pool["bandwidth_bytes_per_s"]["copy_out"]
     assert pool["write_bytes_per_s"] == pool["bandwidth_bytes_per_s"]["copy_in"]
     assert (pool["bandwidth_bytes_per_s"]["read"], pool["bandwidth_bytes_per_s"]["written"]) == (2e9, 1e9)
     assert (pool["fixed_ns"]["copy_out"], pool["fixed_ns"]["copy_in"]) == (0.25, 0.5)
-    assert found["peak_bytes_in_pages"] == found["peak_bytes"]
+    assert document["peak_bytes_in_pages"] == document["peak_bytes"]
 
 
 SYNC_NAMES = {s.name for s in SYNC_CASE.graph.storages.values() if s.counted}
 
 
-def test_a_profile_without_fixed_times_of_moves_is_read_and_told_of(tmp_path: Path, capsys: Capture) -> None:
+def test_a_profile_without_fixed_times_of_moves_is_read_and_reported(tmp_path: Path, capsys: Capture) -> None:
     profile = in_pages(SYNC_CASE)
-    file = kept(tmp_path / "p.memtui", profile)
+    file = stored(tmp_path / "p.memtui", profile)
     with closing(sqlite3.connect(file)) as db:  # as an older memtui wrote it
         (text,) = db.execute("SELECT value FROM meta WHERE key = 'pools'").fetchone()
         pools = [
@@ -123,10 +129,10 @@ def test_a_profile_without_fixed_times_of_moves_is_read_and_told_of(tmp_path: Pa
         db.execute("UPDATE meta SET value = ? WHERE key = 'pools'", (json.dumps(pools),))
         db.commit()
     assert ProfileFile(file).profile() == profile
-    words = ("place", "solve", file, "--limit", str(7 * PAGE), "--formulation")
+    argv = ("place", "solve", file, "--limit", str(7 * PAGE), "--formulation")
     note = "its moves have no fixed time, so those of a few KiB seem to be free"
-    assert note in said(capsys, *words, "sync")
-    assert note not in said(capsys, *words, "static")
+    assert note in output(capsys, *argv, "sync")
+    assert note not in output(capsys, *argv, "static")
 
 
 def sampled(profile: Profile, count: int, spread: float, mode: str = "single", factor: float = 1.0) -> list[Samples]:
@@ -144,37 +150,37 @@ def sampled(profile: Profile, count: int, spread: float, mode: str = "single", f
 
 
 @pytest.mark.parametrize(
-    ("count", "spread", "words"),
+    ("count", "spread", "sentence"),
     [
         (20, 0.01, "single times: 20 samples or more of each, spread 1.0 %"),
         (20, 0.4, "single times are worth little: spread 41.0 % (more than 20.0 %)"),
         (4, 0.01, "single times are worth little: 4 samples of some (fewer than 6)"),
     ],
 )
-def test_solve_says_what_the_times_are_worth(
-    count: int, spread: float, words: str, tmp_path: Path, capsys: Capture
+def test_solve_says_how_reliable_the_times_are(
+    count: int, spread: float, sentence: str, tmp_path: Path, capsys: Capture
 ) -> None:
     profile = Profile(STATIC_CASE.graph, STATIC_CASE.pools, tuple(sampled(STATIC_CASE, count, spread)))
-    file = kept(tmp_path / "p.memtui", profile)
-    assert words in said(capsys, "place", "solve", file, "--ratio", "1:1")
-    found = json.loads(said(capsys, "place", "solve", file, "--ratio", "1:1", "--json"))["times_worth"]
-    assert found["least_samples"] == count
-    assert bool(found["doubts"]) == ("worth little" in words)
+    file = stored(tmp_path / "p.memtui", profile)
+    assert sentence in output(capsys, "place", "solve", file, "--ratio", "1:1")
+    quality = json.loads(output(capsys, "place", "solve", file, "--ratio", "1:1", "--json"))["times_worth"]
+    assert quality["least_samples"] == count
+    assert bool(quality["doubts"]) == ("worth little" in sentence)
 
 
 def test_solve_says_when_two_ways_of_timing_contradict_each_other(tmp_path: Path, capsys: Capture) -> None:
     single = sampled(STATIC_CASE, 20, 0.01)
     mixed = [s.time_ns for s in reversed(single)]
     other = [
-        Samples(s.op, s.configuration, "isolated", tuple(ns * (1 + 9 * (at % 2)) for ns in times), s.run)
-        for at, (s, times) in enumerate(zip(single, mixed, strict=True))
+        Samples(s.op, s.configuration, "isolated", tuple(ns * (1 + 9 * (number % 2)) for ns in times), s.run)
+        for number, (s, times) in enumerate(zip(single, mixed, strict=True))
     ]
-    file = kept(tmp_path / "p.memtui", Profile(STATIC_CASE.graph, STATIC_CASE.pools, (*single, *other)))
-    assert "neither times nor their order" in said(capsys, "place", "compare", file)
-    words = "times are worth little: compare with {} says neither times nor order can be relied upon"
-    assert "single " + words.format("isolated") in said(capsys, "place", "solve", file, "--ratio", "1:1")
-    out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--mode", "isolated")
-    assert "isolated " + words.format("single") in out
+    file = stored(tmp_path / "p.memtui", Profile(STATIC_CASE.graph, STATIC_CASE.pools, (*single, *other)))
+    assert "neither times nor their order" in output(capsys, "place", "compare", file)
+    sentence = "times are worth little: compare with {} says neither times nor order can be relied upon"
+    assert "single " + sentence.format("isolated") in output(capsys, "place", "solve", file, "--ratio", "1:1")
+    out = output(capsys, "place", "solve", file, "--ratio", "1:1", "--mode", "isolated")
+    assert "isolated " + sentence.format("single") in out
 
 
 def test_a_plan_rests_upon_single_times_where_there_are_as_many(tmp_path: Path, capsys: Capture) -> None:
@@ -185,24 +191,24 @@ def test_a_plan_rests_upon_single_times_where_there_are_as_many(tmp_path: Path, 
 
 
 def test_moves_are_listed(tmp_path: Path, capsys: Capture) -> None:
-    file = kept(tmp_path / "p.memtui", in_pages(SYNC_CASE))
-    out = said(capsys, "place", "solve", file, "--limit", str(7 * PAGE), "--formulation", "sync")
+    file = stored(tmp_path / "p.memtui", in_pages(SYNC_CASE))
+    out = output(capsys, "place", "solve", file, "--limit", str(7 * PAGE), "--formulation", "sync")
     assert "2 moves, 32.0 KiB; ops wait 5.00 ns for them" in out
     assert "16.0 KiB  before op 2     t1: dram to slow, 3.00 ns" in out
 
 
 def test_first_touch_is_a_baseline(file: Path, capsys: Capture) -> None:
-    out = said(capsys, "place", "solve", file, "--limit", str(5 * PAGE), "--formulation", "first-touch")
+    out = output(capsys, "place", "solve", file, "--limit", str(5 * PAGE), "--formulation", "first-touch")
     assert "a baseline: nothing was optimised" in out
     assert "static plan" not in out
 
 
 def test_plans_and_curves_stay_in_the_profile(file: Path, capsys: Capture) -> None:
-    out = said(capsys, "place", "solve", file, "--ratio", "1:1", "--pareto")
+    out = output(capsys, "place", "solve", file, "--ratio", "1:1", "--pareto")
     assert "o static plan, x first touch, # both, . all in dram" in out
     assert out.count("\n") > 30
-    said(capsys, "place", "solve", file, "--ratio", "1:1", "--formulation", "first-touch")
-    said(capsys, "place", "solve", file, "--ratio", "1:1")
+    output(capsys, "place", "solve", file, "--ratio", "1:1", "--formulation", "first-touch")
+    output(capsys, "place", "solve", file, "--ratio", "1:1")
     assert [plan.formulation for plan in ProfileFile(file).plans()] == ["static", "first-touch"]
     ((key, points),) = ProfileFile(file).curves().items()
     assert key == ("static", SLOW, "single")
@@ -212,21 +218,21 @@ def test_plans_and_curves_stay_in_the_profile(file: Path, capsys: Capture) -> No
 
 
 def test_the_curve_alone(file: Path, capsys: Capture) -> None:
-    found = json.loads(said(capsys, "place", "solve", file, "--pareto", "--json"))
-    assert found["plan"] is None
-    assert [point["limit_bytes"] for point in found["pareto"]] == [n * 9 * PAGE // 8 for n in range(9)]
+    document = json.loads(output(capsys, "place", "solve", file, "--pareto", "--json"))
+    assert document["plan"] is None
+    assert [point["limit_bytes"] for point in document["pareto"]] == [n * 9 * PAGE // 8 for n in range(9)]
 
 
 def test_compare(file: Path, capsys: Capture) -> None:
-    out = said(capsys, "place", "compare", file)
+    out = output(capsys, "place", "compare", file)
     assert "simultaneous against single: 16 of 16 pairs judged" in out
     assert "ranking reliable, absolute times not: 0.0 % of the times are within 20 %" in out
     assert "least 1.50   quartile 1.50   median 1.50   quartile 1.50   most 1.50" in out
     assert "output  median 1.30" in out
-    found = json.loads(said(capsys, "place", "compare", file, "--json"))
-    assert found["comparisons"][0]["log_correlation"] == pytest.approx(1)
-    assert found["comparisons"][0]["verdict"] == "ranking reliable, absolute times not"
-    assert found["slow_down"][SLOW]["output"]["measured"] == 3
+    document = json.loads(output(capsys, "place", "compare", file, "--json"))
+    assert document["comparisons"][0]["log_correlation"] == pytest.approx(1)
+    assert document["comparisons"][0]["verdict"] == "ranking reliable, absolute times not"
+    assert document["slow_down"][SLOW]["output"]["measured"] == 3
 
 
 def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -246,7 +252,7 @@ def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "flag", "where"),
+    ("argv", "flag", "where"),
     [
         (("solve", "-o", "x"), "-o", "memtui place profile"),
         (("solve", "--pools", "dram"), "--pools", "memtui place profile"),
@@ -255,10 +261,10 @@ def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> N
         (("compare", "--ascii"), "--ascii", "memtui place profile and memtui place show"),
     ],
 )
-def test_an_option_of_another_of_its_commands_is_told(
-    words: tuple[str, ...], flag: str, where: str, file: Path, capsys: Capture
+def test_an_option_of_another_of_its_commands_is_reported(
+    argv: tuple[str, ...], flag: str, where: str, file: Path, capsys: Capture
 ) -> None:
-    verb, *more = words
+    verb, *more = argv
     error = refused(capsys, "place", verb, file, *more)
     assert error.startswith(f"memtui place {verb}: {flag} is an option of {where}; see memtui place {verb} --help")
 
@@ -274,39 +280,41 @@ def test_each_of_its_commands_has_its_own_help(capsys: Capture) -> None:
     assert [verb for verb in PLACE if "--theme" in pages[verb]] == ["profile", "show"]
 
 
-@pytest.mark.parametrize("words", [("replay",), ("place", "show")])
-def test_without_a_terminal_it_is_said_what_prints_it(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
-    error = refused(capsys, *words, file)
+@pytest.mark.parametrize("argv", [("replay",), ("place", "show")])
+def test_without_a_terminal_the_error_names_commands_that_print(
+    argv: tuple[str, ...], file: Path, capsys: Capture
+) -> None:
+    error = refused(capsys, *argv, file)
     assert "use `memtui place compare` or `memtui place solve`, which print what is in a profile" in error
 
 
-@pytest.mark.parametrize("words", [("report",), ("export", "--to", "csv", "-o", "x"), ("compare",)])
-def test_it_is_no_session(words: tuple[str, ...], file: Path, capsys: Capture) -> None:
-    error = refused(capsys, *words, file, *([file] if words == ("compare",) else []))
+@pytest.mark.parametrize("argv", [("report",), ("export", "--to", "csv", "-o", "x"), ("compare",)])
+def test_it_is_no_session(argv: tuple[str, ...], file: Path, capsys: Capture) -> None:
+    error = refused(capsys, *argv, file, *([file] if argv == ("compare",) else []))
     assert "p.memtui: is a placement profile, and not a memtui session: memtui place compare, solve and show" in error
 
 
-def test_a_limit_below_what_must_stay_is_told(tmp_path: Path, capsys: Capture) -> None:
+def test_a_limit_below_what_must_stay_is_reported(tmp_path: Path, capsys: Capture) -> None:
     profile = in_pages(STATIC_CASE)
-    plain = profile.to_dict()
-    plain["graph"]["tensors"][1]["pools"] = ["dram"]
-    name = plain["graph"]["tensors"][1]["name"]
-    plain["samples"] = [s for s in plain["samples"] if not _has(plain, s, name)]
-    file = kept(tmp_path / "p.memtui", Profile.from_dict(plain))
-    words = refused(capsys, "place", "solve", file, "--limit", "8KiB")
-    assert "the limit of 8.00 KiB is below what must stay in dram: 16.0 KiB (16384 bytes) while" in words
+    fields = profile.to_dict()
+    fields["graph"]["tensors"][1]["pools"] = ["dram"]
+    name = fields["graph"]["tensors"][1]["name"]
+    fields["samples"] = [s for s in fields["samples"] if not _has(fields, s, name)]
+    file = stored(tmp_path / "p.memtui", Profile.from_dict(fields))
+    error = refused(capsys, "place", "solve", file, "--limit", "8KiB")
+    assert "the limit of 8.00 KiB is below what must stay in dram: 16.0 KiB (16384 bytes) while" in error
 
 
-def _has(plain: dict, sample: dict, tensor: str) -> bool:  # type: ignore[type-arg]
+def _has(fields: dict, sample: dict, tensor: str) -> bool:  # type: ignore[type-arg]
     """Whether a sample has the tensor in slow memory."""
-    op = next(op for op in plain["graph"]["ops"] if op["name"] == sample["op"])
+    op = next(op for op in fields["graph"]["ops"] if op["name"] == sample["op"])
     names, pools = (*op["inputs"], *op["outputs"]), (*sample["configuration"][0], *sample["configuration"][1])
     return (tensor, SLOW) in zip(names, pools, strict=True)
 
 
 def test_compare_needs_two_ways(tmp_path: Path, capsys: Capture) -> None:
-    one = kept(tmp_path / "one.memtui", STATIC_CASE)
-    assert "only isolated times are in it: to compare" in refused(capsys, "place", "compare", one)
+    single = stored(tmp_path / "one.memtui", STATIC_CASE)
+    assert "only isolated times are in it: to compare" in refused(capsys, "place", "compare", single)
     none = ProfileFile.create(tmp_path / "none.memtui", STATIC_CASE.graph, STATIC_CASE.pools).path
     assert "no times are in it" in refused(capsys, "place", "compare", none)
     assert "profile it to its end first" in refused(capsys, "place", "solve", none, "--limit", "1")
@@ -327,26 +335,26 @@ def test_a_profile_that_cannot_be_written_is_solved_all_the_same(
     assert error == "memtui place: the plan is not kept for memtui place show: disk full\n"
 
 
-def test_what_a_pool_is_noted_for_is_told(tmp_path: Path, capsys: Capture) -> None:
-    made = STATIC_CASE.graph
+def test_what_a_pool_is_noted_for_is_reported(tmp_path: Path, capsys: Capture) -> None:
+    graph = STATIC_CASE.graph
     pools = (Pool("dram"), Pool(SLOW, note="lies in the page cache"))
     two = [
         Samples(s.op, s.configuration, mode, s.time_ns, s.run)
         for s in STATIC_CASE.samples
         for mode in ("single", "isolated")
     ]
-    file = kept(tmp_path / "p.memtui", Profile(made, pools, tuple(two)))
-    assert "slow: lies in the page cache" in said(capsys, "place", "compare", file)
+    file = stored(tmp_path / "p.memtui", Profile(graph, pools, tuple(two)))
+    assert "slow: lies in the page cache" in output(capsys, "place", "compare", file)
 
 
 def test_an_executed_plan_says_which_way_it_is_off() -> None:
     plan = find(in_pages(STATIC_CASE), PlanRequest(5 * PAGE, "static"))
     assert plan.predicted_ns == 45
-    for actual_ns, words in (
+    for actual_ns, sentence in (
         (67.5, "executed: 67.5 ns, predicted 45.0 ns: it took 1.50 times as long as predicted"),
         (30.0, "executed: 30.0 ns, predicted 45.0 ns: it was 1.50 times as fast as predicted"),
     ):
-        assert lines(PlanRun(plan, actual_ns, 0.0, True, True, 0.0, 0, 0, {}), None)[0] == words
+        assert lines(PlanRun(plan, actual_ns, 0.0, True, True, 0.0, 0, 0, {}), None)[0] == sentence
 
 
 def test_all_in_fast_memory_is_a_line_of_the_curve() -> None:

@@ -17,8 +17,8 @@ from memtui.placement.validation import Damaged
 from tests.support.placements import graph_of, graphs, plans, profiles
 
 
-def through_json(plain: Any) -> Any:
-    return json.loads(json.dumps(plain, allow_nan=False))
+def through_json(fields: Any) -> Any:
+    return json.loads(json.dumps(fields, allow_nan=False))
 
 
 @given(profiles())
@@ -40,19 +40,19 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @given(st.one_of(profiles(), plans()), st.data())
-def test_damaged_data_is_refused_with_one_error(made: Profile | PlacementPlan, data: st.DataObject) -> None:
-    plain = through_json(made.to_dict())
-    container, key = data.draw(st.sampled_from(_places(plain)))
+def test_damaged_data_is_refused_with_one_error(original: Profile | PlacementPlan, data: st.DataObject) -> None:
+    fields = through_json(original.to_dict())
+    container, key = data.draw(st.sampled_from(_places(fields)))
     odd = st.sampled_from([None, -1, 1 << 70, 1.5, "", "x" * 5000, [], {}, [[]], True, float("nan"), float("inf")])
     container[key] = data.draw(odd)
     try:
-        type(made).from_dict(plain)
+        type(original).from_dict(fields)
     except Damaged:
         pass
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "why"),
     [
         (lambda p: p.pop("graph"), "graph is missing"),
         (lambda p: p["graph"]["ops"].reverse(), "reads t before it is written"),
@@ -70,13 +70,15 @@ def test_damaged_data_is_refused_with_one_error(made: Profile | PlacementPlan, d
         (lambda p: p["samples"][0].update(configuration=[[], ["dram"]]), "has not its inputs and outputs"),
     ],
 )
-def test_what_is_wrong_is_told(change: Callable[[Any], object], words: str) -> None:
+def test_what_is_wrong_is_reported(change: Callable[[Any], object], why: str) -> None:
     graph = graph_of({"a": ("x", "t"), "b": ("t", "y")}, {"t": 4})
-    made = Profile(graph, (Pool("dram"),), (Samples("b", Configuration(("dram",), ("dram",)), "single", (1.0,), (0,)),))
-    plain = through_json(made.to_dict())
-    change(plain)
-    with pytest.raises(Damaged, match=words):
-        Profile.from_dict(plain)
+    profile = Profile(
+        graph, (Pool("dram"),), (Samples("b", Configuration(("dram",), ("dram",)), "single", (1.0,), (0,)),)
+    )
+    fields = through_json(profile.to_dict())
+    change(fields)
+    with pytest.raises(Damaged, match=why):
+        Profile.from_dict(fields)
 
 
 def test_repeats_are_merged() -> None:
@@ -111,8 +113,8 @@ def test_memory_of_a_parameter_is_not_placed_though_an_op_writes_it() -> None:
 
 @given(graphs())
 def test_live_bytes_are_the_sum_of_what_is_alive(graph: Graph) -> None:
-    for at, live in enumerate(graph.live_bytes):
-        alive = [s for s in graph.storages.values() if s.counted and s.first <= at <= s.last]
+    for op, live in enumerate(graph.live_bytes):
+        alive = [s for s in graph.storages.values() if s.counted and s.first <= op <= s.last]
         assert live == sum(storage.size_bytes for storage in alive)
 
 

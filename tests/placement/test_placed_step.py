@@ -16,7 +16,7 @@ from memtui.placement.plan import Move, PlacementPlan, Span
 from memtui.placement.pool_specs import parse_pool
 from memtui.placement.torch.clock import Clock
 from memtui.placement.worker_protocol import Agreement, MakePools
-from tests.support.placement_machine import SEED, Told
+from tests.support.placement_machine import SEED, ManualClock
 from tests.support.placements import graphs
 
 torch = pytest.importorskip("torch")
@@ -33,7 +33,7 @@ FAST, SLOW = "dram", "emulated:2,1"
 
 
 def machine(captured: Captured, slow: str = SLOW) -> Machine:
-    return Machine(captured, [Pool(parse_pool(FAST)), Pool(parse_pool(slow))], Told())
+    return Machine(captured, [Pool(parse_pool(FAST)), Pool(parse_pool(slow))], ManualClock())
 
 
 def relu(elements: int) -> Captured:
@@ -96,10 +96,10 @@ def test_waits_are_in_the_times(mode: str) -> None:
     graph = captured.graph
     if mode == "isolated":
         for kernel in captured.kernels:
-            found = [*configurations(graph, kernel.op, (FAST, SLOW))]
-            times = measuring.isolated(kernel.op.name, found, 0)
-            assert [len(each) for each in times] == [LEAST] * len(found)
-            for configuration, each in zip(found, times, strict=True):
+            choices = [*configurations(graph, kernel.op, (FAST, SLOW))]
+            times = measuring.isolated(kernel.op.name, choices, 0)
+            assert [len(each) for each in times] == [LEAST] * len(choices)
+            for configuration, each in zip(choices, times, strict=True):
                 assert each == [expected(graph, kernel, configuration.pools)] * LEAST
         return
     storage = graph.tensor["relu"].storage
@@ -145,10 +145,10 @@ def plan_of(graph: Graph, draw: st.DrawFn) -> PlacementPlan:
         if len(pools) == 1 or first == last:
             spans.append(Span(storage.name, pools[0], first, last))
             continue
-        at = draw(st.integers(first + 1, last))
-        spans += [Span(storage.name, pools[0], first, at - 1), Span(storage.name, pools[1], at, last)]
-        meanwhile = at - 1 > first and at - 1 not in storage.accesses and draw(st.booleans())
-        moves.append(Move(storage.name, *pools, at - 1 if meanwhile else at, storage.size_bytes, 1.0, meanwhile))
+        op = draw(st.integers(first + 1, last))
+        spans += [Span(storage.name, pools[0], first, op - 1), Span(storage.name, pools[1], op, last)]
+        meanwhile = op - 1 > first and op - 1 not in storage.accesses and draw(st.booleans())
+        moves.append(Move(storage.name, *pools, op - 1 if meanwhile else op, storage.size_bytes, 1.0, meanwhile))
     moves.sort(key=lambda move: (move.op, move.overlapped))
     return PlacementPlan(
         "async", FAST, SLOW, True, "isolated", 1 << 40, tuple(spans), tuple(moves), 1.0, 0, 0, "feasible"
@@ -164,17 +164,17 @@ def planned(draw: st.DrawFn) -> tuple[Graph, PlacementPlan]:
 @given(planned())
 def test_what_is_alive_at_once_never_shares_bytes(both: tuple[Graph, PlacementPlan]) -> None:
     graph, plan = both
-    found = lay_out(graph, plan)
-    for one in found.pieces:
-        assert one.start % 4096 == 0
-        assert one.start + one.size_bytes <= found.size_bytes[one.pool]
-        for other in found.pieces:
-            if one is other or one.pool != other.pool or one.first > other.last or other.first > one.last:
+    arenas = lay_out(graph, plan)
+    for piece in arenas.pieces:
+        assert piece.start % 4096 == 0
+        assert piece.start + piece.size_bytes <= arenas.size_bytes[piece.pool]
+        for other in arenas.pieces:
+            if piece is other or piece.pool != other.pool or piece.first > other.last or other.first > piece.last:
                 continue
-            assert one.start + one.size_bytes <= other.start or other.start + other.size_bytes <= one.start
+            assert piece.start + piece.size_bytes <= other.start or other.start + other.size_bytes <= piece.start
     for span in plan.spans:
         for op in range(span.first, span.last + 1):
-            assert found.piece(span.storage, span.pool, op) is not None
+            assert arenas.piece(span.storage, span.pool, op) is not None
 
 
 @cache
@@ -196,7 +196,7 @@ def test_no_plan_changes_a_bit_of_the_results(data: st.DataObject, name: str) ->
             execution.run()
             assert agreement(on.results(), expected_results) == Agreement(equal=True, close=True, worst=0.0)
     execution.close()
-    assert all(one.data_ptr() % mmap.PAGESIZE == 0 for one in execution.memory.values())
+    assert all(arena.data_ptr() % mmap.PAGESIZE == 0 for arena in execution.memory.values())
 
 
 def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> None:
@@ -208,10 +208,10 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
     on = machine(captured)
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
     plan = PlacementPlan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
-    found = execute(on, [plan], 3, SEED, lambda: None)[0]
-    assert found.agreement.equal
-    assert found.fast_bytes == 0
-    assert len(found.times_ns) == 3
+    executed = execute(on, [plan], 3, SEED, lambda: None)[0]
+    assert executed.agreement.equal
+    assert executed.fast_bytes == 0
+    assert len(executed.times_ns) == 3
     assert all(torch.equal(captured.given[name], memory) for name, memory in given_before.items())
 
 
@@ -231,15 +231,15 @@ def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
     on = machine(captured)
     measuring = Measuring(on, SEED, lambda: None)
     for kernel in captured.kernels:
-        found = [*configurations(captured.graph, kernel.op, (FAST, SLOW))]
-        assert all(len(times) == LEAST for times in measuring.isolated(kernel.op.name, found, 0))
+        choices = [*configurations(captured.graph, kernel.op, (FAST, SLOW))]
+        assert all(len(times) == LEAST for times in measuring.isolated(kernel.op.name, choices, 0))
     spans = tuple(Span(s.name, SLOW, s.first, s.last) for s in captured.graph.storages.values() if s.counted)
     plan = PlacementPlan("static", FAST, SLOW, True, "isolated", 0, spans, (), 1.0, 0, 0, "feasible")
     assert execute(on, [plan], 1, SEED, lambda: None)[0].agreement.equal
 
 
-def test_a_move_that_fails_fails_the_op_beside_it() -> None:
-    mover = Mover(Told(), lambda: None)
+def test_a_move_that_fails_fails_its_op() -> None:
+    mover = Mover(ManualClock(), lambda: None)
     right = Copy(torch.zeros(4), torch.ones(4), 5.0)
     assert mover.now([right]) == 5
     assert mover.during([right, right], lambda: None)[0] == 10
@@ -252,13 +252,13 @@ def test_a_move_that_fails_fails_the_op_beside_it() -> None:
     assert float(right.target.sum()) == 4
 
 
-def test_wrong_results_are_told_from_rounding() -> None:
-    one = torch.tensor([1.0, 2.0, -4.0])
-    assert agreement([one], [one]).equal
-    near = agreement([one + 1e-5], [one])
+def test_wrong_results_differ_from_rounding() -> None:
+    tensor = torch.tensor([1.0, 2.0, -4.0])
+    assert agreement([tensor], [tensor]).equal
+    near = agreement([tensor + 1e-5], [tensor])
     assert (near.equal, near.close) == (False, True)
-    assert not agreement([one + 1], [one]).close
-    assert agreement([one * float("nan")], [one]) == Agreement(equal=False, close=False, worst=None)
+    assert not agreement([tensor + 1], [tensor]).close
+    assert agreement([tensor * float("nan")], [tensor]) == Agreement(equal=False, close=False, worst=None)
 
 
 def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
@@ -270,7 +270,7 @@ def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
             self.name, self.device = "elsewhere", torch.device("meta")
 
     captured = step("mlp")
-    on = Machine(captured, [Pool(parse_pool(FAST)), Elsewhere()], Told())
+    on = Machine(captured, [Pool(parse_pool(FAST)), Elsewhere()], ManualClock())
     expected_results = unplaced(on, SEED)
     graph = captured.graph
     placed = {s.name: "elsewhere" for s in graph.storages.values() if s.counted}
@@ -294,8 +294,8 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypat
     from memtui.placement.memory import NoMemory
     from memtui.placement.torch import worker
 
-    one = object.__new__(worker.Worker)
-    one._captured = step("mlp")
+    server = object.__new__(worker.Worker)
+    server._captured = step("mlp")
     monkeypatch.setattr(worker.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20))
     with pytest.raises(NoMemory, match=r"every tensor in every pool takes .* MiB, and 1\.00 MiB of memory are free"):
-        one._make_pools(MakePools((FAST, SLOW)))
+        server._make_pools(MakePools((FAST, SLOW)))

@@ -19,7 +19,14 @@ from memtui.placement.configurations import all_configurations, configurations
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.profile import MODES, Samples
 from memtui.placement.profiling.cache import Cache
-from memtui.placement.profiling.planner import TOGETHER, Facts, Profiling, ProfilingStep, Wanted, asks
+from memtui.placement.profiling.planner import (
+    TOGETHER,
+    Facts,
+    Profiling,
+    ProfilingStep,
+    Wanted,
+    configurations_to_measure,
+)
 from memtui.placement.worker_protocol import Environment, MadePool
 from tests.support.placements import FAST, SLOW, graphs
 
@@ -38,7 +45,7 @@ class Fake:
 
     def __init__(self, graph: Graph, most: int = 10**9) -> None:
         self.graph, self.left = graph, most
-        self.asked: Counter[tuple[str, str, Configuration]] = Counter()  # kind and key of isolated ops
+        self.requests: Counter[tuple[str, str, Configuration]] = Counter()  # kind and key of isolated ops
         self.load = 0.0  # of the machine, in every time
         self.placements: list[Mapping[str, str]] = []
 
@@ -50,15 +57,15 @@ class Fake:
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]:
         self._count()
         assert 0 < len(configurations) <= TOGETHER
-        found = self.graph.ops[self.graph.index[op]]
-        self.asked.update((found.kind, found.key, made) for made in configurations)
-        return [[self.load + made.pools.count(SLOW), 1.0 + self.load] for made in configurations]
+        target = self.graph.ops[self.graph.index[op]]
+        self.requests.update((target.kind, target.key, configuration) for configuration in configurations)
+        return [[self.load + configuration.pools.count(SLOW), 1.0 + self.load] for configuration in configurations]
 
     def in_graph(self, placements: Sequence[Mapping[str, str]], seconds: float) -> list[list[list[float]]]:
         self._count()
         self.placements += placements
         assert 0 < len(placements) <= TOGETHER
-        return [[[self.load + at for at in range(len(self.graph.ops))]] * 2 for _ in placements]
+        return [[[self.load + index for index in range(len(self.graph.ops))]] * 2 for _ in placements]
 
 
 def profiling(
@@ -73,22 +80,26 @@ def gathered(steps: Sequence[ProfilingStep]) -> list[Samples]:
 
 @settings(deadline=None, max_examples=40)
 @given(graphs(), st.lists(st.sampled_from(MODES), min_size=1, unique=True))
-def test_every_configuration_is_found_once_in_every_mode(graph: Graph, modes: list[str]) -> None:
+def test_every_configuration_is_measured_once_in_every_mode(graph: Graph, modes: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, Cache(Path(folder) / "c") as cache:
         fake = Fake(graph)
         steps = [*profiling(graph, cache, fake, modes).steps()]
-        found = Counter((s.op, s.configuration, s.mode) for s in gathered(steps))
-        wanted = {(op.name, made, mode) for op, made in all_configurations(graph, (FAST, SLOW)) for mode in modes}
-        assert {*found} == wanted
-        assert set(found.values()) == {1}
-        again = {made for (_, _, made), count in fake.asked.items() if count > 1}
+        counts = Counter((s.op, s.configuration, s.mode) for s in gathered(steps))
+        wanted = {
+            (op.name, configuration, mode)
+            for op, configuration in all_configurations(graph, (FAST, SLOW))
+            for mode in modes
+        }
+        assert {*counts} == wanted
+        assert set(counts.values()) == {1}
+        again = {configuration for (_, _, configuration), count in fake.requests.items() if count > 1}
         firsts = {next(configurations(graph, op, (FAST, SLOW))) for op in graph.ops}
         assert again <= firsts, "only what the others are held against is measured again, in their sitting"
         assert steps[-1].done == steps[-1].of
         assert steps[-1].left_s == 0
         again = Fake(graph, 0)  # whatever is asked of it is too much
-        known = gathered([*profiling(graph, cache, again, modes).steps()])
-        assert {(s.op, s.configuration, s.mode): s.time_ns for s in known} == {
+        cached = gathered([*profiling(graph, cache, again, modes).steps()])
+        assert {(s.op, s.configuration, s.mode): s.time_ns for s in cached} == {
             (s.op, s.configuration, s.mode): s.time_ns for s in gathered(steps)
         }
 
@@ -97,49 +108,51 @@ def test_every_configuration_is_found_once_in_every_mode(graph: Graph, modes: li
 @given(graphs(), st.lists(st.integers(0, 4), max_size=6))
 def test_no_finished_measurement_is_repeated_however_often_it_is_broken_off(graph: Graph, breaks: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asked: Counter[tuple[str, str, Configuration]] = Counter()
+        requests: Counter[tuple[str, str, Configuration]] = Counter()
         placements = 0
-        found: dict[tuple[str, Configuration, str], Samples] = {}
+        finished: dict[tuple[str, Configuration, str], Samples] = {}
         for most in [*breaks, 10**9]:
             with Cache(Path(folder) / "c") as cache:
                 fake = Fake(graph, most)
                 try:
-                    for step in profiling(graph, cache, fake).steps(found):
+                    for step in profiling(graph, cache, fake).steps(finished):
                         for samples in step.samples:
-                            assert (samples.op, samples.configuration, samples.mode) not in found
-                            found[samples.op, samples.configuration, samples.mode] = samples
+                            assert (samples.op, samples.configuration, samples.mode) not in finished
+                            finished[samples.op, samples.configuration, samples.mode] = samples
                 except Broken:
                     pass
-                asked += fake.asked
+                requests += fake.requests
                 placements += len(fake.placements)
-        assert len(found) == 3 * len(all_configurations(graph, (FAST, SLOW)))
+        assert len(finished) == 3 * len(all_configurations(graph, (FAST, SLOW)))
         with Cache(Path(folder) / "other") as cache:
             whole = Fake(graph)
             for _ in profiling(graph, cache, whole).steps():
                 pass
         # A sitting of several questions, of many configurations or of ops with different places, begins again, and may
         # ask the same of several ops.
-        assert {*asked} == {*whole.asked}
-        assert all(asked[each] <= count * (1 + len(breaks)) for each, count in whole.asked.items())
+        assert {*requests} == {*whole.requests}
+        assert all(requests[each] <= count * (1 + len(breaks)) for each, count in whole.requests.items())
         many = Counter(op for op, _ in all_configurations(graph, (FAST, SLOW)))
         if len({op.key for op in graph.ops}) == len(graph.ops) and max(many.values()) <= TOGETHER:
-            assert asked == whole.asked
+            assert requests == whole.requests
             assert placements == len(whole.placements)
 
 
 @given(graphs())
 def test_ops_of_one_kind_and_key_are_measured_once_each_with_what_it_has(graph: Graph) -> None:
     own = {op.name: [*configurations(graph, op, (FAST, SLOW))] for op in graph.ops}
-    found = [*asks(graph.ops, own)]
-    for op, wanted in found:
+    requests = [*configurations_to_measure(graph.ops, own)]
+    for op, wanted in requests:
         assert {*wanted} <= {*own[op.name]}
         assert wanted[0] == own[op.name][0], "everything in fast memory is measured beside the others"
-    rest = Counter(made for _, wanted in found for made in wanted[1:])
-    assert {*rest} | {made for made, *_ in own.values()} == {made for each in own.values() for made in each}
+    rest = Counter(configuration for _, wanted in requests for configuration in wanted[1:])
+    assert {*rest} | {configuration for configuration, *_ in own.values()} == {
+        configuration for each in own.values() for configuration in each
+    }
 
 
 @pytest.mark.parametrize("modes", [["isolated"], ["single"], ["simultaneous"]])
-def test_a_further_pool_is_held_against_fast_memory_of_the_same_sitting(modes: list[str], tmp_path: Path) -> None:
+def test_a_further_pool_is_compared_with_fast_memory_of_the_same_sitting(modes: list[str], tmp_path: Path) -> None:
     """Twenty minutes ago the machine was busy; now it is not, and the new pool must not look faster than dram."""
     graph = _chain()
     with Cache(tmp_path / "c") as cache:
@@ -147,9 +160,9 @@ def test_a_further_pool_is_held_against_fast_memory_of_the_same_sitting(modes: l
         fake.load = 100.0
         assert gathered([*profiling(graph, cache, fake, modes).steps()])
         idle = Fake(graph)
-        found = gathered([*profiling(graph, cache, idle, modes, pools=(FAST, SLOW, OTHER)).steps()])
-        assert {pool for s in found for pool in s.configuration.pools} == {FAST, SLOW, OTHER}
-        assert all(ns < 100 for s in found for ns in s.time_ns)
+        samples = gathered([*profiling(graph, cache, idle, modes, pools=(FAST, SLOW, OTHER)).steps()])
+        assert {pool for s in samples for pool in s.configuration.pools} == {FAST, SLOW, OTHER}
+        assert all(ns < 100 for s in samples for ns in s.time_ns)
         # What is of one sitting is taken from the cache, of three pools as well as of two of them.
         for pools in ((FAST, SLOW, OTHER), (FAST, OTHER), (FAST, SLOW)):
             steps = [*profiling(graph, cache, Fake(graph, 0), modes, pools=pools).steps()]
@@ -161,9 +174,9 @@ def test_the_order_of_pools_is_no_matter_to_what_was_measured_where(tmp_path: Pa
     with Cache(tmp_path / "c") as cache:
         for pools in ((FAST, SLOW), (SLOW, FAST)):
             fake = Fake(graph)
-            found = gathered([*profiling(graph, cache, fake, ["isolated"], pools=pools).steps()])
-            assert fake.asked, "with another fast pool it is another measurement"
-            for s in found:
+            samples = gathered([*profiling(graph, cache, fake, ["isolated"], pools=pools).steps()])
+            assert fake.requests, "with another fast pool it is another measurement"
+            for s in samples:
                 assert s.time_ns[0] == s.configuration.pools.count(SLOW)
 
 
@@ -174,7 +187,7 @@ def test_anew_takes_nothing_from_the_cache_and_puts_there_what_it_finds(tmp_path
         fake = Fake(graph)
         fake.load = 100.0
         anew = gathered([*profiling(graph, cache, fake, anew=True, now_ns=lambda: 8).steps()])
-        assert fake.asked
+        assert fake.requests
         assert fake.placements
         steps = [*profiling(graph, cache, Fake(graph, 0)).steps()]
         assert {s.time_ns for s in gathered(steps)} == {s.time_ns for s in anew}
@@ -206,7 +219,7 @@ def test_another_machine_thread_count_or_pool_has_times_of_its_own(facts: Facts,
         fake = Fake(graph)
         for _ in profiling(graph, cache, fake, ["isolated"], facts).steps():
             pass
-        assert fake.asked
+        assert fake.requests
 
 
 def _chain() -> Graph:
@@ -276,4 +289,4 @@ def test_what_somebody_put_into_a_cache_is_measured_anew(tmp_path: Path) -> None
         fake = Fake(graph)
         for _ in profiling(graph, cache, fake, ["isolated"]).steps():
             pass
-        assert fake.asked
+        assert fake.requests

@@ -21,13 +21,13 @@ torch = pytest.importorskip("torch")
 from memtui.placement.torch.pools import Pool  # noqa: E402
 
 speeds = st.floats(0.001, 1000).map(lambda value: f"{value:.3f}")
-words = st.one_of(
+pool_texts = st.one_of(
     st.sampled_from(["dram", "huge", "file:/tmp", "numa:0", "numa:7"]),
     st.builds(lambda r, w: f"emulated:{r},{w}", speeds, speeds),
 )
 
 
-@given(st.lists(words, min_size=2, max_size=5, unique=True))
+@given(st.lists(pool_texts, min_size=2, max_size=5, unique=True))
 def test_a_list_of_pools_is_read_as_it_was_written(names: list[str]) -> None:
     assert [pool.name for pool in parse_pools(",".join(names))] == names
 
@@ -53,15 +53,15 @@ def test_speeds_are_in_gigabytes_a_second() -> None:
         ("dram,file:", "there is no pool 'file:'"),
     ],
 )
-def test_what_is_no_list_of_pools_is_refused_in_one_line(text: str, why: str) -> None:
+def test_what_is_not_a_list_of_pools_is_refused_in_one_line(text: str, why: str) -> None:
     with pytest.raises(UserError, match=why) as caught:
         parse_pools(text)
     assert "\n" not in str(caught.value)
 
 
 def test_pages_bound_to_a_node_are_there_as_the_kernel_says() -> None:
-    made = memory.on_node(10 * mmap.PAGESIZE, 0)
-    assert memory.nodes_of(made) == {0: 10}
+    mapping = memory.on_node(10 * mmap.PAGESIZE, 0)
+    assert memory.nodes_of(mapping) == {0: 10}
 
 
 def test_a_node_that_is_not_there_is_named_with_those_that_are() -> None:
@@ -70,24 +70,24 @@ def test_a_node_that_is_not_there_is_named_with_those_that_are() -> None:
 
 
 def test_a_page_that_was_never_written_is_on_no_node() -> None:
-    made = mmap.mmap(-1, 4 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    made[0] = 1
-    found = memory.nodes_of(made)
-    assert found.pop(0) == 1
-    assert all(node < 0 for node in found)
+    mapping = mmap.mmap(-1, 4 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapping[0] = 1
+    nodes = memory.nodes_of(mapping)
+    assert nodes.pop(0) == 1
+    assert all(node < 0 for node in nodes)
 
 
-def test_huge_pages_begin_where_they_should_and_say_how_they_were_had() -> None:
+def test_huge_pages_start_at_their_size_and_name_their_kind() -> None:
     try:
-        made, begin, how = memory.in_huge_pages(3 * HUGE_BYTES)
+        mapping, start, how = memory.in_huge_pages(3 * HUGE_BYTES)
     except NoMemory as why:
         pytest.skip(str(why))
     assert how in ("reserved huge pages", "transparent huge pages")
-    assert (memory.address(made) + begin) % HUGE_BYTES == 0
-    assert len(made) - begin >= 3 * HUGE_BYTES
+    assert (memory.address(mapping) + start) % HUGE_BYTES == 0
+    assert len(mapping) - start >= 3 * HUGE_BYTES
 
 
-def test_where_no_huge_page_can_be_had_that_is_said(monkeypatch) -> None:
+def test_where_no_huge_page_can_be_had_the_error_says_so(monkeypatch) -> None:
     monkeypatch.setattr(memory, "_MAP_HUGETLB", memory._MAP_HUGETLB | 63 << 26)  # pages of 2 ** 63 bytes
     monkeypatch.setattr(memory, "_huge_bytes", lambda first, size: 0)
     with pytest.raises(NoMemory, match="no huge page is reserved, and of 2097152 bytes the kernel put 0"):
@@ -98,13 +98,13 @@ def test_a_file_in_the_page_cache_is_not_called_slow_memory(tmp_path) -> None:
     dax, note = memory.about_folder(str(tmp_path))
     assert not dax
     assert "no slow memory" in note
-    made = memory.of_file(5 * mmap.PAGESIZE, str(tmp_path))
-    made[:4] = b"mem!"
-    assert made[:4] == b"mem!"
+    mapping = memory.of_file(5 * mmap.PAGESIZE, str(tmp_path))
+    mapping[:4] = b"mem!"
+    assert mapping[:4] == b"mem!"
     assert not [*tmp_path.iterdir()]  # it has no name, and goes with the mapping
 
 
-def test_files_in_memory_are_told_by_their_file_system() -> None:
+def test_files_in_memory_are_recognised_by_their_file_system() -> None:
     assert memory.about_folder("/dev/shm") == (False, "tmpfs: main memory, no slow memory")
 
 
@@ -113,7 +113,7 @@ def test_what_is_no_folder_is_refused(tmp_path) -> None:
         memory.about_folder(str(tmp_path / "none"))
 
 
-def test_dax_is_told_by_the_file_or_by_mount_options(monkeypatch, tmp_path) -> None:
+def test_dax_is_recognised_by_the_file_or_by_mount_options(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(memory, "_is_dax", lambda path: True)
     monkeypatch.setattr(memory, "_file_system", lambda path: ("ext4", ["rw"]))
     assert memory.about_folder(str(tmp_path)) == (True, "ext4 with DAX: the memory itself")
@@ -124,19 +124,19 @@ def test_dax_is_told_by_the_file_or_by_mount_options(monkeypatch, tmp_path) -> N
 
 
 @pytest.mark.parametrize("name", ["dram", "numa:0", "huge", "emulated:29,12", "file:"])
-def test_tensors_begin_at_pages_and_outlive_their_pool(name: str, tmp_path) -> None:
+def test_tensors_start_at_pages_and_outlive_their_pool(name: str, tmp_path) -> None:
     try:
         pool = Pool(parse_pool(name + str(tmp_path) if name == "file:" else name))
     except NoMemory as error:
         pytest.skip(str(error))
     taken = [pool.take(size) for size in (1, 5000, 4096, 3 << 20, 0)]
-    assert [len(one) for one in taken] == [1, 5000, 4096, 3 << 20, 0]
-    assert all(one.data_ptr() % mmap.PAGESIZE == 0 for one in taken if len(one))
-    for number, one in enumerate(taken):
-        one.fill_(number + 1)
+    assert [len(tensor) for tensor in taken] == [1, 5000, 4096, 3 << 20, 0]
+    assert all(tensor.data_ptr() % mmap.PAGESIZE == 0 for tensor in taken if len(tensor))
+    for number, tensor in enumerate(taken):
+        tensor.fill_(number + 1)
     del pool
     gc.collect()
-    assert all(bool((one == number + 1).all()) for number, one in enumerate(taken))
+    assert all(bool((tensor == number + 1).all()) for number, tensor in enumerate(taken))
 
 
 def test_only_emulated_memory_waits() -> None:

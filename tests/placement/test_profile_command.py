@@ -59,12 +59,12 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": root, "XDG_STATE_HOME": str(folder / "state"), "NO_COLOR": "1"}
 
 
-def place(folder: Path, *words: str | Path, code: int = 0) -> tuple[str, str]:
+def place(folder: Path, *argv: str | Path, code: int = 0) -> tuple[str, str]:
     """(standard output, standard error without how far it was, which a slow machine is told)."""
     deadline = time.monotonic() + 120
     while True:
         done = subprocess.run(
-            [*COMMAND, *map(str, words), "--no-config"],
+            [*COMMAND, *map(str, argv), "--no-config"],
             cwd=folder,
             env=environment(folder),
             capture_output=True,
@@ -81,8 +81,8 @@ def place(folder: Path, *words: str | Path, code: int = 0) -> tuple[str, str]:
 
 
 def profiled(folder: Path, *more: str | Path) -> tuple[str, str]:
-    words = ("mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.001", "--threads", "1")
-    return place(folder, "profile", *words, *more)
+    argv = ("mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.001", "--threads", "1")
+    return place(folder, "profile", *argv, *more)
 
 
 def cached(path: Path) -> dict[str, str]:
@@ -112,15 +112,15 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     assert len(json.loads(out)["comparisons"]) == 2
 
     out, _ = place(folder, "solve", "p.memtui", "--ratio", "1:1", "--run", "--json")
-    plain = json.loads(out)
-    check("place-solve", plain)
-    plan, touched = plain["run"]
+    document = json.loads(out)
+    check("place-solve", document)
+    plan, touched = document["run"]
     assert plan["equal"]
     assert touched["equal"]
     assert (plan["formulation"], touched["formulation"]) == ("static", "first-touch")
     assert plan["emulated"]
-    assert plan["predicted_ns"] == plain["plan"]["predicted_ns"]
-    assert plan["fast_bytes"] <= plain["plan"]["limit_bytes"]
+    assert plan["predicted_ns"] == document["plan"]["predicted_ns"]
+    assert plan["fast_bytes"] <= document["plan"]["limit_bytes"]
     assert plan["error"] == pytest.approx(plan["predicted_ns"] / plan["actual_ns"] - 1)
 
     for formulation in ("sync", "first-touch"):
@@ -139,18 +139,18 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
     before = ProfileFile(folder / "q.memtui").profile()
     # Unless it is asked to: then the profile and the cache have what was found now.
     out, _ = profiled(folder, "-o", "q.memtui", "--again", "--mode", "isolated", "--json")
-    plain = json.loads(out)
-    check("place-profile", plain)
-    assert (plain["times"]["measured_now"], plain["times"]["from_the_cache"]) == (148, 0)
-    assert plain["bandwidths_cached"] is None
+    document = json.loads(out)
+    check("place-profile", document)
+    assert (document["times"]["measured_now"], document["times"]["from_the_cache"]) == (148, 0)
+    assert document["bandwidths_cached"] is None
     after = ProfileFile(folder / "q.memtui").profile()
     assert {s.mode for s in after.samples} == {"isolated"}
     assert after.pools != before.pools
     assert cached(cache).keys() == first.keys()
     assert cached(cache) != first
     # The other way round, the bandwidths are those of the pools, and not of their places.
-    words = ("mlp", "--pools", ",".join(reversed(POOLS.split(",", 1))), "--batch", "8", "--seconds", "0.001")
-    out, _ = place(folder, "profile", *words, "--threads", "1", "--mode", "isolated", "-o", "r.memtui", "--json")
+    argv = ("mlp", "--pools", ",".join(reversed(POOLS.split(",", 1))), "--batch", "8", "--seconds", "0.001")
+    out, _ = place(folder, "profile", *argv, "--threads", "1", "--mode", "isolated", "-o", "r.memtui", "--json")
     turned = {pool["name"]: pool["bandwidth_bytes_per_s"] for pool in json.loads(out)["pools"]}
     assert turned["emulated:2,1"]["written"] < min(1e9, turned["dram"]["written"])
     assert json.loads(out)["bandwidths_cached"] is None
@@ -161,11 +161,11 @@ def test_profile_compare_solve_and_run(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> None:
     cache = folder / "cache.db"
-    words = ["mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.02", "--threads", "1", "--cache", str(cache)]
-    words += ["--mode", "isolated,single", "-o", "p.memtui"]
+    argv = ["mlp", "--pools", POOLS, "--batch", "8", "--seconds", "0.02", "--threads", "1", "--cache", str(cache)]
+    argv += ["--mode", "isolated,single", "-o", "p.memtui"]
     before: dict[str, str] = {}
     for ending in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL):
-        process = begin(folder, words)
+        process = start_profile(folder, argv)
         deadline = time.monotonic() + 120
         while len(cached(cache)) < len(before) + 12:
             assert process.poll() is None, process.communicate()
@@ -177,26 +177,26 @@ def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> N
         assert process.returncode in (-ending, 130), (out, error)
         assert b"Traceback" not in error
         if ending == signal.SIGINT:
-            kept = len(ProfileFile(folder / "p.memtui").profile().samples)
-            assert f"broken off, unfinished: p.memtui has {kept} of 296 configurations; the same".encode() in error
+            stored = len(ProfileFile(folder / "p.memtui").profile().samples)
+            assert f"broken off, unfinished: p.memtui has {stored} of 296 configurations; the same".encode() in error
         _, alive = psutil.wait_procs(children, timeout=20)
         assert not alive  # what measures does not outlive the one who started it
         now = cached(cache)
         assert before.items() <= now.items()
         before = now
-    out, _ = place(folder, "profile", *words)
+    out, _ = place(folder, "profile", *argv)
     assert "isolated: 148 configurations" in out
     assert "single: 148 configurations" in out
     now = cached(cache)
     assert before.items() <= now.items()  # a repeated measurement would have another time
 
 
-def begin(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
+def start_profile(folder: Path, argv: list[str]) -> subprocess.Popen[bytes]:
     """Start a profile, once nobody else measures on this machine."""
     deadline = time.monotonic() + 120
     while True:
         process = subprocess.Popen(
-            [*COMMAND, "profile", *words, "--no-config"],
+            [*COMMAND, "profile", *argv, "--no-config"],
             cwd=folder,
             env=environment(folder),
             stdout=subprocess.PIPE,
@@ -211,21 +211,21 @@ def begin(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_a_model_of_the_users_own_is_run_only_where_it_is_named(folder: Path) -> None:
-    words = ("--pools", POOLS, "--seconds", "0.001", "--threads", "1", "-o", "own.memtui", "--json")
-    out, _ = place(folder, "profile", "own.py:make", *words)
+    argv = ("--pools", POOLS, "--seconds", "0.001", "--threads", "1", "-o", "own.memtui", "--json")
+    out, _ = place(folder, "profile", "own.py:make", *argv)
     assert json.loads(out)["model"].endswith("own.py:make")
     _, error = place(folder, "solve", "own.memtui", "--ratio", "1:1", "--run", code=2)
     assert "whose code would be run: say --model" in error
     out, _ = place(folder, "solve", "own.memtui", "--ratio", "1:1", "--run", "--model", "own.py:make", "--json")
     assert json.loads(out)["run"][0]["equal"]
     (folder / "own.py").write_text(OWN.replace("Linear(6, 5)", "Linear(6, 7)").replace("Linear(5, 2)", "Linear(7, 2)"))
-    words = ("solve", "own.memtui", "--ratio", "1:1", "--run", "--model", "own.py:make")
-    _, error = place(folder, *words, code=2)
+    argv = ("solve", "own.memtui", "--ratio", "1:1", "--run", "--model", "own.py:make")
+    _, error = place(folder, *argv, code=2)
     assert "its step is not the one that was profiled" in error
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "why"),
+    ("argv", "code", "why"),
     [
         (["nothing", "-o", "p"], 2, "there is no model 'nothing'"),
         (["none.py:make", "-o", "p"], 2, "none.py: cannot be read: No such file"),
@@ -241,8 +241,8 @@ def test_a_model_of_the_users_own_is_run_only_where_it_is_named(folder: Path) ->
         (["own.py:nobody", "-o", "p"], 2, "own.py has no function nobody; there are make, item"),
     ],
 )
-def test_bad_input_is_one_line(folder: Path, words: list[str], code: int, why: str) -> None:
-    out, error = place(folder, "profile", *words, code=code)
+def test_bad_input_is_one_line(folder: Path, argv: list[str], code: int, why: str) -> None:
+    out, error = place(folder, "profile", *argv, code=code)
     assert not out
     assert why in error
     assert error.count("\n") == 1
@@ -264,13 +264,13 @@ def test_the_command_line_imports_no_torch(folder: Path) -> None:
 def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     file = folder / "p.memtui"
-    words = ("place", "profile", "mlp", "--pools", POOLS, "--threads", "1", "-o", file, "--no-config")
+    argv = ("place", "profile", "mlp", "--pools", POOLS, "--threads", "1", "-o", file, "--no-config")
 
     def count() -> int:
         return len(ProfileFile(file).profile().samples)
 
     with terminals() as start:
-        terminal = start(*words, "--batch", "16", "--seconds", "0.2")
+        terminal = start(*argv, "--batch", "16", "--seconds", "0.2")
         terminal.read(120, "EMULATED")
         terminal.read(60, " of 148 configurations, ")
         assert "isolated (1 of 3): " in terminal.text
@@ -282,11 +282,13 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
         assert terminal.end(30) == 130  # as of ^C
         assert terminal.restored()
         assert not psutil.wait_procs(children, timeout=20)[1]
-        kept = count()
-        assert first < kept < 3 * 148
-        said = f"broken off, unfinished: {file} has {kept} of 444 configurations; the same command goes on from there"
-        assert said.encode() in terminal.output.replace(b"\r\n", b"")
-        terminal = start(*words, "--batch", "16", "--seconds", "0.001")
+        stored = count()
+        assert first < stored < 3 * 148
+        message = (
+            f"broken off, unfinished: {file} has {stored} of 444 configurations; the same command goes on from there"
+        )
+        assert message.encode() in terminal.output.replace(b"\r\n", b"")
+        terminal = start(*argv, "--batch", "16", "--seconds", "0.001")
         terminal.read(120, "EMULATED")
         until(lambda: count() == 444, terminal)
         terminal.read(60, "finished; q leaves")
@@ -296,27 +298,27 @@ def test_the_screen_shows_the_matrix_while_it_fills(folder: Path, monkeypatch: p
         assert b"isolated: 148 configurations" in terminal.output
 
 
-def found(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -> ProfilingStep:
+def finished_step(mode: str, ops: range, cached: int = 0, left_s: float | None = None) -> ProfilingStep:
     samples = tuple(Samples(f"op{n}", Configuration(("dram",), ("dram",)), mode, (1.0,), (0,)) for n in ops)
     return ProfilingStep(mode, samples, cached, 0, 0, left_s, (7,) * cached)
 
 
-def test_progress_in_words() -> None:
-    said: list[str] = []
+def test_progress_sentences() -> None:
+    sentences: list[str] = []
     begun: list[str] = []
-    shown = ProfileProgress(said.append, begun.append)
+    shown = ProfileProgress(sentences.append, begun.append)
     shown.phase("starting PyTorch")
-    assert said[-1] == "starting PyTorch ..."
+    assert sentences[-1] == "starting PyTorch ..."
     shown.tick()
-    assert re.fullmatch(r"starting PyTorch \([\d.]+ [num]?s\)", said[-1])
-    known = [(s.op, s.configuration, s.mode) for s in found("isolated", range(3)).samples]
-    shown.count(known, {"isolated": 148, "single": 148})
+    assert re.fullmatch(r"starting PyTorch \([\d.]+ [num]?s\)", sentences[-1])
+    before = [(s.op, s.configuration, s.mode) for s in finished_step("isolated", range(3)).samples]
+    shown.count(before, {"isolated": 148, "single": 148})
     shown.tick()  # before the first measurement there is nothing more to say
-    assert said[-1] == "measuring 296 configurations (isolated, single), 3 of them known" == begun[-1]
-    shown.step(found("isolated", range(3, 8), cached=5))
-    assert said[-1] == "isolated (1 of 2): 8 of 148 configurations, 5 known before"
-    shown.step(found("single", range(8), left_s=200.0))
-    assert said[-1] == "single (2 of 2): 8 of 148 configurations, 3.3 min left, 5 known before"
+    assert sentences[-1] == "measuring 296 configurations (isolated, single), 3 of them known" == begun[-1]
+    shown.step(finished_step("isolated", range(3, 8), cached=5))
+    assert sentences[-1] == "isolated (1 of 2): 8 of 148 configurations, 5 known before"
+    shown.step(finished_step("single", range(8), left_s=200.0))
+    assert sentences[-1] == "single (2 of 2): 8 of 148 configurations, 3.3 min left, 5 known before"
     assert len(begun) == 1
     assert (shown.before, shown.cached, shown.measured) == (3, 5, 8)
 
@@ -327,10 +329,10 @@ def test_a_table_of_pools_with_long_names_and_one_op(tmp_path: Path) -> None:
     profile = Profile(
         graph_of({"n": ("x", "t")}, {"t": 8}), (Pool("dram"), Pool(long)), (), 0.0, ways | {"results_copied": 1}
     )
-    said = lines(about(profile, tmp_path / "p", ProfileProgress()))
-    table = [line for line in said if line.startswith(("pool", "dram", "file:"))]
+    output = lines(about(profile, tmp_path / "p", ProfileProgress()))
+    table = [line for line in output if line.startswith(("pool", "dram", "file:"))]
     assert len({len(line.removesuffix("  GB/s")) for line in table}) == 1
-    assert "1 op cannot write where it is told to: its times have a copy in them" in said
+    assert "1 op cannot write where it is told to: its times have a copy in them" in output
 
 
 def running(pid: int) -> list[psutil.Process]:

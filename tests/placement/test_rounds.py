@@ -30,11 +30,11 @@ def test_two_free_inputs_and_one_free_output_have_eight() -> None:
     ]
 
 
-def test_a_repeated_input_is_one() -> None:
+def test_a_repeated_input_counts_once() -> None:
     assert count(graph_of({"a": ("x", "t"), "b": ("t t", "u"), "c": ("u", "y")}, {"t": 1, "u": 1}), "b") == 4
 
 
-def test_a_repeated_input_that_is_also_written_is_one() -> None:
+def test_a_repeated_input_that_is_also_written_counts_once() -> None:
     tensors = (Tensor("x", 1, ARGUMENT), Tensor("t", 1, group="t"), Tensor("u", 1, group="t"), Tensor("y", 1, RESULT))
     ops = (Op("a", "", ("x",), ("t",)), Op.of("b", "", ["t", "t"], ["u"]), Op("c", "", ("u",), ("y",)))
     assert count(Graph("", ops, tensors), "b") == 2
@@ -55,7 +55,7 @@ def test_what_feeds_a_result_stays() -> None:
     assert count(graph_of({"a": ("x", "t"), "b": ("t", "y")}, {"t": 1}), "b") == 2
 
 
-def test_a_tensor_may_be_kept_out_of_a_pool() -> None:
+def test_a_tensor_may_be_excluded_from_a_pool() -> None:
     tensors = (Tensor("x", 1, ARGUMENT), Tensor("t", 1, pools=("DRAM",)), Tensor("y", 1, RESULT))
     graph = Graph("", (Op("a", "", ("x",), ("t",)), Op("b", "", ("t",), ("y",))), tensors)
     assert len(all_configurations(graph, POOLS)) == 2
@@ -69,20 +69,20 @@ def test_of_three_pools_pairs_are_fewer() -> None:
 
 
 def chain(ops: int) -> Graph:
-    reads = ("x", *(f"t{at}" for at in range(1, ops)))
-    writes = (*(f"t{at}" for at in range(1, ops)), "y")
-    named = {f"n{at + 1}": (reads[at], writes[at]) for at in range(ops)}
-    return graph_of(named, {f"t{at}": 1 for at in range(1, ops)})
+    reads = ("x", *(f"t{number}" for number in range(1, ops)))
+    writes = (*(f"t{number}" for number in range(1, ops)), "y")
+    named = {f"n{number + 1}": (reads[number], writes[number]) for number in range(ops)}
+    return graph_of(named, {f"t{number}": 1 for number in range(1, ops)})
 
 
 def picked(graph: Graph, most: int | None = None) -> list[list[str]]:
     """Rounds where each op has one configuration, which means nothing."""
-    left, near, found = [(op.name, None) for op in graph.ops], neighbours(graph), []
+    left, near, rounds = [(op.name, None) for op in graph.ops], neighbours(graph), []
     while left:
         taken = pick(left, near, most)
         left = [pair for pair in left if pair[0] not in taken]
-        found.append([*taken])
-    return found
+        rounds.append([*taken])
+    return rounds
 
 
 def test_the_rule_on_a_chain_of_five() -> None:
@@ -101,37 +101,37 @@ def test_sittings_keep_their_distance_and_leave_nothing_out(graph: Graph, most: 
     done: list[str] = []
     for sitting in sittings(graph, POOLS, most=most):
         assert not sitting.rounds[0].placed, "everything in fast memory is in every sitting"
-        for made in sitting.rounds:
-            assert 1 <= len(made.tested) <= (most or len(graph.ops))
-            for one, other in itertools.combinations(made.tested, 2):
-                assert one not in near[other]
-                assert near[one].isdisjoint(near[other])
-            assert made.tested.items() <= made.present.items()
+        for round_ in sitting.rounds:
+            assert 1 <= len(round_.tested) <= (most or len(graph.ops))
+            for op, other in itertools.combinations(round_.tested, 2):
+                assert op not in near[other]
+                assert near[op].isdisjoint(near[other])
+            assert round_.tested.items() <= round_.present.items()
         assert {*sitting.rounds[0].tested} <= {*sitting.ops}
         for op in sitting.ops:
             wanted = {*configurations(graph, graph.ops[graph.index[op]], POOLS)}
-            assert {made.present[op] for made in sitting.rounds} >= wanted, "an op is done with as a whole"
+            assert {round_.present[op] for round_ in sitting.rounds} >= wanted, "an op is done with as a whole"
         done += sitting.ops
     assert sorted(done) == sorted(op.name for op in graph.ops)
 
 
 def test_what_neighbours_have_by_the_way_is_ticked_off() -> None:
     """A chain of three has 2 + 4 + 2 configurations; one at a time, those of the ends come with those of the middle."""
-    (made,) = sittings(chain(3), POOLS, most=1)
-    assert len(made.rounds) == 4
-    assert {*made.ops} == {"n1", "n2", "n3"}
-    assert [[*each.tested] for each in made.rounds] == [["n2"]] * 4
+    (sitting,) = sittings(chain(3), POOLS, most=1)
+    assert len(sitting.rounds) == 4
+    assert {*sitting.ops} == {"n1", "n2", "n3"}
+    assert [[*each.tested] for each in sitting.rounds] == [["n2"]] * 4
 
 
 def test_three_pools_are_one_sitting_with_one_slow_pool_at_a_time() -> None:
-    (made,) = sittings(chain(3), ("dram", "numa:1", "huge"), most=1)
-    assert len(made.rounds) == 7
-    assert {pool for each in made.rounds for pool in each.placed.values()} == {"numa:1", "huge"}
-    assert all(len({*each.placed.values()}) < 2 for each in made.rounds)
+    (sitting,) = sittings(chain(3), ("dram", "numa:1", "huge"), most=1)
+    assert len(sitting.rounds) == 7
+    assert {pool for each in sitting.rounds for pool in each.placed.values()} == {"numa:1", "huge"}
+    assert all(len({*each.placed.values()}) < 2 for each in sitting.rounds)
 
 
 def test_what_was_done_before_needs_no_sitting() -> None:
     graph = chain(6)
     every = [op.name for op in graph.ops]
     assert list(sittings(graph, POOLS, done=every)) == []
-    assert [made.ops for made in sittings(graph, POOLS, done=every[:-1])] == [("n6",)]
+    assert [sitting.ops for sitting in sittings(graph, POOLS, done=every[:-1])] == [("n6",)]

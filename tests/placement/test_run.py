@@ -15,15 +15,17 @@ def ran(formulation: str, predicted_ns: float, actual_ns: float) -> PlanRun:
 
 
 @pytest.mark.parametrize(
-    ("plan", "touched", "told"),
+    ("plan", "touched", "warned"),
     [
         ((870e3, 3500e3), (1200e3, 2000e3), True),
         ((870e3, 1900e3), (1200e3, 2000e3), False),
         ((1200e3, 3500e3), (1200e3, 2000e3), False),
     ],
 )
-def test_a_plan_that_was_to_be_faster_than_first_touch_and_is_slower_is_told(
-    plan: tuple[float, float], touched: tuple[float, float], told: bool
+def test_a_plan_that_was_to_be_faster_than_first_touch_and_is_slower_is_reported(
+    plan: tuple[float, float], touched: tuple[float, float], warned: bool
 ) -> None:
-    found = "\n".join(lines(ran("async", *plan), ran("first-touch", *touched)))
-    assert ("slower than first touch by 75.0 % though predicted faster: here this plan does not pay" in found) == told
+    output = "\n".join(lines(ran("async", *plan), ran("first-touch", *touched)))
+    assert (
+        "slower than first touch by 75.0 % though predicted faster: here this plan does not pay" in output
+    ) == warned

@@ -54,24 +54,24 @@ def profile(modes: tuple[str, ...] = ("single", "simultaneous")) -> Profile:
     chance, graph, samples = random.Random(7), step(), []
     for op in graph.ops:
         sizes = {t: graph.tensor[t].size_bytes for t in op.tensors}
-        for made in configurations(graph, op, [pool.name for pool in POOLS]):
-            pairs = list(zip(op.tensors, made.pools, strict=True))
+        for configuration in configurations(graph, op, [pool.name for pool in POOLS]):
+            pairs = list(zip(op.tensors, configuration.pools, strict=True))
             ns = sum(sizes[t] / 20 * (1 if p == "dram" else 1.06 if t in op.inputs else 5.2) for t, p in pairs)
             for mode in modes:
                 slower = 1.0 if mode == "single" else chance.lognormvariate(0.1, 0.1) if chance.random() < 0.95 else 4.0
                 times = tuple(ns * slower * chance.lognormvariate(0, 0.03) for _ in range(3))
-                samples.append(Samples(op.name, made, mode, times, (0, 1, 2)))
+                samples.append(Samples(op.name, configuration, mode, times, (0, 1, 2)))
     return Profile(graph, POOLS, tuple(samples), 100.0)
 
 
-def written(path: Path, made: Profile | None = None, *, solved: bool = True) -> ProfileFile:
-    made = made or profile()
-    file = ProfileFile.create(path, made.graph, made.pools, made.resolution_ns)
-    file.add(made.samples)
+def written(path: Path, content: Profile | None = None, *, solved: bool = True) -> ProfileFile:
+    content = content or profile()
+    file = ProfileFile.create(path, content.graph, content.pools, content.resolution_ns)
+    file.add(content.samples)
     if solved:
-        file.keep_plan(find(made, PlanRequest(12 * MIB, "static")))
-        file.keep_plan(find(made, PlanRequest(12 * MIB, "sync")))
-        file.keep_curve("static", POOLS[1].name, "single", list(curve(made, PlanRequest(0), 9)))
+        file.keep_plan(find(content, PlanRequest(12 * MIB, "static")))
+        file.keep_plan(find(content, PlanRequest(12 * MIB, "sync")))
+        file.keep_curve("static", POOLS[1].name, "single", list(curve(content, PlanRequest(0), 9)))
     return file
 
 
@@ -151,8 +151,8 @@ async def test_the_other_plan(file):
 
 
 async def test_what_is_missing_says_what_to_do(tmp_path):
-    made = written(tmp_path / "p.memtui", profile(("single",)), solved=False)
-    async with opened(made, size=(160, 36)) as pilot:
+    file = written(tmp_path / "p.memtui", profile(("single",)), solved=False)
+    async with opened(file, size=(160, 36)) as pilot:
         assert "only single times are in this profile: profile with another --mode, too" in await shown(pilot, "2")
         assert "no plan is kept in this profile yet: memtui place solve FILE --ratio 1:1" in await shown(pilot, "3")
         assert "memtui place solve FILE --pareto makes one" in await shown(pilot, "4")
@@ -160,18 +160,18 @@ async def test_what_is_missing_says_what_to_do(tmp_path):
 
 async def test_a_profile_that_grows_is_followed(tmp_path):
     whole = profile()
-    made = ProfileFile.create(tmp_path / "p.memtui", whole.graph, whole.pools, whole.resolution_ns)
-    async with opened(made, until="0 of") as pilot:
-        made.add(whole.samples[:10])
+    file = ProfileFile.create(tmp_path / "p.memtui", whole.graph, whole.pools, whole.resolution_ns)
+    async with opened(file, until="0 of") as pilot:
+        file.add(whole.samples[:10])
         await wait(pilot, lambda: "5 of " in screen_text(pilot.app))
-        made.add(whole.samples[10:])
+        file.add(whole.samples[10:])
         await wait(pilot, lambda: "measured ·" not in screen_text(pilot.app))
 
 
 async def test_a_file_that_is_gone_says_so(tmp_path):
-    made = written(tmp_path / "p.memtui", solved=False)
-    async with opened(made) as pilot:
-        made.path.unlink()
+    file = written(tmp_path / "p.memtui", solved=False)
+    async with opened(file) as pilot:
+        file.path.unlink()
         await wait(pilot, lambda: "no such file" in screen_text(pilot.app))
 
 
@@ -192,8 +192,8 @@ async def test_at_any_size_it_is_said_what_is_shown_and_how_to_leave(file, size)
 
 
 async def test_a_long_name_and_many_pools_have_room(tmp_path):
-    made = profile(("single",))
-    graph = replace(made.graph, name=f"/home/somebody/{'a-long-folder/' * 8}my_model.py:make_it")
+    original = profile(("single",))
+    graph = replace(original.graph, name=f"/home/somebody/{'a-long-folder/' * 8}my_model.py:make_it")
     pools = (Pool("dram"), *(Pool(f"file:/mnt/a-long-folder-{n}", True) for n in range(4)))
     file = ProfileFile.create(tmp_path / "p.memtui", graph, pools)
     async with opened(file, size=(80, 24)) as pilot:
@@ -205,11 +205,11 @@ async def test_a_long_name_and_many_pools_have_room(tmp_path):
 
 
 async def test_keys_that_do_nothing_are_not_named(tmp_path):
-    made = written(tmp_path / "p.memtui", profile(("single",)), solved=False)
-    async with opened(made) as pilot:
+    file = written(tmp_path / "p.memtui", profile(("single",)), solved=False)
+    async with opened(file) as pilot:
         for key in "1234":
             foot = (await shown(pilot, key)).splitlines()[-1]
-            assert not any(words in foot for words in (" m ", " s ", " n "))
+            assert not any(hint in foot for hint in (" m ", " s ", " n "))
             assert ("arrows" in foot) == (key == "1")
             assert "← →" not in foot
             assert "↑ ↓" not in foot
@@ -228,31 +228,31 @@ async def test_help_is_about_these_keys(file):
 
 
 async def test_how_far_measuring_is_stands_on_the_screen(file):
-    said = ["single (1 of 2): 3 of 9 configurations, 5 s left"]
+    sentences = ["single (1 of 2): 3 of 9 configurations, 5 s left"]
 
-    def hear(seconds):
+    def poll(seconds):
         time.sleep(min(seconds, 0.01))
-        return said[-1], "live"
+        return sentences[-1], "live"
 
-    app = PlacementApp(file, hear)
+    app = PlacementApp(file, poll)
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait(pilot, lambda: said[0] in screen_text(app))
+        await wait(pilot, lambda: sentences[0] in screen_text(app))
         assert {len(line) for line in screen_lines(app)} == {80}
-        said.append("finished; q leaves")
-        await wait(pilot, lambda: said[1] in screen_text(app))
+        sentences.append("finished; q leaves")
+        await wait(pilot, lambda: sentences[1] in screen_text(app))
         await pilot.press("2")
-        assert said[1] in await shown(pilot)
+        assert sentences[1] in await shown(pilot)
 
 
 async def test_a_profile_that_grows_says_how_far_it_is(tmp_path):
     whole = profile(("isolated", "single"))
-    made = ProfileFile.create(tmp_path / "p.memtui", whole.graph, whole.pools, whole.resolution_ns)
+    file = ProfileFile.create(tmp_path / "p.memtui", whole.graph, whole.pools, whole.resolution_ns)
     every = len(whole.samples) // 2
-    async with opened(made, until=f"unfinished: measured 0 of {every} configurations") as pilot:
-        made.add([samples for samples in whole.samples if samples.mode == "isolated"][:7])
+    async with opened(file, until=f"unfinished: measured 0 of {every} configurations") as pilot:
+        file.add([samples for samples in whole.samples if samples.mode == "isolated"][:7])
         await wait(pilot, lambda: f"unfinished: isolated 7 of {every} configurations" in screen_text(pilot.app))
-        known = {*ProfileFile(made.path).measured()}
-        made.add([s for s in whole.samples if (s.op, s.configuration, s.mode) not in known])
+        measured = {*ProfileFile(file.path).measured()}
+        file.add([s for s in whole.samples if (s.op, s.configuration, s.mode) not in measured])
         await wait(pilot, lambda: "unfinished" not in screen_text(pilot.app))
 
 
@@ -299,10 +299,10 @@ def test_heat_of_a_ratio():
     assert [ratio_words(r) for r in (1.0, 9.94, 9.96, 123.4, 12345)] == ["1.0", "9.9", "10", "123", "999"]
 
 
-@pytest.mark.parametrize("words", [("replay",), ("place", "show")])
-def test_it_opens_in_a_terminal(file, words):
+@pytest.mark.parametrize("argv", [("replay",), ("place", "show")])
+def test_it_opens_in_a_terminal(file, argv):
     with terminals() as start:
-        terminal = start(*words, file.path)
+        terminal = start(*argv, file.path)
         terminal.read(30, until="threshold_backward_4")
         terminal.send("q")
         assert terminal.end(20) == 0

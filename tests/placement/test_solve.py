@@ -46,26 +46,26 @@ def problem(profile: Profile, limit: int) -> Problem:
     return problem_of(profile, SLOW, "isolated", limit, 1)
 
 
-def best_ns(made: Problem, formulation: str) -> float:
+def best_ns(problem_: Problem, formulation: str) -> float:
     """By the program, and by branch and bound where that knows the formulation."""
-    solved = optimum(made, formulation, 30.0, 0.0)
-    found = cost(made, solved.paths)
-    assert found.fits(made)
-    assert found.total_ns is not None
+    solved = optimum(problem_, formulation, 30.0, 0.0)
+    total = cost(problem_, solved.paths)
+    assert total.fits(problem_)
+    assert total.total_ns is not None
     assert solved.finished
-    assert solved.bound_ns == pytest.approx(found.total_ns)
+    assert solved.bound_ns == pytest.approx(total.total_ns)
     if formulation != ASYNC:
-        tried = exact(made, first_touch(made), moves=formulation == SYNC)
+        tried = exact(problem_, first_touch(problem_), moves=formulation == SYNC)
         assert tried is not None
-        assert cost(made, tried).total_ns == pytest.approx(found.total_ns)
-    return found.total_ns
+        assert cost(problem_, tried).total_ns == pytest.approx(total.total_ns)
+    return total.total_ns
 
 
-def first_touch_ns(made: Problem) -> float:
-    found = cost(made, first_touch(made))
-    assert found.fits(made)
-    assert found.total_ns is not None
-    return found.total_ns
+def first_touch_ns(problem_: Problem) -> float:
+    total = cost(problem_, first_touch(problem_))
+    assert total.fits(problem_)
+    assert total.total_ns is not None
+    return total.total_ns
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def first_touch_ns(made: Problem) -> float:
     ],
 )  # fmt: skip
 def test_static_case(limit: int, best: float, baseline: float) -> None:
-    made = problem(STATIC_CASE, limit)
-    assert [len(op.time_ns) for op in made.ops] == [2, 4, 8, 2]
-    assert best_ns(made, STATIC) == best
-    assert first_touch_ns(made) == baseline
+    case = problem(STATIC_CASE, limit)
+    assert [len(op.time_ns) for op in case.ops] == [2, 4, 8, 2]
+    assert best_ns(case, STATIC) == best
+    assert first_touch_ns(case) == baseline
 
 
 def test_static_case_keeps_the_two_small_ones_at_five() -> None:
@@ -90,10 +90,10 @@ def test_static_case_keeps_the_two_small_ones_at_five() -> None:
 
 @pytest.mark.parametrize(("limit", "static", "sync"), [(4, 100, 72.25), (7, 65, 55), (8, 50, 50)])
 def test_sync_case(limit: int, static: float, sync: float) -> None:
-    made = problem(SYNC_CASE, limit)
-    assert sum(len(op.time_ns) for op in made.ops) == 18
-    assert best_ns(made, STATIC) == static
-    assert best_ns(made, SYNC) == pytest.approx(sync)
+    case = problem(SYNC_CASE, limit)
+    assert sum(len(op.time_ns) for op in case.ops) == 18
+    assert best_ns(case, STATIC) == static
+    assert best_ns(case, SYNC) == pytest.approx(sync)
 
 
 def test_sync_case_moves_the_first_activation_out_and_back() -> None:
@@ -120,7 +120,7 @@ def with_fixed(case: Profile, fixed_ns: float, start_ns: float = 0.0) -> Profile
 
 
 @pytest.mark.parametrize(("fixed_ns", "moves", "best"), [(0, 2, 55), (3, 2, 61), (4.9, 2, 64.8), (5.1, 0, 65)])
-def test_moves_are_made_only_where_they_pay_with_their_fixed_time(fixed_ns: float, moves: int, best: float) -> None:
+def test_moves_happen_only_where_they_pay_with_their_fixed_time(fixed_ns: float, moves: int, best: float) -> None:
     """Without one the two moves take 5 and save 15."""
     profile = with_fixed(SYNC_CASE, fixed_ns)
     assert best_ns(problem(profile, 7), SYNC) == pytest.approx(best)
@@ -133,8 +133,8 @@ def test_moves_are_made_only_where_they_pay_with_their_fixed_time(fixed_ns: floa
 def test_starting_a_move_during_an_op_is_not_hidden_by_it(start_ns: float, hidden: int, best: float) -> None:
     """Both moves are shorter than the ops during which they go; between ops they take 5 together."""
     profile = with_fixed(ASYNC_CASE, 0, start_ns)
-    made = problem(profile, 8)
-    assert best_ns(made, ASYNC) == pytest.approx(best)
+    case = problem(profile, 8)
+    assert best_ns(case, ASYNC) == pytest.approx(best)
     plan = find(profile, PlanRequest(8, ASYNC, page_bytes=1))
     assert plan.predicted_ns == pytest.approx(best)
     assert [move.overlapped for move in plan.moves].count(True) == hidden
@@ -171,8 +171,8 @@ def test_a_slow_configuration_is_faster_only_where_samples_prove_it(
     slower_by: float, spread: float, count: int, counted: float
 ) -> None:
     profile = times_of(STATIC_CASE, slower_by, spread, count)
-    made = problem(profile, 0)
-    for op in made.ops:
+    case = problem(profile, 0)
+    for op in case.ops:
         fast = (True,) * len(op.items)
         assert op.time_ns[fast] == 100
         assert [ns for where, ns in op.time_ns.items() if where != fast] == pytest.approx(
@@ -189,10 +189,10 @@ def test_a_slow_configuration_is_faster_only_where_samples_prove_it(
 
 @pytest.mark.parametrize(("limit", "static", "sync", "meanwhile"), [(8, 75, 65, 60), (10, 60, 60, 60)])
 def test_async_case(limit: int, static: float, sync: float, meanwhile: float) -> None:
-    made = problem(ASYNC_CASE, limit)
-    assert best_ns(made, STATIC) == static
-    assert best_ns(made, SYNC) == pytest.approx(sync)
-    assert best_ns(made, ASYNC) == pytest.approx(meanwhile)
+    case = problem(ASYNC_CASE, limit)
+    assert best_ns(case, STATIC) == static
+    assert best_ns(case, SYNC) == pytest.approx(sync)
+    assert best_ns(case, ASYNC) == pytest.approx(meanwhile)
 
 
 def test_async_case_hides_both_moves() -> None:
@@ -203,24 +203,24 @@ def test_async_case_hides_both_moves() -> None:
 
 
 @pytest.mark.parametrize(("pair", "after_it"), [((F, S), S), ((F, B), B), ((S, F), F), ((S, B), B)])
-def test_a_move_while_an_op_touches_what_is_moved_cannot_be_made(pair: tuple[str, str], after_it: str) -> None:
+def test_a_move_while_an_op_touches_what_is_moved_is_impossible(pair: tuple[str, str], after_it: str) -> None:
     """Nothing is read or written while it is copied: such a schedule has no time, and not that of its ops alone."""
-    made = problem(ASYNC_CASE, 20)
-    paths = [fixed_path(item, F) for item in made.items]
-    whole = cost(made, paths)
+    case = problem(ASYNC_CASE, 20)
+    paths = [fixed_path(item, F) for item in case.items]
+    whole = cost(case, paths)
     assert (whole.total_ns, whole.moves) == (60, ())
-    item = made.items[0]
+    item = case.items[0]
     life = range(item.first, item.last + 1)
     between = [k for k in life if k not in item.accesses]
     assert (item.name, item.accesses, between) == ("t1", (0, 1, 5), [2, 3, 4])
 
-    def moved_at(op: int) -> Any:
+    def moved(op: int) -> Any:
         paths[0] = tuple((pair[0],) * 2 if k < op else pair if k == op else (after_it,) * 2 for k in life)
-        return cost(made, paths)
+        return cost(case, paths)
 
-    assert moved_at(3).total_ns is not None
-    assert [move.op for move in moved_at(3).moves] == [3]
-    met = moved_at(1)
+    assert moved(3).total_ns is not None
+    assert [move.op for move in moved(3).moves] == [3]
+    met = moved(1)
     assert met.total_ns is None
     assert [(move.op, move.overlapped, move.time_ns) for move in met.moves] == [(1, True, -1.0)]
 
@@ -230,14 +230,14 @@ def any_profile(chance: random.Random, most_ops: int = 7, in_place: bool = False
     count = chance.randint(2, most_ops)
     ops: dict[str, tuple[str, str]] = {}
     sizes: dict[str, int] = {}
-    for at in range(count):
+    for number in range(count):
         reads = chance.sample([*sizes], min(len(sizes), chance.randint(1, 2))) or ["x"]
-        ops[f"n{at}"] = " ".join(reads), "y" if at == count - 1 else f"t{at}"
-        if at < count - 1:
-            sizes[f"t{at}"] = chance.randint(1, 5)
+        ops[f"n{number}"] = " ".join(reads), "y" if number == count - 1 else f"t{number}"
+        if number < count - 1:
+            sizes[f"t{number}"] = chance.randint(1, 5)
     graph = graph_of(ops, sizes)
-    if in_place and (found := [op for op in graph.ops if op.inputs[0] in sizes and op.outputs[0] in sizes]):
-        op = chance.choice(found)
+    if in_place and (candidates := [op for op in graph.ops if op.inputs[0] in sizes and op.outputs[0] in sizes]):
+        op = chance.choice(candidates)
         pair = {op.inputs[0], op.outputs[0]}
         tensors = (replace(t, group="both", size_bytes=3) if t.name in pair else t for t in graph.tensors)
         graph = Graph(graph.name, graph.ops, tuple(tensors))
@@ -246,7 +246,7 @@ def any_profile(chance: random.Random, most_ops: int = 7, in_place: bool = False
     samples = (
         Samples(s.op, s.configuration, s.mode, (chance.uniform(1, 5) + 4 * s.configuration.pools.count(SLOW),), (0,))
         for s in profile.samples
-        if one_place(graph, s)
+        if in_one_pool(graph, s)
     )
     return Profile(graph, profile.pools, tuple(samples))
 
@@ -270,13 +270,13 @@ def every_path(item: Item, formulation: str) -> Iterator[Path]:
         yield from (path for path in itertools.product(*choices) if path[0][0] != B)
 
 
-def brute_force_ns(made: Problem, formulation: str) -> float | None:
+def brute_force_ns(case: Problem, formulation: str) -> float | None:
     """Every placement, one after another; None where they are too many to wait for."""
-    paths = [[*{tidied(path) for path in every_path(item, formulation)}] for item in made.items]
+    paths = [[*{tidied(path) for path in every_path(item, formulation)}] for item in case.items]
     if math.prod(map(len, paths)) > 30_000:
         return None
-    found = (cost(made, choice) for choice in itertools.product(*paths))
-    return min((c.total_ns for c in found if c.fits(made) and c.total_ns is not None), default=math.inf)
+    costs = (cost(case, choice) for choice in itertools.product(*paths))
+    return min((c.total_ns for c in costs if c.fits(case) and c.total_ns is not None), default=math.inf)
 
 
 def test_solvers_agree_with_brute_force_on_random_graphs() -> None:
@@ -286,11 +286,11 @@ def test_solvers_agree_with_brute_force_on_random_graphs() -> None:
         formulation = chance.choice((STATIC, STATIC, SYNC, ASYNC))
         most = {STATIC: 7, SYNC: 5, ASYNC: 4}[formulation]
         profile = any_profile(chance, most, in_place=chance.random() < 0.3)
-        made = problem(profile, chance.randint(0, profile.graph.peak_bytes))
-        tried = brute_force_ns(made, formulation)
+        case = problem(profile, chance.randint(0, profile.graph.peak_bytes))
+        tried = brute_force_ns(case, formulation)
         if tried is not None:
             compared += 1
-            assert best_ns(made, formulation) == pytest.approx(tried, rel=1e-6), (formulation, compared)
+            assert best_ns(case, formulation) == pytest.approx(tried, rel=1e-6), (formulation, compared)
 
 
 def long_lived_profile(chance: random.Random) -> Profile:
@@ -300,14 +300,14 @@ def long_lived_profile(chance: random.Random) -> Profile:
     What else the ops write is in fast memory, and leaves more or less room.
     """
     ops, sizes, newest = {"n0": ("x", "a0")}, {"a0": chance.randint(2, 5)}, {"a": "a0"}
-    for at in range(1, chance.randint(5, 6)):
+    for number in range(1, chance.randint(5, 6)):
         reads = [name for name in newest.values() if chance.random() < 0.5]
-        written = f"y{at}"
-        if at == 1 and chance.random() < 0.4:
+        written = f"y{number}"
+        if number == 1 and chance.random() < 0.4:
             newest["b"] = written = "b0"
         elif reads == [newest["a"]] and chance.random() < 0.3:
-            newest["a"] = written = f"a{at}"
-        ops[f"n{at}"] = " ".join(reads) or "x", written
+            newest["a"] = written = f"a{number}"
+        ops[f"n{number}"] = " ".join(reads) or "x", written
         sizes[written] = sizes["a0"] if written[0] == "a" else chance.randint(1, 6)
     graph = graph_of(ops, sizes)
     tensors = (
@@ -321,10 +321,10 @@ def long_lived_profile(chance: random.Random) -> Profile:
     slow = Pool(SLOW, False, "", *rates, *fixed)
     worse = {name: chance.uniform(0, 20) for name in sizes}
     profile = profile_of(graph, worse, worse, slow, {op: chance.uniform(0.5, 9) for op in ops})
-    return Profile(graph, profile.pools, tuple(s for s in profile.samples if one_place(graph, s)))
+    return Profile(graph, profile.pools, tuple(s for s in profile.samples if in_one_pool(graph, s)))
 
 
-def one_place(graph: Graph, samples: Samples) -> bool:
+def in_one_pool(graph: Graph, samples: Samples) -> bool:
     """Whether what shares its memory is in one pool."""
     tensors = graph.ops[graph.index[samples.op]].tensors
     pools = {pool for t, pool in zip(tensors, samples.configuration.pools, strict=True) if graph.tensor[t].group}
@@ -337,40 +337,40 @@ def test_moves_during_ops_agree_with_brute_force_where_tensors_live_long() -> No
     while compared < 60:
         profile = long_lived_profile(chance)
         graph = profile.graph
-        made = problem(profile, 0)
-        made = problem(profile, chance.randint(max(made.required_fast_bytes(ASYNC)), graph.peak_bytes))
-        if max(item.last - item.first + 1 - len(item.accesses) for item in made.items) > 3:
+        case = problem(profile, 0)
+        case = problem(profile, chance.randint(max(case.required_fast_bytes(ASYNC)), graph.peak_bytes))
+        if max(item.last - item.first + 1 - len(item.accesses) for item in case.items) > 3:
             continue
-        tried = brute_force_ns(made, ASYNC)
+        tried = brute_force_ns(case, ASYNC)
         if tried is not None:
             compared += 1
-            assert best_ns(made, ASYNC) == pytest.approx(tried, rel=1e-6), compared
-            paths = optimum(made, ASYNC, 30.0, 0.0).paths
-            overlapped += any(move.overlapped for move in cost(made, paths).moves)
+            assert best_ns(case, ASYNC) == pytest.approx(tried, rel=1e-6), compared
+            paths = optimum(case, ASYNC, 30.0, 0.0).paths
+            overlapped += any(move.overlapped for move in cost(case, paths).moves)
             early += any(pair == (F, B) for path in paths for pair in path)
     assert overlapped >= 10
     assert early >= 1, "a tensor that stays is copied, and leaves later"
 
 
-def test_few_moves_are_looked_at_first_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_moves_are_tried_first_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     from memtui.placement.solve.ilp import Program
 
     whole, choices = Program.solve, []
 
     def no_plan_from_all(self: Program, time_limit_s: float, gap: float) -> Any:
         choices.append(self.overlapped)
-        found = whole(self, time_limit_s, gap)
-        return (None, found[1]) if self.overlapped == 8 else found
+        result = whole(self, time_limit_s, gap)
+        return (None, result[1]) if self.overlapped == 8 else result
 
-    made = problem(ASYNC_CASE, 8)
+    case = problem(ASYNC_CASE, 8)
     monkeypatch.setattr(Program, "solve", no_plan_from_all)
-    assert first_touch_ns(made) > 60
-    assert cost(made, optimum(made, ASYNC, 30, 0, first_touch(made)).paths).total_ns == first_touch_ns(made)
+    assert first_touch_ns(case) > 60
+    assert cost(case, optimum(case, ASYNC, 30, 0, first_touch(case)).paths).total_ns == first_touch_ns(case)
     monkeypatch.setattr("memtui.placement.solve.solver.MANY", 7)
     monkeypatch.setattr("memtui.placement.solve.solver.NEAREST", 1)
-    solved = optimum(made, ASYNC, 30, 0, first_touch(made))
+    solved = optimum(case, ASYNC, 30, 0, first_touch(case))
     assert choices == [8, 4, 8]
-    assert cost(made, solved.paths).total_ns == 60
+    assert cost(case, solved.paths).total_ns == 60
     assert solved.bound_ns == pytest.approx(60)
 
 
@@ -380,30 +380,30 @@ def test_order_of_formulations_and_limits_on_random_graphs() -> None:
         profile = any_profile(chance, 9, in_place=chance.random() < 0.3)
         before = {STATIC: math.inf, SYNC: math.inf, ASYNC: math.inf}
         for limit in range(0, profile.graph.peak_bytes + 1, 2):
-            made = problem(profile, limit)
-            found = {f: best_ns(made, f) for f in before}
-            assert first_touch_ns(made) >= found[STATIC] - 1e-6
-            assert found[STATIC] >= found[SYNC] - 1e-6
-            assert found[SYNC] >= found[ASYNC] - 1e-6
-            assert all(found[f] <= before[f] + 1e-6 for f in before), "more memory never costs time"
-            before = found
+            case = problem(profile, limit)
+            times = {f: best_ns(case, f) for f in before}
+            assert first_touch_ns(case) >= times[STATIC] - 1e-6
+            assert times[STATIC] >= times[SYNC] - 1e-6
+            assert times[SYNC] >= times[ASYNC] - 1e-6
+            assert all(times[f] <= before[f] + 1e-6 for f in before), "more memory never costs time"
+            before = times
 
 
 def test_order_and_bounds_of_training_steps_with_times_in_ns_and_sizes_in_bytes() -> None:
     for profile in itertools.islice(training_steps(20), 2):
-        made = problem_of(profile, profile.pools[1].name, "isolated", 0)
-        made = made.with_limits((max(made.all_bytes) // 2,) * len(made.ops))
-        found = {}
+        case = problem_of(profile, profile.pools[1].name, "isolated", 0)
+        case = case.with_limits((max(case.all_bytes) // 2,) * len(case.ops))
+        times = {}
         for formulation in (STATIC, SYNC, ASYNC):
-            solved = optimum(made, formulation, 60.0, 0.005)
-            total_ns = cost(made, solved.paths).total_ns
+            solved = optimum(case, formulation, 60.0, 0.005)
+            total_ns = cost(case, solved.paths).total_ns
             assert total_ns is not None
             assert solved.finished
             assert solved.bound_ns is not None
             assert 0.99 * total_ns <= solved.bound_ns <= total_ns * (1 + 1e-9)
-            found[formulation] = total_ns, solved.bound_ns
-        assert first_touch_ns(made) >= found[STATIC][0] >= found[SYNC][0] >= found[ASYNC][0]
-        assert found[ASYNC][0] < found[SYNC][1], "moves during ops pay"
+            times[formulation] = total_ns, solved.bound_ns
+        assert first_touch_ns(case) >= times[STATIC][0] >= times[SYNC][0] >= times[ASYNC][0]
+        assert times[ASYNC][0] < times[SYNC][1], "moves during ops pay"
 
 
 def test_a_plan_is_never_worse_than_first_touch_though_it_must_be_laid_out() -> None:
@@ -411,10 +411,10 @@ def test_a_plan_is_never_worse_than_first_touch_though_it_must_be_laid_out() -> 
     for _ in range(60):
         profile = any_profile(chance, 9)
         limit = chance.randint(0, profile.graph.peak_bytes)
-        asked = PlanRequest(limit, chance.choice((STATIC, SYNC)), page_bytes=1)
-        plan = find(profile, asked)
+        request = PlanRequest(limit, chance.choice((STATIC, SYNC)), page_bytes=1)
+        plan = find(profile, request)
         assert plan.fast_peak_bytes <= limit
-        assert plan.predicted_ns <= find(profile, replace(asked, formulation=FIRST_TOUCH)).predicted_ns + 1e-9
+        assert plan.predicted_ns <= find(profile, replace(request, formulation=FIRST_TOUCH)).predicted_ns + 1e-9
         assert plan.bound_ns is not None
         assert plan.bound_ns <= plan.predicted_ns
 
@@ -439,12 +439,12 @@ HOLES_CASE = profile_of(HOLES, dict.fromkeys("abcde", 5), dict.fromkeys("abcde",
 
 
 def test_holes_are_seen_and_room_is_cut_around_them() -> None:
-    made = problem(HOLES_CASE, 6)
-    paths = optimum(made, STATIC, 10, 0).paths
-    assert max(cost(made, paths).fast_bytes) == 6
-    extents = laid_out(made, paths)
+    case = problem(HOLES_CASE, 6)
+    paths = optimum(case, STATIC, 10, 0).paths
+    assert max(cost(case, paths).fast_bytes) == 6
+    extents = laid_out(case, paths)
     assert max(extents) == 8
-    cut = tightened(made, extents, made.limit_bytes)
+    cut = tightened(case, extents, case.limit_bytes)
     assert cut.limit_bytes == (5, 5, 5, 5)
 
 
@@ -462,24 +462,24 @@ def test_no_two_pieces_lie_in_one_place_at_one_time() -> None:
     chance = random.Random(23)
     for _ in range(100):
         profile = any_profile(chance, 9)
-        made = problem(profile, profile.graph.peak_bytes)
-        paths = [chance.choice([*every_path(item, STATIC)]) for item in made.items]
-        found = [*pieces(made, paths)]
-        for addresses in (in_order(found), largest_first(found)):
-            for one, other in itertools.combinations(range(len(found)), 2):
-                a, b = found[one], found[other]
+        case = problem(profile, profile.graph.peak_bytes)
+        paths = [chance.choice([*every_path(item, STATIC)]) for item in case.items]
+        stays = [*pieces(case, paths)]
+        for addresses in (in_order(stays), largest_first(stays)):
+            for first, second in itertools.combinations(range(len(stays)), 2):
+                a, b = stays[first], stays[second]
                 apart = a.last < b.first or b.last < a.first
-                below = addresses[one] + a.size_bytes <= addresses[other]
-                assert apart or below or addresses[other] + b.size_bytes <= addresses[one]
+                below = addresses[first] + a.size_bytes <= addresses[second]
+                assert apart or below or addresses[second] + b.size_bytes <= addresses[first]
 
 
 def test_sizes_are_whole_pages() -> None:
-    made = problem_of(STATIC_CASE, SLOW, "isolated", 1 << 20)
-    assert {item.size_bytes for item in made.items} == {4096}
-    assert made.all_bytes == (4096, 8192, 12288, 4096)
+    case = problem_of(STATIC_CASE, SLOW, "isolated", 1 << 20)
+    assert {item.size_bytes for item in case.items} == {4096}
+    assert case.all_bytes == (4096, 8192, 12288, 4096)
 
 
-def test_what_must_stay_fast_is_told() -> None:
+def test_what_must_stay_fast_is_reported() -> None:
     tensors = (replace(t, pools=("dram",)) if t.name == "t2" else t for t in STATIC_CASE.graph.tensors)
     graph = Graph("", STATIC_CASE.graph.ops, tuple(tensors))
     profile = profile_of(graph, {"t1": 1, "t3": 1}, {"t1": 3, "t3": 3}, slow_pool(1, 1))
@@ -501,7 +501,7 @@ def test_a_placement_that_was_not_measured_is_not_taken() -> None:
     assert find(profile, PlanRequest(4, page_bytes=1)).predicted_ns == 53
 
 
-def test_first_touch_in_a_placement_that_was_not_measured_is_told() -> None:
+def test_first_touch_in_a_placement_that_was_not_measured_is_reported() -> None:
     profile = without("n2", "dram", SLOW)
     with pytest.raises(UserError, match="first-touch needs a placement that was not measured: n2"):
         find(profile, PlanRequest(4, FIRST_TOUCH, page_bytes=1))
@@ -534,14 +534,14 @@ def test_bytes_that_the_solvers_tolerance_allowed_are_cut(monkeypatch: pytest.Mo
 
     def loose(self: Program, time_limit_s: float, gap: float) -> Any:
         limits.append(self.problem.limit_bytes)
-        found = whole(self, time_limit_s, gap)
-        return ([fixed_path(i, F) for i in self.problem.items], found[1]) if len(limits) == 1 else found
+        result = whole(self, time_limit_s, gap)
+        return ([fixed_path(i, F) for i in self.problem.items], result[1]) if len(limits) == 1 else result
 
     monkeypatch.setattr(Program, "solve", loose)
-    made = problem(STATIC_CASE, 5)
-    solved = optimum(made, STATIC, 10, 0)
+    case = problem(STATIC_CASE, 5)
+    solved = optimum(case, STATIC, 10, 0)
     assert limits == [(5, 5, 5, 5), (5, 3, 1, 5)], "four bytes are too many while n3 runs, two while n2 does"
-    assert cost(made, solved.paths).fits(made)
+    assert cost(case, solved.paths).fits(case)
 
 
 @pytest.fixture
@@ -570,14 +570,14 @@ def test_what_needs_scipy_says_so(without_scipy: None, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("slow", "words"), [("numa:1", "no slow pool numa:1; it has slow"), ("dram", "no slow pool dram")]
+    ("slow", "why"), [("numa:1", "no slow pool numa:1; it has slow"), ("dram", "no slow pool dram")]
 )
-def test_unknown_pool(slow: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+def test_unknown_pool(slow: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
         find(STATIC_CASE, PlanRequest(5, slow=slow))
 
 
-def test_a_profile_without_samples_is_told() -> None:
+def test_a_profile_without_samples_is_reported() -> None:
     with pytest.raises(UserError, match="no way of timing has every op: profile it to its end first"):
         find(Profile(STATIC_CASE.graph, STATIC_CASE.pools), PlanRequest(5))
     with pytest.raises(UserError, match="one pool only, dram"):

@@ -35,45 +35,45 @@ def test_a_profile_comes_back(tmp_path: Path, profile: Profile) -> None:
 @given(plans())
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_plan_comes_back(tmp_path: Path, plan: PlacementPlan) -> None:
-    made = written(tmp_path / "p.memtui")
-    made.keep_plan(plan)
-    made.keep_plan(plan)
-    assert made.plans() == [plan]
+    file = written(tmp_path / "p.memtui")
+    file.keep_plan(plan)
+    file.keep_plan(plan)
+    assert file.plans() == [plan]
 
 
 def test_a_curve_comes_back(tmp_path: Path) -> None:
-    made = written(tmp_path / "p.memtui")
+    file = written(tmp_path / "p.memtui")
     points = [ParetoPoint(0, 5.0, 0.0, None), ParetoPoint(4, 4.0, None, 4.5)]
-    made.keep_curve("static", SLOW, "single", points)
-    assert made.curves() == {("static", SLOW, "single"): points}
+    file.keep_curve("static", SLOW, "single", points)
+    assert file.curves() == {("static", SLOW, "single"): points}
 
 
 def test_samples_add_up_round_by_round(tmp_path: Path) -> None:
-    made = ProfileFile.create(tmp_path / "p.memtui", CASE.graph, CASE.pools)
+    file = ProfileFile.create(tmp_path / "p.memtui", CASE.graph, CASE.pools)
     first = CASE.samples[0]
-    made.add([first])
-    made.add([Samples(first.op, first.configuration, first.mode, (11.0, 12.0), (1, 2))])
-    (found,) = made.profile().samples
-    assert (found.time_ns, found.run) == ((10.0, 11.0, 12.0), (0, 1, 2))
-    assert made.measured() == {(first.op, first.configuration, first.mode)}
+    file.add([first])
+    file.add([Samples(first.op, first.configuration, first.mode, (11.0, 12.0), (1, 2))])
+    (samples,) = file.profile().samples
+    assert (samples.time_ns, samples.run) == ((10.0, 11.0, 12.0), (0, 1, 2))
+    assert file.measured() == {(first.op, first.configuration, first.mode)}
 
 
 def test_an_op_that_is_measured_anew_is_of_one_sitting(tmp_path: Path) -> None:
-    made = written(tmp_path / "p.memtui")
+    file = written(tmp_path / "p.memtui")
     first, *others = CASE.samples
     of_op = [Samples(s.op, s.configuration, s.mode, (11.0,), (0,)) for s in CASE.samples if s.op == first.op]
-    made.replace(of_op)
-    found = made.profile().times
-    assert {found[s.op, s.configuration, s.mode].time_ns for s in of_op} == {(11.0,)}
-    assert all(found[s.op, s.configuration, s.mode] == s for s in others if s.op != first.op)
+    file.replace(of_op)
+    times = file.profile().times
+    assert {times[s.op, s.configuration, s.mode].time_ns for s in of_op} == {(11.0,)}
+    assert all(times[s.op, s.configuration, s.mode] == s for s in others if s.op != first.op)
 
 
 def test_a_renewed_profile_has_new_bandwidths_and_nothing_else(tmp_path: Path) -> None:
-    made = written(tmp_path / "p.memtui")
-    made.keep_curve("static", SLOW, "single", [])
-    made.renew((CASE.fast, slow_pool(3, 4, fixed_ns=5)), 7.0, {"seed": 1})
-    assert made.profile() == Profile(CASE.graph, (CASE.fast, slow_pool(3, 4, fixed_ns=5)), (), 7.0, {"seed": 1})
-    assert (made.plans(), made.curves()) == ([], {})
+    file = written(tmp_path / "p.memtui")
+    file.keep_curve("static", SLOW, "single", [])
+    file.renew((CASE.fast, slow_pool(3, 4, fixed_ns=5)), 7.0, {"seed": 1})
+    assert file.profile() == Profile(CASE.graph, (CASE.fast, slow_pool(3, 4, fixed_ns=5)), (), 7.0, {"seed": 1})
+    assert (file.plans(), file.curves()) == ([], {})
 
 
 def test_the_file_is_one_private_file(tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "p.memtui"
     path.parent.mkdir()
-    made = written(path)
+    file = written(path)
     path.chmod(0o400)
     path.parent.chmod(0o500)
     try:
-        assert made.profile() == CASE
+        assert file.profile() == CASE
         if os.geteuid():
             with pytest.raises(UserError, match="cannot be written"):
-                made.add(CASE.samples)
+                file.add(CASE.samples)
     finally:
         path.parent.chmod(0o700)
 
@@ -140,7 +140,7 @@ def _edit(path: Path, *queries: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"),
+    ("harm", "why"),
     [
         (lambda p: p.unlink(), "no such file"),
         (lambda p: p.write_bytes(b""), "is empty, not a placement profile"),
@@ -160,23 +160,23 @@ def _edit(path: Path, *queries: str) -> None:
         (lambda p: _edit(p, f"UPDATE meta SET value = '{'[' * 100_000}'"), "is damaged"),
     ],
 )
-def test_foreign_and_damaged_files_are_one_line(tmp_path: Path, harm: Callable[[Path], object], words: str) -> None:
+def test_foreign_and_damaged_files_are_one_line(tmp_path: Path, harm: Callable[[Path], object], why: str) -> None:
     path = tmp_path / "p.memtui"
-    made = written(path)
+    file = written(path)
     harm(path)
-    with pytest.raises(UserError, match=words) as found:
-        made.profile()
-    assert "\n" not in str(found.value)
-    assert str(path) in str(found.value)
+    with pytest.raises(UserError, match=why) as error:
+        file.profile()
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
 
 
 def test_damaged_plans_are_one_line(tmp_path: Path) -> None:
-    made = written(tmp_path / "p.memtui")
-    made.keep_curve("static", SLOW, "single", [])
+    file = written(tmp_path / "p.memtui")
+    file.keep_curve("static", SLOW, "single", [])
     for text in ("{}", "[1]", json.dumps({"limit_bytes": -1}), "null", "7"):
-        _edit(made.path, f"INSERT OR REPLACE INTO plan VALUES ('static', 'slow', 'single', 1, 1, '{text}')")
-        _edit(made.path, f"UPDATE curve SET text = '{text}'")
+        _edit(file.path, f"INSERT OR REPLACE INTO plan VALUES ('static', 'slow', 'single', 1, 1, '{text}')")
+        _edit(file.path, f"UPDATE curve SET text = '{text}'")
         with pytest.raises(UserError, match="is damaged"):
-            made.plans()
+            file.plans()
         with pytest.raises(UserError, match="is damaged"):
-            made.curves()
+            file.curves()

@@ -18,11 +18,11 @@ FIRST, SECOND = "simultaneous", "single"
 
 def profile(pairs: list[tuple[list[float], list[float]]], resolution_ns: float = 0.0) -> Profile:
     """An op for each pair of sample lists."""
-    graph = graph_of({f"n{at}": ("x", f"y{at}") for at in range(len(pairs))}, {})
-    made = Configuration(("dram",), ("dram",))
+    graph = graph_of({f"n{number}": ("x", f"y{number}") for number in range(len(pairs))}, {})
+    configuration = Configuration(("dram",), ("dram",))
     samples = [
-        Samples(f"n{at}", made, mode, tuple(times), (*range(len(times)),))
-        for at, pair in enumerate(pairs)
+        Samples(f"n{number}", configuration, mode, tuple(times), (*range(len(times)),))
+        for number, pair in enumerate(pairs)
         for mode, times in zip((FIRST, SECOND), pair, strict=True)
     ]
     return Profile(graph, (Pool("dram"),), tuple(samples), resolution_ns)
@@ -49,10 +49,10 @@ def test_times_that_differ_but_keep_their_order() -> None:
         for base in (10.0**n for n in range(1, 7))
         for _ in "1234"
     ]
-    found = compare(profile(pairs), FIRST, SECOND)
-    assert 0.3 < (found.within(0.2) or 0) < 0.8
-    assert (found.correlation or 0) > 0.97
-    assert found.verdict == RANKING
+    comparison = compare(profile(pairs), FIRST, SECOND)
+    assert 0.3 < (comparison.within(0.2) or 0) < 0.8
+    assert (comparison.correlation or 0) > 0.97
+    assert comparison.verdict == RANKING
 
 
 def test_some_of_the_notebooks_figures() -> None:
@@ -62,32 +62,32 @@ def test_some_of_the_notebooks_figures() -> None:
         (1635.6, 1413.1), (383.1, 327.0), (2381.3, 1450.4), (1275.2, 219.1), (1085.9, 202.4), (384.2, 230.0),
         (1477.6, 1458.5),
     ]  # fmt: skip
-    found = compare(profile([([a * 1e3], [b * 1e3]) for a, b in pairs], 1000.0), FIRST, SECOND)
-    assert 0.5 <= (found.within(0.2) or 0) < 0.8
-    assert found.correlation == pytest.approx(0.766, abs=0.001)
-    assert found.verdict == NEITHER
-    assert [round(p.ratio or 0, 1) for p in found.outliers] == [5.8, 5.4]
+    comparison = compare(profile([([a * 1e3], [b * 1e3]) for a, b in pairs], 1000.0), FIRST, SECOND)
+    assert 0.5 <= (comparison.within(0.2) or 0) < 0.8
+    assert comparison.correlation == pytest.approx(0.766, abs=0.001)
+    assert comparison.verdict == NEITHER
+    assert [round(p.ratio or 0, 1) for p in comparison.outliers] == [5.8, 5.4]
 
 
 def test_what_the_clock_hardly_sees_is_listed_and_not_judged() -> None:
-    found = compare(profile([([500.0], [50.0]), ([100.0], [100.0]), ([0.0], [0.0])], 10.0), FIRST, SECOND)
-    assert [pair.judged for pair in found.pairs] == [False, True, False]
-    assert found.verdict == CONSISTENT
-    assert found.pairs[2].ratio is None
+    comparison = compare(profile([([500.0], [50.0]), ([100.0], [100.0]), ([0.0], [0.0])], 10.0), FIRST, SECOND)
+    assert [pair.judged for pair in comparison.pairs] == [False, True, False]
+    assert comparison.verdict == CONSISTENT
+    assert comparison.pairs[2].ratio is None
     assert compare(profile([([5.0], [5.0])], 10.0), FIRST, SECOND).verdict == NOTHING
 
 
 def test_spread_of_each_way() -> None:
-    found = compare(profile([([9.0, 11.0], [10.0, 10.0]), ([5.0, 15.0], [10.0])]), FIRST, SECOND)
-    middle, small = found.spread("first") or (0, 0)
+    comparison = compare(profile([([9.0, 11.0], [10.0, 10.0]), ([5.0, 15.0], [10.0])]), FIRST, SECOND)
+    middle, small = comparison.spread("first") or (0, 0)
     assert middle == pytest.approx((math.sqrt(2) / 10 + math.sqrt(50) / 10) / 2)
     assert small == 0.5
-    assert found.spread("second") == (0, 1)
+    assert comparison.spread("second") == (0, 1)
 
 
 def test_pairs_that_one_way_has_alone_are_counted() -> None:
-    made = profile([([1.0], [1.0]), ([1.0], [])])
-    assert compare(made, FIRST, SECOND).unmatched == 1
+    measured = profile([([1.0], [1.0]), ([1.0], [])])
+    assert compare(measured, FIRST, SECOND).unmatched == 1
 
 
 def test_correlation() -> None:
@@ -98,8 +98,8 @@ def test_correlation() -> None:
 
 def test_slow_down_of_a_configuration_and_of_outputs_and_inputs() -> None:
     graph = graph_of({"a": ("x", "t"), "b": ("t", "y")}, {"t": 4})
-    made = profile_of(graph, {"t": 1}, {"t": 40}, slow_pool(1, 1))
-    assert [cell.ratio for cell in cells(made, graph.ops[0], SLOW, "isolated")] == [1, 5]
-    found = effects(made, SLOW, "isolated")
-    assert (found["output"].median, found["output"].ops) == (5, 1)
-    assert found["input"].worst == pytest.approx(1.1)
+    measured = profile_of(graph, {"t": 1}, {"t": 40}, slow_pool(1, 1))
+    assert [cell.ratio for cell in cells(measured, graph.ops[0], SLOW, "isolated")] == [1, 5]
+    slowdown = effects(measured, SLOW, "isolated")
+    assert (slowdown["output"].median, slowdown["output"].ops) == (5, 1)
+    assert slowdown["input"].worst == pytest.approx(1.1)

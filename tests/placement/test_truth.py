@@ -20,14 +20,14 @@ from memtui.placement.torch.execution import execute  # noqa: E402
 from memtui.placement.torch.models import build  # noqa: E402
 from memtui.placement.torch.placed_step import Machine  # noqa: E402
 from memtui.placement.torch.timers import Measuring  # noqa: E402
-from tests.support.placement_machine import SEED, Told  # noqa: E402
+from tests.support.placement_machine import SEED, ManualClock  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread_of_torch")
 FAST, SLOW = "dram", "emulated:29,12"
 OP_NS = 2000  # of every op, wherever its tensors lie
 
 
-class Ticking(Told):
+class Ticking(ManualClock):
     """Every second look ends an op: so much later than the look before."""
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ def test_half_in_emulated_memory_beats_first_touch_by_the_factor_that_was_predic
     machine = Machine(captured, [pools.Pool(parse_pool(pool)) for pool in (FAST, SLOW)], Ticking())
     measuring = Measuring(machine, SEED, lambda: None)
     wanted: dict[str, list] = {}
-    for op, made in pair_configurations(graph, (FAST, SLOW)):
-        wanted.setdefault(op.name, []).append(made)
+    for op, configuration in pair_configurations(graph, (FAST, SLOW)):
+        wanted.setdefault(op.name, []).append(configuration)
     samples = [
-        Samples(op, made, ISOLATED, tuple(times), (*range(len(times)),))
-        for op, found in wanted.items()
-        for made, times in zip(found, measuring.isolated(op, found, 0), strict=True)
+        Samples(op, configuration, ISOLATED, tuple(times), (*range(len(times)),))
+        for op, choices in wanted.items()
+        for configuration, times in zip(choices, measuring.isolated(op, choices, 0), strict=True)
     ]
     slow = Pool(SLOW, True, "", 29e9, 12e9)
     profile = Profile(graph, (Pool(FAST), slow), tuple(samples))

@@ -66,7 +66,7 @@ def test_what_is_not_a_request_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "read", "at"),
+    ("answer", "read", "outcome"),
     [
         (Ready(41.0, Environment("2.8", 3, "cpu", "AVX2")), Ready.from_dict, "ready"),
         (Failed("NoMemory", "there is none"), Failed.from_dict, "failed"),
@@ -88,9 +88,9 @@ def test_what_is_not_a_request_is_refused() -> None:
         ),
     ],
 )
-def test_an_answer_is_read_as_it_was_written(answer: Answer, read: Callable[[Any], Answer], at: str) -> None:
+def test_an_answer_is_read_as_it_was_written(answer: Answer, read: Callable[[Any], Answer], outcome: str) -> None:
     message = line(answer.to_dict())
-    assert message["at"] == at
+    assert message["at"] == outcome
     assert read(message) == answer
 
 

@@ -7,7 +7,7 @@ from memtui.placement.torch.clock import Clock
 SEED = 3
 
 
-class Told(Clock):
+class ManualClock(Clock):
     """Time stands still, but for waits."""
 
     def __init__(self) -> None:

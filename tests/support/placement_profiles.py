@@ -12,8 +12,8 @@ CASE = profile_of(graph_of({"a": ("x", "t"), "b": ("t", "y")}, {"t": 4}), {"t": 
 
 
 def written(path: Path, profile: Profile = CASE) -> ProfileFile:
-    made = ProfileFile.create(
+    file = ProfileFile.create(
         path, profile.graph, profile.pools, profile.resolution_ns, dict(profile.about), force=True
     )
-    made.add(profile.samples)
-    return made
+    file.add(profile.samples)
+    return file

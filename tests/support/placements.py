@@ -17,13 +17,13 @@ BASE_NS = 10.0
 
 def graph_of(ops: Mapping[str, tuple[str, str]], sizes: Mapping[str, int], name: str = "by hand") -> Graph:
     """``{"n1": ("x", "t1")}``: what each op reads and writes; what has no size is an argument or a result."""
-    words = {op: (reads.split(), writes.split()) for op, (reads, writes) in ops.items()}
-    written = {tensor for _, writes in words.values() for tensor in writes}
-    tensors = dict.fromkeys(tensor for reads, writes in words.values() for tensor in (*reads, *writes))
+    sides = {op: (reads.split(), writes.split()) for op, (reads, writes) in ops.items()}
+    written = {tensor for _, writes in sides.values() for tensor in writes}
+    tensors = dict.fromkeys(tensor for reads, writes in sides.values() for tensor in (*reads, *writes))
     roles = {t: INTERMEDIATE if t in sizes else RESULT if t in written else ARGUMENT for t in tensors}
     return Graph(
         name,
-        tuple(Op.of(op, "any", reads, writes) for op, (reads, writes) in words.items()),
+        tuple(Op.of(op, "any", reads, writes) for op, (reads, writes) in sides.items()),
         tuple(Tensor(t, sizes.get(t, 8), role) for t, role in roles.items()),
     )
 
@@ -70,20 +70,20 @@ def graphs(draw: st.DrawFn, most_ops: int = 7) -> Graph:
     """Any graph, with arguments, constants, results, and ops that write in place."""
     tensors = [Tensor("x", draw(st.integers(0, 9)), ARGUMENT), Tensor("c", 1, CONSTANT)]
     ops = []
-    for at in range(draw(st.integers(1, most_ops))):
+    for index in range(draw(st.integers(1, most_ops))):
         reads = draw(st.lists(st.sampled_from(tensors), min_size=1, max_size=3))
         written = []
         for number in range(draw(st.sampled_from((1, 1, 1, 2)))):
             role = draw(st.sampled_from((INTERMEDIATE,) * 4 + (RESULT,)))
             free = [t for t in reads if t.role == INTERMEDIATE]
-            made = Tensor(f"t{at}.{number}", draw(st.integers(1, 9)), role)
+            tensor = Tensor(f"t{index}.{number}", draw(st.integers(1, 9)), role)
             if free and number == 0 and role == INTERMEDIATE and draw(st.integers(0, 3)) == 0:
-                made = Tensor(made.name, free[0].size_bytes, role, group=free[0].storage)
+                tensor = Tensor(tensor.name, free[0].size_bytes, role, group=free[0].storage)
                 tensors = [Tensor(t.name, t.size_bytes, t.role, t.storage if t.name == free[0].name else t.group)
                            for t in tensors]  # fmt: skip
-            tensors.append(made)
-            written.append(made)
-        ops.append(Op.of(f"n{at}", "any", [t.name for t in reads], [t.name for t in written], f"key {at % 3}"))
+            tensors.append(tensor)
+            written.append(tensor)
+        ops.append(Op.of(f"n{index}", "any", [t.name for t in reads], [t.name for t in written], f"key {index % 3}"))
     return Graph("any", tuple(ops), tuple(tensors))
 
 
@@ -96,17 +96,17 @@ def profiles(draw: st.DrawFn) -> Profile:
         Pool(name, draw(st.booleans()), draw(st.text(max_size=5)), *(draw(some) for _ in range(9)))
         for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
     )
-    found = {}
+    samples = {}
     for op in draw(st.lists(st.sampled_from(graph.ops), max_size=4)):
         pool = st.sampled_from([pool.name for pool in pools])
         sides = (tuple(draw(pool) for _ in side) for side in (op.inputs, op.outputs))
         times = draw(st.lists(numbers, max_size=4))
-        made = Samples(
+        item = Samples(
             op.name, Configuration(*sides), draw(st.sampled_from(MODES)), tuple(times), (*range(len(times)),)
         )
-        found[made.op, made.configuration, made.mode] = made
+        samples[item.op, item.configuration, item.mode] = item
     about = draw(st.dictionaries(st.text(max_size=4), st.one_of(st.text(max_size=4), st.integers(-9, 9)), max_size=3))
-    return Profile(graph, pools, tuple(found.values()), draw(numbers), about)
+    return Profile(graph, pools, tuple(samples.values()), draw(numbers), about)
 
 
 @st.composite

@@ -239,7 +239,7 @@ class Profiling:
 
     def _alone(self, alike: Sequence[str], missing: Set[str]) -> list[Samples]:
         gathered = _SittingTimes(self._now_ns())
-        for op, configurations in asks([self._ops[name] for name in alike], self._configurations):
+        for op, configurations in configurations_to_measure([self._ops[name] for name in alike], self._configurations):
             for part in _parts(configurations):
                 measured = self._process.isolated(op.name, part, self._wanted.seconds)
                 for configuration, times in zip(part, measured, strict=True):
@@ -326,7 +326,7 @@ class _SittingTimes:
         }
 
 
-def asks(
+def configurations_to_measure(
     alike: Sequence[Op], configurations: Mapping[str, Sequence[Configuration]]
 ) -> Iterator[tuple[Op, list[Configuration]]]:
     """Yield the configurations to measure of ops of one kind and key: each configuration once, of an op that has it.
