@@ -182,9 +182,9 @@ def _store(
     """Store a plan and a curve with their profile, for the screen; notify the user where that fails."""
     try:
         if plan is not None:
-            file.keep_plan(plan)
+            file.store_plan(plan)
         if points:
-            file.keep_curve(inputs.request.formulation, inputs.problem.slow.name, inputs.problem.mode, points)
+            file.store_curve(inputs.request.formulation, inputs.problem.slow.name, inputs.problem.mode, points)
     except UserError as error:
         console.notify(f"the plan is not kept for memtui place show: {error}")
 

@@ -86,7 +86,7 @@ def head(loaded: Loaded, cells: int) -> str:
     return f"{text.fit(chosen[0], room)}: {chosen[1]}"
 
 
-def far(loaded: Loaded) -> str:
+def unfinished(loaded: Loaded) -> str:
     """Return how many of the configurations are measured, where some are missing; empty otherwise."""
     of = loaded.configurations
     counts = {mode: sum(s.mode == mode for s in loaded.profile.samples) for mode in loaded.modes or ["measured"]}

@@ -48,7 +48,7 @@ class _Read(Message):
         self.loaded, self.error = loaded, error
 
 
-class _Far(Message):
+class _Progress(Message):
     """How far the measuring is."""
 
     def __init__(self, sentence: str, role: str) -> None:
@@ -88,7 +88,7 @@ class PlacementScreen(ListScreen):
         self.curve = PlacementCurve(CurveView("", (), None, reading))
         self.samples = Listing(ListingView("samples", _SAMPLES), id="samples")
         self.head, self.tabs = Words("title", id="header"), Words("dim")
-        self.far = Words("live")
+        self.progress = Words("live")
         self._progress = ("", "")  # sentence and role, from the process that measures
         self.details = [Words("text") for _ in range(DETAIL_LINES)]
         self.foot = Words("dim", id="footer")
@@ -99,7 +99,7 @@ class PlacementScreen(ListScreen):
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.tabs, self.far, *self.panels, self.samples, *self.details, self.foot
+        return self.head, self.tabs, self.progress, *self.panels, self.samples, *self.details, self.foot
 
     @property
     def active(self) -> RowPanel | CursorPanel:
@@ -128,12 +128,12 @@ class PlacementScreen(ListScreen):
             if self._poll is None:
                 self.ended.wait(left_s)
             else:
-                self.post_message(_Far(*self._poll(min(left_s, LISTEN_S))))
+                self.post_message(_Progress(*self._poll(min(left_s, LISTEN_S))))
 
-    def on__far(self, message: _Far) -> None:
+    def on__progress(self, message: _Progress) -> None:
         if self._progress != (message.sentence, message.role):
             self._progress = message.sentence, message.role
-            self._show_far()
+            self._show_progress()
 
     def on__read(self, message: _Read) -> None:
         self._loaded = message.loaded or self._loaded
@@ -142,22 +142,22 @@ class PlacementScreen(ListScreen):
         else:
             self.fill()
 
-    def _show_far(self) -> None:
+    def _show_progress(self) -> None:
         """Show how far an unfinished profile is; hide the line where the profile is complete."""
         sentence, role = self._progress
         if not sentence and self._loaded is not None:
-            sentence, role = present.far(self._loaded), "dim"
-        self.far.show(f" {sentence}", role)
-        if self.far.display != bool(sentence and not self.notice.display):
-            self.far.display = not self.far.display
+            sentence, role = present.unfinished(self._loaded), "dim"
+        self.progress.show(f" {sentence}", role)
+        if self.progress.display != bool(sentence and not self.notice.display):
+            self.progress.display = not self.progress.display
             self.share_rows(self.app.size.height)
 
     def share_rows(self, height: int) -> None:
         for panel in (*self.panels, self.samples):
-            panel.styles.height = max(3, height - 3 - DETAIL_LINES - self.far.display)
+            panel.styles.height = max(3, height - 3 - DETAIL_LINES - self.progress.display)
 
     def fill(self) -> None:
-        self._show_far()
+        self._show_progress()
         for panel in (*self.panels, self.samples):
             panel.display = panel is self.active and not self.notice.display
             panel.choose(panel is self.active)

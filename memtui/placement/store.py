@@ -124,14 +124,14 @@ class ProfileFile:
                 "INSERT INTO sample(op, configuration, mode, time_ns, run) VALUES (?, ?, ?, ?, ?)", rows
             )
 
-    def keep_plan(self, plan: PlacementPlan) -> None:
+    def store_plan(self, plan: PlacementPlan) -> None:
         """Store a plan with its profile, in place of an older plan of the same kind and limit."""
         key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
         with self._writing() as connection:
             row = *key, time.time_ns(), _json(plan.to_dict())
             connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def keep_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
+    def store_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """Store a curve in place of an older one of the same kind."""
         text = _json([point.to_dict() for point in points])
         with self._writing() as connection:

@@ -16,15 +16,15 @@ from memtui.placement.worker_protocol import (
     Bandwidth,
     CapturedStep,
     CaptureStep,
+    CreatedPool,
+    CreatedPools,
+    CreatePools,
     ExecutedPlan,
     ExecutedPlans,
     ExecutePlans,
     Failed,
     InGraphTimes,
     IsolatedTimes,
-    MadePool,
-    MadePools,
-    MakePools,
     MeasureBandwidths,
     MeasuredBandwidths,
     Ready,
@@ -69,9 +69,9 @@ class PlacementProcess(JsonLineProcess):
         """Capture a training step of a model."""
         return self._request(CaptureStep(model, batch, seed), CapturedStep.from_dict)
 
-    def pools(self, names: Sequence[str]) -> tuple[MadePool, ...]:
+    def pools(self, names: Sequence[str]) -> tuple[CreatedPool, ...]:
         """Make pools for the captured step, the fast one first."""
-        return self._request(MakePools(tuple(names)), MadePools.from_dict).pools
+        return self._request(CreatePools(tuple(names)), CreatedPools.from_dict).pools
 
     def bandwidths(self) -> tuple[Bandwidth, ...]:
         """Measure the bandwidths of each pool."""

@@ -41,8 +41,8 @@ class CaptureStep:
 
 
 @dataclass(frozen=True, slots=True)
-class MakePools:
-    """Make pools for the captured step, the fast one first. Answered by ``MadePools``."""
+class CreatePools:
+    """Make pools for the captured step, the fast one first. Answered by ``CreatedPools``."""
 
     do: ClassVar = "pools"
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ class MakePools:
         return {"do": self.do, "names": list(self.names)}
 
     @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> MakePools:
+    def from_dict(cls, message: Mapping[str, Any]) -> CreatePools:
         return cls(tuple(message["names"]))
 
 
@@ -131,9 +131,9 @@ class ExecutePlans:
         return cls(tuple(PlacementPlan.from_dict(plan) for plan in message["plans"]), message["repeats"])
 
 
-AnyRequest = CaptureStep | MakePools | MeasureBandwidths | TimeIsolated | TimeInGraph | ExecutePlans
+AnyRequest = CaptureStep | CreatePools | MeasureBandwidths | TimeIsolated | TimeInGraph | ExecutePlans
 _REQUESTS: Mapping[str, type[AnyRequest]] = {
-    kind.do: kind for kind in (CaptureStep, MakePools, MeasureBandwidths, TimeIsolated, TimeInGraph, ExecutePlans)
+    kind.do: kind for kind in (CaptureStep, CreatePools, MeasureBandwidths, TimeIsolated, TimeInGraph, ExecutePlans)
 }
 
 
@@ -239,7 +239,7 @@ class CapturedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class MadePool:
+class CreatedPool:
     """A pool as it was created.
 
     Attributes:
@@ -257,17 +257,17 @@ class MadePool:
 
 
 @dataclass(frozen=True, slots=True)
-class MadePools:
+class CreatedPools:
     """All pools, in the order in which they were requested."""
 
-    pools: tuple[MadePool, ...]
+    pools: tuple[CreatedPool, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return _done(pools=[pool.to_dict() for pool in self.pools])
 
     @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> MadePools:
-        return cls(tuple(MadePool(**pool) for pool in message["pools"]))
+    def from_dict(cls, message: Mapping[str, Any]) -> CreatedPools:
+        return cls(tuple(CreatedPool(**pool) for pool in message["pools"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +438,7 @@ Answer = (
     | Unable
     | Failed
     | CapturedStep
-    | MadePools
+    | CreatedPools
     | MeasuredBandwidths
     | IsolatedTimes
     | InGraphTimes

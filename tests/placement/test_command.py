@@ -328,7 +328,7 @@ def test_a_profile_that_cannot_be_written_is_solved_all_the_same(
 
         raise UserError("disk full")
 
-    monkeypatch.setattr(ProfileFile, "keep_plan", full)
+    monkeypatch.setattr(ProfileFile, "store_plan", full)
     assert main(["place", "solve", str(file), "--limit", "20KiB", "--no-config"]) == 0
     out, error = capsys.readouterr()
     assert "may live in slow" in out

@@ -15,7 +15,7 @@ from memtui.placement.graph import Graph
 from memtui.placement.plan import Move, PlacementPlan, Span
 from memtui.placement.pool_specs import parse_pool
 from memtui.placement.torch.clock import Clock
-from memtui.placement.worker_protocol import Agreement, MakePools
+from memtui.placement.worker_protocol import Agreement, CreatePools
 from tests.support.placement_machine import SEED, ManualClock
 from tests.support.placements import graphs
 
@@ -298,4 +298,4 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_taken(monkeypat
     server._captured = step("mlp")
     monkeypatch.setattr(worker.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20))
     with pytest.raises(NoMemory, match=r"every tensor in every pool takes .* MiB, and 1\.00 MiB of memory are free"):
-        server._make_pools(MakePools((FAST, SLOW)))
+        server._create_pools(CreatePools((FAST, SLOW)))

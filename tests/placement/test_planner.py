@@ -22,17 +22,17 @@ from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.planner import (
     TOGETHER,
     Facts,
+    Measurements,
     Profiling,
     ProfilingStep,
-    Wanted,
     configurations_to_measure,
 )
-from memtui.placement.worker_protocol import Environment, MadePool
+from memtui.placement.worker_protocol import CreatedPool, Environment
 from tests.support.placements import FAST, SLOW, graphs
 
 OTHER = "other"
 ENVIRONMENT = Environment("2", 1, "a", "")
-POOLS = {name: MadePool(name, False, "") for name in (FAST, SLOW, OTHER)}
+POOLS = {name: CreatedPool(name, False, "") for name in (FAST, SLOW, OTHER)}
 FACTS = Facts(ENVIRONMENT, POOLS)
 
 
@@ -71,7 +71,7 @@ class Fake:
 def profiling(
     graph: Graph, cache: Cache, fake: Fake, modes: Sequence[str] = MODES, facts=FACTS, pools=(FAST, SLOW), **more
 ) -> Profiling:
-    return Profiling(Wanted(graph, pools, tuple(modes), 0.1), cache, fake, facts, "graph", **more)
+    return Profiling(Measurements(graph, pools, tuple(modes), 0.1), cache, fake, facts, "graph", **more)
 
 
 def gathered(steps: Sequence[ProfilingStep]) -> list[Samples]:
@@ -208,7 +208,7 @@ def test_what_is_too_much_for_one_turn_has_the_first_in_each(count: int) -> None
     [
         replace(FACTS, environment=replace(ENVIRONMENT, cpu="b")),
         replace(FACTS, environment=replace(ENVIRONMENT, threads=2)),
-        replace(FACTS, pools=POOLS | {SLOW: MadePool("x", False, "")}),
+        replace(FACTS, pools=POOLS | {SLOW: CreatedPool("x", False, "")}),
     ],
 )
 def test_another_machine_thread_count_or_pool_has_times_of_its_own(facts: Facts, tmp_path: Path) -> None:

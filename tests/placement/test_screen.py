@@ -69,9 +69,9 @@ def written(path: Path, content: Profile | None = None, *, solved: bool = True) 
     file = ProfileFile.create(path, content.graph, content.pools, content.resolution_ns)
     file.add(content.samples)
     if solved:
-        file.keep_plan(find(content, PlanRequest(12 * MIB, "static")))
-        file.keep_plan(find(content, PlanRequest(12 * MIB, "sync")))
-        file.keep_curve("static", POOLS[1].name, "single", list(curve(content, PlanRequest(0), 9)))
+        file.store_plan(find(content, PlanRequest(12 * MIB, "static")))
+        file.store_plan(find(content, PlanRequest(12 * MIB, "sync")))
+        file.store_curve("static", POOLS[1].name, "single", list(curve(content, PlanRequest(0), 9)))
     return file
 
 

@@ -19,11 +19,11 @@ from memtui.placement.plan import ASYNC, FIRST_TOUCH, OPTIMAL, STATIC, SYNC
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.solve.branch_and_bound import TooLarge, exact
 from memtui.placement.solve.first_touch import BestFit, first_touch
-from memtui.placement.solve.fragmentation import in_order, laid_out, largest_first, pieces, tightened
+from memtui.placement.solve.fragmentation import in_order, largest_first, layout_extents, pieces, tightened
 from memtui.placement.solve.limit import limit_of, parse_ratio
 from memtui.placement.solve.pareto import curve
 from memtui.placement.solve.problem import Item, Problem, check, problem_of
-from memtui.placement.solve.schedule import B, F, Path, S, after, cost, fixed_path, path_of, tidied
+from memtui.placement.solve.schedule import B, F, Path, S, after, cost, fixed_path, path_of, without_unused_copies
 from memtui.placement.solve.solver import PlanRequest, find, optimum
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
 from tests.support.placements import SLOW, graph_of, profile_of, slow_pool
@@ -272,7 +272,7 @@ def every_path(item: Item, formulation: str) -> Iterator[Path]:
 
 def brute_force_ns(case: Problem, formulation: str) -> float | None:
     """Every placement, one after another; None where they are too many to wait for."""
-    paths = [[*{tidied(path) for path in every_path(item, formulation)}] for item in case.items]
+    paths = [[*{without_unused_copies(path) for path in every_path(item, formulation)}] for item in case.items]
     if math.prod(map(len, paths)) > 30_000:
         return None
     costs = (cost(case, choice) for choice in itertools.product(*paths))
@@ -442,7 +442,7 @@ def test_holes_are_seen_and_room_is_cut_around_them() -> None:
     case = problem(HOLES_CASE, 6)
     paths = optimum(case, STATIC, 10, 0).paths
     assert max(cost(case, paths).fast_bytes) == 6
-    extents = laid_out(case, paths)
+    extents = layout_extents(case, paths)
     assert max(extents) == 8
     cut = tightened(case, extents, case.limit_bytes)
     assert cut.limit_bytes == (5, 5, 5, 5)

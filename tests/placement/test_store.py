@@ -36,15 +36,15 @@ def test_a_profile_comes_back(tmp_path: Path, profile: Profile) -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_plan_comes_back(tmp_path: Path, plan: PlacementPlan) -> None:
     file = written(tmp_path / "p.memtui")
-    file.keep_plan(plan)
-    file.keep_plan(plan)
+    file.store_plan(plan)
+    file.store_plan(plan)
     assert file.plans() == [plan]
 
 
 def test_a_curve_comes_back(tmp_path: Path) -> None:
     file = written(tmp_path / "p.memtui")
     points = [ParetoPoint(0, 5.0, 0.0, None), ParetoPoint(4, 4.0, None, 4.5)]
-    file.keep_curve("static", SLOW, "single", points)
+    file.store_curve("static", SLOW, "single", points)
     assert file.curves() == {("static", SLOW, "single"): points}
 
 
@@ -70,7 +70,7 @@ def test_an_op_that_is_measured_anew_is_of_one_sitting(tmp_path: Path) -> None:
 
 def test_a_renewed_profile_has_new_bandwidths_and_nothing_else(tmp_path: Path) -> None:
     file = written(tmp_path / "p.memtui")
-    file.keep_curve("static", SLOW, "single", [])
+    file.store_curve("static", SLOW, "single", [])
     file.renew((CASE.fast, slow_pool(3, 4, fixed_ns=5)), 7.0, {"seed": 1})
     assert file.profile() == Profile(CASE.graph, (CASE.fast, slow_pool(3, 4, fixed_ns=5)), (), 7.0, {"seed": 1})
     assert (file.plans(), file.curves()) == ([], {})
@@ -172,7 +172,7 @@ def test_foreign_and_damaged_files_are_one_line(tmp_path: Path, harm: Callable[[
 
 def test_damaged_plans_are_one_line(tmp_path: Path) -> None:
     file = written(tmp_path / "p.memtui")
-    file.keep_curve("static", SLOW, "single", [])
+    file.store_curve("static", SLOW, "single", [])
     for text in ("{}", "[1]", json.dumps({"limit_bytes": -1}), "null", "7"):
         _edit(file.path, f"INSERT OR REPLACE INTO plan VALUES ('static', 'slow', 'single', 1, 1, '{text}')")
         _edit(file.path, f"UPDATE curve SET text = '{text}'")

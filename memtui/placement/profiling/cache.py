@@ -73,11 +73,11 @@ class Cache:
                 if not self._identity(connection):  # unless another process created the table meanwhile
                     raise
         if self._identity(connection) != _MAGIC:
-            raise self._none()
+            raise self._not_a_cache_error()
         if format_of(connection) != _VERSION:
             raise UserError(f"{self._path} was written by another version of memtui; {ANOTHER}, or delete it")
         if tables_in(connection, self._path) != tables_of(_SCHEMA):
-            raise self._none()
+            raise self._not_a_cache_error()
 
     @staticmethod
     def _identity(connection: sqlite3.Connection) -> int:
@@ -112,11 +112,11 @@ class Cache:
         except sqlite3.Error as error:
             raise self._unusable(error) from None
 
-    def _none(self) -> UserError:
+    def _not_a_cache_error(self) -> UserError:
         return UserError(f"{self._path} is no cache of memtui place; {ANOTHER}")
 
     def _unusable(self, error: Exception) -> UserError:
         if "not a database" in str(error):
-            return self._none()
+            return self._not_a_cache_error()
         message = str(error).removeprefix(f"{self._path}: ")[:_MESSAGE_CHARACTERS]
         return UserError(f"{self._path}: the cache cannot be used: {visible(message)}; {ANOTHER}", FAILURE)

@@ -25,13 +25,13 @@ from memtui.placement.graph import Graph
 from memtui.placement.pool_specs import PoolSpec, parse_pools
 from memtui.placement.profile import MODES, Pool, Profile
 from memtui.placement.profiling.cache import Cache
-from memtui.placement.profiling.planner import Facts, Profiling, Request, Wanted, progress_of, unfinished_message
+from memtui.placement.profiling.planner import Facts, Measurements, Profiling, Request, progress_of, unfinished_message
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about, lines
 from memtui.placement.store import ProfileFile
 from memtui.placement.validation import Damaged, count, list_of, required, table
 from memtui.placement.worker_client import BUSY, PlacementProcess
-from memtui.placement.worker_protocol import Bandwidth, Environment, MadePool
+from memtui.placement.worker_protocol import Bandwidth, CreatedPool, Environment
 from memtui.probes.power.energy_source import lock_path
 
 CACHE = "place-cache.db"  # in the state directory
@@ -60,21 +60,23 @@ def profile(args: argparse.Namespace, console: Console) -> int:
         check_place(args.cache, force=True)
     cache = args.cache or state_directory(invoker()) / CACHE
 
-    def work(shown: ProfileProgress) -> Profile:
-        return measure(request, args.output, cache, shown, force=args.force)
+    def work(progress: ProfileProgress) -> Profile:
+        return measure(request, args.output, cache, progress, force=args.force)
 
     if console.wants_screen(args):
         from memtui.placement.profiling.screen import profile_on_screen
 
-        return profile_on_screen(args, request, lambda shown: lines(about(work(shown), args.output, shown)), console)
+        return profile_on_screen(
+            args, request, lambda progress: lines(about(work(progress), args.output, progress)), console
+        )
     with console.progress(f"profiling {args.file}") as line:
-        shown = ProfileProgress(line.tell, on_start=None if args.json or line.on_terminal else console.notify)
+        progress = ProfileProgress(line.tell, on_start=None if args.json or line.on_terminal else console.notify)
         try:
-            result = work(shown)
+            result = work(progress)
         except KeyboardInterrupt:
             console.notify(unfinished_message(args.output, request.modes))
             raise
-    document = about(result, args.output, shown)
+    document = about(result, args.output, progress)
     if args.json:
         console.print_json(document)
     else:
@@ -95,17 +97,17 @@ def _check_here(pools: tuple[PoolSpec, ...]) -> None:
 
 
 def measure(
-    request: Request, output: Path, cache_path: Path, shown: ProfileProgress, *, force: bool = False
+    request: Request, output: Path, cache_path: Path, progress: ProfileProgress, *, force: bool = False
 ) -> Profile:
     """Measure into the profile's file, and return the profile; an unfinished one is continued. Raises UserError."""
     with Cache(cache_path) as cache, exclusively(lock_path(None), BUSY):
-        shown.phase("starting PyTorch")
+        progress.phase("starting PyTorch")
         with closing(PlacementProcess(request.threads)) as process:
-            process.tick = shown.tick
-            shown.phase(f"recording a step of {request.model}")
+            process.tick = progress.tick
+            progress.phase(f"recording a step of {request.model}")
             captured = process.capture(request.model, request.batch, request.seed)
             graph = captured.graph
-            shown.phase("making the pools")
+            progress.phase("making the pools")
             created = process.pools([pool.name for pool in request.pools])
             environment = process.started.environment
             facts = Facts(environment, {pool.name: pool for pool in created})
@@ -119,13 +121,15 @@ def measure(
                 "kernel": platform.release(),
                 **environment.to_dict(),
             }
-            wanted = Wanted(graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds)
-            profiling = Profiling(wanted, cache, process, facts, about_graph, anew=request.anew)
+            measurements = Measurements(
+                graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds
+            )
+            profiling = Profiling(measurements, cache, process, facts, about_graph, anew=request.anew)
             file = _unfinished(output, graph, created, about_run, force)
             if file is None or request.anew:
-                shown.phase("how fast the pools are")
+                progress.phase("how fast the pools are")
                 key = BandwidthsKey(environment, created)
-                bandwidths = _bandwidths(cache, process, key, shown, anew=request.anew)
+                bandwidths = _bandwidths(cache, process, key, progress, anew=request.anew)
                 pools, about_file = _pools(created, bandwidths), about_run | _speeds(created, bandwidths)
                 resolution_ns = process.started.resolution_ns
                 if file is None:
@@ -133,15 +137,15 @@ def measure(
                 else:
                     file.renew(pools, resolution_ns, about_file)
             before = file.measured()
-            shown.count(before, {mode: of for mode, (_, of) in progress_of(file.profile(), request.modes).items()})
+            progress.count(before, {mode: of for mode, (_, of) in progress_of(file.profile(), request.modes).items()})
             for step in profiling.steps(before):
                 file.replace(step.samples)
-                shown.step(step)
+                progress.step(step)
         return file.profile()
 
 
 def _unfinished(
-    path: Path, graph: Graph, created: Sequence[MadePool], about_run: Mapping[str, str | int | float], force: bool
+    path: Path, graph: Graph, created: Sequence[CreatedPool], about_run: Mapping[str, str | int | float], force: bool
 ) -> ProfileFile | None:
     """Return an unfinished profile of the same things. Raises UserError where the file is another profile."""
     if force or not os.path.lexists(path) or not is_profile(path):
@@ -163,7 +167,7 @@ class BandwidthsKey:
     """
 
     environment: Environment
-    pools: Sequence[MadePool]
+    pools: Sequence[CreatedPool]
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.environment.to_dict(), "pools": [pool.to_dict() for pool in self.pools], "what": "moves"}
@@ -192,12 +196,12 @@ class CachedBandwidths:
 
 
 def _bandwidths(
-    cache: Cache, process: PlacementProcess, key: BandwidthsKey, shown: ProfileProgress, *, anew: bool
+    cache: Cache, process: PlacementProcess, key: BandwidthsKey, progress: ProfileProgress, *, anew: bool
 ) -> tuple[Bandwidth, ...]:
     """Measure once for a machine and its pools, so that plans do not change with every profile."""
     cached = None if anew else _cached(cache, key)
     if cached is not None:
-        shown.bandwidths_ns = cached.sitting
+        progress.bandwidths_ns = cached.sitting
         return cached.pools
     sitting = time.time_ns()
     bandwidths = process.bandwidths()
@@ -214,7 +218,7 @@ def _cached(cache: Cache, key: BandwidthsKey) -> CachedBandwidths | None:
     return cached if len(cached.pools) == len(key.pools) else None
 
 
-def _pools(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list[Pool]:
+def _pools(created: Sequence[CreatedPool], bandwidths: Sequence[Bandwidth]) -> list[Pool]:
     return [
         Pool(
             pool.name,
@@ -234,7 +238,7 @@ def _pools(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> list
     ]
 
 
-def _speeds(created: Sequence[MadePool], bandwidths: Sequence[Bandwidth]) -> dict[str, str | int | float]:
+def _speeds(created: Sequence[CreatedPool], bandwidths: Sequence[Bandwidth]) -> dict[str, str | int | float]:
     """Return the bandwidths of reading and writing each pool, in bytes a second, as facts of a profile."""
     speeds: dict[str, str | int | float] = {}
     for pool, bandwidth in zip(created, bandwidths, strict=True):

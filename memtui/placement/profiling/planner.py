@@ -21,7 +21,7 @@ from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.rounds import Sitting, sittings
 from memtui.placement.store import ProfileFile
 from memtui.placement.validation import Damaged, count, list_of, number, required, table
-from memtui.placement.worker_protocol import Environment, MadePool
+from memtui.placement.worker_protocol import CreatedPool, Environment
 
 TOGETHER = 16  # configurations, or arrangements of the graph, that are measured in turns
 
@@ -39,7 +39,7 @@ class Facts:
     """
 
     environment: Environment
-    pools: Mapping[str, MadePool]
+    pools: Mapping[str, CreatedPool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TimesKey:
     """
 
     environment: Environment
-    pools: Mapping[str, MadePool]
+    pools: Mapping[str, CreatedPool]
     about: Mapping[str, str]
     fast: str
     mode: str
@@ -117,7 +117,7 @@ class Measures(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Measurements:
     """Measurements that a profile needs.
 
     Attributes:
@@ -166,7 +166,7 @@ class Profiling:
 
     def __init__(
         self,
-        wanted: Wanted,
+        measurements: Measurements,
         cache: Cache,
         process: Measures,
         facts: Facts,
@@ -178,7 +178,7 @@ class Profiling:
         """Store the measurements to do, and the means to do them.
 
         Args:
-            wanted: the measurements.
+            measurements: the measurements.
             cache: has some of the measurements, and gets the others.
             process: does the measurements.
             facts: facts that every time depends on.
@@ -186,11 +186,11 @@ class Profiling:
             anew: whether to take nothing from the cache.
             now_ns: the time of day, which identifies a sitting.
         """
-        self._wanted, self._cache, self._process = wanted, cache, process
+        self._measurements, self._cache, self._process = measurements, cache, process
         self._facts, self._about_graph, self._anew, self._now_ns = facts, about_graph, anew, now_ns
-        self._ops = {op.name: op for op in wanted.graph.ops}
+        self._ops = {op.name: op for op in measurements.graph.ops}
         self._configurations: dict[str, list[Configuration]] = {name: [] for name in self._ops}
-        for op, configuration in pair_configurations(wanted.graph, wanted.pools):
+        for op, configuration in pair_configurations(measurements.graph, measurements.pools):
             self._configurations[op.name].append(configuration)
 
     def steps(self, done: Iterable[Key] = ()) -> Iterator[ProfilingStep]:
@@ -201,7 +201,7 @@ class Profiling:
         """
         measured = {*done}
         work: list[tuple[str, Callable[[], list[Samples]]]] = []
-        for mode in self._wanted.modes:
+        for mode in self._measurements.modes:
             missing = {
                 op
                 for op, configurations in self._configurations.items()
@@ -227,13 +227,13 @@ class Profiling:
             return [partial(self._alone, alike, missing) for alike in self._alike() if not missing.isdisjoint(alike)]
         ready = self._ops.keys() - missing
         most = 1 if mode == SINGLE else None
-        every = sittings(self._wanted.graph, self._wanted.pools, ready, most)
+        every = sittings(self._measurements.graph, self._measurements.pools, ready, most)
         return [partial(self._in_graph, mode, sitting) for sitting in every]
 
     def _alike(self) -> list[list[str]]:
         """Return groups of ops of one kind and key, by name: isolated timing measures a group only once."""
         names: dict[tuple[str, str], list[str]] = {}
-        for op in self._wanted.graph.ops:
+        for op in self._measurements.graph.ops:
             names.setdefault((op.kind, op.key), []).append(op.name)
         return [*names.values()]
 
@@ -241,7 +241,7 @@ class Profiling:
         gathered = _SittingTimes(self._now_ns())
         for op, configurations in configurations_to_measure([self._ops[name] for name in alike], self._configurations):
             for part in _parts(configurations):
-                measured = self._process.isolated(op.name, part, self._wanted.seconds)
+                measured = self._process.isolated(op.name, part, self._measurements.seconds)
                 for configuration, times in zip(part, measured, strict=True):
                     gathered.add(configuration, times, range(len(times)))
         times_of = gathered.times()
@@ -257,10 +257,10 @@ class Profiling:
         gathered = {op: _SittingTimes(start_ns) for op in sitting.ops}
         number = 0
         for part in _parts(sitting.rounds):
-            runs = self._process.in_graph([each.placed for each in part], self._wanted.seconds)
+            runs = self._process.in_graph([each.placed for each in part], self._measurements.seconds)
             for each, times in zip(part, runs, strict=True):
                 for op in sitting.ops:
-                    index = self._wanted.graph.index[op]
+                    index = self._measurements.graph.index[op]
                     of_op = [of_run[index] for of_run in times]
                     gathered[op].add(each.present[op], of_op, range(number, number + len(times)))
                 number += len(times)
@@ -275,7 +275,7 @@ class Profiling:
         return [samples for op, of_op in times_of.items() for samples in self._samples([op], mode, of_op)]
 
     def _key(self, op: Op, configuration: Configuration, mode: str) -> TimesKey:
-        fast = self._wanted.pools[0]
+        fast = self._measurements.pools[0]
         alone = mode == ISOLATED
         about = {"kind": op.kind, "key": op.key} if alone else {"graph": self._about_graph, "op": op.name}
         pools = {name: self._facts.pools[name] for name in {*configuration.pools, fast}}

@@ -13,7 +13,7 @@ from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.solve.problem import PAGE_BYTES
 
 
-def about(profile: Profile, output: Path, shown: ProfileProgress) -> dict[str, Any]:
+def about(profile: Profile, output: Path, progress: ProfileProgress) -> dict[str, Any]:
     """Return the summary of a profile, for JSON."""
     counts = {mode: sum(s.mode == mode for s in profile.samples) for mode in MODES}
     speeds = {
@@ -38,13 +38,13 @@ def about(profile: Profile, output: Path, shown: ProfileProgress) -> dict[str, A
         "emulated": list(profile.emulated),
         "configurations": {mode: count for mode, count in counts.items() if count},
         "times": {
-            "in_the_file_before": shown.before,
-            "from_the_cache": shown.cached,
-            "cached_from": _when(min(shown.moments, default=None)),
-            "cached_to": _when(max(shown.moments, default=None)),
-            "measured_now": shown.measured,
+            "in_the_file_before": progress.before,
+            "from_the_cache": progress.cached,
+            "cached_from": _when(min(progress.moments, default=None)),
+            "cached_to": _when(max(progress.moments, default=None)),
+            "measured_now": progress.measured,
         },
-        "bandwidths_cached": _when(shown.bandwidths_ns),
+        "bandwidths_cached": _when(progress.bandwidths_ns),
     }
 
 

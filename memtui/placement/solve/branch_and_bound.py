@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from memtui.placement.solve.problem import Item, Problem
-from memtui.placement.solve.schedule import B, F, Path, S, State, after, cost, path_of, tidied
+from memtui.placement.solve.schedule import B, F, Path, S, State, after, cost, path_of, without_unused_copies
 
 MOST_STATES = 200_000  # of one op; these take some seconds
 _Where = tuple[State, ...]  # states of the items that are alive, in the order of ``Problem.live``
@@ -125,4 +125,4 @@ def _walk_back(problem: Problem, history: list[dict[_Where, tuple[float, _Where]
         (_, end), where = min(fitting, key=lambda pair: pair[0][0])
         for n, i in enumerate(live):
             states[i].append(where[n])
-    return [tidied(path_of(item, states[i][::-1])) for i, item in enumerate(problem.items)]
+    return [without_unused_copies(path_of(item, states[i][::-1])) for i, item in enumerate(problem.items)]

@@ -41,7 +41,7 @@ def pieces(problem: Problem, paths: Sequence[Path]) -> Iterator[Piece]:
                 start = -1
 
 
-def laid_out(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
+def layout_extents(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
     """Return, for each op, the bytes of fast memory from address 0 to the end of the last piece."""
     stays = [*pieces(problem, paths)]
     layouts = (_extents(problem, stays, addresses) for addresses in (in_order(stays), largest_first(stays)))
@@ -88,7 +88,7 @@ def tightened(problem: Problem, extents: Sequence[int], whole: Sequence[int]) ->
 
     Args:
         problem: the problem, with the limits that led to this layout.
-        extents: as ``laid_out`` returns them.
+        extents: as ``layout_extents`` returns them.
         whole: the limits that the layout has to keep.
     """
     limits = list(problem.limit_bytes)

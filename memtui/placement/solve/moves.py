@@ -17,7 +17,7 @@ import numpy as np
 
 from memtui.placement.solve.milp import Linear
 from memtui.placement.solve.problem import Item
-from memtui.placement.solve.schedule import B, F, Path, S, State, after, tidied
+from memtui.placement.solve.schedule import B, F, Path, S, State, after, without_unused_copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Route:
             for op in range(k + 1, following):
                 path.append(_between(self.gaps.get(k), op, path[-1][1], values))
                 valid = path[-1][1] != F
-        return tidied(path)
+        return without_unused_copies(path)
 
 
 def staying(linear: Linear, item: Item) -> Route:

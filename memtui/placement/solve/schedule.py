@@ -30,7 +30,7 @@ def after(item: Item, k: int, state: State) -> State:
     return F if state == B and k in item.writes else state
 
 
-def tidied(path: Sequence[tuple[State, State]]) -> Path:
+def without_unused_copies(path: Sequence[tuple[State, State]]) -> Path:
     """Return the path without copies in slow memory that are not used again."""
     states: list[State] = []
     wanted = False

@@ -14,7 +14,7 @@ from memtui.placement.plan import ASYNC, BASELINE, FEASIBLE, FIRST_TOUCH, OPTIMA
 from memtui.placement.profile import ISOLATED, SIMULTANEOUS, SINGLE, Profile
 from memtui.placement.solve.branch_and_bound import TooLarge, exact
 from memtui.placement.solve.first_touch import first_touch
-from memtui.placement.solve.fragmentation import laid_out, tightened
+from memtui.placement.solve.fragmentation import layout_extents, tightened
 from memtui.placement.solve.problem import PAGE_BYTES, Problem, check, problem_of
 from memtui.placement.solve.schedule import Cost, Path, S, cost, fixed_path, spans
 
@@ -112,12 +112,12 @@ def find(profile: Profile, request: PlanRequest) -> PlacementPlan:
         check(problem, STATIC)
         return _plan(problem, request, Solved(baseline, None, True, "best fit in the order of the ops"), start_s)
     check(problem, request.formulation)
-    solved = _laid_out(problem, request.formulation, start_s + request.time_limit_s, request.gap)
-    best = min((solved.paths, baseline), key=lambda paths: _order(problem, paths))
+    solved = _best_layout(problem, request.formulation, start_s + request.time_limit_s, request.gap)
+    best = min((solved.paths, baseline), key=lambda paths: _sort_key(problem, paths))
     return _plan(problem, request, replace(solved, paths=best), start_s)
 
 
-def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
+def _best_layout(problem: Problem, formulation: str, deadline_s: float, gap: float) -> Solved:
     """Return the best placement that can be laid out in fast memory; its bound holds for any layout.
 
     Where the optimum has holes the limit is cut, which may make the result worse than a placement without moves: so
@@ -127,16 +127,16 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
     candidates: list[list[Path]] = []
     if formulation in SIMPLER:
         try:
-            candidates.append(_laid_out(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
+            candidates.append(_best_layout(problem, SIMPLER[formulation], _part_of(deadline_s, 3), gap).paths)
         except UserError:
             pass  # no placement without moves keeps the limit
     incumbent = candidates[0] if candidates else None
     solved = optimum(problem, formulation, _part_of(deadline_s, 2) - time.monotonic(), gap, incumbent)
     candidates.append(solved.paths)
     tight = problem
-    holes = any(map(int.__gt__, laid_out(problem, solved.paths), problem.limit_bytes))
+    holes = any(map(int.__gt__, layout_extents(problem, solved.paths), problem.limit_bytes))
     for _ in range(_LAYOUTS):
-        extents = laid_out(problem, candidates[-1])
+        extents = layout_extents(problem, candidates[-1])
         if all(map(int.__le__, extents, problem.limit_bytes)):
             break
         tight = tightened(tight, extents, problem.limit_bytes)
@@ -146,7 +146,7 @@ def _laid_out(problem: Problem, formulation: str, deadline_s: float, gap: float)
             candidates.append(optimum(tight, formulation, left_s, gap, _fallback(tight)).paths)
         except UserError:
             break
-    return replace(solved, paths=min(candidates, key=lambda paths: _order(problem, paths)), holes=holes)
+    return replace(solved, paths=min(candidates, key=lambda paths: _sort_key(problem, paths)), holes=holes)
 
 
 def _part_of(deadline_s: float, parts: int) -> float:
@@ -155,10 +155,10 @@ def _part_of(deadline_s: float, parts: int) -> float:
     return now_s + max(0.0, deadline_s - now_s) / parts
 
 
-def _order(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
+def _sort_key(problem: Problem, paths: Sequence[Path]) -> tuple[bool, bool, float]:
     """Return a sort key: placements that break the limit, or break it when laid out, come last; faster ones first."""
     impossible, total_ns = _rank(problem, paths)
-    return impossible, any(map(int.__gt__, laid_out(problem, paths), problem.limit_bytes)), total_ns
+    return impossible, any(map(int.__gt__, layout_extents(problem, paths), problem.limit_bytes)), total_ns
 
 
 def optimum(
@@ -185,10 +185,10 @@ def optimum(
         if program.overlapped > MANY:
             # With this many moves the solver gets a bound in time, but no good plan: fewer moves give a plan.
             with contextlib.suppress(Infeasible):
-                near, _ = _within(Program(problem, formulation, NEAREST), _part_of(deadline_s, 2), gap / 4)
-        paths, result = _within(program, deadline_s, gap)
+                near, _ = _solve_program(Program(problem, formulation, NEAREST), _part_of(deadline_s, 2), gap / 4)
+        paths, result = _solve_program(program, deadline_s, gap)
     except Infeasible:
-        raise _none(problem) from None
+        raise _no_placement_error(problem) from None
     choices = [each for each in (paths, near, incumbent, _fallback(problem)) if each is not None]
     best = min(choices, key=lambda each: _rank(problem, each))
     if _rank(problem, best)[0]:
@@ -196,17 +196,17 @@ def optimum(
     return Solved(best, result.bound, result.finished, "HiGHS")
 
 
-def _within(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, MilpResult]:
+def _solve_program(program: Program, deadline_s: float, gap: float) -> tuple[list[Path] | None, MilpResult]:
     """Return paths that keep the limits, and what the solver reports. Raises Infeasible."""
     paths, result = program.solve(deadline_s - time.monotonic(), gap)
-    if paths is not None and (over := _over(program.problem, paths)):
+    if paths is not None and (over := _excess_bytes(program.problem, paths)):
         # Within the solver's tolerance, the rounded solution can be some bytes above the limit.
         limits = (limit - more for limit, more in zip(program.problem.limit_bytes, over, strict=True))
         paths, _ = program.with_limits(tuple(limits)).solve(deadline_s - time.monotonic(), gap)
     return paths, result
 
 
-def _over(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
+def _excess_bytes(problem: Problem, paths: Sequence[Path]) -> tuple[int, ...]:
     """Return, for each op, the bytes above the limit; empty where no op is above."""
     fast_bytes = cost(problem, paths).fast_bytes
     over = tuple(max(0, fast - limit) for fast, limit in zip(fast_bytes, problem.limit_bytes, strict=True))
@@ -228,7 +228,7 @@ def _without_scipy(problem: Problem, formulation: str, incumbent: list[Path]) ->
     except TooLarge:
         raise UserError(f"this graph is too large to try everything out and {_NEEDS}") from None
     if paths is None:
-        raise _none(problem)
+        raise _no_placement_error(problem)
     return Solved(paths, cost(problem, paths).total_ns, True, "branch and bound")
 
 
@@ -245,7 +245,7 @@ def _rank(problem: Problem, paths: Sequence[Path]) -> tuple[bool, float]:
     return not possible, costs.total_ns if possible and costs.total_ns is not None else float("inf")
 
 
-def _none(problem: Problem) -> UserError:
+def _no_placement_error(problem: Problem) -> UserError:
     limit = size(min(problem.limit_bytes))
     return UserError(f"no placement that was measured keeps the limit of {limit}; ask for more")
 
@@ -274,7 +274,7 @@ def _plan(problem: Problem, request: PlanRequest, solved: Solved, start_s: float
         gap=gap,
         solve_s=time.monotonic() - start_s,
         solver=solved.solver,
-        address_bytes=max(laid_out(problem, solved.paths)),
+        address_bytes=max(layout_extents(problem, solved.paths)),
         why=_why(solved) if status == FEASIBLE else "",
     )
 

@@ -10,7 +10,7 @@ import torch
 from memtui.placement import memory
 from memtui.placement.memory import HUGE_BYTES, NoMemory, rounded
 from memtui.placement.pool_specs import PoolSpec
-from memtui.placement.worker_protocol import MadePool
+from memtui.placement.worker_protocol import CreatedPool
 
 _CHUNK = HUGE_BYTES
 
@@ -87,9 +87,9 @@ class Pool:
         return size_bytes * 1e9 / self.spec.write_bytes_per_s if self.spec.write_bytes_per_s else 0.0
 
     @property
-    def report(self) -> MadePool:
+    def report(self) -> CreatedPool:
         """The pool as it is reported."""
-        return MadePool(self.name, self.spec.emulated, self.note)
+        return CreatedPool(self.name, self.spec.emulated, self.note)
 
 
 def _tensor(mapping: mmap.mmap) -> torch.Tensor:

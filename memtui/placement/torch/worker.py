@@ -25,14 +25,14 @@ from memtui.placement.worker_protocol import (
     AnyRequest,
     CapturedStep,
     CaptureStep,
+    CreatedPools,
+    CreatePools,
     Environment,
     ExecutedPlans,
     ExecutePlans,
     Failed,
     InGraphTimes,
     IsolatedTimes,
-    MadePools,
-    MakePools,
     MeasureBandwidths,
     MeasuredBandwidths,
     Ready,
@@ -92,8 +92,8 @@ class Worker:
         match request:
             case CaptureStep():
                 return self._capture(request)
-            case MakePools():
-                return self._make_pools(request)
+            case CreatePools():
+                return self._create_pools(request)
             case MeasureBandwidths():
                 return self._measure_bandwidths()
             case TimeIsolated(op, configurations, seconds):
@@ -119,7 +119,7 @@ class Worker:
         copied = tuple(kernel.op.name for kernel in captured.kernels if kernel.copies)
         return CapturedStep(captured.graph, captured.fingerprint, copied)
 
-    def _make_pools(self, request: MakePools) -> MadePools:
+    def _create_pools(self, request: CreatePools) -> CreatedPools:
         from memtui.placement.torch.placed_step import Machine
         from memtui.placement.torch.pools import Pool
         from memtui.placement.torch.timers import Measuring
@@ -133,7 +133,7 @@ class Worker:
                 raise NoMemory(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from None
         self._machine = Machine(self._captured, pools, self._clock)
         self._measuring = Measuring(self._machine, self._seed, self._check_listener)
-        return MadePools(tuple(pool.report for pool in pools))
+        return CreatedPools(tuple(pool.report for pool in pools))
 
     def _check_room(self, pools: int) -> None:
         """Raise NoMemory where memory is short: Linux overcommits, and would kill the process later."""
