@@ -66,7 +66,7 @@ def strange(): return 1, 2, 3
 
 
 class Layers(nn.Module):
-    """One weight, and whatever is done with what it makes."""
+    """A layer with one weight, and a function of its output."""
 
     def __init__(self, work) -> None:
         super().__init__()

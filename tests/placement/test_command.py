@@ -1,4 +1,4 @@
-"""``memtui place`` on profiles: what it prints, keeps and refuses."""
+"""``memtui place`` on profiles: what it prints, stores and refuses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def refused(capsys: Capture, *argv: str | Path) -> str:
-    """The one line on stderr."""
+    """Run a command that fails, and return its line on stderr."""
     try:
         code = main([*map(str, argv), "--no-config"])
     except SystemExit as left:  # argparse's own
@@ -136,7 +136,7 @@ def test_a_profile_without_fixed_times_of_moves_is_read_and_reported(tmp_path: P
 
 
 def sampled(profile: Profile, count: int, spread: float, mode: str = "single", factor: float = 1.0) -> list[Samples]:
-    """Its samples, so many of each, so far apart."""
+    """Return this number of samples for each of the profile's, with this spread."""
     return [
         Samples(
             s.op,

@@ -1,4 +1,4 @@
-"""Graph, profile and plan: what they refuse, what they derive, and their way through JSON and back."""
+"""Graph, profile and plan: what they refuse, what they derive, and their conversion to JSON and back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_plan_comes_back_from_json(plan: PlacementPlan) -> None:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) in plain data."""
+    """Return every (container, key) in JSON data."""
     pairs = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
     )

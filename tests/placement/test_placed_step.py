@@ -217,7 +217,7 @@ def test_random_numbers_and_running_means_are_those_of_the_unplaced_step() -> No
 
 @pytest.mark.slow
 def test_an_lstm_is_timed_and_has_the_results_of_the_unplaced_step() -> None:
-    """Some of its ops return None for gradients that nobody asked for, and a workspace in training only."""
+    """Some of its ops return None for gradients that are not needed, and a workspace in training only."""
 
     class Last(torch.nn.Module):
         def __init__(self) -> None:
@@ -262,7 +262,7 @@ def test_wrong_results_differ_from_rounding() -> None:
 
 
 def test_ops_on_another_device_get_copies_which_take_their_time() -> None:
-    """As with a GPU whose tensors lie in main memory, here with two pools of which one says that it is elsewhere."""
+    """As on a GPU whose tensors lie in main memory; here one of two pools claims another device."""
 
     class Elsewhere(Pool):
         def __init__(self) -> None:

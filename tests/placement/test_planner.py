@@ -1,4 +1,4 @@
-"""Which measurements are made, how often, and what is left of them when everything is broken off."""
+"""Which measurements are done, how often, and which of them survive an interruption."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Broken(Exception):
 
 
 class Fake:
-    """Takes a microsecond for each byte in slow memory; breaks off after so many questions."""
+    """A process that takes a microsecond per tensor in slow memory, and breaks off after this number of requests."""
 
     def __init__(self, graph: Graph, most: int = 10**9) -> None:
         self.graph, self.left = graph, most

@@ -1,4 +1,4 @@
-"""Pools of memory: how they are asked for, where their pages are, and the tensors over them."""
+"""Pools of memory: their specifications, the nodes of their pages, and the tensors over them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
 
 
 def test_a_move_of_a_page_takes_what_it_was_measured_to_take() -> None:
-    """On a clock on which every look at it is 1000 ns later, and a byte of slow memory takes a wait of 2 or 4 ns."""
+    """On a clock that advances by 1000 ns at each reading; a byte of slow memory takes a wait of 2 or 4 ns."""
     from memtui.placement import profile
     from memtui.placement.torch.bandwidth import PAGE, measure
 

@@ -1,4 +1,4 @@
-"""``memtui place profile`` and ``solve --run`` as a user runs them, and what is left when they are killed."""
+"""``memtui place profile`` and ``solve --run`` as a user runs them, and what remains when they are killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def place(folder: Path, *argv: str | Path, code: int = 0) -> tuple[str, str]:
-    """(standard output, standard error without how far it was, which a slow machine is told)."""
+    """Return standard output, and standard error without the progress that a slow machine prints."""
     deadline = time.monotonic() + 120
     while True:
         done = subprocess.run(
@@ -86,7 +86,7 @@ def profiled(folder: Path, *more: str | Path) -> tuple[str, str]:
 
 
 def cached(path: Path) -> dict[str, str]:
-    """What a cache holds at the moment, by key; none before its table is there.
+    """Return the content of a cache by key; it is empty before the table exists.
 
     Opened for writing, as memtui does: the half of a write that a killed process left is undone by who looks next.
     """
@@ -192,7 +192,7 @@ def test_a_profile_that_is_killed_goes_on_and_repeats_nothing(folder: Path) -> N
 
 
 def start_profile(folder: Path, argv: list[str]) -> subprocess.Popen[bytes]:
-    """Start a profile, once nobody else measures on this machine."""
+    """Start a profile, once no other process measures on this machine."""
     deadline = time.monotonic() + 120
     while True:
         process = subprocess.Popen(
@@ -336,7 +336,7 @@ def test_a_table_of_pools_with_long_names_and_one_op(tmp_path: Path) -> None:
 
 
 def running(pid: int) -> list[psutil.Process]:
-    """What a process has started and has not ended."""
+    """Return the running children of a process."""
     return [child for child in psutil.Process(pid).children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
 
 

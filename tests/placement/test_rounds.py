@@ -1,4 +1,4 @@
-"""Which configurations there are, and which are measured at one time."""
+"""The configurations of ops, and the choice of those that are measured together."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def chain(ops: int) -> Graph:
 
 
 def picked(graph: Graph, most: int | None = None) -> list[list[str]]:
-    """Rounds where each op has one configuration, which means nothing."""
+    """Return rounds of ops with one configuration each, which is not used."""
     left, near, rounds = [(op.name, None) for op in graph.ops], neighbours(graph), []
     while left:
         taken = pick(left, near, most)

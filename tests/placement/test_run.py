@@ -1,4 +1,4 @@
-"""What is said of a plan that was executed."""
+"""The lines about an executed plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The solvers: cases worked out by hand, and everything tried out on small graphs."""
+"""The solvers: cases worked out by hand, and brute force on small graphs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def problem(profile: Profile, limit: int) -> Problem:
 
 
 def best_ns(problem_: Problem, formulation: str) -> float:
-    """By the program, and by branch and bound where that knows the formulation."""
+    """Return the optimum of the linear program, checked by branch and bound where that has the formulation."""
     solved = optimum(problem_, formulation, 30.0, 0.0)
     total = cost(problem_, solved.paths)
     assert total.fits(problem_)
@@ -113,7 +113,7 @@ def test_sync_case_moves_the_first_activation_out_and_back() -> None:
 
 
 def with_fixed(case: Profile, fixed_ns: float, start_ns: float = 0.0) -> Profile:
-    """The same, where every move takes so much longer, and an op during which something is moved so much."""
+    """Return the profile with a fixed time for every move, and a start time for moves during ops."""
     fixed = dict.fromkeys(("read_fixed_ns", "write_fixed_ns", "async_read_fixed_ns", "async_write_fixed_ns"), fixed_ns)
     slow = replace(case.pools[1], **fixed, async_start_ns=start_ns)
     return Profile(case.graph, (case.fast, slow), case.samples)
@@ -121,7 +121,7 @@ def with_fixed(case: Profile, fixed_ns: float, start_ns: float = 0.0) -> Profile
 
 @pytest.mark.parametrize(("fixed_ns", "moves", "best"), [(0, 2, 55), (3, 2, 61), (4.9, 2, 64.8), (5.1, 0, 65)])
 def test_moves_happen_only_where_they_pay_with_their_fixed_time(fixed_ns: float, moves: int, best: float) -> None:
-    """Without one the two moves take 5 and save 15."""
+    """Without a fixed time the two moves take 5 and save 15."""
     profile = with_fixed(SYNC_CASE, fixed_ns)
     assert best_ns(problem(profile, 7), SYNC) == pytest.approx(best)
     plan = find(profile, PlanRequest(7, SYNC, page_bytes=1))
@@ -131,7 +131,7 @@ def test_moves_happen_only_where_they_pay_with_their_fixed_time(fixed_ns: float,
 
 @pytest.mark.parametrize(("start_ns", "hidden", "best"), [(0, 2, 60), (1, 2, 62), (2.4, 1, 64.4), (3.1, 0, 65)])
 def test_starting_a_move_during_an_op_is_not_hidden_by_it(start_ns: float, hidden: int, best: float) -> None:
-    """Both moves are shorter than the ops during which they go; between ops they take 5 together."""
+    """Both moves are shorter than the ops during which they run; between ops they take 5 together."""
     profile = with_fixed(ASYNC_CASE, 0, start_ns)
     case = problem(profile, 8)
     assert best_ns(case, ASYNC) == pytest.approx(best)
@@ -152,7 +152,7 @@ def test_the_size_of_a_move_is_what_is_copied_and_not_its_page() -> None:
 
 
 def times_of(profile: Profile, slower_by: float, spread: float, count: int) -> Profile:
-    """The same op times, of so many samples each; those with anything in slow memory are so much slower."""
+    """Return the profile with this number of samples; those with slow memory take ``slower_by`` ns longer."""
     samples = []
     for s in profile.samples:
         ns = 100.0 + (slower_by if SLOW in s.configuration.pools else 0.0)
@@ -252,7 +252,7 @@ def any_profile(chance: random.Random, most_ops: int = 7, in_place: bool = False
 
 
 def every_path(item: Item, formulation: str) -> Iterator[Path]:
-    """All that an item can do, useful or not."""
+    """Yield every path of an item, useful or not."""
     life = range(item.first, item.last + 1)
     if formulation == STATIC:
         yield from (fixed_path(item, F), fixed_path(item, S))
@@ -271,7 +271,7 @@ def every_path(item: Item, formulation: str) -> Iterator[Path]:
 
 
 def brute_force_ns(case: Problem, formulation: str) -> float | None:
-    """Every placement, one after another; None where they are too many to wait for."""
+    """Return the best time of all placements; None where there are too many of them."""
     paths = [[*{without_unused_copies(path) for path in every_path(item, formulation)}] for item in case.items]
     if math.prod(map(len, paths)) > 30_000:
         return None
@@ -294,7 +294,7 @@ def test_solvers_agree_with_brute_force_on_random_graphs() -> None:
 
 
 def long_lived_profile(chance: random.Random) -> Profile:
-    """One or two tensors that are touched a few times with ops between that do not, and may be written in place.
+    """One or two tensors that are accessed a few times with ops between that do not, and may be written in place.
 
     So a copy may be made long before it is used, be used twice, or be outdated; and moves are longer than some ops.
     What else the ops write is in fast memory, and leaves more or less room.
@@ -325,7 +325,7 @@ def long_lived_profile(chance: random.Random) -> Profile:
 
 
 def in_one_pool(graph: Graph, samples: Samples) -> bool:
-    """Whether what shares its memory is in one pool."""
+    """Return whether tensors that share their memory are in one pool."""
     tensors = graph.ops[graph.index[samples.op]].tensors
     pools = {pool for t, pool in zip(tensors, samples.configuration.pools, strict=True) if graph.tensor[t].group}
     return len(pools) < 2
@@ -489,7 +489,7 @@ def test_what_must_stay_fast_is_reported() -> None:
 
 
 def without(op: str, *pools: str) -> Profile:
-    """The static case without the sample of one configuration."""
+    """Return the static case without the sample of one configuration."""
     left = (s for s in STATIC_CASE.samples if (s.op, s.configuration.pools) != (op, pools))
     return Profile(STATIC_CASE.graph, STATIC_CASE.pools, tuple(left))
 

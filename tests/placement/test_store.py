@@ -1,4 +1,4 @@
-"""A profile's file: what comes back from it, what it survives, and what is refused."""
+"""A profile's file: what it returns, survives and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way on a clock of the test's own: what a plan is predicted to take is what it takes."""
+"""From capture to execution on a clock of the test: a plan takes the time that was predicted."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ OP_NS = 2000  # of every op, wherever its tensors lie
 
 
 class Ticking(ManualClock):
-    """Every second look ends an op: so much later than the look before."""
+    """A clock on which every second reading ends an op: it is later by the time of the op."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks = 0
+        self.readings = 0
 
     def now_ns(self) -> int:
-        self.looks += 1
-        self.ns += OP_NS * (self.looks % 2 == 0)
+        self.readings += 1
+        self.ns += OP_NS * (self.readings % 2 == 0)
         return round(self.ns)
 
 
