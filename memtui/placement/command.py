@@ -155,7 +155,7 @@ def _ran(args: argparse.Namespace, inputs: _SolveInputs, plan: PlacementPlan | N
 
 
 def baselines_for(problem: Problem, limit_bytes: int) -> text.Baselines:
-    """Return what a plan for a limit is held against."""
+    """Return the baselines that a plan for a limit is compared with."""
     limited = problem.with_limits((limit_bytes,) * len(problem.ops))
     all_fast_ns, first_touch_cost = baselines(limited)
     sizes = {item.name: item.size_bytes for item in problem.items}

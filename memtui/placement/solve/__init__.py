@@ -1,1 +1,1 @@
-"""The placement that costs least under a limit of fast memory, and what it is held against."""
+"""Solvers: the cheapest placement under a limit of fast memory, and the baselines to compare it with."""
