@@ -1,4 +1,4 @@
-"""``memtui study`` and ``memtui calibrate``: what they take."""
+"""The arguments of ``memtui study`` and ``memtui calibrate``."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _calibrate(args: argparse.Namespace, console: Console) -> int:
     if args.pid is None and args.rank is None:
         raise UserError("name a running process by PID, name or rank: memtui calibrate 4242")
     counter, path = args.counter
-    held = args.pause is True, round(args.max_pause * 1e9)
+    pause_options = args.pause is True, round(args.max_pause * 1e9)
     pid = find_pid(args, console)
-    plan = CalibrationPlan(pid, options_of(args), counter, path, args.blocks, args.seconds, args.sudo, *held)
+    plan = CalibrationPlan(pid, options_of(args), counter, path, args.blocks, args.seconds, args.sudo, *pause_options)
     result = calibrate(plan, console.notify)
     if args.json:
         console.print_json(result)
@@ -85,7 +85,7 @@ def _calibrate(args: argparse.Namespace, console: Console) -> int:
 
 
 def _counter(text: str) -> tuple[str, str]:
-    """``--counter``: kind and file."""
+    """Return kind and file of ``--counter``."""
     from memtui.study.progress_counters import parse_counter
 
     counter: tuple[str, str] = argtypes.checked(parse_counter, text)

@@ -1,8 +1,8 @@
-"""``memtui calibrate``: how much slower a running process gets by being watched, from its own progress.
+"""``memtui calibrate``: how much slower a running process gets while it is observed, from its own progress.
 
-One recording, as any other, runs all the while, into a file that is thrown away. In the blocks with, it samples; in
-those without, it rests as after ``x``: no window is taken and the target is left alone. So nothing is started between
-blocks, nobody is asked for a password twice, and both kinds of block have the same idle processes beside them.
+One ordinary recording runs for the whole time, into a file that is deleted. In the blocks with observation it samples;
+in the blocks without, it rests as after ``x``: no window is taken and the target is left alone. So nothing is started
+between blocks, no password is needed twice, and both kinds of block run next to the same idle processes.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
 from memtui.session.file_format import beside
 from memtui.session.session import Session
-from memtui.study.progress_counters import HOW, Counter, Marks, open_counter
+from memtui.study.progress_counters import HOW, Annotations, Counter, open_counter
 
-LOOK_SECONDS = 0.02  # how often the counter is read: what a block's ends are sure to
-SETTLE_SECONDS = 1.0  # after watching began or ended, before anything counts
-MAX_BYTES = 256 << 20  # of the file that is thrown away
+POLL_SECONDS = 0.02  # between two reads of the counter: the accuracy of a block's ends
+SETTLE_SECONDS = 1.0  # after observation started or stopped, before the block
+MAX_BYTES = 256 << 20  # of the file that is deleted
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationPlan:
-    """What to measure. ``pairs`` of blocks of ``seconds`` each, counted by a counter of ``open_counter``."""
+    """A calibration: ``pairs`` of blocks of ``seconds`` each, with a counter of ``open_counter``."""
 
     pid: int
     options: Options
@@ -61,7 +61,7 @@ class CalibrationPlan:
 
 
 class Blocks:
-    """Goes from block to block by the clock. ``switch`` begins or ends the watching."""
+    """Goes from block to block by the clock. ``switch`` starts or stops the observation."""
 
     def __init__(
         self, plan: CalibrationPlan, switch: Callable[[bool], object], settle_s: float, chance: random.Random
@@ -70,41 +70,41 @@ class Blocks:
         self._order: list[bool] = []
         for _ in range(plan.pairs):
             pair = [True, False]
-            chance.shuffle(pair)  # what drifts, or comes at fixed times, favours neither
+            chance.shuffle(pair)  # drift, and events at fixed times, favour neither
             self._order += pair
         self.spans: list[tuple[int, bool, float, float]] = []  # (pair, observed, begin_s, end_s) of whole blocks
-        self._begin_s: float | None = None
+        self._start_s: float | None = None
 
     @property
     def done(self) -> bool:
         return len(self.spans) == len(self._order)
 
     def step(self, now_s: float) -> None:
-        """Do what is to be done at this moment, if anything is."""
+        """Start or end a block if its time has come."""
         if self.done:
             return
-        at = len(self.spans)
-        if self._begin_s is None:
-            self._switch(self._order[at])
-            self._begin_s = now_s + self._settle_s
-        elif now_s >= self._begin_s + self._plan.seconds:
-            self.spans.append((at // 2, self._order[at], self._begin_s, now_s))
-            self._begin_s = None
+        index = len(self.spans)
+        if self._start_s is None:
+            self._switch(self._order[index])
+            self._start_s = now_s + self._settle_s
+        elif now_s >= self._start_s + self._plan.seconds:
+            self.spans.append((index // 2, self._order[index], self._start_s, now_s))
+            self._start_s = None
             self.step(now_s)
 
 
-def calibrate(plan: CalibrationPlan, say: Callable[[str], object]) -> dict[str, Any]:
-    """Measure, and return the document of ``--json``; ^C and the end of the target leave what there is by then.
+def calibrate(plan: CalibrationPlan, notify: Callable[[str], object]) -> dict[str, Any]:
+    """Measure, and return the document of ``--json``; ^C and the end of the target leave the blocks until then.
 
     Raises:
-        UserError: it could not begin, or nothing was counted.
+        UserError: the measurement could not start, or nothing was counted.
     """
     least_s = 4 * plan.options.interval_ns / 1e9
     if plan.seconds < least_s:
         raise UserError(f"--seconds {plan.seconds:g} is too short for windows of that length: at least {least_s:g}")
     _check_as_invoker(plan)
     command = command_of(plan.pid)
-    begin_s = time.monotonic()
+    start_s = time.monotonic()
     path = Path(tempfile.gettempdir()) / f"{CALIBRATION}{plan.pid}-{secrets.token_hex(8)}.memtui"
     try:
         with _signals_as_interrupts():
@@ -118,30 +118,30 @@ def calibrate(plan: CalibrationPlan, say: Callable[[str], object]) -> dict[str, 
                 hold_filtered=plan.hold_filtered,
                 max_pause_ns=plan.max_pause_ns,
             )
-            say(observation.notice)
+            notify(observation.notice)
             counter = open_counter(plan.counter, plan.path, plan.pid)
-            blocks, ended = _run(plan, observation, counter, begin_s)
+            blocks, ended = _run(plan, observation, counter, start_s)
         return _result(plan, command, path, counter, blocks, ended)
     finally:
         for name in (path, *beside(path)):
             name.unlink(missing_ok=True)
 
 
-def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, begin_s: float) -> tuple[Blocks, str]:
-    """Run every block, or as many as there is time for; return them, and why they ended."""
+def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, start_s: float) -> tuple[Blocks, str]:
+    """Run every block, or as many as there is time for; return the blocks, and why they ended."""
     blocks = Blocks(plan, lambda on: observation.pause(not on), SETTLE_SECONDS, random.Random())
     supervisor = Supervisor(observation)
 
-    def look() -> bool:
+    def poll() -> bool:
         counter.poll()
         blocks.step(time.monotonic())
         progress_line.tell(f"block {len(blocks.spans) + 1} of {2 * plan.pairs}")
         return blocks.done or _hopeless(blocks, counter)
 
     ended = "target exited"
-    with ProgressLine("calibrate", f"watching process {plan.pid} and leaving it alone", silent_since_s=begin_s):
+    with ProgressLine("calibrate", f"watching process {plan.pid} and leaving it alone", silent_since_s=start_s):
         try:
-            supervisor.wait(look, LOOK_SECONDS)
+            supervisor.wait(poll, POLL_SECONDS)
             if observation.running:
                 ended = "done" if blocks.done else "stopped"
         except KeyboardInterrupt:
@@ -153,8 +153,8 @@ def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, begi
 
 
 def _hopeless(blocks: Blocks, counter: Counter) -> bool:
-    """Return whether the counter has not moved for a whole pair of blocks; marks are only read at the end."""
-    return len(blocks.spans) == 2 and len(counter.times_s) < 2 and not isinstance(counter, Marks)
+    """Return whether the counter has not moved in a whole pair of blocks; annotations are only read at the end."""
+    return len(blocks.spans) == 2 and len(counter.times_s) < 2 and not isinstance(counter, Annotations)
 
 
 def _result(
@@ -163,29 +163,29 @@ def _result(
     reader = Session(path)
     try:
         samples, tracker = reader.samples, reader.hello.tracker
-        if isinstance(counter, Marks):
-            counter.note([event.t_ns for event in reader.events(0, 1 << 62) if event.kind == "mark"])
+        if isinstance(counter, Annotations):
+            counter.set_times([event.t_ns for event in reader.events(0, 1 << 62) if event.kind == "mark"])
     finally:
         reader.close()
-    found: list[Block] = []
-    inside = np.zeros(len(samples), bool)  # windows in blocks with
+    measured: list[Block] = []
+    inside = np.zeros(len(samples), bool)  # windows in blocks with observation
     cpu_ns = wall_ns = 0.0
-    for pair, observed, begin_s, end_s in blocks.spans:
-        within = (samples.start_ns >= begin_s * 1e9) & (samples.end_ns <= end_s * 1e9)
-        counted, over_s, changes = count_in(counter.times_s, counter.values, begin_s, end_s)
-        found.append(Block(pair, observed, begin_s, end_s, counted, over_s, changes, int(within.sum())))
+    for pair, observed, start_s, end_s in blocks.spans:
+        within = (samples.start_ns >= start_s * 1e9) & (samples.end_ns <= end_s * 1e9)
+        counted, over_s, changes = count_in(counter.times_s, counter.values, start_s, end_s)
+        measured.append(Block(pair, observed, start_s, end_s, counted, over_s, changes, int(within.sum())))
         if observed and within.sum() > 1:
             first, last = np.flatnonzero(within)[[0, -1]]
             used = samples.sampler_cpu_ns + samples.recorder_cpu_ns
             cpu_ns += float(used[last] - used[first])
             wall_ns += float(samples.end_ns[last] - samples.end_ns[first])
             inside[first + 1 : last + 1] = True
-    cost = slow_down(found)
+    cost = slow_down(measured)
     if cost is None:
-        raise UserError(_nothing(found, counter, ended), FAILURE)
+        raise UserError(_nothing(measured, counter, ended), FAILURE)
     paused_ns = samples.paused_ns[inside]
-    known = bool(len(paused_ns)) and not np.isnan(paused_ns).any()
-    origin_s = found[0].begin_s
+    has_pauses = bool(len(paused_ns)) and not np.isnan(paused_ns).any()
+    origin_s = measured[0].begin_s
     return {
         "target": {"pid": plan.pid, "command": command},
         "counter": counter.what,
@@ -194,29 +194,29 @@ def _result(
         "max_overhead_fraction": allowed(plan.options.max_overhead_ppm),
         "slow_down": asdict(cost),
         "per_second": {
-            name: median([block.per_second for block in found if block.observed is observed])
+            name: median([block.per_second for block in measured if block.observed is observed])
             for name, observed in (("without", False), ("with", True))
         },
         "overhead": {
-            "paused_fraction": float(paused_ns.sum()) / wall_ns if known and wall_ns else None,
+            "paused_fraction": float(paused_ns.sum()) / wall_ns if has_pauses and wall_ns else None,
             "self_cpu_fraction": cpu_ns / wall_ns if wall_ns else None,
             "lost_fraction": lost_fraction(samples.lost_ns[inside], wall_ns),
         },
         "pairs_asked": plan.pairs,
         "block_s": plan.seconds,
-        "blocks": [_plain(block, origin_s) for block in found],
-        "doubts": doubts(found),
+        "blocks": [_block_row(block, origin_s) for block in measured],
+        "doubts": doubts(measured),
         "end": ended,
     }
 
 
-def _plain(block: Block, origin_s: float) -> dict[str, Any]:
-    plain = asdict(block) | {"per_second": block.per_second}
-    return plain | {"begin_s": block.begin_s - origin_s, "end_s": block.end_s - origin_s}
+def _block_row(block: Block, origin_s: float) -> dict[str, Any]:
+    row = asdict(block) | {"per_second": block.per_second}
+    return row | {"begin_s": block.begin_s - origin_s, "end_s": block.end_s - origin_s}
 
 
 def _nothing(blocks: list[Block], counter: Counter, ended: str) -> str:
-    """Return why there is no figure, and what would help."""
+    """Return why there is no slow-down, and what would help."""
     if len(blocks) < 2:
         return f"ended ({ended}) before the first pair of blocks was whole; shorter blocks (--seconds) come sooner"
     moved = ", ".join(str(block.changes) for block in blocks[:6])
@@ -256,7 +256,7 @@ def _signed(fraction: float) -> str:
 
 
 def _check_as_invoker(plan: CalibrationPlan) -> None:
-    """Say what is wrong with the counter before a password is asked for; root reads no file that a user names."""
+    """Check the counter before a password is needed; root does not read a file that a user names."""
 
     def check() -> None:
         open_counter(plan.counter, plan.path, plan.pid)
@@ -266,7 +266,7 @@ def _check_as_invoker(plan: CalibrationPlan) -> None:
 
 @contextmanager
 def _signals_as_interrupts() -> Iterator[None]:
-    """SIGTERM and SIGHUP end it in order, as ^C does, with what there is."""
+    """Let SIGTERM and SIGHUP end the calibration in order, as ^C does, with the blocks until then."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

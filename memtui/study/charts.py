@@ -1,4 +1,4 @@
-"""Charts that several studies have in common, with the axes of the published notebooks: values in, charts out."""
+"""Charts that several studies share, with the axes of the published notebooks."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def wss_over_run(
     for label, trace in traces.items():
         wss = trace.samples.wss_bytes / MIB
         share = (np.arange(len(wss)) + 0.5) / max(len(wss), 1)
-        kept = share >= cut
-        lines.append(ChartLine(label, share[kept], wss[kept]))
+        shown = share >= cut
+        lines.append(ChartLine(label, share[shown], wss[shown]))
     return Chart(name, title, "share of the run", "WSS (MiB)", lines, from_zero=True, stacked=stacked)
 
 
@@ -67,12 +67,12 @@ def reuse_lines(name: str, title: str, curves: Mapping[str, Cdf], *, limit_mib: 
 
 def locality(name: str, title: str, curve: Cdf) -> Chart:
     """Return the curve with its axes exchanged, memory on a logarithmic one."""
-    held = curve.least > 0  # before that there is no size on a logarithmic axis
-    line = ChartLine("certainly", curve.least[held], curve.sizes_bytes[held] / MIB)
+    positive = curve.least > 0  # 0 has no place on a logarithmic axis
+    line = ChartLine("certainly", curve.least[positive], curve.sizes_bytes[positive] / MIB)
     return Chart(name, title, "fraction of touches", "memory (MiB)", [line], y_log=True, note=BOUNDS_NOTE)
 
 
-def heat(name: str, title: str, picture: Picture, *, marks: Sequence[float] = (), note: str = "") -> HeatChart:
+def heat(name: str, title: str, picture: Picture, *, vlines: Sequence[float] = (), note: str = "") -> HeatChart:
     """Draw where and when: pages that were ever accessed, by rising address."""
     text = f"{picture.pages} pages were touched at some time; what never was is left out. {note}".strip()
-    return HeatChart(name, title, "sample number", "pages, by rising address", picture.share, marks, text)
+    return HeatChart(name, title, "sample number", "pages, by rising address", picture.share, vlines, text)

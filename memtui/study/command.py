@@ -1,4 +1,4 @@
-"""``memtui study``: what was asked, checked; the runs that are still to be done; the reports."""
+"""``memtui study``: checks the arguments, performs the runs that are still missing, and writes the reports."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def study(args: argparse.Namespace, console: Console) -> int:
         setting = _setting(args, cpus)
         matplotlib_svg.check()
         means = container.means()
-        here = host_info.describe() | {"container": means.what, "container_why": means.why}
+        machine = host_info.describe() | {"container": means.what, "container_why": means.why}
         setting = replace(setting, container=not means.reason)
-        swap_folders = [str(_standing(folder)), "/var/tmp", "/tmp"]
+        swap_folders = [str(_existing_folder(folder)), "/var/tmp", "/tmp"]
         if FastMemory.name in chosen:
             setting = replace(setting, no_limit=memory_limit.why_not(swap_folders))
         plans, left_out = _plans(chosen, setting, console, alone=args.what != ALL)
@@ -61,21 +61,23 @@ def study(args: argparse.Namespace, console: Console) -> int:
         documents = []
         with closing(State(folder)) as state:
             matplotlib_svg.load()
-            wanted = [[(run, run.key(host_info.surroundings(here, run.place))) for run in plan.runs] for plan in plans]
+            wanted = [
+                [(run, run.key(host_info.surroundings(machine, run.place))) for run in plan.runs] for plan in plans
+            ]
             left = [run for of_plan in wanted for run, key in of_plan if state.row(key) is None]
             _announce(plans, left, folder, console, setting)
             times = TimeLeft([run.expected_s for run in left])
-            doer = _Doer(user, state, means, times, console, len(left), swap_folders)
+            study_runner = _StudyRunner(user, state, means, times, console, len(left), swap_folders)
             for plan, of_plan in zip(plans, wanted, strict=True):
                 observed: list[Observed] = []
                 for run, key in of_plan:
-                    observed.append(doer.done(plan.study.name, run, key, observed))
+                    observed.append(study_runner.done(plan.study.name, run, key, observed))
                 line.tell("", f"{plan.study.name}: reading the sessions and drawing")
-                documents.append(_report(user, plan.study, setting, observed, here, folder, args.redact))
+                documents.append(_report(user, plan.study, setting, observed, machine, folder, args.redact))
                 if not args.json:
                     _print(documents[-1], folder)
-            for one, why in left_out:
-                documents.append(_report_none(user, one, why, setting, here, folder, args.redact))
+            for skipped, why in left_out:
+                documents.append(_report_none(user, skipped, why, setting, machine, folder, args.redact))
     if args.json:
         print(json.dumps(documents if args.what == ALL else documents[0], indent=2))
     return 0
@@ -99,17 +101,17 @@ def _chosen(name: str) -> list[str]:
     return [name]
 
 
-def _cpus(asked: int | None) -> int:
+def _cpus(requested: int | None) -> int:
     there = len(os.sched_getaffinity(0))
-    if asked is not None and asked > there:
+    if requested is not None and requested > there:
         raise UserError(
-            f"--cpus {asked}: memtui may use {there} CPU{'s' * (there != 1)} here; ask for that many at most"
+            f"--cpus {requested}: memtui may use {there} CPU{'s' * (there != 1)} here; ask for that many at most"
         )
-    return asked or there
+    return requested or there
 
 
 def _setting(args: argparse.Namespace, cpus: int) -> Setting:
-    """Return what was asked for. Raises UserError."""
+    """Return the setting of the studies, from the arguments. Raises UserError."""
     command = tuple(args.command)
     if command and shutil.which(command[0]) is None:
         raise UserError(f"{command[0]}: no such program (or not executable)")
@@ -132,16 +134,16 @@ def _setting(args: argparse.Namespace, cpus: int) -> Setting:
     return Setting(args.quick, cpus, command, network, data, args.seed, seconds)
 
 
-def _standing(folder: Path) -> Path:
-    """Return the folder, or the next one above it that is there."""
-    return next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), Path("/"))
+def _existing_folder(folder: Path) -> Path:
+    """Return the folder, or its nearest parent that exists."""
+    return next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), Path("/"))
 
 
 def _plans(
     names: Sequence[str], setting: Setting, console: Console, *, alone: bool
 ) -> tuple[list[StudyPlan], list[tuple[Study, str]]]:
-    """Return what can be done with this setting, and of ``all`` what cannot, with the reason. Raises UserError."""
-    found, left_out = [], []
+    """Return the plans, and the studies of ``all`` that are left out, with the reason. Raises UserError."""
+    plans, left_out = [], []
     for name in names:
         try:
             by_repeat = STUDIES[name].runs(setting)
@@ -151,24 +153,24 @@ def _plans(
             console.notify(f"{name} is left out: {error}")
             left_out.append((STUDIES[name], str(error)))
             continue
-        found.append(StudyPlan(STUDIES[name], interleaved(by_repeat, setting.seed)))
-    if not found:
+        plans.append(StudyPlan(STUDIES[name], interleaved(by_repeat, setting.seed)))
+    if not plans:
         raise UserError("none of the studies can be done so")
-    return found, left_out
+    return plans, left_out
 
 
 def _list(args: argparse.Namespace, cpus: int) -> int:
     rows: list[dict[str, Any]] = []
-    for name, one in STUDIES.items():
+    for name, entry in STUDIES.items():
         times: dict[str, Any] = {}
         for quick in (True, False):
             try:
-                runs = [run for repeat in one.runs(Setting(quick, cpus)) for run in repeat]
+                runs = [run for repeat in entry.runs(Setting(quick, cpus)) for run in repeat]
             except UserError as error:
                 times["reason"] = str(error)
                 continue
             times["quick_s" if quick else "full_s"] = sum(run.expected_s for run in runs)
-        rows.append({"study": name, "title": one.title} | times)
+        rows.append({"study": name, "title": entry.title} | times)
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
@@ -181,7 +183,7 @@ def _list(args: argparse.Namespace, cpus: int) -> int:
 def _announce(
     plans: Sequence[StudyPlan], left: Sequence[Run], folder: Path, console: Console, setting: Setting
 ) -> None:
-    """Say what is going to happen, before it does."""
+    """Print the number of runs, their time and their folder before the first of them."""
     total = sum(len(plan.runs) for plan in plans)
     done = f"; {total - len(left)} were done before" if len(left) < total else ""
     length = span(sum(run.expected_s for run in left))
@@ -193,8 +195,8 @@ def _announce(
         console.notify(f"at full length, without --quick, it would be {len(whole)} runs, about {span(sum(whole))}")
 
 
-class _Doer:
-    """Does what has not been done, and tells how far it is."""
+class _StudyRunner:
+    """Performs the runs that the state does not have yet, and shows their progress."""
 
     def __init__(
         self,
@@ -212,9 +214,9 @@ class _Doer:
         self._cpus = sorted(os.sched_getaffinity(0))
 
     def done(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> Observed:
-        """Return a finished run, from the state or by doing it now.
+        """Return a finished run, from the state or by performing it now.
 
-        ``before``: those of its study. Raises UserError.
+        ``before``: finished runs of its study. Raises UserError.
         """
         row = self._state.row(key)
         if row is None:
@@ -222,14 +224,14 @@ class _Doer:
         return Observed(run, RunResult.from_dict(row), self._state.folder / row["files"][0])
 
     def _memory(self, run: Run, before: Sequence[Observed]) -> MemoryOrder | None:
-        """Limit and swap of a run, from the recording that they are shares of. Raises UserError."""
+        """Return limit and swap of a run, from the recording that they are shares of. Raises UserError."""
         if run.memory_share is None:
             return None
-        recorded = next(one for one in before if one.run.group == run.memory_of)
-        found = _as_user(self._user, lambda: sizes(recorded))
+        recorded = next(item for item in before if item.run.group == run.memory_of)
+        measured = _as_user(self._user, lambda: sizes(recorded))
         return MemoryOrder(
-            round(run.memory_share * found["working_set_bytes"]) or None,
-            found["swap_bytes"] if run.memory_share else 0,
+            round(run.memory_share * measured["working_set_bytes"]) or None,
+            measured["swap_bytes"] if run.memory_share else 0,
             self._swap_folders,
         )
 
@@ -241,17 +243,19 @@ class _Doer:
         progress_line.tell("it begins", head)
         stem = self._state.folder / f"{name}-{key}"
         cpus = self._cpus[: run.cpus]
-        begin_s = time.monotonic()
+        start_s = time.monotonic()
         result = runner.perform(run, stem, cpus, self._means, lambda progress: self._show(head, progress), memory)
         result = replace(result, tracker=_tracker(stem))
         row = result.to_dict() | {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run)}
         self._state.add(key, row)
-        self._times.done(run.expected_s, time.monotonic() - begin_s)
+        self._times.done(run.expected_s, time.monotonic() - start_s)
         return row
 
     @staticmethod
     def _show(head: str, progress: RunProgress) -> None:
-        progress_line.tell(f"{progress.at_s:.0f} s, {progress.steps:.0f} steps, WSS {size(progress.wss_bytes)}", head)
+        progress_line.tell(
+            f"{progress.elapsed_s:.0f} s, {progress.steps:.0f} steps, WSS {size(progress.wss_bytes)}", head
+        )
 
 
 def _without_secrets(run: Run) -> dict[str, Any]:
@@ -270,28 +274,30 @@ def _report(
     study: Study,
     setting: Setting,
     observed: Sequence[Observed],
-    here: dict[str, Any],
+    machine: dict[str, Any],
     folder: Path,
     redact: bool,
 ) -> dict[str, Any]:
     """Read the sessions and write the files."""
-    found: dict[str, Any] = _as_user(user, lambda: report.write(study, setting, observed, here, folder, redact=redact))
-    return found
+    document: dict[str, Any] = _as_user(
+        user, lambda: report.write(study, setting, observed, machine, folder, redact=redact)
+    )
+    return document
 
 
 def _report_none(
-    user: Invoker, study: Study, why: str, setting: Setting, here: dict[str, Any], folder: Path, redact: bool
+    user: Invoker, study: Study, why: str, setting: Setting, machine: dict[str, Any], folder: Path, redact: bool
 ) -> dict[str, Any]:
-    """Report why a study was left out. A report of it that is there already stays."""
-    found = Findings({"left_out": why}, [f"Not done here: {why}."], [])
-    plain: dict[str, Any] = _as_user(
-        user, lambda: report.write_found(study, setting, found, [], here, folder, redact=redact, replace=False)
+    """Report why a study was left out. An older report of the study stays."""
+    findings = Findings({"left_out": why}, [f"Not done here: {why}."], [])
+    document: dict[str, Any] = _as_user(
+        user, lambda: report.write_findings(study, setting, findings, [], machine, folder, redact=redact, replace=False)
     )
-    return plain
+    return document
 
 
 def _as_user(user: Invoker, work: Callable[[], Any]) -> Any:
-    """Return what ``work`` returns, as plain data, in a child that gave up being root for good. Raises UserError."""
+    """Call ``work`` in a child that gave up being root for good, and return its result. Raises UserError."""
     effective = os.geteuid()
     if effective != os.getuid():
         os.seteuid(os.getuid())
@@ -314,11 +320,13 @@ def _print(document: dict[str, Any], folder: Path) -> None:
 
 @contextmanager
 def _files_of(user: Invoker) -> Iterator[None]:
-    """Under sudo, files are made as the user; to start a sampler this process can still be root."""
+    """Create files as the user under sudo; this process can still become root, to start a sampler."""
     if os.geteuid() != 0 or user.uid == 0:
         yield
         return
-    os.environ.update(users_environment(user))  # a worker's parent is not sudo, so it cannot find out itself
+    os.environ.update(
+        users_environment(user)
+    )  # the parent of a worker is not sudo, so the worker cannot find out itself
     groups = os.getgroups()
     os.setgroups(groups_of(user))
     os.setegid(user.gid)

@@ -1,4 +1,4 @@
-"""What a study ran on: versions and hardware, for its report and for telling runs on other machines apart."""
+"""The host of a study: versions and hardware, for its report and to tell runs on different machines apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memtui.probes.host import processor_name
 
 
 def describe() -> dict[str, Any]:
-    """Return versions and hardware; what cannot be known says so. No framework is imported."""
+    """Return versions and hardware, as text. No framework is imported."""
     return {
         "hostname": socket.gethostname(),
         "kernel": platform.release(),
@@ -29,9 +29,9 @@ def describe() -> dict[str, Any]:
 
 
 def surroundings(machine: dict[str, Any], place: str = "") -> list[str]:
-    """Return what makes two runs comparable: the same in both.
+    """Return the versions and the hardware that are equal in comparable runs.
 
-    ``place``: of a run; one in a container depends on which.
+    ``place``: place of the run; a run in a container also depends on the kind of container.
     """
     names = ("hostname", "kernel", "cpu", "python", "numpy", "torch", "memtui") + (("container",) if place else ())
     return [f"{name}={machine[name]}" for name in names]

@@ -1,4 +1,4 @@
-"""The report of a study as one self-contained HTML file, made of the parts in ``export.html``."""
+"""The report of a study as one self-contained HTML file, from the parts in ``memtui.reports.html``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from memtui.reports.html import Cell, Draw, dim, document, figures, findings_tab
 from memtui.study.studies.base import Study
 
 
-def page(study: Study, found: Findings, about: dict[str, Any], draw: Draw) -> str:
+def page(study: Study, findings: Findings, about: dict[str, Any], draw: Draw) -> str:
     """Return the whole document.
 
     Args:
-        study: what was asked.
-        found: what it came to.
+        study: the experiment.
+        findings: its results.
         about: how it was done: ``report.about``.
-        draw: a chart as an SVG document.
+        draw: draws a chart as an SVG document.
     """
     parts = [
         f"<h1>{escape(study.title)}</h1>",
         *(dim(line) for line in about["lines"]),
-        section("Conclusion", found.conclusion),
+        section("Conclusion", findings.conclusion),
         section("What the published experiment found", study.original),
-        section("To be known of these numbers", found.doubts, "wrong"),
-        figures(found.charts, draw),
-        *map(findings_table, found.tables),
+        section("To be known of these numbers", findings.doubts, "wrong"),
+        figures(findings.charts, draw),
+        *map(findings_table, findings.tables),
         section("Method", [*study.method, *about["method"]]),
         _runs(about["runs"]),
     ]

@@ -1,4 +1,4 @@
-"""What a study starts: its runs, in which order, and how long they take. Nothing is started here."""
+"""The runs of a study, their order and their expected time. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class Run:
     """One program, observed once.
 
     Attributes:
-        group: what its repeats share, as a report calls it: "0.5 s, 1 thread".
+        group: name that its repeats share in a report: "0.5 s, 1 thread".
         program: command line.
-        expected_s: how long it takes, start and end included, as far as that is known beforehand.
+        expected_s: expected duration, start and end included.
         repeat: number of the repeat, from 0.
-        seed: of data, weights and order; it belongs to the repeat.
-        tracker: of ``memtui record``, as ``filter`` and ``pause``.
+        seed: seed of data, weights and order; it belongs to the repeat.
+        tracker: option of ``memtui record``, as ``filter`` and ``pause``.
         filter: see ``tracker``.
         pause: see ``tracker``.
         interval_s: length of a window.
-        cpus: the program may use so many CPUs, the first of those that memtui may use.
+        cpus: number of CPUs for the program, the first of those that memtui may use.
         place: ``BARE``, or in a ``CONTAINER``.
-        limit_s: its end, so long after its first step (or its start, where it counts none); None: it ends by itself.
-        kind: ``RECORD``: recorded from begin to end. ``BLOCKS``: in some blocks of time, and left alone in others.
-            ``ALTERNATE``: recorded from begin to end, with windows of ``interval_s`` in some blocks of time, and of
-            ``other_interval_s`` in others.
-        pairs: of such blocks.
+        limit_s: duration from the first step (or from the start, without steps) to the end; None: the program ends.
+        kind: ``RECORD``: recorded from start to end. ``BLOCKS``: recorded in some blocks of time, and left alone in
+            others. ``ALTERNATE``: recorded from start to end, with windows of ``interval_s`` in some blocks of time,
+            and of ``other_interval_s`` in others.
+        pairs: number of pairs of blocks.
         block_s: length of a block.
         other_interval_s: see ``kind``.
-        environment: variables that the program gets besides.
-        memory_share: it may keep so much of the working set of ``memory_of`` from its first step on; 0: no limit, but
-            its faults are counted; None: neither.
-        memory_of: group of the recording whose working set that is.
-        needs_steps: ``limit_s`` begins with the first step, however late that is, and not with the start.
+        environment: additional variables of the program.
+        memory_share: limit on memory from the first step on, as a share of the working set of ``memory_of``; 0: no
+            limit, but faults are counted; None: neither.
+        memory_of: group of the recording with that working set.
+        needs_steps: whether ``limit_s`` counts from the first step, however late it is, and never from the start.
     """
 
     group: str
@@ -73,14 +73,14 @@ class Run:
         return cls(**{**message, "program": tuple(message["program"]), "environment": environment})
 
     def key(self, surroundings: Iterable[str]) -> str:
-        """Return the run's name in a state file: the same as long as program, conditions and machine are the same.
+        """Return the run's key in a state file, which is equal while program, conditions and machine are equal.
 
         Args:
             surroundings: versions and machine.
         """
         fixed = self.to_dict()
         fixed.pop("expected_s")
-        if not self.needs_steps:  # as it was before there were such runs
+        if not self.needs_steps:  # the key of versions before this field
             del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]
         if self.other_interval_s is None:
             del fixed["other_interval_s"]
@@ -91,14 +91,14 @@ class Run:
 def interleaved(by_repeat: Sequence[Sequence[Run]], seed: int) -> list[Run]:
     """Return all runs: one repeat after the other, each in an order of its own.
 
-    What drifts with time then touches all groups alike, and what is compared lies near each other in time.
+    So drift over time affects all groups alike, and the runs that are compared are close in time.
     """
     chance = random.Random(seed)
     return [run for runs in by_repeat for run in chance.sample(list(runs), len(runs))]
 
 
 class TimeLeft:
-    """How long the runs still take: their expected times, corrected by how long the finished ones took."""
+    """The remaining time of the runs: their expected times, corrected by the times of the finished runs."""
 
     def __init__(self, expected_s: Sequence[float]) -> None:
         self._waiting_s = sum(expected_s)

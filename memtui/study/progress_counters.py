@@ -1,7 +1,7 @@
-"""How far a program is that nobody here wrote: counters that rise as it goes on.
+"""The progress of any program: counters that rise as it goes on.
 
-CPU time is none of them: a program that waits, or whose caches were emptied, uses as much for less. Nor are system
-calls: one that is interrupted by a pause is counted twice. What is counted must be written because a step was made, and
+CPU time is not such a counter: a program that waits, or whose caches were emptied, uses as much for less. Nor are
+system calls: a call that is interrupted by a pause is counted twice. A counter must rise because a step was made, and
 not because a second has passed.
 """
 
@@ -23,8 +23,8 @@ HOW = (
     "step), file=FILE (the last number in it), marks (it calls memtui.mark), rchar or wchar (bytes it reads or writes)"
 )
 _READ_BYTES = 1 << 20  # at once
-_TAIL_BYTES = 1 << 16  # of what a log holds already
-_CARRY_BYTES = 256  # of a line that has not come whole
+_TAIL_BYTES = 1 << 16  # of the present content of a log
+_CARRY_BYTES = 256  # of an incomplete line
 # "step 120", "iter: 1200", "global_step=5", "Epoch: [0][ 20/5005]", and tqdm's "450/1000 ["
 _STEP = re.compile(
     rb"(?i)(?:\b|_)(?:steps?|iter(?:ation)?s?|batch(?:es)?|updates?)\b[\s:=#\[(\"']{1,4}(\d{1,15})\b"
@@ -34,7 +34,7 @@ _NUMBER = re.compile(rb"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 class Counter:
-    """A number that rises. ``times_s`` and ``values`` have every change that was seen (``time.monotonic``)."""
+    """A number that rises. ``times_s`` (``time.monotonic``) and ``values`` have every change that was seen."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -42,7 +42,7 @@ class Counter:
         self.values: list[float] = []
 
     def poll(self) -> None:
-        """Look once. What cannot be read says nothing."""
+        """Read the number once. A failed read changes nothing."""
         try:
             value = self.read()
         except (OSError, UserError):
@@ -57,7 +57,7 @@ class Counter:
 
 
 class _Appended(Counter):
-    """What is appended to a file."""
+    """A counter of text that is appended to a file."""
 
     def __init__(self, what: str, path: str) -> None:
         super().__init__(what)
@@ -74,28 +74,28 @@ class _Appended(Counter):
                 file.seek(self._offset)
                 chunk = file.read(_READ_BYTES)
             self._offset += len(chunk)
-            self.take(chunk)
+            self.add(chunk)
         return self.total
 
-    def take(self, chunk: bytes) -> None:
+    def add(self, chunk: bytes) -> None:
         raise NotImplementedError
 
 
 class Lines(_Appended):
     """The lines of a file."""
 
-    def take(self, chunk: bytes) -> None:
+    def add(self, chunk: bytes) -> None:
         self.total += chunk.count(b"\n")
 
 
 class Steps(_Appended):
-    """The numbers of steps in a log. One that is smaller than the one before begins anew, as in another epoch."""
+    """The numbers of steps in a log. A smaller number than the one before starts again, as in another epoch."""
 
     _last: float | None = None
 
-    def take(self, chunk: bytes) -> None:
+    def add(self, chunk: bytes) -> None:
         text = self._carry + chunk
-        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1  # a number may not have come whole
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1  # the last number may be incomplete
         self._carry = text[end:][-_CARRY_BYTES:]
         for value in steps_in(text[:end]):
             if self._last is not None:
@@ -111,8 +111,8 @@ class LastNumber(Counter):
         self._path = path
 
     def read(self) -> float | None:
-        found = _NUMBER.findall(_tail(self._path, 4096))
-        return float(found[-1]) if found else None
+        numbers = _NUMBER.findall(_tail(self._path, 4096))
+        return float(numbers[-1]) if numbers else None
 
 
 class Bytes(Counter):
@@ -128,20 +128,20 @@ class Bytes(Counter):
         return float(text.partition(self._field)[2].partition(b"\n")[0])
 
 
-class Marks(Counter):
-    """Calls of ``memtui.mark``. They come with the session, and with their own times: ``note`` is told of them."""
+class Annotations(Counter):
+    """Calls of ``memtui.mark``. The session has them, with their own times: see ``set_times``."""
 
     def read(self) -> float | None:
         return None
 
-    def note(self, times_ns: list[int]) -> None:
+    def set_times(self, times_ns: list[int]) -> None:
         self.times_s = [t_ns / 1e9 for t_ns in times_ns]
         self.values = list(range(1, len(times_ns) + 1))
 
 
 def steps_in(text: bytes) -> list[float]:
     """Return the numbers of steps in a piece of a log."""
-    return [float(next(group for group in found.groups() if group)) for found in _STEP.finditer(text)]
+    return [float(next(group for group in match.groups() if group)) for match in _STEP.finditer(text)]
 
 
 def parse_counter(text: str) -> tuple[str, str]:
@@ -155,16 +155,16 @@ def parse_counter(text: str) -> tuple[str, str]:
 
 
 def open_counter(kind: str, path: str, pid: int) -> Counter:
-    """Return the counter that was asked for. Raises UserError with what is wrong with it."""
+    """Return the counter of this kind. Raises UserError where it cannot be read or has no numbers."""
     if kind == "marks":
-        return Marks("calls of memtui.mark")
+        return Annotations("calls of memtui.mark")
     if kind in ("rchar", "wchar"):
-        made = Bytes(f"bytes {'read' if kind == 'rchar' else 'written'} (/proc/{pid}/io)", pid, kind)
+        counter = Bytes(f"bytes {'read' if kind == 'rchar' else 'written'} (/proc/{pid}/io)", pid, kind)
         try:
-            made.read()
+            counter.read()
         except OSError as error:
             raise refused(f"/proc/{pid}/io", error, READ, remedy=HOW) from None
-        return made
+        return counter
     wants_steps = kind in ("auto", "steps")
     candidates = [(path, path)] if path else _outputs_of(pid)
     for path, shown in candidates:
@@ -187,21 +187,21 @@ def open_counter(kind: str, path: str, pid: int) -> Counter:
 
 
 def _outputs_of(pid: int) -> list[tuple[str, str]]:
-    """Return the files that a process prints to: paths that open them, and what they are called. Raises UserError."""
+    """Return (path that opens it, name) of the files that a process prints to. Raises UserError."""
     names: list[str] = []
-    found: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for fd in (1, 2):
         path = f"/proc/{pid}/fd/{fd}"
         try:
             names.append(str(Path(path).readlink()))
             if stat.S_ISREG(Path(path).stat().st_mode):
-                found.setdefault(names[-1], path)
+                outputs.setdefault(names[-1], path)
         except OSError:
             continue
-    if not found:
+    if not outputs:
         where = f"its output goes to {names[0]}" if names else "where its output goes cannot be seen"
         raise UserError(f"process {pid}: {where}, where no steps can be counted; {HOW}")
-    return [(path, name) for name, path in found.items()]
+    return [(path, name) for name, path in outputs.items()]
 
 
 def _tail(path: str, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""One recorded run as arrays, from its session: windows, page sets, reuse, and pictures of where and when."""
+"""One recorded run as arrays, from its session: windows, page sets, reuse, and pictures of address over time."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from memtui.session.vma_row import VmaRow
 from memtui.study.runs.messages import RunResult
 
 Floats = NDArray[np.float64]
-CUT = 0.1  # of a run whose program told of no steps: so much of its begin is left out, as in the published notebooks
+CUT = 0.1  # share at the start of a run without steps that is left out, as in the published notebooks
 
 
 class Trace:
-    """A session and what its worker reported of it.
+    """A session and the result that its worker reported.
 
     Attributes:
-        hello: what was recorded, and how.
-        interval_s: window asked for.
+        hello: target, tracker and options of the recording.
+        interval_s: requested length of a window.
         samples: scalars of all windows.
-        training: bool[n], windows between the first and the last step that were seen; of a program that told of none,
-            all but the first tenth.
-        by_steps: whether it told of steps.
+        training: bool[n], windows between the first and the last step that were seen; of a program without steps, all
+            windows but the first tenth.
+        by_steps: whether the program reported steps.
     """
 
     def __init__(self, path: Path, result: RunResult) -> None:
@@ -58,27 +58,27 @@ class Trace:
 
     @property
     def seconds(self) -> Floats:
-        """Return f8[n], the end of each window since the begin of the first, s."""
+        """Return f8[n], the end of each window since the start of the first, s."""
         if not len(self.samples):
             return np.empty(0)
         return (self.samples.end_ns - self.samples.start_ns[0]) / 1e9
 
     @cached_property
     def mapped_bytes(self) -> Floats:
-        """f8[n]: address space of the tree in each window; a range counts with the extent it has over the session."""
+        """f8[n]: address space of the tree in each window; a range counts with its extent over the session."""
         return mapped_bytes(self._reader.vma_rows(), self.samples.sample)
 
     @cached_property
     def given_back_bytes(self) -> Floats:
-        """f8[n]: what the tree gave back in each window, at most; see ``analysis.given_back``. NaN: not known."""
+        """f8[n]: bytes that the tree released in each window, at most; NaN: unknown; see ``released_memory``."""
         if not len(self.samples):
             return np.empty(0)
-        found = given_back_bytes(self._reader.process_samples(0, self.samples.newest))
-        return np.array([found.get(sample, np.nan) for sample in self.samples.sample.tolist()])
+        by_sample = given_back_bytes(self._reader.process_samples(0, self.samples.newest))
+        return np.array([by_sample.get(sample, np.nan) for sample in self.samples.sample.tolist()])
 
     @cached_property
     def cpu_shares(self) -> Floats:
-        """f8[n]: CPU time of the tree in each window by its length, 1 is one CPU; NaN: not known, as in the first."""
+        """f8[n]: CPU time of the tree in each window by its length, 1 is one CPU; NaN: unknown, as in the first."""
         if not len(self.samples):
             return np.empty(0)
         before: dict[int, int] = {}
@@ -94,7 +94,7 @@ class Trace:
 
     @cached_property
     def main(self) -> Process | None:
-        """The process with the most touched pages, which is the one that trains; None where no page sets are stored."""
+        """The process with the most accessed pages, which is the training; None where no page sets are stored."""
         return busiest(self._reader)
 
     @cached_property
@@ -106,47 +106,47 @@ class Trace:
 
     def training_pages(self) -> list[PageSet | None]:
         """Page sets of the windows of ``training``, of the main process."""
-        return [self.pages[at] for at in np.flatnonzero(self.training)]
+        return [self.pages[window] for window in np.flatnonzero(self.training)]
 
     def wss(self, *, training: bool = True) -> Floats:
-        """Working-set sizes of the tree in bytes, of windows in which they are known."""
-        found = self.samples.wss_bytes[self.training] if training else self.samples.wss_bytes
-        return found[~np.isnan(found)]
+        """Return the working-set sizes of the tree in bytes, of windows in which they are known."""
+        sizes_bytes = self.samples.wss_bytes[self.training] if training else self.samples.wss_bytes
+        return sizes_bytes[~np.isnan(sizes_bytes)]
 
     def merged(self, count: int) -> list[PageSet]:
-        """Windows of training, ``count`` neighbours in one; see ``merge_windows``."""
+        """Return the windows of training, ``count`` neighbours in one; see ``merge_windows``."""
         return list(merge_windows(self.training_pages(), count))
 
     def reuse(self, *, training: bool = False, count: int = 1) -> ExactReuse:
-        """Reuse distances of the main process: of the whole run, or of its training, in windows of ``count`` times."""
+        """Return the reuse distances of the main process: of the whole run or of training, ``count`` windows in one."""
         if training or count > 1:
             return reuse_of(self.merged(count))
         return reuse_of(pages for pages in self.pages if pages is not None)
 
     def filtered(self, expression: str) -> list[PageSet | None]:
-        """``training_pages`` without the ranges that a filter leaves out; see ``analysis.filters``."""
+        """Return ``training_pages`` without the ranges that a filter leaves out; see ``analysis.vma_filter``."""
         chosen = parse_filter(expression)
         return self.chosen(lambda row: chosen.leaves_out(row) is None, np.flatnonzero(self.training).tolist())
 
     def chosen(self, wanted: Callable[[VmaRow], bool], windows: Sequence[int]) -> list[PageSet | None]:
-        """Pages of the main process in these windows without the ranges that are not wanted."""
+        """Return the pages of the main process in these windows, of the wanted ranges only."""
         if self.main is None:
             return []
         rows = self._reader.vma_rows(self.main.key)
-        found: list[PageSet | None] = []
-        for at in windows:
-            pages, sample = self.pages[at], int(self.samples.sample[at])
+        remaining: list[PageSet | None] = []
+        for window in windows:
+            pages, sample = self.pages[window], int(self.samples.sample[window])
             mapped = _disjoint([row for row in rows if row.first_sample <= sample <= row.last_sample])
             if pages is None:
-                found.append(None)
+                remaining.append(None)
                 continue
             starts, ends = (np.array([getattr(row, name) for row in mapped], np.uint64) for name in ("start", "end"))
             out = np.array([not wanted(row) for row in mapped])
-            found.append(pages.difference(select(pages, starts, ends, out)) if len(mapped) else pages)
-        return found
+            remaining.append(pages.difference(select(pages, starts, ends, out)) if len(mapped) else pages)
+        return remaining
 
     def picture(self, wanted: Callable[[VmaRow], bool] = lambda row: True, span: slice = slice(None)) -> Picture | None:
-        """Return where and when, of the wanted ranges and the windows of a span; None when none was accessed."""
+        """Return a picture of accesses by address and window, of the wanted ranges; None without an access."""
         if self.main is None:
             return None
         rows = _disjoint([row for row in self._reader.vma_rows(self.main.key) if wanted(row)])
@@ -159,37 +159,39 @@ class Trace:
 
     def paused_s(self) -> Floats:
         """Return f8[m]: how long the tree was paused for each window of training whose pause is known, s."""
-        found = self.samples.paused_ns[self.training]
-        return found[~np.isnan(found)] / 1e9
+        paused_ns = self.samples.paused_ns[self.training]
+        return paused_ns[~np.isnan(paused_ns)] / 1e9
 
     def steps_per_running_s(self) -> float | None:
-        """Return the steps in a second in which the program was not held; None where that is not known."""
-        at, rate = np.flatnonzero(self.training), self.result.steps_per_s
-        if rate is None or len(at) < 2:
+        """Return the steps in a second in which the program was not paused; None where that is unknown."""
+        index, rate = np.flatnonzero(self.training), self.result.steps_per_s
+        if rate is None or len(index) < 2:
             return None
-        span_s = float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]]) / 1e9
+        span_s = float(self.samples.end_ns[index[-1]] - self.samples.end_ns[index[0]]) / 1e9
         return rate / max(1 - float(self.paused_s()[1:].sum()) / span_s, 1e-3)
 
     def own_cpu_share(self) -> float | None:
-        """Return CPU time of sampler and recorder in training, by its duration; None with fewer than two windows."""
-        at = np.flatnonzero(self.training)
-        if len(at) < 2:
+        """Return the CPU time of sampler and recorder, as a share of training; None with fewer than two windows."""
+        index = np.flatnonzero(self.training)
+        if len(index) < 2:
             return None
         used = self.samples.sampler_cpu_ns + self.samples.recorder_cpu_ns
-        return float(used[at[-1]] - used[at[0]]) / float(self.samples.end_ns[at[-1]] - self.samples.end_ns[at[0]])
+        return float(used[index[-1]] - used[index[0]]) / float(
+            self.samples.end_ns[index[-1]] - self.samples.end_ns[index[0]]
+        )
 
     def doubts(self) -> list[str]:
-        """Return what makes its numbers less than exact."""
+        """Return the reasons why the numbers of this run are less than exact."""
         lost = int(np.isnan(self.samples.wss_bytes).sum())
-        found = [f"{lost} of {len(self.samples)} windows without a working set"] if lost else []
+        sentences = [f"{lost} of {len(self.samples)} windows without a working set"] if lost else []
         disturbed = sum(map(bool, self.samples.disturbed))
-        return found + ([f"{disturbed} windows disturbed"] if disturbed else [])
+        return sentences + ([f"{disturbed} windows disturbed"] if disturbed else [])
 
 
 def _disjoint(rows: list[VmaRow]) -> list[VmaRow]:
-    """Return rows by address, without what overlaps the one before: merged rows of one session may."""
-    found: list[VmaRow] = []
+    """Return rows by address without those that overlap the row before, as merged rows of a session may."""
+    disjoint: list[VmaRow] = []
     for row in sorted(rows, key=lambda row: (row.start, -row.end)):
-        if not found or row.start >= found[-1].end:
-            found.append(row)
-    return found
+        if not disjoint or row.start >= disjoint[-1].end:
+            disjoint.append(row)
+    return disjoint

@@ -1,4 +1,4 @@
-"""From finished runs to the files that stay: HTML to hand on, its figures, JSON with every number."""
+"""The files of a finished study: an HTML report, its figures, and JSON with every number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memtui.study.studies.base import Observed, Setting, Study
 
 MASK = "***"
 FIGURES = "figures"
-NOTABLE_CPUS = 0.15  # taken by others
+NOTABLE_CPUS = 0.15  # used by other programs
 _COMMAND_CHARACTERS = 200
 
 
@@ -36,16 +36,16 @@ def write(
     *,
     redact: bool,
 ) -> dict[str, Any]:
-    """Write ``NAME.html``, ``NAME.json`` and ``figures/NAME-CHART.svg``; what is in the JSON. Raises UserError."""
-    found = study.find(setting, observed)
-    found = dataclasses.replace(found, doubts=[*found.doubts, *disturbed(observed, machine["cpus"])])
-    return write_found(study, setting, found, observed, machine, folder, redact=redact)
+    """Write ``NAME.html``, ``NAME.json`` and ``figures/NAME-CHART.svg``; return the JSON document. Raises UserError."""
+    findings = study.find(setting, observed)
+    findings = dataclasses.replace(findings, doubts=[*findings.doubts, *disturbed(observed, machine["cpus"])])
+    return write_findings(study, setting, findings, observed, machine, folder, redact=redact)
 
 
-def write_found(
+def write_findings(
     study: Study,
     setting: Setting,
-    found: Findings,
+    findings: Findings,
     observed: Sequence[Observed],
     machine: dict[str, Any],
     folder: Path,
@@ -53,22 +53,22 @@ def write_found(
     redact: bool,
     replace: bool = True,
 ) -> dict[str, Any]:
-    """``write`` of what was found already; without ``replace`` only where there is no report yet. Raises UserError."""
-    plain = to_dict(study, setting, found, observed, machine, redact=redact)
+    """Write the files of these findings; without ``replace`` only where there is no report yet. Raises UserError."""
+    document = to_dict(study, setting, findings, observed, machine, redact=redact)
     if not replace and (folder / f"{study.name}.json").exists():
-        return plain
-    drawn = {chart.name: svg(chart) for chart in found.charts}
+        return document
+    drawn = {chart.name: svg(chart) for chart in findings.charts}
     for name, picture in drawn.items():
         write_safely(made_folder(folder / FIGURES) / f"{study.name}-{name}.svg", picture)
-    html = page(study, found, plain["about"], lambda chart: drawn[chart.name])
+    html = page(study, findings, document["about"], lambda chart: drawn[chart.name])
     write_safely(folder / f"{study.name}.html", html)
-    write_safely(folder / f"{study.name}.json", json.dumps(plain, indent=1) + "\n")
-    return plain
+    write_safely(folder / f"{study.name}.json", json.dumps(document, indent=1) + "\n")
+    return document
 
 
 def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
-    """Return a doubt where the machine had other things to do meanwhile."""
-    others = median([one.result.others_cpus for one in observed])
+    """Return a doubt where other programs used the machine during the runs."""
+    others = median([item.result.others_cpus for item in observed])
     if others is None or others < NOTABLE_CPUS:
         return []
     return [
@@ -80,21 +80,21 @@ def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
 def to_dict(
     study: Study,
     setting: Setting,
-    found: Findings,
+    findings: Findings,
     observed: Sequence[Observed],
     machine: dict[str, Any],
     *,
     redact: bool,
 ) -> dict[str, Any]:
-    """Return the JSON document; redacted, without host, user, paths and command lines."""
+    """Return the JSON document; a redacted document lacks host, user, paths and command lines."""
     return {
         "study": study.name,
         "title": study.title,
         "quick": setting.quick,
-        "numbers": found.numbers,
-        "conclusion": found.conclusion,
+        "numbers": findings.numbers,
+        "conclusion": findings.conclusion,
         "original": list(study.original),
-        "doubts": found.doubts,
+        "doubts": findings.doubts,
         "machine": _without_names(machine) if redact else machine,
         "about": about(setting, observed, machine, redact=redact),
     }
@@ -102,7 +102,7 @@ def to_dict(
 
 def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
     """Return how the study was done: ``lines`` for the head, ``method`` for the end, ``runs`` in their order."""
-    took_s = sum(one.result.took_s for one in observed)
+    took_s = sum(item.result.took_s for item in observed)
     host = "" if redact else f" on {machine['hostname']}"
     what = "the bundled network" if not setting.command else _command(setting.command, redact)
     lines = [
@@ -117,25 +117,25 @@ def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any
         "The repeat's seed is that of data, weights and order of images.",
         "Data: " + (_data(setting, redact) if not setting.command else "the program's own") + ".",
     ]
-    if machine.get("container") and any(one.run.place == CONTAINER for one in observed):
-        cgroup = " and a memory cgroup" if any(one.result.cgroup for one in observed) else ""
+    if machine.get("container") and any(item.run.place == CONTAINER for item in observed):
+        cgroup = " and a memory cgroup" if any(item.result.cgroup for item in observed) else ""
         method.append(f"A container here is: {machine['container']}{cgroup}.")
-        if machine.get("container_why") and not redact:  # an engine's words may name its socket
+        if machine.get("container_why") and not redact:  # the message of an engine may name its socket
             method.append(f"Not used for it: {machine['container_why']}.")
     runs = [
         {
-            "group": one.run.group,
-            "repeat": one.run.repeat,
-            "seed": one.run.seed,
-            "interval_s": one.run.interval_s,
-            "windows": one.result.windows,
-            "seconds": one.result.seconds,
-            "steps_per_s": one.result.steps_per_s,
-            "tracker": one.result.tracker,
-            "session": MASK if redact else one.session.name,
-            "program": _command(one.run.program, redact),
+            "group": item.run.group,
+            "repeat": item.run.repeat,
+            "seed": item.run.seed,
+            "interval_s": item.run.interval_s,
+            "windows": item.result.windows,
+            "seconds": item.result.seconds,
+            "steps_per_s": item.result.steps_per_s,
+            "tracker": item.result.tracker,
+            "session": MASK if redact else item.session.name,
+            "program": _command(item.run.program, redact),
         }
-        for one in observed
+        for item in observed
     ]
     return {"lines": lines, "method": method, "runs": runs}
 
@@ -147,8 +147,8 @@ def _data(setting: Setting, redact: bool) -> str:
     return f"CIFAR-10's binary files from {MASK if redact else folder}"
 
 
-def _command(words: Sequence[str], redact: bool) -> str:
-    return MASK if redact else short_command(mask_secrets(shlex.join(words)), _COMMAND_CHARACTERS)
+def _command(argv: Sequence[str], redact: bool) -> str:
+    return MASK if redact else short_command(mask_secrets(shlex.join(argv)), _COMMAND_CHARACTERS)
 
 
 def _without_names(machine: dict[str, Any]) -> dict[str, Any]:
@@ -158,5 +158,5 @@ def _without_names(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kernel(release: str, redact: bool) -> str:
-    """Return a release without what its builder added, where that may tell whose it is."""
+    """Return a kernel release; a redacted release lacks its suffix, which may name who built it."""
     return release.partition("-")[0] if redact else release

@@ -1,6 +1,6 @@
-"""What a study has done so far: a row for each finished run, in a file that a crash leaves whole.
+"""The state of a study: a row for each finished run, in a file that a crash leaves whole.
 
-A lock on the folder keeps two studies from writing into it at once; it is dropped with its holder.
+A lock on the folder keeps two studies from writing into it at once; the lock ends with its process.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MOST_BYTES = 256 << 20
 
 
 class State:
-    """Rows by key, of the runs in one folder. Raises UserError when it cannot be used."""
+    """Rows by key, of the runs in one folder. Raises UserError when the folder cannot be used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._stack = ExitStack()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # said before anything runs
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # before the first run
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             raise unwritable(folder, error) from None
@@ -40,29 +40,29 @@ class State:
         self._rows = self._read()
 
     def row(self, key: str) -> dict[str, Any] | None:
-        """Return what a finished run came to; None where it is still to be done, or its files are gone."""
+        """Return the row of a finished run; None where there is none, or the files of the run are gone."""
         row = self._rows.get(key)
         if row is None or not all((self.folder / name).exists() for name in row["files"]):
             return None
         return row
 
     def add(self, key: str, row: dict[str, Any]) -> None:
-        """Add a finished run. ``row`` is plain data; ``files`` names what it left in the folder. Raises UserError."""
+        """Add a finished run. ``row`` is JSON data; its ``files`` are names in the folder. Raises UserError."""
         self._rows[key] = row
         text = json.dumps({"memtui_study": FORMAT, "rows": self._rows}, indent=1)
         write_safely(self.folder / NAME, text)
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self._stack.close()
 
     def _read(self) -> dict[str, dict[str, Any]]:
         path = self.folder / NAME
         try:
-            found = json.loads(read_small_bytes(path, _MOST_BYTES))
-            if found["memtui_study"] != FORMAT:
-                raise ValueError(f"has format {found['memtui_study']}, and this memtui knows {FORMAT}")
-            rows = found["rows"]
+            document = json.loads(read_small_bytes(path, _MOST_BYTES))
+            if document["memtui_study"] != FORMAT:
+                raise ValueError(f"has format {document['memtui_study']}, and this memtui knows {FORMAT}")
+            rows = document["rows"]
             for row in rows.values():
                 if any(not isinstance(name, str) or "/" in name for name in row["files"]):
                     raise ValueError("names files elsewhere")

@@ -243,7 +243,7 @@ def test_under_sudo_nothing_of_the_user_reaches_the_engine_of_root(monkeypatch, 
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setattr(container_engine, "invoker", lambda: SimpleNamespace(uid=1000, gid=1000))
     assert set(container_engine.environment()) == {"PATH", "HOME"}
-    monkeypatch.setattr(container_engine, "_tried", lambda name, path: (None, path))
+    monkeypatch.setattr(container_engine, "_try", lambda name, path: (None, path))
     _, reasons = container_engine.find()
     assert not [reason for reason in reasons if str(tmp_path) in reason]
     monkeypatch.setattr(container_engine, "invoker", lambda: SimpleNamespace(uid=0, gid=0))

@@ -30,7 +30,7 @@ from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import cgroup_limit, memory_limit, runner, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
-from memtui.study.runs.messages import MemoryOrder, MemoryResult
+from memtui.study.runs.messages import MemoryOrder, MemoryResult, RunResult
 from memtui.study.studies.base import Setting
 from memtui.study.studies.catalogue import STUDIES
 from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
@@ -158,7 +158,9 @@ def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
     ended = {"limited": False, "exit": 0, "seconds": 9.0, "windows": 9, "ending": ""}
     monkeypatch.setattr(runner, "_worker", lambda order, log: contextlib.nullcontext(0))
     monkeypatch.setattr(
-        runner, "_listen", lambda fd, show: {"done": ended | {"memory": memory | {"kills": next(told)}}}
+        runner,
+        "_listen",
+        lambda fd, show: RunResult.from_dict(ended | {"memory": memory | {"kills": next(told)}}),
     )
     run = Run("x", ("python", "train.py"), 5.0)
     if says is None:
@@ -191,10 +193,10 @@ def test_steps_are_counted_after_the_limit_and_some_time_to_settle():
     assert seen(limit(0.0)).room_bytes is None
     half = limit(0.5)
     assert seen(replace(half, reached_ns=None)) is None
-    assert seen(replace(half, marks=half.marks[:2])) is None
-    last = half.marks[-1]
+    assert seen(replace(half, samples=half.samples[:2])) is None
+    last = half.samples[-1]
     ended = replace(last, counts=replace(last.counts, process_major_faults=3))  # one of its processes ended
-    assert seen(replace(half, marks=(*half.marks[:-1], ended))).process_major_faults is None
+    assert seen(replace(half, samples=(*half.samples[:-1], ended))).process_major_faults is None
 
 
 def pages_of(numbers) -> PageSet:
@@ -374,7 +376,7 @@ def test_without_root_or_room_or_cgroups_it_is_one_line(monkeypatch, tmp_path):
     assert memory_limit.why_not([]) == "a limit on memory is root's to set: start it with sudo"
     monkeypatch.undo()
     with pytest.raises(UserError, match=r"a swap file of 1\.00 EiB needs 512 MiB more") as error:
-        swap_file.place_for(1 << 60, [str(tmp_path), "/proc"])
+        swap_file.folder_for(1 << 60, [str(tmp_path), "/proc"])
     assert "free" in str(error.value)
     assert "/proc is on proc" in str(error.value)
     assert "\n" not in str(error.value)
@@ -447,12 +449,12 @@ def traces_left() -> list[str]:
     ]
     owners = {device: swap_file._owner(device) for device in swap_file._active()}
     swaps = [device for device, owner in owners.items() if owner is not None and not swap_file.owner_lives(owner)]
-    keepers = [
+    holders = [
         str(process.pid)
         for process in psutil.process_iter(["cmdline"])
         if "memtui.study.runs.limit_holder" in (process.info["cmdline"] or ())
     ]
-    return groups + swaps + keepers
+    return groups + swaps + holders
 
 
 def await_nothing_left() -> None:
@@ -475,7 +477,7 @@ def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path
     assert 0.5 * 512 < found.swapped_in < 2 * 512
     assert 0 < found.major_faults <= found.swapped_in * 1.1
     assert found.process_major_faults == pytest.approx(found.major_faults, rel=0.2)
-    last = told.memory.marks[-1]
+    last = told.memory.samples[-1]
     assert last.counts.used_bytes <= 20 * MIB
     assert last.counts.swap_bytes > 8 * MIB
     await_nothing_left()
@@ -489,7 +491,7 @@ def test_without_a_limit_it_is_counted_all_the_same_and_no_swap_is_made(tmp_path
     assert found is not None
     assert found.major_faults < 1
     assert told.memory.swap == ""
-    assert told.memory.marks[-1].counts.pages_bytes > 8 * MIB  # the program joined before it mapped anything
+    assert told.memory.samples[-1].counts.pages_bytes > 8 * MIB  # the program joined before it mapped anything
     await_nothing_left()
 
 
@@ -532,7 +534,7 @@ def await_swapping(seed: str) -> psutil.Process:
 
 
 @needs_limit
-@pytest.mark.parametrize("who", ["study", "worker", "keeper", "study and worker"])
+@pytest.mark.parametrize("who", ["study", "worker", "holder", "study and worker"])
 def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
     seed = str(10**6 + os.getpid())
     study = subprocess.Popen([sys.executable, "-c", START, str(tmp_path), seed], stderr=subprocess.PIPE)
@@ -547,7 +549,7 @@ def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
         study.send_signal(signal.SIGKILL)
     if "worker" in who:
         by_name["memtui.study.runs.worker"].send_signal(signal.SIGKILL)
-    if who == "keeper":
+    if who == "holder":
         # It alone: the worker takes down what it held, when the program ends.
         by_name["memtui.study.runs.limit_holder"].send_signal(signal.SIGKILL)
         program.terminate()
@@ -563,7 +565,7 @@ def test_what_was_left_behind_all_the_same_is_swept_by_the_next_one():
     gone = f"{Path('/proc/self/ns/pid').stat().st_ino}-{(1 << 22) + 1}"
     script = f"""
 from memtui.study.runs import cgroup_limit, swap_file
-cgroup_limit.mark = swap_file.mark = lambda: {gone!r}
+cgroup_limit.owner_id = swap_file.owner_id = lambda: {gone!r}
 swap, _ = swap_file.switch_on(4 << 20, ["/var/tmp", "/tmp"])
 print(cgroup_limit.LimitGroup.make().folder, swap.device, flush=True)
 """

@@ -169,7 +169,7 @@ def test_a_filter_takes_the_ranges_that_it_names_and_no_others(tmp_path):
 
 def test_long_heat_maps_are_averaged_and_short_ones_are_not():
     share = np.tile(np.array([[0.0, 1.0]], np.float32), (2, 2000))
-    matplotlib_svg.svg(HeatChart("h", "H", "x", "y", share, marks=(3.0,)))
+    matplotlib_svg.svg(HeatChart("h", "H", "x", "y", share, vlines=(3.0,)))
     fewer = matplotlib_svg._fewer(share, 1000)
     assert fewer.shape == (2, 1000)
     np.testing.assert_allclose(fewer, 0.5)

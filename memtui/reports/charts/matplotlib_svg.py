@@ -134,8 +134,8 @@ def _heat(chart: HeatChart) -> Any:
     )
     if chart.limit is not None:
         axis.set_xlim(0, chart.limit)
-    for mark in chart.marks:
-        axis.axvline(mark + 1, color="#d1602a", linewidth=0.8)
+    for column in chart.vlines:
+        axis.axvline(column + 1, color="#d1602a", linewidth=0.8)
     axis.set_yticks([])
     axis.grid(visible=False)
     axis.set_xlabel(chart.x_name)

@@ -68,7 +68,7 @@ class HeatChart:
 
     Attributes:
         share: f4[rows, n] with the lowest address first.
-        marks: columns to mark.
+        vlines: columns with a vertical line.
         until: where its last column ends on an axis that begins with 0; None: the axis counts columns.
         limit: the end of that axis, where others have to be held against it.
     """
@@ -78,7 +78,7 @@ class HeatChart:
     x_name: str
     y_name: str
     share: np.ndarray
-    marks: Sequence[float] = ()
+    vlines: Sequence[float] = ()
     note: str = ""
     until: float | None = None
     limit: float | None = None

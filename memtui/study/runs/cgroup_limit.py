@@ -1,4 +1,4 @@
-"""A memory cgroup with a limit, in both versions of the interface: made, filled, read and removed."""
+"""A memory cgroup with a limit, in both versions of the interface: created, joined, read and removed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.probes.memory_pressure import memory_mounts, text_of
-from memtui.study.runs.swap_file import mark, owner_lives
+from memtui.study.runs.swap_file import owner_id, owner_lives
 
 _NAME = "memtui-limit-"
-_STEP_BYTES = 32 << 20  # a limit goes down in such steps, so that nobody waits long for one of them
+_STEP_BYTES = 32 << 20  # a limit is lowered in such steps, so that none of them takes long
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
 _REMOVE_SECONDS = 20.0
@@ -23,17 +23,17 @@ _REMOVE_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a cgroup has told, since it was made; None where its version or kernel does not say.
+    """Counters of a cgroup since its creation; None where its version or kernel has no such counter.
 
     Attributes:
         major_faults: faults that had to read from a disk or from swap (``pgmajfault``).
         faults: all page faults (``pgfault``).
         swapped_in: pages that were read from swap (``pswpin``), readahead included.
-        process_major_faults: the same faults as its living processes count them (``majflt`` of /proc/PID/stat).
-        used_bytes: memory that is charged to it.
-        pages_bytes: of that, pages that can go to swap: anonymous and shared memory.
-        other_bytes: of that, page cache of files and memory of the kernel.
-        swap_bytes: what it has in swap.
+        process_major_faults: major faults by the counters of its living processes (``majflt`` of /proc/PID/stat).
+        used_bytes: memory that is charged to the cgroup.
+        pages_bytes: part of it in pages that can be swapped out: anonymous and shared memory.
+        other_bytes: part of it in the page cache of files and in memory of the kernel.
+        swap_bytes: swap that is charged to the cgroup.
     """
 
     major_faults: int
@@ -48,17 +48,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LimitGroup:
-    """One such cgroup. ``version``: of the interface, 1 or 2."""
+    """A memory cgroup of a run. ``version``: version of the interface, 1 or 2."""
 
     version: int
     folder: Path
 
     @classmethod
     def make(cls) -> LimitGroup:
-        """Return a new one without limit. Raises UserError, which says what is missing."""
+        """Create a cgroup without a limit. Raises UserError, which names what is missing."""
         mounts, refused = memory_mounts(), []
         for version, (top, _root) in sorted(mounts.items(), reverse=True):
-            folder = top / f"{_NAME}{mark()}"
+            folder = top / f"{_NAME}{owner_id()}"
             try:
                 folder.mkdir()
             except OSError as error:
@@ -73,14 +73,14 @@ class LimitGroup:
         raise UserError(f"no memory cgroup can be made: {why}", FAILURE)
 
     def join(self, pid: int) -> None:
-        """Put a process into it. Raises OSError."""
+        """Put a process into the cgroup. Raises OSError."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def limit(self, bytes_: int, swap_bytes: int, seconds: float) -> None:
-        """Allow it so much memory and so much swap; what is over goes to swap first.
+        """Lower the limit to ``bytes_`` of memory and ``swap_bytes`` of swap; the kernel swaps out the rest first.
 
         Raises:
-            UserError: that did not go within so many seconds.
+            UserError: the limit was not reached within ``seconds``.
         """
         deadline_s = time.monotonic() + seconds
         if self.version == 2:
@@ -102,31 +102,31 @@ class LimitGroup:
             self._write("memory.memsw.limit_in_bytes", bytes_ + swap_bytes)
 
     def counts(self, proc: Path = Path("/proc")) -> Counts:
-        """Return what it tells now. Raises OSError and ValueError when it is gone."""
+        """Return the counters now. Raises OSError and ValueError when the cgroup is gone."""
         return counts_of(self.version, self.folder, proc)
 
     def kills(self) -> int:
-        """Return how many of the cgroup's processes the kernel killed for want of memory."""
+        """Return how many processes of the cgroup the kernel killed for lack of memory."""
         name = "memory.oom_control" if self.version == 1 else "memory.events"
         return numbers_of(text_of(self.folder / name)).get("oom_kill", 0)
 
     def swap_was_full(self) -> bool | None:
-        """Return whether the cgroup ever wanted more swap than it may have; None where that is not reported.
+        """Return whether the cgroup ever wanted more swap than it may have; None where the kernel does not report it.
 
-        Version 1 counts what hit the limit of memory and swap together, version 2 (since Linux 4.20) what hit that of
-        swap or found the swap of the machine full.
+        Version 1 counts hits of the limit of memory and swap together, version 2 (since Linux 4.20) hits of the limit
+        of swap and of a full swap of the machine.
         """
         if self.version == 1:
             text = text_of(self.folder / "memory.memsw.failcnt")
             return int(text) > 0 if text else None
-        found = numbers_of(text_of(self.folder / "memory.swap.events"))
-        return found.get("max", 0) + found.get("fail", 0) > 0 if found else None
+        events = numbers_of(text_of(self.folder / "memory.swap.events"))
+        return events.get("max", 0) + events.get("fail", 0) > 0 if events else None
 
     def processes(self) -> list[int]:
         return [int(word) for word in text_of(self.folder / "cgroup.procs").split()]
 
     def remove(self) -> None:
-        """End who is in it, and it. Raises UserError when it stays."""
+        """Kill the processes in the cgroup and remove it. Raises UserError when it stays."""
         deadline_s = time.monotonic() + _REMOVE_SECONDS
         while self.folder.exists():
             for pid in self.processes():
@@ -134,7 +134,7 @@ class LimitGroup:
                     os.kill(pid, signal.SIGKILL)
             try:
                 self.folder.rmdir()
-            except OSError as error:  # whoever was in it may not be reaped yet
+            except OSError as error:  # its processes may not be reaped yet
                 if time.monotonic() > deadline_s:
                     raise UserError(f"{self.folder} cannot be removed: {error.strerror}", FAILURE) from None
                 time.sleep(0.05)
@@ -145,7 +145,7 @@ class LimitGroup:
 
 
 def sweep() -> None:
-    """Remove what processes left behind that are gone."""
+    """Remove the cgroups of processes that are gone."""
     for version, (top, _root) in memory_mounts().items():
         with suppress(OSError):
             for folder in list(top.glob(f"{_NAME}*")):
@@ -155,14 +155,14 @@ def sweep() -> None:
 
 
 def counts_of(version: int, folder: Path, proc: Path = Path("/proc")) -> Counts:
-    """Return what the files of a memory cgroup say.
+    """Return the counters in the files of a memory cgroup.
 
     See cgroup-v2.rst and cgroup-v1/memory.rst. Raises OSError, ValueError.
     """
     stat = numbers_of((folder / "memory.stat").read_text())
     shared = stat.get("shmem", 0)
     if version == 1:
-        # rss is anonymous memory; what the kernel has is counted apart, where it is counted.
+        # rss is anonymous memory; memory of the kernel is counted apart, where it is counted.
         anonymous, cache = stat["rss"], stat["cache"]
         kernel = _number(folder / "memory.kmem.usage_in_bytes")
         swap = stat.get("swap")
@@ -185,8 +185,8 @@ def counts_of(version: int, folder: Path, proc: Path = Path("/proc")) -> Counts:
     )
 
 
-def tells_swapped_in(folder: Path) -> bool:
-    """Return whether a cgroup counts its pages from swap (version 2, Linux 6.13), not those of the machine."""
+def counts_swapped_in(folder: Path) -> bool:
+    """Return whether a cgroup counts its own pages from swap (version 2, Linux 6.13)."""
     return "pswpin" in numbers_of(text_of(folder / "memory.stat"))
 
 
@@ -194,19 +194,19 @@ _KERNEL = ("kernel_stack", "pagetables", "sec_pagetables", "percpu", "sock", "vm
 
 
 def numbers_of(text: str) -> Mapping[str, int]:
-    """Lines of a name and a number."""
+    """Return the numbers by name, of lines with a name and a number."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _of_processes(folder: Path, proc: Path) -> int | None:
-    total, found = 0, False
+    total, readable = 0, False
     for pid in text_of(folder / "cgroup.procs").split():
         # proc_pid_stat(5): majflt is the 12th field, and the 2nd may hold blanks and brackets.
         fields = text_of(proc / pid / "stat").rpartition(")")[2].split()
         if len(fields) > 9:
-            total, found = total + int(fields[9]), True
-    return total if found else None
+            total, readable = total + int(fields[9]), True
+    return total if readable else None
 
 
 def _number(path: Path) -> int:

@@ -27,14 +27,14 @@ class Means:
     """How a program comes into a container here.
 
     Attributes:
-        words: what comes before the program; () where an engine does it.
-        what: for a report.
-        reason: why it cannot be done at all; empty where it can.
-        engine: docker or podman, where one does it.
-        why: why engines that are there are not used.
+        prefix: command line before that of the program; () where an engine starts the program.
+        what: description for a report.
+        reason: why no program can be started in a container; "" where one can.
+        engine: docker or podman, where one of them works.
+        why: why installed engines are not used.
     """
 
-    words: tuple[str, ...]
+    prefix: tuple[str, ...]
     what: str
     reason: str = ""
     engine: Engine | None = None
@@ -43,9 +43,9 @@ class Means:
 
 def means() -> Means:
     """Return the first way that works for this user."""
-    found, reasons = engine.find()
-    if found is not None:
-        return Means((), found.what, engine=found, why="; ".join(reasons))
+    working, reasons = engine.find()
+    if working is not None:
+        return Means((), working.what, engine=working, why="; ".join(reasons))
     return replace(_namespaces(), why="; ".join(reasons))
 
 
@@ -53,7 +53,7 @@ def _namespaces() -> Means:
     unshare = shutil.which("unshare")
     if unshare is None:
         return Means((), "", "unshare (util-linux) is not installed")
-    said = ""
+    message = ""
     for user, what in (((), "own"), (("--user", "--map-root-user"), "own user,")):
         command = (unshare, *user, *_NAMESPACES)
         try:
@@ -61,12 +61,12 @@ def _namespaces() -> Means:
                 [*command, "true"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRY_SECONDS, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            said = str(error)
+            message = str(error)
             continue
         if tried.returncode == 0:
             return Means((*command, "--"), f"{what} PID, mount, IPC and UTS namespaces (unshare)")
-        said = tried.stderr.decode(errors="replace").strip().splitlines()[-1:][0] if tried.stderr.strip() else ""
-    return Means((), "", f"this user may make no namespaces here ({said})")
+        message = tried.stderr.decode(errors="replace").strip().splitlines()[-1:][0] if tried.stderr.strip() else ""
+    return Means((), "", f"this user may make no namespaces here ({message})")
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def memory_cgroup() -> Iterator[str]:
             folder.mkdir()
         except OSError:
             continue
-        if not (folder / "memory.stat").exists():  # without the controller it accounts nothing
+        if not (folder / "memory.stat").exists():  # without the controller the cgroup accounts nothing
             folder.rmdir()
             continue
         try:
@@ -90,7 +90,7 @@ def memory_cgroup() -> Iterator[str]:
 
 
 def _remove(folder: Path) -> None:
-    for _ in range(50):  # whoever was in it may not be reaped yet
+    for _ in range(50):  # its processes may not be reaped yet
         try:
             folder.rmdir()
             return

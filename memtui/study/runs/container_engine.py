@@ -1,8 +1,8 @@
 """A container by docker or podman: an empty image, with the files of this machine mounted into it.
 
 So the program in it is the same one, with the same libraries and the same Python, and the only difference is the
-container. What an engine starts is a child of its own monitor and not of memtui's. It is found by the PID that the
-engine tells, waits until it is observed, and goes on then; only root may watch it in any case, so only root uses this.
+container. A program that an engine starts is a child of the engine's monitor and not of memtui. The engine reports its
+PID; the program waits until it is observed, and goes on then. Only root may observe it, so only root uses engines.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from memtui.study.runs import program_launcher
 ENGINES = ("docker", "podman")
 PREFIX = "memtui-study"
 _TRUSTED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_ASK_SECONDS, _START_SECONDS, _END_SECONDS = 20.0, 60.0, 20.0
-# The engine makes its own of them, nobody needs them, or (/var) the mounts of other containers are in them, which could
-# not be taken away as long as they are in this one, too.
+_COMMAND_SECONDS, _START_SECONDS, _END_SECONDS = 20.0, 60.0, 20.0
+# Folders that the engine makes itself, that no program needs, or (/var) that have mounts of other containers, which
+# could not be unmounted as long as they are in this container, too.
 _LEFT_OUT = frozenset(("boot", "dev", "lost+found", "proc", "run", "sys", "var"))
 _READ_ONLY = re.compile(r"bin|sbin|lib[\w.]*|usr|etc|opt|nix")
-# Waits for the end of its input, however that comes, and takes away container and image of that name. An engine that is
-# at it itself (--rm) says no for a while; the image goes when the container is gone.
-_AT_END = """cat >/dev/null; name=$1; shift
+# Waits for the end of its input, however that comes, and removes container and image of that name. While the engine
+# removes the container itself (--rm), the commands fail; the image can be removed when the container is gone.
+_REMOVE_SCRIPT = """cat >/dev/null; name=$1; shift
 "$@" kill "$name"
 tries=0
 while [ $tries -lt 60 ]; do "$@" rm -f "$name"; "$@" rmi "$name" && break; tries=$((tries + 1)); sleep 0.5; done"""
@@ -45,13 +45,13 @@ while [ $tries -lt 60 ]; do "$@" rm -f "$name"; "$@" rmi "$name" && break; tries
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One that works here.
+    """An engine that works here.
 
     Attributes:
         name: "docker" or "podman".
-        version: of what runs the containers.
+        version: version of the part that runs the containers.
         cli: its command line, with global options.
-        limits: options without which it would ask for more than this process may have.
+        limits: options without which the engine would set higher resource limits than this process may.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Engine:
 
     @property
     def what(self) -> str:
-        """For a report."""
+        """Description for a report."""
         return (
             f"{self.name} {self.version}, an empty image with the files of this machine mounted into it (system and "
             "Python read-only), on the network of this machine, with PID, mount, IPC and UTS namespaces and cgroups of "
@@ -74,10 +74,7 @@ class Engine:
 
 
 def find() -> tuple[Engine | None, list[str]]:
-    """Return the first engine that runs a program here, and why others do not.
-
-    Nothing is said of one that is not there.
-    """
+    """Return the first engine that runs a program here, and why other installed engines do not."""
     reasons = []
     for name in ENGINES:
         path = shutil.which(name, path=environment().get("PATH"))
@@ -86,23 +83,23 @@ def find() -> tuple[Engine | None, list[str]]:
         if os.getuid() != 0:
             reasons.append(f"{name}: what it starts is no child of memtui, which only root may watch (sudo)")
             continue
-        found, why = _tried(name, path)
-        if found is not None:
-            return found, reasons
+        engine, why = _try(name, path)
+        if engine is not None:
+            return engine, reasons
         reasons.append(f"{name}: {why}")
     return None, reasons
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of an engine's command line. Under sudo that is root's, and has nothing of the user."""
+    """Return the environment of an engine's command line: under sudo root's, without variables of the user."""
     if os.getuid() == 0 and invoker().uid != 0:
         return {"PATH": _TRUSTED, "HOME": "/root"}
     return dict(os.environ)
 
 
-def _tried(name: str, path: str) -> tuple[Engine | None, str]:
+def _try(name: str, path: str) -> tuple[Engine | None, str]:
     side = "Server" if name == "docker" else "Client"
-    version, why = _asked((path, "version", "--format", f"{{{{.{side}.Version}}}}"))
+    version, why = _run_command((path, "version", "--format", f"{{{{.{side}.Version}}}}"))
     if version is None:
         return None, why
     for runtime in ((), ("--runtime", "runc")) if name == "podman" else ((),):
@@ -116,20 +113,17 @@ def _tried(name: str, path: str) -> tuple[Engine | None, str]:
 
 
 def _limits() -> tuple[str, ...]:
-    """Podman asks for the most that there is, which not every root may have."""
+    """Return options for podman, which by default sets the highest limits; not every root may set those."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     _, processes = resource.getrlimit(resource.RLIMIT_NPROC)
-    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # it lowers its own to that
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman lowers its own limits to that
     files = most if files == resource.RLIM_INFINITY else files
     processes = most if processes == resource.RLIM_INFINITY else min(processes, most)
     return ("--ulimit", f"nofile={files}:{files}", "--ulimit", f"nproc={processes}:{processes}")
 
 
-def _asked(command: Sequence[str], seconds: float = _ASK_SECONDS, **more: Any) -> tuple[str | None, str]:
-    """Return what a command printed, or None and its last line of complaint.
-
-    The command runs as the worker will: as root, where this is.
-    """
+def _run_command(command: Sequence[str], seconds: float = _COMMAND_SECONDS, **more: Any) -> tuple[str | None, str]:
+    """Run a command with the user of the worker; return its output, or None and its last line on standard error."""
     try:
         done = subprocess.run(
             command,
@@ -150,45 +144,45 @@ def _asked(command: Sequence[str], seconds: float = _ASK_SECONDS, **more: Any) -
 
 
 def _trial(engine: Engine) -> str:
-    """Return why a program cannot be run; empty where it can."""
+    """Return why the engine cannot run a program; "" where it can."""
     image = name = f"{PREFIX}-try-{os.getpid()}"
-    _, why = _asked((*engine.cli, "import", "-", image), input=_empty_tar())
+    _, why = _run_command((*engine.cli, "import", "-", image), input=_empty_tar())
     if why:
         return why
     try:
-        words = (sys.executable, "-P", "-c", "import memtui.study.runs.program_launcher")
-        _, why = _asked(command(engine, name, image, words, (os.getuid(), os.getgid())))
+        argv = (sys.executable, "-P", "-c", "import memtui.study.runs.program_launcher")
+        _, why = _run_command(command(engine, name, image, argv, (os.getuid(), os.getgid())))
         return why
     finally:
-        _asked(("/bin/sh", "-c", _AT_END, "sh", name, *engine.cli), seconds=_START_SECONDS)
+        _run_command(("/bin/sh", "-c", _REMOVE_SCRIPT, "sh", name, *engine.cli), seconds=_START_SECONDS)
 
 
 def command(engine: Engine, name: str, image: str, program: Sequence[str], user: tuple[int, int]) -> list[str]:
     """Return the command line that runs a program in a container. ``user``: uid and gid of the program."""
     shared = os.statvfs("/dev/shm")
-    found = os.environ.get("PYTHONPATH")  # where memtui is; all else comes with the word to go on
+    python_path = os.environ.get("PYTHONPATH")  # where memtui is; the other variables come with ``Box.go``
     return [
         *(*engine.cli, "run", "--interactive", "--rm", "--name", name, "--network", "host", "--log-driver", "none"),
         *("--security-opt", "label=disable", "--shm-size", str(shared.f_blocks * shared.f_frsize)),
         *("--user", f"{user[0]}:{user[1]}", "--workdir", str(Path.cwd()), *engine.limits),
         *(word for mount in mounts() for word in ("--volume", mount)),
-        *(("--env", f"PYTHONPATH={found}") if found else ()),
+        *(("--env", f"PYTHONPATH={python_path}") if python_path else ()),
         *(image, *program),
     ]
 
 
 def mounts(root: Path = Path("/")) -> list[str]:
-    """Return what of this machine is seen in the container: system and Python read-only, everything else as it is."""
-    found = []
+    """Return the volumes of the container: the folders of this machine, system and Python read-only."""
+    volumes = []
     for folder in sorted(root.iterdir()):
         if folder.name in _LEFT_OUT or ":" in folder.name or not folder.is_dir():
             continue
         ending = ":ro" if _READ_ONLY.fullmatch(folder.name) else ""
-        found.append(f"/{folder.name}:/{folder.name}{ending}")
+        volumes.append(f"/{folder.name}:/{folder.name}{ending}")
     python = Path(sys.prefix)
     if not _READ_ONLY.fullmatch(python.parts[1]) and ":" not in sys.prefix:
-        found.append(f"{python}:{python}:ro")
-    return found
+        volumes.append(f"{python}:{python}:ro")
+    return volumes
 
 
 def _empty_tar() -> bytes:
@@ -201,51 +195,51 @@ class Box:
     """A container with a program that waits.
 
     Attributes:
-        pid: of the program, as this process sees it.
+        pid: PID of the program in the namespace of this process.
     """
 
     def __init__(self, engine: Engine, name: str, cpus: Sequence[int], program: Sequence[str], user: tuple[int, int]):
         self._engine, self._name = engine, name
-        _, why = _asked((*engine.cli, "import", "-", name), input=_empty_tar())
+        _, why = _run_command((*engine.cli, "import", "-", name), input=_empty_tar())
         if why:
             raise UserError(f"{engine.name} took no image: {why}", FAILURE)
-        words = program_launcher.words(cpus, "", program, f"{program_launcher.BOX}{name}")
+        argv = program_launcher.command_line(cpus, "", program, f"{program_launcher.BOX}{name}")
         self._ender = subprocess.Popen(
-            ["/bin/sh", "-c", _AT_END, "sh", name, *engine.cli],
+            ["/bin/sh", "-c", _REMOVE_SCRIPT, "sh", name, *engine.cli],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=environment(),
-            start_new_session=True,  # ^C is not for it
+            start_new_session=True,  # ^C does not reach it
         )
         self._client: subprocess.Popen[bytes] | None = None
         try:
             self._client = subprocess.Popen(
-                command(engine, name, name, words, user),
+                command(engine, name, name, argv, user),
                 stdin=subprocess.PIPE,
                 env=environment(),
                 start_new_session=True,
             )
-            self.pid = self._found_pid()
+            self.pid = self._wait_for_pid()
         except BaseException:
             self.end()
             raise
 
-    def _found_pid(self) -> int:
-        """PID of the program out here. Raises UserError."""
+    def _wait_for_pid(self) -> int:
+        """Wait for the program, and return its PID in the namespace of this process. Raises UserError."""
         assert self._client is not None
         deadline_s = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline_s and self._client.poll() is None:
-            said, _ = _asked((*self._engine.cli, "inspect", "--format", "{{.State.Pid}}", self._name))
-            if said is not None and said.isdigit() and int(said) and _is_there(int(said), self._name):
-                return int(said)
+            output, _ = _run_command((*self._engine.cli, "inspect", "--format", "{{.State.Pid}}", self._name))
+            if output is not None and output.isdigit() and int(output) and _is_there(int(output), self._name):
+                return int(output)
             time.sleep(0.05)
         if self._client.poll() is not None:
             raise UserError(f"{self._engine.name} ended with status {self._client.returncode}", FAILURE)
         raise UserError(f"the process of {self._engine.name}'s container is not to be seen from here", FAILURE)
 
     def go(self) -> None:
-        """Let the program begin, with the environment of this process."""
+        """Start the program with the environment of this process."""
         assert self._client is not None
         assert self._client.stdin is not None
         with suppress(BrokenPipeError):
@@ -254,18 +248,18 @@ class Box:
 
     @property
     def runs(self) -> bool:
-        """Whether the program runs still."""
+        """Whether the program still runs."""
         return self._client is not None and self._client.poll() is None
 
     def wait(self, seconds: float) -> int | None:
-        """Status of a program that has ended, which the engine may be late to tell; None while it runs."""
+        """Wait for the exit status of the program, which the engine may report late; None while it runs."""
         assert self._client is not None
         with suppress(subprocess.TimeoutExpired):
             return self._client.wait(seconds)
         return None
 
     def end(self) -> None:
-        """Take everything away, also when this process may not do that itself any more."""
+        """Remove container and image, also when this process may no longer do that itself."""
         assert self._ender.stdin is not None
         with suppress(BrokenPipeError):
             self._ender.stdin.close()
@@ -280,7 +274,7 @@ class Box:
 
 
 def _is_there(pid: int, name: str) -> bool:
-    """Return whether a pid is of the process that waits, and not of another machine or namespace."""
+    """Return whether a PID is that of the waiting launcher, and not of another machine or namespace."""
     try:
         return f"{program_launcher.BOX}{name}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -291,7 +285,7 @@ def _is_there(pid: int, name: str) -> bool:
 def boxed(
     engine: Engine, name: str, cpus: Sequence[int], program: Sequence[str], user: tuple[int, int]
 ) -> Iterator[Box]:
-    """Yield a container that is gone afterwards. Raises UserError."""
+    """Yield a container and remove it afterwards. Raises UserError."""
     box = Box(engine, name, cpus, program, user)
     try:
         yield box

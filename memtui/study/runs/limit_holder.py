@@ -1,9 +1,8 @@
-"""Holds a memory cgroup and swap for one run, and takes both down at its end, however whoever asked for them dies.
+"""Holds a memory cgroup and swap for one run, and takes both down at its end, however the worker of the run dies.
 
-Run as ``python -m memtui.study.runs.limit_holder ORDER``; ORDER is JSON with ``swap_bytes``, ``folders``, and ``uid``,
-whose processes it takes. It is of a session of its own, so that ^C does not reach it, and lives as long as its input. A
-line each of its input is ``{"join": PID}`` or ``{"limit": BYTES}``; a line each of its output is JSON, too: ``ready``,
-then answers, then ``gone``, with what is left. ``failed`` says in one line what did not go.
+Run as ``python -m memtui.study.runs.limit_holder ORDER``; ORDER is a ``LimitOrder`` as JSON. The holder has a session
+of its own, so that ^C does not reach it, and lives until the end of its input. A line of its input is a request, a line
+of its output a reply (``memtui.study.runs.limit_messages``): ``HolderReady`` first, ``HolderGone`` last.
 """
 
 from __future__ import annotations
@@ -14,70 +13,73 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.study.runs import cgroup_limit, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup
+from memtui.study.runs.limit_messages import (
+    HolderFailed,
+    HolderGone,
+    HolderReady,
+    JoinRequest,
+    LimitOrder,
+    LimitReached,
+    ProcessJoined,
+    Reply,
+    Request,
+    request_of,
+)
 
 LOWER_SECONDS = 60.0  # for a limit to come down
 
 
 def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)  # what it holds must not outlive it
-    order = json.loads(sys.argv[1])
+        signal.signal(number, signal.SIG_IGN)  # cgroup and swap must not outlive the holder
+    order = LimitOrder.from_dict(json.loads(sys.argv[1]))
     group: LimitGroup | None = None
-    swap, kept = None, None
+    swap, locked = None, None
     try:
         swap_file.sweep()
         cgroup_limit.sweep()
         group = LimitGroup.make()
         free, names = swap_file.free_bytes()
-        if order["swap_bytes"]:
-            if free >= order["swap_bytes"]:
-                swap = swap_file.Swap("", f"what was there: {', '.join(names)}", order["swap_bytes"])
+        if order.swap_bytes:
+            if free >= order.swap_bytes:
+                swap = swap_file.Swap("", f"what was there: {', '.join(names)}", order.swap_bytes)
             else:
-                swap, kept = swap_file.switch_on(order["swap_bytes"], order["folders"])
-        _tell(
-            {
-                "ready": {
-                    "version": group.version,
-                    "folder": str(group.folder),
-                    "swap": swap.what if swap else "",
-                    "swap_bytes": swap.bytes_ if swap else 0,
-                }
-            }
-        )
+                swap, locked = swap_file.switch_on(order.swap_bytes, order.folders)
+        swap_bytes = swap.bytes_ if swap else 0
+        _send(HolderReady(group.version, str(group.folder), swap.what if swap else "", swap_bytes))
         while line := sys.stdin.readline():
-            _obey(json.loads(line), group, swap.bytes_ if swap else 0, order["uid"])
+            _apply(request_of(json.loads(line)), group, swap_bytes, order.uid)
     except UserError as error:
-        _tell({"failed": str(error), "code": error.code})
+        _send(HolderFailed(str(error), error.code))
     finally:
         left = _remove(group, swap.device if swap else "")
-        if kept is not None:
-            del kept
-        _tell({"gone": not left, "left": left})
+        if locked is not None:
+            del locked
+        _send(HolderGone(left))
     return 0
 
 
-def _obey(word: dict[str, Any], group: LimitGroup, swap_bytes: int, uid: int) -> None:
-    if "join" in word:
+def _apply(request: Request, group: LimitGroup, swap_bytes: int, uid: int) -> None:
+    if isinstance(request, JoinRequest):
         try:
-            # Under sudo who asks is the user: nobody else's process is to be limited.
-            if Path(f"/proc/{int(word['join'])}").stat().st_uid != uid:
+            # Under sudo the request is the user's: nobody else's process may be limited.
+            if Path(f"/proc/{int(request.pid)}").stat().st_uid != uid:
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-            group.join(word["join"])
+            group.join(request.pid)
         except OSError as error:
             raise UserError(f"the program cannot join {group.folder}: {error.strerror}") from None
-        _tell({"joined": word["join"]})
+        _send(ProcessJoined(request.pid))
     else:
-        group.limit(word["limit"], swap_bytes, LOWER_SECONDS)
-        _tell({"limit": word["limit"]})
+        group.limit(request.limit_bytes, swap_bytes, LOWER_SECONDS)
+        _send(LimitReached(request.limit_bytes))
 
 
 def _remove(group: LimitGroup | None, device: str) -> str:
-    """Take everything down; "" or what is left."""
+    """Take the cgroup and the swap down; return what is left of them, "" for nothing."""
     left = []
     try:
         if group is not None:
@@ -89,11 +91,11 @@ def _remove(group: LimitGroup | None, device: str) -> str:
     return "; ".join(left)
 
 
-def _tell(word: dict[str, Any]) -> None:
+def _send(reply: Reply) -> None:
     try:
-        os.write(1, json.dumps(word).encode() + b"\n")
+        os.write(1, json.dumps(reply.to_dict()).encode() + b"\n")
     except OSError:
-        pass  # nobody listens any more; what has to be done is done all the same
+        pass  # the worker is gone; the holder takes everything down all the same
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run under a memory limit, as its worker sees it: the program joins, the limit comes, counters are read."""
+"""A run under a memory limit, on the side of its worker: the program joins the cgroup, counters are sampled."""
 
 from __future__ import annotations
 
@@ -11,100 +11,116 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.privilege import invoker
 from memtui.study.runs import cgroup_limit, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
-from memtui.study.runs.messages import LimitMark, MemoryOrder, MemoryResult
+from memtui.study.runs.limit_messages import (
+    HolderFailed,
+    HolderGone,
+    HolderReady,
+    JoinRequest,
+    LimitOrder,
+    LimitReached,
+    LimitRequest,
+    ProcessJoined,
+    Reply,
+    Request,
+    reply_of,
+)
+from memtui.study.runs.messages import CgroupSample, MemoryOrder, MemoryResult
 
-MOST_MARKS = 1000
-NEARLY_FULL = 0.75  # of the swap: the rest may go between the last mark and the end of the program
-QUIET_SECONDS = 0.25  # without a step, a mark is made all the same
+MAX_SAMPLES = 1000
+NEARLY_FULL = 0.75  # of the swap: the rest may fill between the last sample and the end of the program
+QUIET_SECONDS = 0.25  # after that the counters are sampled even without a step
 START_SECONDS, END_SECONDS = 60.0, 15.0
 _TRY_BYTES = 4 << 20
 
+_R = TypeVar("_R", HolderReady, ProcessJoined)
+
 
 class Limited:
-    """One such run. ``joins``: the name of the cgroup that the program has to wait for before it begins."""
+    """A run under a memory limit. ``joins``: name of the cgroup that the program waits for before it starts."""
 
-    def __init__(self, keeper: _Keeper, ready: dict[str, Any], limit_bytes: int | None) -> None:
-        self._keeper, self._limit_bytes = keeper, limit_bytes
-        self._version, self._folder = ready["version"], Path(ready["folder"])
+    def __init__(self, holder: _LimitHolder, ready: HolderReady, limit_bytes: int | None) -> None:
+        self._holder, self._limit_bytes = holder, limit_bytes
+        self._version, self._folder = ready.version, Path(ready.folder)
         self.joins = self._folder.name
         self._ready = ready
-        self._asked = False
+        self._requested = False
         self.reached_ns: int | None = None if limit_bytes else time.monotonic_ns()
-        self._marks: list[LimitMark] = []
+        self._samples: list[CgroupSample] = []
         self._every, self._skipped = 1, 0
         self._last_s, self._last_steps = 0.0, -1.0
         self.failed = ""
 
     def join(self, pid: int) -> None:
-        """Move the program, which waits for it, into the cgroup. Raises UserError."""
-        self._keeper.say({"join": pid})
-        self._keeper.await_word("joined", START_SECONDS)
+        """Move the program, which waits for that, into the cgroup. Raises UserError."""
+        self._holder.send(JoinRequest(pid))
+        self._holder.wait_for(ProcessJoined, START_SECONDS)
 
-    def look(self, steps: float, due: bool) -> bool:
-        """Ask for the limit when it is due, and note what the cgroup counts. True: it failed, and the run is over."""
-        if self._limit_bytes and due and not self._asked:
-            self._asked = True
-            self._keeper.say({"limit": self._limit_bytes})
-        for word in self._keeper.words(0.0):
-            self.failed = word.get("failed", self.failed)
-            if "limit" in word:
+    def poll(self, steps: float, due: bool) -> bool:
+        """Request the limit when it is due, and sample the counters. True: the limit failed, and the run is over."""
+        if self._limit_bytes and due and not self._requested:
+            self._requested = True
+            self._holder.send(LimitRequest(self._limit_bytes))
+        for reply in self._holder.receive(0.0):
+            if isinstance(reply, HolderFailed):
+                self.failed = reply.text
+            elif isinstance(reply, LimitReached):
                 self.reached_ns = time.monotonic_ns()
         now_s = time.monotonic()
         if steps != self._last_steps or now_s > self._last_s + QUIET_SECONDS:
             self._last_s, self._last_steps = now_s, steps
-            self._note(steps)
+            self._sample(steps)
         return bool(self.failed)
 
-    def _note(self, steps: float) -> None:
+    def _sample(self, steps: float) -> None:
         self._skipped += 1
         if self._skipped < self._every:
             return
         self._skipped = 0
-        with suppress(OSError, ValueError, KeyError):  # its last process may just have ended
+        with suppress(OSError, ValueError, KeyError):  # the last process of the cgroup may just have ended
             counts = counts_of(self._version, self._folder)
-            self._marks.append(LimitMark(time.monotonic_ns(), steps, counts))
-        if len(self._marks) > MOST_MARKS:
-            self._marks, self._every = self._marks[::2], 2 * self._every
+            self._samples.append(CgroupSample(time.monotonic_ns(), steps, counts))
+        if len(self._samples) > MAX_SAMPLES:
+            self._samples, self._every = self._samples[::2], 2 * self._every
 
     def result(self) -> MemoryResult:
-        """Return what became of it. Raises UserError where the limit could not be set."""
+        """Return the result of the run. Raises UserError where the limit could not be set."""
         if self.failed:
             raise UserError(self.failed, FAILURE)
-        group, swap_bytes = LimitGroup(self._version, self._folder), self._ready["swap_bytes"]
-        nearly_full = any((mark.counts.swap_bytes or 0) > NEARLY_FULL * swap_bytes for mark in self._marks)
+        group, swap_bytes = LimitGroup(self._version, self._folder), self._ready.swap_bytes
+        nearly_full = any((sample.counts.swap_bytes or 0) > NEARLY_FULL * swap_bytes for sample in self._samples)
         return MemoryResult(
             limit_bytes=self._limit_bytes,
-            swap=self._ready["swap"],
+            swap=self._ready.swap,
             swap_bytes=swap_bytes,
             version=self._version,
             reached_ns=self.reached_ns,
-            swapped_in_is_its_own=cgroup_limit.tells_swapped_in(self._folder),
+            swapped_in_is_its_own=cgroup_limit.counts_swapped_in(self._folder),
             page_cluster=_page_cluster(),
             kills=group.kills(),
             swap_was_full=nearly_full or group.swap_was_full(),
-            marks=tuple(self._marks),
+            samples=tuple(self._samples),
         )
 
 
 @contextmanager
 def limited(order: MemoryOrder) -> Iterator[Limited]:
-    """Yield a cgroup and swap, which are gone afterwards. Raises UserError, which says what is missing."""
-    keeper = _Keeper(order.swap_bytes, order.folders)
+    """Yield a run with cgroup and swap, and remove both afterwards. Raises UserError, which names what is missing."""
+    holder = _LimitHolder(order.swap_bytes, order.folders)
     try:
-        ready = keeper.await_word("ready", START_SECONDS)["ready"]
-        yield Limited(keeper, ready, order.limit_bytes)
+        ready = holder.wait_for(HolderReady, START_SECONDS)
+        yield Limited(holder, ready, order.limit_bytes)
     finally:
-        keeper.end()
+        holder.end()
 
 
 def why_not(folders: Sequence[str]) -> str:
-    """Empty where a limit can be set and swap be had, which is tried; else what is missing, and what to do."""
+    """Return "" where a limit and swap can be set up, which is tried; else what is missing, and what helps."""
     if os.getuid() != 0:
         return "a limit on memory is root's to set: start it with sudo"
     try:
@@ -114,13 +130,13 @@ def why_not(folders: Sequence[str]) -> str:
         return str(error)
 
 
-class _Keeper:
-    """``limit_holder`` from outside."""
+class _LimitHolder:
+    """A ``memtui.study.runs.limit_holder`` process, and the pipes to it."""
 
     def __init__(self, swap_bytes: int, folders: Sequence[str]) -> None:
-        order = {"swap_bytes": swap_bytes, "folders": list(folders), "uid": invoker().uid}
+        order = LimitOrder(swap_bytes, tuple(folders), invoker().uid)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "memtui.study.runs.limit_holder", json.dumps(order)],
+            [sys.executable, "-P", "-m", "memtui.study.runs.limit_holder", json.dumps(order.to_dict())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -130,14 +146,14 @@ class _Keeper:
         self._rest = b""
         self._ended = False
 
-    def say(self, word: dict[str, Any]) -> None:
+    def send(self, request: Request) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(word).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request.to_dict()).encode() + b"\n")
             self._process.stdin.flush()
 
-    def words(self, seconds: float) -> list[dict[str, Any]]:
-        """Return what it has said, after at most so long a wait."""
+    def receive(self, seconds: float) -> list[Reply]:
+        """Return the replies that have arrived; wait at most ``seconds`` for the first."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         if self._ended or not select.select([fd], [], [], seconds)[0]:
@@ -145,22 +161,22 @@ class _Keeper:
         chunk = os.read(fd, 65536)
         self._ended = not chunk
         *whole, self._rest = (self._rest + chunk).split(b"\n")
-        return [json.loads(line) for line in whole]
+        return [reply_of(json.loads(line)) for line in whole]
 
-    def await_word(self, name: str, seconds: float) -> dict[str, Any]:
-        """Return the first with this name. Raises UserError."""
+    def wait_for(self, kind: type[_R], seconds: float) -> _R:
+        """Return the first reply of this kind. Raises UserError."""
         deadline_s = time.monotonic() + seconds
         while not self._ended and (left_s := deadline_s - time.monotonic()) > 0:
-            for word in self.words(left_s):
-                if "failed" in word:
-                    raise UserError(word["failed"], word.get("code", FAILURE))
-                if name in word:
-                    return word
+            for reply in self.receive(left_s):
+                if isinstance(reply, HolderFailed):
+                    raise UserError(reply.text, reply.code)
+                if isinstance(reply, kind):
+                    return reply
         why = "ended" if self._ended else f"did not answer within {seconds:.0f} s"
         raise UserError(f"what holds the memory limit {why}", FAILURE)
 
     def end(self) -> None:
-        """Let it take everything down; where it was killed, do that here. Says what is left on standard error."""
+        """Let the holder take everything down, or do that here where it was killed; print what is left to stderr."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(BrokenPipeError):
@@ -179,17 +195,17 @@ class _Keeper:
             print(f"of a memory limit is left: {left}", file=sys.stderr)
 
     def _left(self) -> str:
-        """Return what could not be taken down, as it says itself."""
+        """Return what the holder could not take down, by its own report."""
         deadline_s = time.monotonic() + END_SECONDS
         while not self._ended and (left_s := deadline_s - time.monotonic()) > 0:
-            for word in self.words(left_s):
-                if "gone" in word:
-                    return str(word["left"])
+            for reply in self.receive(left_s):
+                if isinstance(reply, HolderGone):
+                    return reply.left
         return ""
 
 
 def _page_cluster() -> int | None:
-    """Swap readahead: 2 to this power pages at once; see sysctl/vm.rst."""
+    """Return the swap readahead: 2 to this power pages at once; see sysctl/vm.rst."""
     try:
         return int(Path("/proc/sys/vm/page-cluster").read_text())
     except (OSError, ValueError):

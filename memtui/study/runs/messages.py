@@ -1,4 +1,4 @@
-"""What a study and the worker of a run send each other: one JSON object a line, a dataclass for each."""
+"""The messages between a study and the worker of a run: one JSON object a line, a dataclass for each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _COUNTS = tuple(field.name for field in fields(Counts))
 
 @dataclass(frozen=True, slots=True)
 class MemoryOrder:
-    """What memory a program gets.
+    """The memory and the swap that a program gets.
 
     Attributes:
-        limit_bytes: None: its faults are counted, and nothing is limited.
-        swap_bytes: of swap that has to be there.
-        folders: in which a swap file may lie.
+        limit_bytes: limit on its memory; None: its faults are counted, and nothing is limited.
+        swap_bytes: size of the swap that it needs.
+        folders: folders in which a swap file may lie.
     """
 
     limit_bytes: int | None
@@ -41,13 +41,13 @@ class RunOrder:
     """A run, for its worker.
 
     Attributes:
-        run: what to do.
+        run: the program and how it is observed.
         session: path of the recording.
-        log: path of what the program prints.
+        log: path of the file with the output of the program.
         cpus: numbers of the CPUs that the program may use.
-        memory: that it gets; None: as much as there is.
-        before: what comes before the program on its command line.
-        engine: that starts it in a container.
+        memory: memory of the program; None: no limit.
+        before: command line that starts the program in a container; () without.
+        engine: docker or podman, where one of them starts the program.
     """
 
     run: Run
@@ -76,9 +76,9 @@ class RunOrder:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run is: seconds, steps of the program, and its last working set."""
+    """How far a run is: seconds since its start, steps of the program, and its last working set."""
 
-    at_s: float
+    elapsed_s: float
     steps: float
     wss_bytes: float | None
 
@@ -88,7 +88,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """A run failed; the text says why, for a user. ``code``: the exit status of the command."""
+    """A failed run: the reason, as a line for the user, and the exit status of the command (``code``)."""
 
     text: str
     code: int
@@ -98,36 +98,36 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitMark:
-    """What a cgroup had counted at some moment (``CLOCK_MONOTONIC``), and after how many steps."""
+class CgroupSample:
+    """The counters of a cgroup at a moment (``CLOCK_MONOTONIC``), and the steps of the program until then."""
 
-    at_ns: int
+    time_ns: int
     steps: float
     counts: Counts
 
     def to_dict(self) -> dict[str, Any]:
-        return {"at_ns": self.at_ns, "steps": self.steps, **asdict(self.counts)}
+        return {"at_ns": self.time_ns, "steps": self.steps, **asdict(self.counts)}
 
     @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> LimitMark:
+    def from_dict(cls, message: Mapping[str, Any]) -> CgroupSample:
         return cls(message["at_ns"], message["steps"], Counts(**{name: message[name] for name in _COUNTS}))
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryResult:
-    """What became of a limit on memory.
+    """What a run under a limit on memory measured.
 
     Attributes:
-        limit_bytes: None: there was none.
-        swap: what the swap was; "" without.
-        swap_bytes: how much of it.
-        version: of the memory cgroups.
+        limit_bytes: the limit; None: memory was not limited.
+        swap: description of the swap; "" without.
+        swap_bytes: size of the swap.
+        version: version of the memory cgroups, 1 or 2.
         reached_ns: when the limit was reached (``CLOCK_MONOTONIC``); None: it was not.
         swapped_in_is_its_own: whether pages from swap are counted for the cgroup, and not for the whole machine.
-        page_cluster: readahead: 2 to this power pages at once; None where it is not known.
-        kills: how often the kernel killed for want of memory.
-        swap_was_full: whether that was because swap was full; None where it is not known.
-        marks: what was counted, in order of time.
+        page_cluster: swap readahead: 2 to this power pages at once; None where the kernel does not report it.
+        kills: number of processes that the kernel killed for lack of memory.
+        swap_was_full: whether swap was full then; None where the kernel does not report it.
+        samples: the counters in order of time.
     """
 
     limit_bytes: int | None
@@ -139,40 +139,43 @@ class MemoryResult:
     page_cluster: int | None = None
     kills: int = 0
     swap_was_full: bool | None = None
-    marks: tuple[LimitMark, ...] = ()
+    samples: tuple[CgroupSample, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"marks": [mark.to_dict() for mark in self.marks]}
+        """Return the message, as state files have it: there the samples are ``marks``."""
+        message = asdict(self)
+        del message["samples"]
+        return message | {"marks": [sample.to_dict() for sample in self.samples]}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> MemoryResult:
         scalars = {name: value for name, value in message.items() if name != "marks"}
-        return cls(**scalars, marks=tuple(LimitMark.from_dict(mark) for mark in message.get("marks", ())))
+        return cls(**scalars, samples=tuple(CgroupSample.from_dict(sample) for sample in message.get("marks", ())))
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run came to; what an older memtui did not note is as without it.
+    """What a run measured. A field that an older memtui did not store has its default.
 
     Attributes:
         seconds: how long the program was recorded.
-        left: the study ended meanwhile.
-        limited: it was ended when it had run for long enough.
-        exit: status of the program; None where it was ended.
-        windows: of the recording.
+        left: whether the study ended during the run.
+        limited: whether the run was ended after its time limit.
+        exit: exit status of the program; None where the run ended it.
+        windows: number of windows in the recording.
         ending: why the recording ended early.
         cgroup: whether the program had a memory cgroup of its own.
-        others_cpus: CPUs that other programs took meanwhile.
-        steps: of the program.
-        first_step_ns: when the first step was seen (``CLOCK_MONOTONIC``), as ``last_step_ns``.
-        last_step_ns: the last one.
-        step_times_ns: of the first steps.
-        steps_per_s: None where there were too few.
-        memory: where it was limited, or counted.
-        blocks: of time with one way of watching and another.
-        took_s: the whole run.
-        attempts: how often it was started.
-        tracker: that saw the pages.
+        others_cpus: CPUs that other programs used during the run.
+        steps: number of steps of the program.
+        first_step_ns: when the first step was seen (``CLOCK_MONOTONIC``).
+        last_step_ns: when the last step was seen.
+        step_times_ns: when each of the first steps was seen.
+        steps_per_s: rate of steps; None with fewer than two.
+        memory: result of a run whose memory was limited or counted.
+        blocks: blocks of time, observed in one way or the other.
+        took_s: duration of the whole run.
+        attempts: how often the program was started.
+        tracker: name of the tracker that saw the pages.
     """
 
     seconds: float = 0.0
@@ -203,7 +206,7 @@ class RunResult:
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> RunResult:
-        """Read what a worker sent, or a row of a state file, which has more fields."""
+        """Read the message of a worker, or a row of a state file, which has more fields."""
         scalars = {field.name: message[field.name] for field in fields(cls) if field.name in message}
         memory, blocks = message.get("memory"), message.get("blocks")
         return cls(
@@ -214,3 +217,15 @@ class RunResult:
                 "blocks": None if blocks is None else tuple(Block(**block) for block in blocks),
             }
         )
+
+
+WorkerMessage = RunProgress | RunFailed | RunResult
+
+
+def worker_message_of(message: Mapping[str, Any]) -> WorkerMessage:
+    """Return the message in a line of a worker."""
+    if "failed" in message:
+        return RunFailed(message["failed"], message["code"])
+    if "done" in message:
+        return RunResult.from_dict(message["done"])
+    return RunProgress(**message)

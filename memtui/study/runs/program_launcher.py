@@ -1,9 +1,9 @@
-"""Comes before the program of a run: sees to it that it ends with the worker and has its CPUs, and becomes it.
+"""Prepares the process of a run's program (end with the worker, CPUs, cgroup) and then executes the program in it.
 
 Run as ``python -m memtui.study.runs.program_launcher PARENT CPUS CGROUP PROGRAM...``: pid of the worker, CPU numbers
-joined with commas, and a cgroup: the folder of one to join, the name of one that somebody else puts this process into,
-or nothing. In a container that an engine made the parent is nobody that it could see: PARENT is ``box:NAME`` then, and
-it waits for a line of input, the environment of the program as JSON, before it becomes the program.
+joined with commas, and a cgroup: the folder of a cgroup to join, the name of a cgroup that another process puts this
+one into, or nothing. In a container of an engine the worker cannot be seen: PARENT is ``box:NAME`` there, and the
+launcher waits for a line of input, the environment of the program as JSON, before it executes the program.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PR_SET_PDEATHSIG = 1
 _JOIN_SECONDS = 60.0
 
 
-def words(cpus: Sequence[int], cgroup: str, program: Sequence[str], parent: str = "") -> tuple[str, ...]:
-    """Return the command line that starts a program so, as this process's child, or in a box that is."""
+def command_line(cpus: Sequence[int], cgroup: str, program: Sequence[str], parent: str = "") -> tuple[str, ...]:
+    """Return the command line of a launcher, for a child of this process or, with ``parent``, for a container."""
     listed = ",".join(map(str, cpus))
     return (
         sys.executable,
@@ -49,7 +49,7 @@ def main() -> int:
     else:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != int(parent):
-            return 1  # it ended before this began
+            return 1  # the worker ended before this process started
     os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
     if cgroup.startswith("/"):
         Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def _put_into(name: str) -> bool:
-    """Wait until this process is in the cgroup with this name: what it maps before is not counted there."""
+    """Wait until this process is in the cgroup with this name: memory that it maps before is not counted there."""
     deadline_s = time.monotonic() + _JOIN_SECONDS
     while time.monotonic() < deadline_s:
         if any(line.endswith(f"/{name}") for line in Path("/proc/self/cgroup").read_text().splitlines()):

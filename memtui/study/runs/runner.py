@@ -1,4 +1,4 @@
-"""Does the runs of a study, one after the other, each by a worker (``memtui.study.runs.worker``)."""
+"""Performs the runs of a study, one after the other, each in a worker (``memtui.study.runs.worker``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.secrets import mask_secrets
@@ -20,12 +19,21 @@ from memtui.core.text import short_command, visible
 from memtui.core.units import size
 from memtui.study.plan import BLOCKS, CONTAINER, Run
 from memtui.study.runs.container import Means
-from memtui.study.runs.messages import MemoryOrder, MemoryResult, RunOrder, RunProgress, RunResult
+from memtui.study.runs.messages import (
+    MemoryOrder,
+    MemoryResult,
+    RunFailed,
+    RunOrder,
+    RunProgress,
+    RunResult,
+    WorkerMessage,
+    worker_message_of,
+)
 
 STOP_SECONDS = 20.0  # for a worker to end its program and its recording
-_WORD_CHARACTERS = 200
-# Where a program touches all that it has again and again, the kernel may find nothing to put out and kill it although
-# swap has room. That is chance.
+_LINE_CHARACTERS = 200
+# Where a program accesses all of its memory again and again, the kernel may find nothing to swap out and kill the
+# program although swap has room. That is chance.
 _ATTEMPTS = 3
 
 Show = Callable[[RunProgress], object]
@@ -39,42 +47,41 @@ def perform(
     show: Show,
     memory: MemoryOrder | None = None,
 ) -> RunResult:
-    """Do a run.
+    """Perform a run.
 
     Args:
-        run: what.
-        stem: session and log are called so, with ``.memtui`` and ``.log``; what has these names is replaced.
-        cpus: CPU numbers that the program may use.
+        run: the program and how it is observed.
+        stem: path of session and log, without ``.memtui`` and ``.log``; files with these names are replaced.
+        cpus: numbers of the CPUs that the program may use.
         means: how a program comes into a container.
-        show: takes how far it is, about twice a second.
-        memory: its limit and swap.
+        show: called with the progress of the run about twice a second.
+        memory: limit and swap of the program.
 
     Raises:
-        UserError: it failed, or the program ended before there was a window.
+        UserError: the run failed, or the program ended before there was a window.
         KeyboardInterrupt: after the worker has ended.
     """
     session, log = Path(f"{stem}.memtui"), Path(f"{stem}.log")
     boxed = run.place == CONTAINER
-    before, engine = (means.words, means.engine) if boxed else ((), None)
+    before, engine = (means.prefix, means.engine) if boxed else ((), None)
     order = RunOrder(run, str(session), str(log), tuple(cpus), memory, before, engine)
-    begin_s = time.monotonic()
+    start_s = time.monotonic()
     attempts, again = 0, True
     while again:
         attempts += 1
         with _worker(order, log) as pipe:
             last = _listen(pipe, show)
-        if "failed" in last:
-            raise UserError(f"{run.group}: {last['failed']}", last["code"])
-        if "done" not in last:
-            raise UserError(f"{run.group}: the worker ended without a word ({_last_words(log)})", FAILURE)
-        done = RunResult.from_dict(last["done"])
-        again = attempts < _ATTEMPTS and _was_killed_for_nothing(done)
-    _check(run, done, log)
-    return replace(done, took_s=time.monotonic() - begin_s, attempts=attempts)
+        if isinstance(last, RunFailed):
+            raise UserError(f"{run.group}: {last.text}", last.code)
+        if not isinstance(last, RunResult):
+            raise UserError(f"{run.group}: the worker ended without a word ({_last_line(log)})", FAILURE)
+        again = attempts < _ATTEMPTS and _was_killed_for_nothing(last)
+    _check(run, last, log)
+    return replace(last, took_s=time.monotonic() - start_s, attempts=attempts)
 
 
 def _killed_in(done: RunResult) -> MemoryResult | None:
-    """Return the memory in which the kernel killed the program for want of more; None where it did not."""
+    """Return the memory of a run whose program the kernel killed for lack of memory; None where it did not."""
     return done.memory if done.memory is not None and done.memory.kills and not done.limited else None
 
 
@@ -86,12 +93,12 @@ def _was_killed_for_nothing(done: RunResult) -> bool:
 
 @contextmanager
 def _worker(order: RunOrder, log: Path) -> Iterator[int]:
-    """Yield a worker that runs, and the pipe it tells into; it has ended afterwards."""
+    """Start a worker and yield the pipe with its messages; end the worker afterwards."""
     log.unlink(missing_ok=True)
     reading, writing = os.pipe()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        # Under sudo this process writes as the user and is root only where it has to be: here.
+        # Under sudo this process writes as the user. It has to be root to start the worker.
         worker = subprocess.Popen(
             [sys.executable, "-P", "-m", "memtui.study.runs.worker", str(writing)],
             stdin=subprocess.PIPE,
@@ -130,54 +137,54 @@ def _await(worker: subprocess.Popen[bytes]) -> None:
             worker.kill()  # its program, its sampler and its recorder end with it
 
 
-def _listen(told: int, show: Show) -> dict[str, Any]:
-    """Return what it said last."""
-    lines, last = b"", {}
-    while chunk := os.read(told, 65536):
+def _listen(pipe: int, show: Show) -> WorkerMessage | None:
+    """Show the progress of a worker until it ends; return its last message."""
+    lines, last = b"", None
+    while chunk := os.read(pipe, 65536):
         *whole, lines = (lines + chunk).split(b"\n")
         for line in whole:
-            last = json.loads(line)
-            if "at_s" in last:
-                show(RunProgress(**last))
+            last = worker_message_of(json.loads(line))
+            if isinstance(last, RunProgress):
+                show(last)
     return last
 
 
 def _check(run: Run, done: RunResult, log: Path) -> None:
     """Raise UserError where the program did not do what it was started for."""
     program = visible(short_command(mask_secrets(shlex.join(run.program)), 80))
-    said = _last_words(log)
-    words = f"; it said: {said}" if said else ""
+    last_line = _last_line(log)
+    quote = f"; it said: {last_line}" if last_line else ""
     if (killed_in := _killed_in(done)) is not None:
         memory, swap = size(killed_in.limit_bytes), size(killed_in.swap_bytes)
         why = (
-            f"in {memory} of memory it found nothing to put out, though {swap} of swap had room{words}; a higher limit "
+            f"in {memory} of memory it found nothing to put out, though {swap} of swap had room{quote}; a higher limit "
             "or another try may do"
             if killed_in.swap_was_full is False
-            else f"{memory} of memory and {swap} of swap were full{words}; it needs more than in the recording"
+            else f"{memory} of memory and {swap} of swap were full{quote}; it needs more than in the recording"
         )
         raise UserError(f"{run.group}: {program} was killed by the kernel: {why}", FAILURE)
     if done.exit and not done.limited:
-        raise UserError(f"{run.group}: {program} failed with status {done.exit}{words}", FAILURE)
+        raise UserError(f"{run.group}: {program} failed with status {done.exit}{quote}", FAILURE)
     if done.seconds < run.interval_s or not done.windows:
         raise UserError(
             f"{run.group}: {program} ended after {done.seconds:.2f} s, too soon for a window of {run.interval_s:g} s"
-            f"{words}; give it more to do",
+            f"{quote}; give it more to do",
             FAILURE,
         )
     blocks = len(done.blocks or ())
     if run.kind == BLOCKS and blocks < 2 * run.pairs:
         raise UserError(
             f"{run.group}: {program} ended, or told of no steps, after {blocks} of {2 * run.pairs} "
-            f"blocks of {run.block_s:g} s{words}",
+            f"blocks of {run.block_s:g} s{quote}",
             FAILURE,
         )
     if done.ending:
         raise UserError(f"{run.group}: the recording ended: {done.ending}", FAILURE)
 
 
-def _last_words(log: Path) -> str:
+def _last_line(log: Path) -> str:
     try:
         lines = log.read_text(errors="replace")[-4096:].strip().splitlines()
     except OSError:
         return ""
-    return visible(lines[-1][:_WORD_CHARACTERS]) if lines else ""
+    return visible(lines[-1][:_LINE_CHARACTERS]) if lines else ""

@@ -1,7 +1,7 @@
-"""Swap for a while: a file without a name on a loop device, which the kernel takes down when the swap ends.
+"""Temporary swap: a file without a name on a loop device, which the kernel takes down when the swap ends.
 
 The file never has a name (``O_TMPFILE``) and the device clears itself (``LO_FLAGS_AUTOCLEAR``), so that ``swapoff``
-alone leaves nothing behind, and whoever finds the swap of a process that is gone (``sweep``) can do that.
+alone leaves nothing behind. ``sweep`` does it for the swap of a process that is gone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.units import size
 
-RESERVE_BYTES = 512 << 20  # of a disk; so much stays free beside the swap
+RESERVE_BYTES = 512 << 20  # of a disk: stays free next to the swap file
 _MIB = 1 << 20
 # In these a file without a name can be made, and a loop device on it does not have to ask another machine.
 FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 _NAME = "memtui-swap"
-_SECONDS = 120.0  # for swapoff, which reads back what others have put there
+_SECONDS = 120.0  # for swapoff, which reads back pages of all programs
 
 # linux/loop.h
 _CTL_GET_FREE, _CONFIGURE, _GET_STATUS64 = 0x4C82, 0x4C0A, 0x4C05
@@ -38,12 +38,12 @@ _FLAGS, _FILE_NAME = 8, 9  # fields of the former
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """What pages go to.
+    """Swap for the pages of a program.
 
     Attributes:
-        device: ours, such as "/dev/loop3"; "" where there was swap enough before.
-        what: for a report: "a file on ext4, on a loop device, past the page cache".
-        bytes_: how much of it may be used.
+        device: memtui's own device, such as "/dev/loop3"; "" where the machine had enough swap before.
+        what: description for a report: "a file on ext4, on a loop device, past the page cache".
+        bytes_: size that may be used.
     """
 
     device: str
@@ -52,21 +52,21 @@ class Swap:
 
 
 def free_bytes(proc: Path = Path("/proc")) -> tuple[int, list[str]]:
-    """Swap that is there already: (bytes free, names of what it is on); see proc_swaps(5)."""
+    """Return (free bytes, devices and files) of the swap that the machine has already; see proc_swaps(5)."""
     rows = [line.split() for line in _lines(proc / "swaps")[1:]]
     rows = [row for row in rows if not _is_ours(row[0])]
     return sum(int(row[2]) - int(row[3]) for row in rows) << 10, [row[0] for row in rows]
 
 
-def place_for(need_bytes: int, folders: Sequence[str]) -> tuple[str, str]:
-    """Return (folder, file system) with room for a swap file and a reserve. Raises UserError: what is missing."""
+def folder_for(need_bytes: int, folders: Sequence[str]) -> tuple[str, str]:
+    """Return (folder, file system) with room for a swap file and a reserve. Raises UserError with what is missing."""
     refused = []
     for folder in folders:
         kind = file_system(folder)
         if kind not in FILE_SYSTEMS:
             refused.append(f"{folder} is on {kind or 'nothing known'}")
             continue
-        # What lies in tmpfs takes memory, which has to be there for everybody else, too.
+        # A file in tmpfs takes memory, of which other programs need some, too.
         free, more = (_available_bytes(), need_bytes) if kind == "tmpfs" else (_free_disk_bytes(folder), 0)
         if free < need_bytes + more + RESERVE_BYTES:
             refused.append(f"{folder} ({kind}) has {size(free)} free")
@@ -80,19 +80,19 @@ def place_for(need_bytes: int, folders: Sequence[str]) -> tuple[str, str]:
 
 
 def switch_on(need_bytes: int, folders: Sequence[str]) -> tuple[Swap, mmap.mmap | None]:
-    """Swap on a file of its own.
+    """Switch on swap on a new file.
 
     Returns:
-        It, and what has to be kept until it is switched off: of a file in memory, its pages, which must stay there.
+        The swap, and, of a file in memory, its locked pages, which must stay referenced until the swap is switched off.
 
     Raises:
-        UserError: what it needs is missing.
+        UserError: a tool, room on a disk, or a loop device is missing.
     """
     for tool in ("mkswap", "swapon", "swapoff"):
         if shutil.which(tool, path=_search()) is None:
             raise UserError(f"{tool} (util-linux) is not installed, and swap is made with it", FAILURE)
-    need_bytes = -(-need_bytes // _MIB) * _MIB  # a part of a block at its end could not be read
-    folder, kind = place_for(need_bytes, folders)
+    need_bytes = -(-need_bytes // _MIB) * _MIB  # an incomplete last block could not be read
+    folder, kind = folder_for(need_bytes, folders)
     locked: mmap.mmap | None = None
     try:
         file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -101,48 +101,48 @@ def switch_on(need_bytes: int, folders: Sequence[str]) -> tuple[Swap, mmap.mmap 
     try:
         os.posix_fallocate(file, 0, need_bytes)
         if kind == "tmpfs":
-            locked = _locked(file, need_bytes)
+            locked = _map_locked(file, need_bytes)
         device, open_device = _attach(file)
     except OSError as error:
         raise UserError(f"no loop device takes a swap file in {folder}: {error.strerror}", FAILURE) from None
     finally:
         os.close(file)
     try:
-        for words in (["mkswap", "-q", device], ["swapon", device]):
-            _tool(words)
+        for argv in (["mkswap", "-q", device], ["swapon", device]):
+            _run_tool(argv)
     finally:
-        os.close(open_device)  # without swap on it, it is gone with this
+        os.close(open_device)  # a device without swap on it is cleared by this
     direct = _lines(Path("/sys/block", Path(device).name, "loop/dio")) == ["1"]
     how = "past the page cache" if direct else "through the page cache"
     return Swap(device, f"a file on {kind}, on a loop device, {how}", need_bytes), locked
 
 
 def switch_off(device: str) -> str:
-    """End swap on a device, which then clears itself; "" or why that is not possible."""
+    """Switch off the swap on a device, which then clears itself; return why that failed, "" where it did not."""
     try:
-        _tool(["swapoff", device])
+        _run_tool(["swapoff", device])
     except UserError as error:
         return "" if device not in _active() else str(error)
     return ""
 
 
 def sweep() -> None:
-    """Switch off what processes left behind that are gone."""
+    """Switch off the swap of processes that are gone."""
     for device in _active():
         owner = _owner(device)
         if owner is not None and not owner_lives(owner):
             switch_off(device)
 
 
-def mark() -> str:
-    """Who is the owner: PID namespace and pid, as they stand in the names of what is made."""
+def owner_id() -> str:
+    """Return the PID namespace and the pid of this process, for the names of its cgroup and its swap."""
     return f"{Path('/proc/self/ns/pid').stat().st_ino}-{os.getpid()}"
 
 
 def owner_lives(owner: str) -> bool:
-    """Return whether the process of a ``mark`` is there, or cannot be seen from here."""
+    """Return whether the process of an ``owner_id`` lives, or cannot be seen from here."""
     namespace, _, pid = owner.partition("-")
-    if namespace != mark().partition("-")[0] or not pid.isdigit():
+    if namespace != owner_id().partition("-")[0] or not pid.isdigit():
         return True
     try:
         return b"memtui.study.runs.limit_holder" in Path("/proc", pid, "cmdline").read_bytes()
@@ -151,18 +151,18 @@ def owner_lives(owner: str) -> bool:
 
 
 def file_system(folder: str) -> str:
-    """Type of the file system that a folder lies on; "" when that cannot be told."""
+    """Return the type of a folder's file system; "" when it cannot be found out."""
     try:
         device, path = Path(folder).stat().st_dev, os.path.realpath(folder)
     except OSError:
         return ""
     best = ("", "")
     for line in _lines(Path("/proc/self/mountinfo")):
-        place, _, kind = line.partition(" - ")
-        fields = place.split()
+        mount, _, kind = line.partition(" - ")
+        fields = mount.split()
         top = fields[4].encode().decode("unicode_escape")
         on_it = fields[2] == f"{os.major(device)}:{os.minor(device)}"
-        # btrfs tells other device numbers in stat(2), so there the longest path decides.
+        # btrfs reports other device numbers in stat(2), so there the longest path decides.
         below = path == top or path.startswith(top.rstrip("/") + "/")
         if (on_it or kind.startswith("btrfs ")) and below and len(top) >= len(best[0]):
             best = (top, kind.split()[0])
@@ -170,12 +170,12 @@ def file_system(folder: str) -> str:
 
 
 def _attach(file: int) -> tuple[str, int]:
-    """Return a free loop device with this file on it. Raises OSError."""
-    info = [0] * 9 + [f"{_NAME} {mark()}".encode(), b"", b"", 0, 0]
+    """Attach a file to a free loop device; return its path and a file descriptor. Raises OSError."""
+    info = [0] * 9 + [f"{_NAME} {owner_id()}".encode(), b"", b"", 0, 0]
     with Path("/dev/loop-control").open("rb") as control:
-        for attempt in range(8):  # another one may be quicker
+        for attempt in range(8):  # another process may take the device first
             number = fcntl.ioctl(control, _CTL_GET_FREE)
-            # Past the page cache: what is cached there would be memory that no limit counts.
+            # Past the page cache: pages cached there would be memory that no limit counts.
             info[_FLAGS] = _AUTOCLEAR | _DIRECT_IO
             device = f"/dev/loop{number}"
             if not Path(device).exists():
@@ -193,7 +193,7 @@ def _attach(file: int) -> tuple[str, int]:
 
 
 def _owner(device: str) -> str | None:
-    """Return the mark in the name of a loop device's file; None: it is not ours."""
+    """Return the ``owner_id`` in the name of a loop device's file; None for a device of another program."""
     if not device.startswith("/dev/loop"):
         return None
     try:
@@ -218,8 +218,8 @@ def _active() -> list[str]:
     return [line.split()[0] for line in _lines(Path("/proc/swaps"))[1:]]
 
 
-def _locked(file: int, bytes_: int) -> mmap.mmap:
-    """Pages of a file in memory that stay there: swapped out, they would need the swap that they are."""
+def _map_locked(file: int, bytes_: int) -> mmap.mmap:
+    """Map a file in memory and lock its pages: swapped out, they would need the swap that they are."""
     pages = mmap.mmap(file, bytes_)
     libc = ctypes.CDLL(None, use_errno=True)
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
@@ -228,29 +228,29 @@ def _locked(file: int, bytes_: int) -> mmap.mmap:
     return pages
 
 
-def _tool(words: Sequence[str]) -> None:
-    """Run a tool of util-linux. Raises UserError with its last words."""
+def _run_tool(argv: Sequence[str]) -> None:
+    """Run a tool of util-linux. Raises UserError with its last message."""
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS,
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS,
             env=os.environ | {"PATH": _search(), "LC_ALL": "C"}, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"{words[0]}: {error}", FAILURE) from None
+        raise UserError(f"{argv[0]}: {error}", FAILURE) from None
     if done.returncode:
-        said = (done.stderr.strip() or "no word").splitlines()[-1]
-        raise UserError(f"swap cannot be switched here: {said.removeprefix(f'{words[0]}: ')}", FAILURE)
+        message = (done.stderr.strip() or "no word").splitlines()[-1]
+        raise UserError(f"swap cannot be switched here: {message.removeprefix(f'{argv[0]}: ')}", FAILURE)
 
 
 def _search() -> str:
-    """Return a search path with what is for root, which a user's lacks."""
+    """Return a search path with root's folders, which a user's path lacks."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def _free_disk_bytes(folder: str) -> int:
     with suppress(OSError):
-        found = os.statvfs(folder)
-        return found.f_bavail * found.f_frsize
+        stats = os.statvfs(folder)
+        return stats.f_bavail * stats.f_frsize
     return 0
 
 

@@ -1,8 +1,8 @@
-"""One run of a study, in a process of its own: starts the program, records it, ends it, and tells how it went.
+"""One run of a study, in a process of its own: starts the program, records it, ends it, and reports the result.
 
-Its input has one line of JSON with the order; the end of the input is the order to stop. So it ends with the study,
-however that dies, and whatever the program left behind ends with it. What it has to say goes to the pipe named as its
-argument, a line of JSON each; its output, and so that of the program, is the log of the run.
+Its input has one line of JSON, a ``RunOrder``; the end of the input is the order to stop. So the worker ends with the
+study, however the study dies, and processes that the program left behind end with the worker. Its messages go to the
+pipe named as its argument, a line of JSON each; its output, and so the program's, is the log of the run.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from memtui.study.runs.container_engine import PREFIX, boxed
 from memtui.study.runs.memory_limit import Limited, limited
 from memtui.study.runs.messages import RunFailed, RunOrder, RunProgress, RunResult
 
-LOOK_SECONDS = 0.02  # how often steps are looked for
-TELL_SECONDS = 0.5
-GRACE_SECONDS = 3.0  # for a program to end when it is told to
-FIRST_STEP_SECONDS = 300.0  # without one, blocks cannot begin, nor a limit on memory
-NO_STEPS_SECONDS = 15.0  # without one, blocks of another window begin all the same: they need no steps
+POLL_SECONDS = 0.02  # between two reads of the steps
+REPORT_SECONDS = 0.5
+GRACE_SECONDS = 3.0  # for a program to end after a signal
+FIRST_STEP_SECONDS = 300.0  # for the first step: without it neither blocks nor a limit on memory can start
+NO_STEPS_SECONDS = 15.0  # for the first step before blocks of another window start without it: they need no steps
 SWITCH_SECONDS = 0.2  # after another window was asked for, before a window counts: more than the shortest of them
 MOST_STEPS = 5000  # whose times are reported
 
 Send = Callable[[Mapping[str, Any]], None]
 
 
-class _Followed:
-    """Progress of the program while it is recorded, and when enough of it was seen."""
+class _RunMonitor:
+    """Watches the progress of the program while it is recorded, and decides when the run is over."""
 
     def __init__(self, run: Run, observation: Observation, log: str, send: Send, limit: Limited | None) -> None:
         self._run, self._observation, self._send, self._limit = run, observation, send, limit
         self.steps = Steps("steps", log)
-        self.began_s = self._told_s = time.monotonic()
+        self.start_s = self._reported_s = time.monotonic()
         self.left = False  # the study ended
-        self.ended_it = False  # it was told to end
+        self.ended_it = False  # this monitor ended the run
         self.limited = False
         self.blocks: Blocks | None = None
         if run.kind in (BLOCKS, ALTERNATE):
@@ -69,37 +69,37 @@ class _Followed:
             )
             self.blocks = Blocks(plan, switch, settle_s, chance)
 
-    def look(self) -> bool:
-        """Look at the run; True: end it."""
-        self.ended_it = self._look()
+    def poll(self) -> bool:
+        """Poll the run once; return whether it is over."""
+        self.ended_it = self._poll()
         return self.ended_it
 
-    def _look(self) -> bool:
+    def _poll(self) -> bool:
         if select.select([0], [], [], 0)[0] and not os.read(0, 4096):
             self.left = True
             return True
         self.steps.poll()
         now_s = time.monotonic()
-        if now_s - self._told_s > TELL_SECONDS:
-            self._told_s = now_s
+        if now_s - self._reported_s > REPORT_SECONDS:
+            self._reported_s = now_s
             progress = self._observation.progress
             wss_bytes = None if progress is None else progress.wss_bytes
-            self._send(RunProgress(now_s - self.began_s, self.steps.total, wss_bytes).to_dict())
+            self._send(RunProgress(now_s - self.start_s, self.steps.total, wss_bytes).to_dict())
         first_s = self.first_s
-        # The program begins without a limit, so that what it does before training is the same in all runs.
-        if self._limit is not None and self._limit.look(self.steps.total, first_s is not None):
+        # The program starts without a limit, so that everything before training is the same in all runs.
+        if self._limit is not None and self._limit.poll(self.steps.total, first_s is not None):
             return True
         if self.blocks is not None:
             alternates = self._run.kind == ALTERNATE
-            if first_s is None and alternates and now_s > self.began_s + NO_STEPS_SECONDS:
-                first_s = self.began_s
+            if first_s is None and alternates and now_s > self.start_s + NO_STEPS_SECONDS:
+                first_s = self.start_s
             if first_s is not None and now_s > first_s + SETTLE_SECONDS:
                 self.blocks.step(now_s)
-            return self.blocks.done or (first_s is None and now_s > self.began_s + FIRST_STEP_SECONDS)
+            return self.blocks.done or (first_s is None and now_s > self.start_s + FIRST_STEP_SECONDS)
         limit_s = self._run.limit_s
         if limit_s is not None and first_s is None and self._run.needs_steps:
             limit_s = max(limit_s, FIRST_STEP_SECONDS)
-        self.limited = limit_s is not None and now_s > (first_s or self.began_s) + limit_s
+        self.limited = limit_s is not None and now_s > (first_s or self.start_s) + limit_s
         return self.limited
 
     def _switch_interval(self, fine: bool) -> None:
@@ -111,12 +111,12 @@ class _Followed:
     def first_s(self) -> float | None:
         """When the first step was seen."""
         seen = zip(self.steps.times_s, self.steps.values, strict=True)
-        return next((at for at, value in seen if value > 0), None)
+        return next((time_s for time_s, value in seen if value > 0), None)
 
 
 def main() -> int:
     """Return 0 when the run was reported, also when it failed."""
-    signal.signal(signal.SIGINT, lambda *_: None)  # the study hears it, too, and tells what is to be done
+    signal.signal(signal.SIGINT, lambda *_: None)  # the study gets it, too, and decides
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pipe = os.fdopen(int(sys.argv[1]), "w")
     order = RunOrder.from_dict(json.loads(_first_line()))
@@ -141,7 +141,7 @@ def main() -> int:
 def _first_line() -> bytes:
     line = b""
     while not line.endswith(b"\n"):
-        chunk = os.read(0, 1)  # no more than the line: its end is waited for with select
+        chunk = os.read(0, 1)  # no more than the line: select waits for the end of the input
         if not chunk:
             raise SystemExit(0)
         line += chunk
@@ -160,7 +160,7 @@ def _options(run: Run) -> Options:
 
 def _work(order: RunOrder, send: Send) -> RunResult:
     run = order.run
-    busy_s, begin_s = _busy_s() - _own_s(), time.monotonic()
+    busy_s, start_s = _busy_s() - _own_s(), time.monotonic()
     program = [*order.before, *run.program]
     os.environ.update(run.environment)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")  # a step that waits in a buffer is seen too late
@@ -179,18 +179,18 @@ def _work(order: RunOrder, send: Send) -> RunResult:
             what = box.pid
         else:
             cgroup = stack.enter_context(memory_cgroup()) if may_join else ""
-            what = Launch(program_launcher.words(order.cpus, limit.joins if limit else cgroup, program))
+            what = Launch(program_launcher.command_line(order.cpus, limit.joins if limit else cgroup, program))
         observation = Observation(what, _options(run), Path(order.session), force=True, verb="study")
-        supervisor, followed = Supervisor(observation), _Followed(run, observation, order.log, send, limit)
+        supervisor, monitor = Supervisor(observation), _RunMonitor(run, observation, order.log, send, limit)
         try:
             if limit is not None:
                 limit.join(observation.pid)
             if box is not None:
                 box.go()
-            supervisor.wait(followed.look, LOOK_SECONDS)
+            supervisor.wait(monitor.poll, POLL_SECONDS)
         finally:
             ended_s = time.monotonic()
-            if box is not None and not followed.left and not followed.ended_it:
+            if box is not None and not monitor.left and not monitor.ended_it:
                 box.wait(GRACE_SECONDS)
             stopped_by_us = observation.outlived if box is None else box.runs
             supervisor.stop()
@@ -199,39 +199,39 @@ def _work(order: RunOrder, send: Send) -> RunResult:
             else:
                 box.end()
         observation.finish()
-        followed.steps.poll()
+        monitor.steps.poll()
         return RunResult(
-            seconds=ended_s - followed.began_s,
-            left=followed.left,
-            limited=followed.limited or (followed.blocks is not None and followed.blocks.done),
+            seconds=ended_s - monitor.start_s,
+            left=monitor.left,
+            limited=monitor.limited or (monitor.blocks is not None and monitor.blocks.done),
             exit=None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
             windows=0 if observation.progress is None else observation.progress.samples,
             ending=observation.ending[1] if observation.ending else "",
             cgroup=bool(cgroup),
-            others_cpus=max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - begin_s),
+            others_cpus=max(_busy_s() - _own_s() - busy_s, 0.0) / (time.monotonic() - start_s),
             memory=None if limit is None else limit.result(),
-            blocks=None if followed.blocks is None else tuple(_blocks(followed.blocks, followed.steps)),
-            **_steps(followed.steps),
+            blocks=None if monitor.blocks is None else tuple(_blocks(monitor.blocks, monitor.steps)),
+            **_steps(monitor.steps),
         )
 
 
 def _busy_s() -> float:
-    """Return CPU time of all programs on all CPUs since the start, and what other guests took of it; proc(5)."""
+    """Return the CPU time of all programs on all CPUs since boot, and the time stolen by other guests; proc(5)."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_s() -> float:
-    """Return CPU time of this process and of all that it started and that has ended."""
+    """Return the CPU time of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _steps(steps: Steps) -> dict[str, Any]:
     """Return the fields of a ``RunResult`` that are about steps."""
-    seen = [(at, value) for at, value in zip(steps.times_s, steps.values, strict=True) if value > 0]
-    times_ns = [round(at * 1e9) for at, _ in seen]
+    seen = [(time_s, value) for time_s, value in zip(steps.times_s, steps.values, strict=True) if value > 0]
+    times_ns = [round(time_s * 1e9) for time_s, _ in seen]
     rate = None
     if len(seen) > 1:
         rate = (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
@@ -245,8 +245,8 @@ def _steps(steps: Steps) -> dict[str, Any]:
 
 
 def _blocks(blocks: Blocks, steps: Steps) -> Iterator[Block]:
-    for pair, observed, begin_s, end_s in blocks.spans:
-        yield Block(pair, observed, begin_s, end_s, *count_in(steps.times_s, steps.values, begin_s, end_s))
+    for pair, observed, start_s, end_s in blocks.spans:
+        yield Block(pair, observed, start_s, end_s, *count_in(steps.times_s, steps.values, start_s, end_s))
 
 
 def _end(observation: Observation, *, gently: bool) -> None:
@@ -263,7 +263,7 @@ def _end(observation: Observation, *, gently: bool) -> None:
 
 
 def _end_orphans() -> None:
-    """End what the program started and left behind: this process's child now (``PR_SET_CHILD_SUBREAPER``)."""
+    """End processes that the program left behind: children of this process now (``PR_SET_CHILD_SUBREAPER``)."""
     deadline_s = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < deadline_s:
         try:

@@ -1,4 +1,4 @@
-"""What studies share: what was asked for, the program they run, and what they get to read."""
+"""Common parts of the studies: the setting, the program that they run, and the finished runs that they read."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from memtui.study.runs.messages import RunResult
 
 MIB = 1 << 20
 START_S = 6.0  # of a run, before the first step: sampler, interpreter, PyTorch, data
-IMAGES_PER_S = 500.0  # of one core, before anything is known of it: an assumption that the first run corrects
-VALIDATION = 0.2  # images that the bundled network looks at after an epoch, per image of the epoch
-MISSES = 0.05  # of returning touches, in advice on sizes
+IMAGES_PER_S = 500.0  # of one core: an assumption that the first run corrects
+VALIDATION = 0.2  # images that the bundled network evaluates after an epoch, per image of the epoch
+MISSES = 0.05  # share of returning accesses, in advice on sizes
 FULL_IMAGES, QUICK_IMAGES = 50_000, 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What was asked for, and what there is.
+    """The arguments of a study, and the abilities of this machine.
 
     Attributes:
-        quick: short runs and few repeats.
-        cpus: how many CPUs programs may use.
-        command: of the user's own program; () for the bundled network.
+        quick: whether runs are short and repeats few.
+        cpus: number of CPUs that programs may use.
+        command: command line of the user's program; () for the bundled network.
         network: module of the bundled network: "cnn" or "numpy_cnn".
         data: folder with CIFAR-10's binary files; "" for generated images.
-        seed: of the first repeat.
-        seconds: end of each run of the user's own program, so long after its first step; None: it ends by itself.
-        container: whether a program can be started in one.
-        no_limit: why no limit can be set on the memory of a program here; "" where one can.
+        seed: seed of the first repeat.
+        seconds: time from the first step of the user's program to the end of a run; None: the program ends.
+        container: whether a program can be started in a container.
+        no_limit: why the memory of a program cannot be limited here; "" where it can.
     """
 
     quick: bool
@@ -58,14 +58,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A finished run: what it came to, and where its session lies."""
+    """A finished run: its result, and the path of its session."""
 
     run: Run
     result: RunResult
     session: Path
 
     def trace(self) -> Trace:
-        """Raise SessionError."""
+        """Open the session. Raises SessionError."""
         return Trace(self.session, self.result)
 
 
@@ -73,10 +73,10 @@ class Study(Protocol):
     """An experiment.
 
     Attributes:
-        name: on the command line.
-        title: what it asks.
-        original: what the published notebooks did and found.
-        method: how it is done here, in sentences.
+        name: name on the command line.
+        title: the question.
+        original: method and results of the published notebooks.
+        method: method of this study, in sentences.
     """
 
     @property
@@ -89,10 +89,10 @@ class Study(Protocol):
     def method(self) -> Sequence[str]: ...
 
     def runs(self, setting: Setting) -> list[list[Run]]:
-        """Return the runs by repeat. Raises UserError where the study makes no sense with this setting."""
+        """Return the runs by repeat. Raises UserError where the study is impossible with this setting."""
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
-        """Return what its runs came to. Raises SessionError."""
+        """Return the findings from the finished runs. Raises SessionError."""
 
 
 def training(
@@ -106,16 +106,16 @@ def training(
 ) -> dict[str, Any]:
     """Return program and times of a training, as fields of a ``Run``.
 
-    At full length the bundled network learns for one epoch; ``quick_s`` seconds after its first step are enough for a
-    quick study.
+    At full length the bundled network learns for one epoch, in a quick study for ``quick_s`` seconds after its first
+    step.
     """
     cpus = max(threads, 1)
     if setting.command:
         values = {"threads": str(threads), "batch": str(batch)}
-        words = tuple(_filled(word, values) for word in setting.command)
+        argv = tuple(_filled(argument, values) for argument in setting.command)
         limit_s = setting.seconds
         return {
-            "program": words,
+            "program": argv,
             "limit_s": limit_s,
             "expected_s": START_S + (limit_s or 60.0),
             "environment": tuple((name, str(threads)) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")),
@@ -123,14 +123,14 @@ def training(
             "seed": seed,
         }
     images = images or (QUICK_IMAGES if setting.quick else FULL_IMAGES)
-    words = (sys.executable, "-P", "-m", f"memtui.study.workloads.{setting.network}", "--progress", "1")
-    words += ("--images", str(images), "--batch-size", str(batch), "--threads", str(threads), "--seed", str(seed))
-    words += ("--epochs", "0" if setting.quick else "1")
+    argv = (sys.executable, "-P", "-m", f"memtui.study.workloads.{setting.network}", "--progress", "1")
+    argv += ("--images", str(images), "--batch-size", str(batch), "--threads", str(threads), "--seed", str(seed))
+    argv += ("--epochs", "0" if setting.quick else "1")
     if setting.data:
-        words += ("--data", setting.data)
+        argv += ("--data", setting.data)
     whole_s = images * (1 + VALIDATION / 3) / IMAGES_PER_S / math.sqrt(threads)
     return {
-        "program": words,
+        "program": argv,
         "limit_s": quick_s if setting.quick else None,
         "expected_s": START_S + (quick_s if setting.quick else whole_s),
         "cpus": cpus,
@@ -138,10 +138,10 @@ def training(
     }
 
 
-def without_end(words: tuple[str, ...]) -> tuple[str, ...]:
+def without_end(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return the bundled network as a command that runs until it is ended."""
-    at = words.index("--epochs")
-    return (*words[: at + 1], "0", *words[at + 2 :])
+    index = argv.index("--epochs")
+    return (*argv[: index + 1], "0", *argv[index + 2 :])
 
 
 def thread_counts(setting: Setting) -> list[int]:
@@ -155,14 +155,14 @@ def of_threads(threads: int) -> str:
 
 def by_group(observed: Sequence[Observed]) -> dict[str, list[Observed]]:
     """Return finished runs by group, in the order of repeats."""
-    found: dict[str, list[Observed]] = {}
-    for one in sorted(observed, key=lambda one: one.run.repeat):
-        found.setdefault(one.run.group, []).append(one)
-    return found
+    groups: dict[str, list[Observed]] = {}
+    for item in sorted(observed, key=lambda item: item.run.repeat):
+        groups.setdefault(item.run.group, []).append(item)
+    return groups
 
 
 def needs_pages(trace: Trace) -> None:
-    """Raise UserError where nothing can be said of pages."""
+    """Raise UserError where the trace has no page sets."""
     if trace.main is None:
         pages = trace.hello.pages
         why = f"{pages.reason}" if not pages.ok else "no page set is stored"
@@ -173,25 +173,25 @@ def needs_pages(trace: Trace) -> None:
 
 
 def mean(values: Any) -> float | None:
-    """Return the mean of what is known; None without any."""
-    found = np.asarray(values, float)
-    found = found[~np.isnan(found)]
-    return float(found.mean()) if len(found) else None
+    """Return the mean of the values that are not NaN; None without such values."""
+    finite = np.asarray(values, float)
+    finite = finite[~np.isnan(finite)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def mib(value: float | None) -> str:
     return size(value)
 
 
-def interval_words(found: MedianInterval | None, *, sign: bool = False) -> str:
-    """``1.2 % [0.9, 1.4]`` of a share: a median with its interval, or why there is none."""
-    if found is None:
+def interval_text(interval: MedianInterval | None, *, sign: bool = False) -> str:
+    """Return the median of a share with its interval as text, ``1.2 % [0.9, 1.4]``, or why there is no interval."""
+    if interval is None:
         return "not known"
     form = "{:+.1f}" if sign else "{:.1f}"
-    middle = f"{form.format(found.median * 100)} %"
-    if found.low is None or found.high is None:
-        return f"{middle} (no interval: {found.count} repeat{'s' * (found.count != 1)}, and 95 % needs 6)"
-    return f"{middle} [{form.format(found.low * 100)}, {form.format(found.high * 100)}]"
+    middle = f"{form.format(interval.median * 100)} %"
+    if interval.low is None or interval.high is None:
+        return f"{middle} (no interval: {interval.count} repeat{'s' * (interval.count != 1)}, and 95 % needs 6)"
+    return f"{middle} [{form.format(interval.low * 100)}, {form.format(interval.high * 100)}]"
 
 
 def median_of(values: Sequence[float | None]) -> MedianInterval | None:
@@ -199,27 +199,27 @@ def median_of(values: Sequence[float | None]) -> MedianInterval | None:
     return median_interval(values)
 
 
-def advice_words(one: tuple[float, ExactReuse], other: tuple[float, ExactReuse]) -> tuple[str, Advice | None]:
-    """Return how much memory would do: one size where two intervals agree, else a range."""
-    found = advice([one, other], MISSES)
-    seconds = " and ".join(duration(interval_s) for interval_s, _ in (one, other))
-    if found is None:
+def advice_text(first: tuple[float, ExactReuse], second: tuple[float, ExactReuse]) -> tuple[str, Advice | None]:
+    """Return the size of memory that is enough, as text and numbers: one size where two intervals agree, or a range."""
+    advised = advice([first, second], MISSES)
+    seconds = " and ".join(duration(interval_s) for interval_s, _ in (first, second))
+    if advised is None:
         return f"no page came back at windows of {seconds}, so nothing is known of what less memory would cost", None
     misses = f"{MISSES * 100:.0f} %"
-    if found.agree:
+    if advised.agree:
         text = (
-            f"an LRU memory of {size(found.bytes_[1])} would miss at most {misses} of returning touches, as windows of "
-            f"{seconds} both say"
+            f"an LRU memory of {size(advised.bytes_[1])} would miss at most {misses} of returning touches, as windows "
+            f"of {seconds} both say"
         )
     else:
         text = (
-            f"for at most {misses} misses of returning touches an LRU memory of {size(found.bytes_[0])} to "
-            f"{size(found.bytes_[1])} is needed: windows of {seconds} do not agree on one size"
+            f"for at most {misses} misses of returning touches an LRU memory of {size(advised.bytes_[0])} to "
+            f"{size(advised.bytes_[1])} is needed: windows of {seconds} do not agree on one size"
         )
-    return text, found
+    return text, advised
 
 
-def _filled(word: str, values: dict[str, str]) -> str:
+def _filled(argument: str, values: dict[str, str]) -> str:
     for name, value in values.items():
-        word = word.replace("{" + name + "}", value)
-    return word
+        argument = argument.replace("{" + name + "}", value)
+    return argument

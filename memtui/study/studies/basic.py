@@ -1,4 +1,4 @@
-"""``basic``: what a training touches, page by page, and whether a container or the interpreter is in it."""
+"""``basic``: the pages that a training accesses, and the part of a container or the interpreter in them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from memtui.study.studies.base import (
     START_S,
     Observed,
     Setting,
-    advice_words,
+    advice_text,
     by_group,
-    interval_words,
+    interval_text,
     mean,
     median_of,
     needs_pages,
@@ -35,20 +35,20 @@ from memtui.study.studies.pass_separation import PartSimilarity, alike
 BARE, BOXED, IMPORT, EMPTY, PASSES = "bare", "in a container", "import only", "container only", "passes of a step"
 INTERVAL_S, PASSES_S = 0.2, 0.05
 PASSES_BATCH = 512
-REPEATS = 6  # the least that has a 95 % interval
+REPEATS = 6  # the smallest number with a 95 % interval
 MERGED = (1, 2, 5, 10)  # windows: 0.2, 0.4, 1 and 2 s
 IDLE_S = 5.0  # as the published experiment slept after its imports
-SLEEPS = 0.02  # of a CPU: less is no work; the kernel counts in hundredths of a second
+SLEEPS = 0.02  # of a CPU: less is called sleep; the kernel counts in hundredths of a second
 NOTICEABLE = 0.05  # a share of the working set; below that a difference is called small
 
 
 @dataclass(frozen=True, slots=True)
 class AsleepNumbers:
-    """What a program touches that only sleeps.
+    """The working set of a program that only sleeps.
 
     Attributes:
         asleep_wss_bytes: mean over the windows in which it slept.
-        largest_wss_bytes: of any window.
+        largest_wss_bytes: maximum over all windows.
     """
 
     asleep_wss_bytes: float | None
@@ -60,10 +60,10 @@ class ReuseNumbers:
     """Reuse distances of a run.
 
     Attributes:
-        touches: one a page and window.
-        first_touches: of that, of pages that were not touched before.
-        quantiles_bytes: (lower, upper) within which a share of the returning touches came back, by that share.
-        knee: where the curve bends most.
+        touches: number of accesses, one a page and window.
+        first_touches: number of them to pages that were not accessed before.
+        quantiles_bytes: (lower, upper) distance of a share of the returning accesses, by that share.
+        knee: point where the curve bends most.
     """
 
     touches: int
@@ -83,19 +83,19 @@ class ReuseNumbers:
 
 @dataclass(frozen=True, slots=True)
 class BasicNumbers:
-    """What the runs came to.
+    """The numbers of the study.
 
     Attributes:
         bundled: whether the bundled network was trained.
         wss_bytes: mean over the windows of training, of each repeat, by group.
         rss_bytes: mean over the windows of training, of the first repeat; as ``mapped_bytes``.
-        mapped_bytes: address space.
+        mapped_bytes: size of the address space.
         wss_by_interval_bytes: mean WSS by the length of merged windows in s.
-        reuse: of the first repeat.
-        container_ratio: WSS in a container over that outside.
-        asleep: of programs that only sleep, by group.
-        passes: how alike parts of steps are; None where no step was cut.
-        advice_bytes: (lower, upper) size of a memory that would do.
+        reuse: reuse distances of the first repeat.
+        container_ratio: WSS in a container over WSS outside.
+        asleep: numbers of the programs that only sleep, by group.
+        passes: similarity of parts of steps; None where no step was divided.
+        advice_bytes: (lower, upper) size of a memory that is enough.
     """
 
     bundled: bool
@@ -150,27 +150,27 @@ class Basic:
     )
 
     def runs(self, setting: Setting) -> list[list[Run]]:
-        found = []
+        by_repeat = []
         for repeat in range(REPEATS):
             fields = training(setting, setting.seed + repeat, quick_s=5.0)
             runs = [Run(BARE, **fields, repeat=repeat, interval_s=INTERVAL_S)]
             if setting.container:
                 runs.append(Run(BOXED, **fields, repeat=repeat, interval_s=INTERVAL_S, place=CONTAINER))
-            found.append(runs)
-        found[0] += self._once(setting)
-        return found
+            by_repeat.append(runs)
+        by_repeat[0] += self._once(setting)
+        return by_repeat
 
     def _once(self, setting: Setting) -> list[Run]:
         fields = training(setting, setting.seed, batch=PASSES_BATCH, quick_s=12.0)
-        found = [Run(PASSES, **(fields | {"limit_s": fields["limit_s"] or 60.0}), interval_s=PASSES_S)]
+        runs = [Run(PASSES, **(fields | {"limit_s": fields["limit_s"] or 60.0}), interval_s=PASSES_S)]
         if not setting.command:
             imports = "import torch" if setting.network == "cnn" else "import memtui.study.workloads.numpy_network"
-            words = (sys.executable, "-P", "-c", f"{imports}, time; time.sleep({IDLE_S})")
-            found.append(Run(IMPORT, words, START_S + IDLE_S, interval_s=INTERVAL_S))
+            argv = (sys.executable, "-P", "-c", f"{imports}, time; time.sleep({IDLE_S})")
+            runs.append(Run(IMPORT, argv, START_S + IDLE_S, interval_s=INTERVAL_S))
         if setting.container:
             asleep = ("sleep", str(IDLE_S if setting.quick else 8.0))
-            found.append(Run(EMPTY, asleep, START_S + IDLE_S, interval_s=INTERVAL_S, place=CONTAINER))
-        return found
+            runs.append(Run(EMPTY, asleep, START_S + IDLE_S, interval_s=INTERVAL_S, place=CONTAINER))
+        return runs
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
@@ -178,7 +178,7 @@ class Basic:
         needs_pages(trace)
         exact = trace.reuse()
         merged = trace.reuse(training=True, count=2)
-        wss_bytes = {group: [_wss(one) for one in groups.get(group, [])] for group in (BARE, BOXED)}
+        wss_bytes = {group: [_wss(item) for item in groups.get(group, [])] for group in (BARE, BOXED)}
         charts = _charts(trace, exact)
         asleep_by_group = {}
         for group in (IMPORT, EMPTY):
@@ -194,7 +194,7 @@ class Basic:
         if PASSES in groups:
             parts, chart = passes(groups[PASSES][0].trace())
             charts += [chart] if chart is not None else []
-        text, advised = advice_words((INTERVAL_S, trace.reuse(training=True)), (2 * INTERVAL_S, merged))
+        text, advised = advice_text((INTERVAL_S, trace.reuse(training=True)), (2 * INTERVAL_S, merged))
         numbers = BasicNumbers(
             bundled=not setting.command,
             wss_bytes=wss_bytes,
@@ -222,15 +222,15 @@ class Basic:
 def asleep(trace: Trace) -> NDArray[np.bool_]:
     """Return bool[n]: the windows of the last seconds in which a program that sleeps did nothing.
 
-    How long its imports and the end of its interpreter take nobody knows, so its CPU time tells them from sleep.
+    The durations of its imports and of the end of its interpreter are unknown, so CPU time separates them from sleep.
     """
-    found = (trace.seconds[-1] - trace.seconds < IDLE_S) & (trace.cpu_shares < SLEEPS)
-    found[-1:] = False  # what it did between this and its end is in no window
-    return found
+    windows = (trace.seconds[-1] - trace.seconds < IDLE_S) & (trace.cpu_shares < SLEEPS)
+    windows[-1:] = False  # accesses after it are in no window
+    return windows
 
 
 def conclude(numbers: BasicNumbers) -> list[str]:
-    """Return what the numbers say, in sentences."""
+    """Return the conclusions from the numbers, in sentences."""
     wss = median_of(numbers.wss_bytes[BARE])
     if wss is None:
         return ["No window lies between the first and the last step, so nothing can be said: longer runs help."]
@@ -275,29 +275,29 @@ def conclude(numbers: BasicNumbers) -> list[str]:
 def _of_container(pairs: MedianInterval) -> str:
     low, high = (None if bound is None else bound - 1 for bound in (pairs.low, pairs.high))
     change = MedianInterval(pairs.median - 1, low, high, pairs.confidence, pairs.count)
-    words = f"In a container the working set differs from that outside by {interval_words(change, sign=True)}"
+    sentence = f"In a container the working set differs from that outside by {interval_text(change, sign=True)}"
     if change.low is None or change.high is None:
-        return f"{words}: too few pairs to say whether that is more than chance."
+        return f"{sentence}: too few pairs to say whether that is more than chance."
     if change.low <= 0 <= change.high:
-        return f"{words}: no difference can be told from chance."
+        return f"{sentence}: no difference can be told from chance."
     kind = "a small one" if abs(change.median) < NOTICEABLE else "not a small one"
-    return f"{words}: a difference, and {kind}."
+    return f"{sentence}: a difference, and {kind}."
 
 
 def _of_passes(parts: PartSimilarity) -> str:
     if parts.same_part is None:
         return f"Whether forward and backward passes can be told apart is not known: {parts.reason}."
-    words = (
+    sentence = (
         f"The same eighths of neighbouring steps share {percent(parts.same_part)} of their pages, opposite eighths "
         f"{percent(parts.opposite_part)}"
     )
     if parts.visible:
-        return f"{words}: forward and backward passes are visible."
-    return f"{words}: forward and backward passes cannot be told apart in this way."
+        return f"{sentence}: forward and backward passes are visible."
+    return f"{sentence}: forward and backward passes cannot be told apart in this way."
 
 
 def passes(trace: Trace) -> tuple[PartSimilarity, HeatChart | None]:
-    """Return how alike parts of neighbouring steps are, and a picture of some steps. Close the trace."""
+    """Return the similarity of parts of neighbouring steps, and a picture of some steps. Close the trace."""
     times_ns = trace.result.step_times_ns
     try:
         parts = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
@@ -308,33 +308,33 @@ def passes(trace: Trace) -> tuple[PartSimilarity, HeatChart | None]:
 
 def _passes_chart(trace: Trace, times_ns: np.ndarray) -> HeatChart | None:
     samples = trace.samples
-    first, last = (int(np.searchsorted(samples.end_ns, times_ns[at])) for at in (0, min(4, len(times_ns) - 1)))
+    first, last = (int(np.searchsorted(samples.end_ns, times_ns[index])) for index in (0, min(4, len(times_ns) - 1)))
     picture = trace.picture(span=slice(first, last + 1))
     if picture is None:
         return None
-    marks = [float(np.searchsorted(samples.end_ns, t)) - first for t in times_ns[:5].tolist()]
+    vlines = [float(np.searchsorted(samples.end_ns, t)) - first for t in times_ns[:5].tolist()]
     title = f"Forward and backward passes: some steps of {PASSES_BATCH} images, windows of {PASSES_S:g} s"
-    return heat("passes", title, picture, marks=marks, note="A line stands at the end of each step.")
+    return heat("passes", title, picture, vlines=vlines, note="A line stands at the end of each step.")
 
 
 def _charts(trace: Trace, exact: ExactReuse) -> list[Chart | HeatChart]:
     window = f"windows of {INTERVAL_S:g} s"
-    found: list[Chart | HeatChart] = [
+    charts: list[Chart | HeatChart] = [
         memory_lines(trace, "memory", f"VM, RSS and WSS, {window}"),
         memory_lines(trace, "wss", f"WSS alone, {window}", only_wss=True),
     ]
     curve = cdf(exact)
     if curve is not None:
-        found += [
+        charts += [
             reuse_lines("reuse", f"Reuse distances, {window}", {"": curve}),
             reuse_lines("reuse-zoom", f"Reuse distances up to 200 MiB, {window}", {"": curve}, limit_mib=200.0),
             locality("locality", f"Locality: the same, transposed, {window}", curve),
         ]
     heap = trace.picture(lambda row: row.name == "[heap]")
     whole = trace.picture()
-    found += [heat("heat-heap", f"The heap over one run, {window}", heap)] if heap is not None else []
-    found += [heat("heat-process", f"The whole process over one run, {window}", whole)] if whole is not None else []
-    return found
+    charts += [heat("heat-heap", f"The heap over one run, {window}", heap)] if heap is not None else []
+    charts += [heat("heat-process", f"The whole process over one run, {window}", whole)] if whole is not None else []
+    return charts
 
 
 def _reuse_numbers(exact: ExactReuse) -> ReuseNumbers:
@@ -343,8 +343,8 @@ def _reuse_numbers(exact: ExactReuse) -> ReuseNumbers:
     return ReuseNumbers(exact.touches, exact.first_touches, by_share, None if curve is None else knee(curve))
 
 
-def _wss(one: Observed) -> float | None:
-    trace = one.trace()
+def _wss(item: Observed) -> float | None:
+    trace = item.trace()
     try:
         return mean(trace.wss())
     finally:

@@ -19,20 +19,20 @@ from memtui.study.studies.base import Observed, Setting, by_group, mean, needs_p
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 INTERVAL_S = 0.5
 REPEATS = 3
-GROWN = 1.1  # times as much: less is not called growth
+GROWN = 1.1  # factor: less is not called growth
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPoint:
-    """What was measured with a batch; medians over the repeats.
+    """The numbers of one batch size; medians over the repeats.
 
     Attributes:
         batch: images in a step.
         wss_bytes: mean over the windows of training; as ``rss_bytes``.
-        rss_bytes: what is resident.
-        median_reuse_bytes: (lower, upper) within which half of the returning touches came back, in the first repeat.
-        images_per_s: of training.
-        windows: of training, in all repeats.
+        rss_bytes: resident memory.
+        median_reuse_bytes: (lower, upper) median of the reuse distances, in the first repeat.
+        images_per_s: speed of training.
+        windows: number of windows of training, in all repeats.
     """
 
     batch: int
@@ -78,19 +78,19 @@ class BatchSize:
                 "batch-size needs to set the batch of your program: write {batch} where it goes, as in "
                 "memtui study batch-size -- python train.py --batch-size {batch}"
             )
-        found = []
+        by_repeat = []
         for repeat in range(1 if setting.quick else REPEATS):
             runs = []
             for batch in BATCHES:
                 fields = training(setting, setting.seed + repeat, batch=batch, quick_s=8.0)
                 runs.append(Run(group(batch), **fields, repeat=repeat, interval_s=INTERVAL_S))
-            found.append(runs)
-        return found
+            by_repeat.append(runs)
+        return by_repeat
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
         traces: dict[int, list[Trace]] = {
-            batch: [one.trace() for one in groups[group(batch)]] for batch in BATCHES if group(batch) in groups
+            batch: [item.trace() for item in groups[group(batch)]] for batch in BATCHES if group(batch) in groups
         }
         for of_batch in traces.values():
             needs_pages(of_batch[0])
@@ -135,10 +135,13 @@ class BatchSize:
         ]
         heads = ("batch", "WSS", "WSS per image", "RSS", "half of touches within", "images/s")
         doubts = [
-            f"batch {batch}: {text}" for batch, some in traces.items() for trace in some for text in trace.doubts()
+            f"batch {batch}: {text}"
+            for batch, of_batch in traces.items()
+            for trace in of_batch
+            for text in trace.doubts()
         ]
-        for some in traces.values():
-            for trace in some:
+        for of_batch in traces.values():
+            for trace in of_batch:
                 trace.close()
         numbers = {
             "interval_s": INTERVAL_S,
@@ -184,7 +187,7 @@ def slope(points: Sequence[BatchPoint]) -> float | None:
 
 
 def conclude(points: Sequence[BatchPoint]) -> list[str]:
-    """Return what the batches say."""
+    """Return the conclusions from the batches, in sentences."""
     sizes = _sizes(points)
     if len(sizes) < 2:
         return ["Fewer than two batches have whole windows of training: nothing can be said."]

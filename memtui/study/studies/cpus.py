@@ -19,20 +19,20 @@ from memtui.study.studies.base import Observed, Setting, by_group, mean, needs_p
 INTERVAL_S = 0.5
 REPEATS = 3
 ORIGINAL_MOST = 12  # threads of the published experiment
-PAYS = 1.1  # times as fast: less is not worth more cores
+PAYS = 1.1  # speed-up: less is not worth more cores
 
 
 @dataclass(frozen=True, slots=True)
 class CpusPoint:
-    """What was measured with a number of threads; medians over the repeats.
+    """The numbers of one number of threads; medians over the repeats.
 
     Attributes:
-        threads: how many.
+        threads: number of threads.
         wss_bytes: mean over the windows of training.
-        steps_per_s: of training.
+        steps_per_s: speed of training.
         run_s: length of a run.
-        median_reuse_bytes: (lower, upper) within which half of the returning touches came back, in the first repeat.
-        speed_up: times as fast as with the first number of threads; None where steps were not seen.
+        median_reuse_bytes: (lower, upper) median of the reuse distances, in the first repeat.
+        speed_up: speed over that with the first number of threads; None where steps were not seen.
     """
 
     threads: int
@@ -63,28 +63,28 @@ class Cpus:
     def runs(self, setting: Setting) -> list[list[Run]]:
         if setting.cpus < 2:
             raise UserError("cpus compares numbers of CPUs, and this machine, or --cpus, has one")
-        found = []
+        by_repeat = []
         for repeat in range(2 if setting.quick else REPEATS):
             runs = []
             for threads in counts(setting.cpus):
                 fields = training(setting, setting.seed + repeat, threads=threads, quick_s=10.0)
                 runs.append(Run(of_threads(threads), **fields, repeat=repeat, interval_s=INTERVAL_S))
-            found.append(runs)
-        return found
+            by_repeat.append(runs)
+        return by_repeat
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
         traces: dict[int, list[Trace]] = {
-            threads: [one.trace() for one in groups[of_threads(threads)]]
+            threads: [item.trace() for item in groups[of_threads(threads)]]
             for threads in counts(setting.cpus)
             if of_threads(threads) in groups
         }
         for of_count in traces.values():
             needs_pages(of_count[0])
-        points = [_point(threads, some) for threads, some in traces.items()]
+        points = [_point(threads, of_count) for threads, of_count in traces.items()]
         points = [replace(point, speed_up=speed_up(points[0], point)) for point in points]
         window = f"windows of {INTERVAL_S:g} s"
-        firsts = {of_threads(threads): some[0] for threads, some in traces.items()}
+        firsts = {of_threads(threads): of_count[0] for threads, of_count in traces.items()}
         curves = {
             name: curve for name, trace in firsts.items() if (curve := cdf(trace.reuse(training=True))) is not None
         }
@@ -130,19 +130,24 @@ class Cpus:
             for p in points
         ]
         heads = ("threads", "WSS", "steps/s", "speed-up", "half of touches within", "run time")
-        doubts = [f"{of_threads(n)}: {text}" for n, some in traces.items() for trace in some for text in trace.doubts()]
+        doubts = [
+            f"{of_threads(n)}: {text}"
+            for n, of_count in traces.items()
+            for trace in of_count
+            for text in trace.doubts()
+        ]
         doubts.append("sampler and recorder run on the same CPUs: with all of them busy, they take from the program")
-        for some in traces.values():
-            for trace in some:
+        for of_count in traces.values():
+            for trace in of_count:
                 trace.close()
         numbers = {"interval_s": INTERVAL_S, "points": [point.to_dict() for point in points]}
         return Findings(numbers, conclude(points), charts, [Table(f"By threads, {window}", heads, rows)], doubts)
 
 
 def counts(most: int) -> list[int]:
-    """1, 2, 4 ... and the most."""
-    found = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
-    return found if found[-1] == most else [*found, most]
+    """Return 1, 2, 4 ... and ``most``."""
+    powers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+    return powers if powers[-1] == most else [*powers, most]
 
 
 def _point(threads: int, traces: Sequence[Trace]) -> CpusPoint:
@@ -156,30 +161,30 @@ def _point(threads: int, traces: Sequence[Trace]) -> CpusPoint:
 
 
 def speed_up(first: CpusPoint, other: CpusPoint) -> float | None:
-    """Return how many times as fast the other is; None where steps were not seen."""
+    """Return the speed of the other over that of the first; None where steps were not seen."""
     if not first.steps_per_s or not other.steps_per_s:
         return None
     return other.steps_per_s / first.steps_per_s
 
 
 def conclude(points: Sequence[CpusPoint]) -> list[str]:
-    """Return what the counts say, and what these cores cannot."""
+    """Return the conclusions from the points, and the limits of this machine, in sentences."""
     first, last = points[0], points[-1]
-    found = []
+    sentences = []
     if first.wss_bytes and last.wss_bytes:
-        found.append(
+        sentences.append(
             f"From 1 to {of_threads(last.threads)} the mean WSS at {INTERVAL_S:g} s goes from "
             f"{size(first.wss_bytes)} to {size(last.wss_bytes)}, {last.wss_bytes / first.wss_bytes:.2f} "
             "times."
         )
     if last.speed_up is not None:
         pays = "more cores pay" if last.speed_up >= PAYS else "more cores do not pay"
-        found.append(f"{of_threads(last.threads)} are {last.speed_up:.2f} times as fast as one: {pays}.")
+        sentences.append(f"{of_threads(last.threads)} are {last.speed_up:.2f} times as fast as one: {pays}.")
     else:
-        found.append("The program told of no steps, so nothing is known of its speed.")
+        sentences.append("The program told of no steps, so nothing is known of its speed.")
     if last.threads < ORIGINAL_MOST:
-        found.append(
+        sentences.append(
             f"This machine was asked for {last.threads} CPUs; what happens up to {ORIGINAL_MOST}, where the "
             "published experiment found that more cores gain nothing, it cannot show."
         )
-    return found
+    return sentences

@@ -1,4 +1,4 @@
-"""``filters``: what a trace loses, and what its recording saves, when kinds of address ranges are left out."""
+"""``filters``: the losses of a trace, and the savings of its recording, when kinds of address ranges are left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memtui.study.studies.base import (
     Observed,
     Setting,
     by_group,
-    interval_words,
+    interval_text,
     mean,
     needs_pages,
     of_threads,
@@ -33,20 +33,20 @@ FILTERS = (NONE, *TERMS, ALL)
 INTERVAL_S = 0.2
 REPEATS = 6
 MOST_WSS = 0.02  # share of the working set that may be left out
-MOST_SHIFT = 0.05  # part of itself by which a quantile of the reuse distances may move
+MOST_SHIFT = 0.05  # relative change that a quantile of the reuse distances may have
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a filter leaves out; None where it is not known.
+    """The losses of a filter; None where a number is unknown.
 
     Attributes:
-        pages_a_window: that are left out.
-        page_share: of the touched pages.
-        wss_share: of the working set.
-        curves_apart: largest distance of the curves of reuse with and without it.
-        points_moved: by how much of itself a quantile of the reuse distances moves at most.
-        runs: of which these are medians.
+        pages_a_window: number of pages a window that are left out.
+        page_share: share of the accessed pages that is left out.
+        wss_share: share of the working set that is left out.
+        curves_apart: largest distance of the reuse curves with and without the filter.
+        points_moved: largest relative change of a quantile of the reuse distances.
+        runs: number of runs, of which these are medians.
     """
 
     pages_a_window: float | None = None
@@ -58,7 +58,7 @@ class Losses:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the filter may be used; None where that is not known."""
+        """Whether the filter may be used; None where that is unknown."""
         if self.wss_share is None or self.points_moved is None:
             return None
         return self.wss_share <= MOST_WSS and self.points_moved <= MOST_SHIFT
@@ -77,12 +77,12 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """What recording with a filter saves, in pairs of repeats.
+    """The savings of recording with a filter, in pairs of repeats.
 
     Attributes:
-        pause_ratio: pause of a window over that without the filter.
-        cpu_ratio: CPU time of sampler and recorder over that without.
-        pause_without_s: pause of a window without.
+        pause_ratio: pause of a window with the filter over that without.
+        cpu_ratio: CPU time of sampler and recorder with the filter over that without.
+        pause_without_s: pause of a window without the filter.
     """
 
     pause_ratio: MedianInterval | None
@@ -90,26 +90,26 @@ class Savings:
     pause_without_s: float | None = None
 
     @property
-    def pause_words(self) -> str:
-        return interval_words(self.pause_ratio)
+    def pause_text(self) -> str:
+        return interval_text(self.pause_ratio)
 
     @property
-    def cpu_words(self) -> str:
-        return interval_words(self.cpu_ratio)
+    def cpu_text(self) -> str:
+        return interval_text(self.cpu_ratio)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "pause_ratio": None if self.pause_ratio is None else asdict(self.pause_ratio),
             "cpu_ratio": None if self.cpu_ratio is None else asdict(self.cpu_ratio),
-            "pause_words": self.pause_words,
-            "cpu_words": self.cpu_words,
+            "pause_words": self.pause_text,
+            "cpu_words": self.cpu_text,
             "pause_without_s": self.pause_without_s,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class FilterNumbers:
-    """What each filter leaves out and saves, with one number of threads."""
+    """Losses and savings of each filter, with one number of threads."""
 
     lost: Mapping[str, Losses]
     saved: Mapping[str, Savings]
@@ -140,7 +140,7 @@ class Filters:
     )
 
     def runs(self, setting: Setting) -> list[list[Run]]:
-        found = []
+        by_repeat = []
         for repeat in range(2 if setting.quick else REPEATS):
             runs = []
             for threads in thread_counts(setting):
@@ -150,8 +150,8 @@ class Filters:
                     runs.append(
                         Run(group(chosen, threads), **fields, repeat=repeat, interval_s=INTERVAL_S, filter=chosen)
                     )
-            found.append(runs)
-        return found
+            by_repeat.append(runs)
+        return by_repeat
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
@@ -206,7 +206,7 @@ def group(chosen: str, threads: int) -> str:
 
 
 def conclude(by_threads: Mapping[int, FilterNumbers]) -> list[str]:
-    """Return the verdict: whether "probably okay" holds, on one thread and on all."""
+    """Return the verdict: whether "probably okay" holds, on one thread and on all threads."""
     verdicts: dict[int, bool | None] = {}
     sentences = []
     for threads, numbers in by_threads.items():
@@ -232,13 +232,13 @@ def conclude(by_threads: Mapping[int, FilterNumbers]) -> list[str]:
 
 def _verdict(verdicts: Mapping[int, bool | None]) -> str:
     """Return the sentence about all numbers of threads."""
-    known = [verdict for verdict in verdicts.values() if verdict is not None]
-    if len(known) < len(verdicts) or not known:
+    decided = [verdict for verdict in verdicts.values() if verdict is not None]
+    if len(decided) < len(verdicts) or not decided:
         return 'Whether "probably okay" holds is not known here.'
-    if all(known):
-        more = "on one thread and on all" if len(known) > 1 else "on one thread; this machine was asked for no more"
+    if all(decided):
+        more = "on one thread and on all" if len(decided) > 1 else "on one thread; this machine was asked for no more"
         return f'"Probably okay" holds, {more}.'
-    if any(known):
+    if any(decided):
         threads = ", ".join(of_threads(threads) for threads, verdict in verdicts.items() if verdict)
         return f'"Probably okay" holds with {threads} and with no other number of threads that was tried.'
     return '"Probably okay" does not hold here.'
@@ -248,21 +248,21 @@ def _of_savings(savings: Savings) -> str:
     pause = savings.pause_ratio
     if pause is None:
         return "what they save is not known: no pause was measured."
-    words = f"a window's pause with them is {percent(pause.median)} of that without"
+    sentence = f"a window's pause with them is {percent(pause.median)} of that without"
     if pause.low is None or pause.high is None:
-        return f"{words}; too few pairs ({pause.count}) to say whether that is more than chance."
+        return f"{sentence}; too few pairs ({pause.count}) to say whether that is more than chance."
     if pause.low <= 1 <= pause.high:
-        return f"{words}: nothing that can be told from chance is saved."
-    return f"{words}: {'time is saved' if pause.median < 1 else 'they cost time'}."
+        return f"{sentence}: nothing that can be told from chance is saved."
+    return f"{sentence}: {'time is saved' if pause.median < 1 else 'they cost time'}."
 
 
 def _lost(runs: Sequence[Observed]) -> tuple[dict[str, Losses], dict[str, Cdf], list[str]]:
-    """Return medians over runs by filter; curves of the first run without and with all; doubts."""
+    """Return medians over runs by filter; curves of the first run without and with all filters; doubts."""
     by_filter: dict[str, list[Losses]] = {chosen: [] for chosen in FILTERS[1:]}
     curves: dict[str, Cdf] = {}
     doubts: list[str] = []
-    for one in runs:
-        trace = one.trace()
+    for item in runs:
+        trace = item.trace()
         needs_pages(trace)
         doubts += trace.doubts()
         whole = [pages for pages in trace.training_pages() if pages is not None]
@@ -281,7 +281,7 @@ def _lost(runs: Sequence[Observed]) -> tuple[dict[str, Losses], dict[str, Cdf], 
 def _losses(
     whole: Sequence[PageSet], rest: Sequence[PageSet], curves_apart: float | None, points_moved: float | None
 ) -> Losses:
-    """Return what is left out of the windows of a run of which ``rest`` is left."""
+    """Return the losses of a filter that leaves ``rest`` of the windows of a run."""
     touched = sum(pages.size_bytes for pages in whole)
     counted, of_rest = (sum(pages.touch_count for pages in windows) for windows in (whole, rest))
     return Losses(
@@ -306,16 +306,16 @@ def _medians(runs: Sequence[Losses]) -> Losses:
 
 def _saved(without: Sequence[Observed], with_it: Sequence[Observed]) -> Savings:
     """Compare pause of a window and own CPU time: with a filter over without, in pairs of repeats."""
-    before, after = ([_costs(one) for one in runs] for runs in (without, with_it))
+    before, after = ([_costs(item) for item in runs] for runs in (without, with_it))
     pauses, shares = (
         ratio_of_pairs([cost[which] for cost in after], [cost[which] for cost in before]) for which in (0, 1)
     )
     return Savings(pauses, shares, median([cost[0] for cost in before]))
 
 
-def _costs(one: Observed) -> tuple[float | None, float | None]:
+def _costs(item: Observed) -> tuple[float | None, float | None]:
     """Return (mean pause of a window in s, share of a CPU that sampler and recorder took)."""
-    trace = one.trace()
+    trace = item.trace()
     try:
         return mean(trace.paused_s()), trace.own_cpu_share()
     finally:
@@ -336,4 +336,4 @@ def _lost_row(threads: int, chosen: str, lost: Losses) -> tuple[str, ...]:
 
 
 def _cost_row(threads: int, chosen: str, savings: Savings) -> tuple[str, ...]:
-    return of_threads(threads), chosen, savings.pause_words, savings.cpu_words, duration(savings.pause_without_s)
+    return of_threads(threads), chosen, savings.pause_text, savings.cpu_text, duration(savings.pause_without_s)

@@ -1,4 +1,4 @@
-"""``overhead``: how much slower training gets by being watched, by interval, tracker and pause."""
+"""``overhead``: how much slower training gets under observation, by interval, tracker and pause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memtui.study.studies.base import (
     Observed,
     Setting,
     by_group,
-    interval_words,
+    interval_text,
     training,
     without_end,
 )
@@ -27,19 +27,19 @@ INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 QUICK_S = (0.2, 0.5)
 BATCH = 32  # small, so that blocks have many steps
 SETTLE_S = 1.0  # between blocks; see ``memtui.study.calibration``
-DEAR = 0.05  # more than that is no longer called cheap
+DEAR = 0.05  # a larger slow-down is not called cheap
 
 
 @dataclass(frozen=True, slots=True)
 class OverheadPoint:
-    """What watching costs at an interval, with a tracker and a way of pausing.
+    """The cost of observation at an interval, with a tracker and a way of pausing.
 
     Attributes:
-        group: of its run.
-        tracker: that watched.
+        group: group of the run.
+        tracker: name of the tracker.
         pause: whether the program was paused while its pages were read.
         interval_s: length of a window.
-        slow_down: of a step; None where no steps were counted.
+        slow_down: slow-down of a step; None where no steps were counted.
     """
 
     group: str
@@ -54,12 +54,12 @@ class OverheadPoint:
         return f"{self.tracker}, {'paused' if self.pause else 'not paused'}"
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The slow-down as text."""
-        return interval_words(self.slow_down, sign=True)
+        return interval_text(self.slow_down, sign=True)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"words": self.words}
+        return asdict(self) | {"words": self.text}
 
 
 class Overhead:
@@ -135,7 +135,7 @@ class Overhead:
             x_log=True,
             x_ticks=sorted({point.interval_s for point in points}),
         )
-        rows = [(point.way, f"{point.interval_s:g} s", point.words) for point in points]
+        rows = [(point.way, f"{point.interval_s:g} s", point.text) for point in points]
         table = Table(
             "Time a step takes with sampling over without", ("how", "window", "slow-down [95 % interval]"), rows
         )
@@ -148,14 +148,14 @@ def group(tracker: str, pause: bool, interval_s: float) -> str:
 
 
 def conclude(points: Sequence[OverheadPoint]) -> list[str]:
-    """Return for each way of watching what the shortest window costs, and from which one on it is cheap."""
+    """Return the cost of each way of observation by window, and the shortest window that is cheap, in sentences."""
     sentences = []
     for name in dict.fromkeys(point.way for point in points):
         costs = _costs(point for point in points if point.way == name)
         if not costs:
             sentences.append(f"{name}: no steps were counted.")
             continue
-        parts = [f"{interval_words(cost, sign=True)} at windows of {interval_s:g} s" for interval_s, cost in costs]
+        parts = [f"{interval_text(cost, sign=True)} at windows of {interval_s:g} s" for interval_s, cost in costs]
         from_s = cheap_from(costs)
         verdict = (
             f"it is surely below {DEAR:.0%} from {from_s:g} s on"
@@ -183,9 +183,7 @@ def _bar(cost: MedianInterval) -> tuple[float, float]:
 
 
 def cheap_from(costs: Sequence[tuple[float, MedianInterval]]) -> float | None:
-    """Return the shortest interval from which on the upper end of every slow-down's interval is small.
-
-    Return None without one.
+    """Return the shortest interval from which on the upper bound of every slow-down is small, or None.
 
     Args:
         costs: (length of a window in s, slow-down).

@@ -1,6 +1,6 @@
-"""Orders of page touches that are known beforehand, and what an LRU memory makes of them, touch by touch.
+"""Known orders of page accesses, and the misses of an LRU memory, access by access.
 
-This is the truth that a reuse curve from windows is held against: it knows no window.
+This is the ground truth for a reuse curve from windows: it does not depend on a window.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 ORDERS = ("cyclic", "zipf")
-ZIPF_EXPONENT = 0.8  # with the usual 1 so few pages get most touches that memories of all sizes look alike
+ZIPF_EXPONENT = 0.8  # with the usual 1, so few pages get most accesses that memories of all sizes miss alike
 
 Pages = NDArray[np.int64]
 
 
 def touch_order(order: str, pages: int, per_step: int, seed: int) -> Iterator[Pages]:
-    """Page numbers below ``pages`` that each step touches, ``per_step`` of them, for ever; the same everywhere.
+    """Yield the page numbers of each step, ``per_step`` numbers below ``pages``, for ever; the same on every machine.
 
-    ``cyclic`` goes round a ring: an LRU memory that does not hold all of it misses every touch. ``zipf`` draws each
-    page by chance, the k-th most popular one proportional to ``1 / k**ZIPF_EXPONENT``; popular ones lie anywhere.
+    ``cyclic`` goes round a ring: an LRU memory smaller than the ring misses every access. ``zipf`` draws pages at
+    random, the k-th most popular page proportional to ``1 / k**ZIPF_EXPONENT``; popular pages lie anywhere.
 
     Raises:
         ValueError: another order.
@@ -51,16 +51,16 @@ def _zipf(pages: int, per_step: int, seed: int) -> Iterator[Pages]:
 
 
 def lru_misses(steps: Sequence[Pages], capacity_pages: int) -> NDArray[np.int64]:
-    """Misses of each step in an LRU memory of so many pages that is empty at first; i8[len(steps)]."""
-    held: OrderedDict[int, None] = OrderedDict()
-    found = np.zeros(len(steps), np.int64)
-    for at, touched in enumerate(steps):
+    """Return the misses of each step in an LRU memory of ``capacity_pages`` that starts empty; i8[len(steps)]."""
+    cached: OrderedDict[int, None] = OrderedDict()
+    misses = np.zeros(len(steps), np.int64)
+    for step, touched in enumerate(steps):
         for page in touched.tolist():
-            if page in held:
-                held.move_to_end(page)
+            if page in cached:
+                cached.move_to_end(page)
                 continue
-            found[at] += 1
-            held[page] = None
-            if len(held) > capacity_pages:
-                held.popitem(last=False)
-    return found
+            misses[step] += 1
+            cached[page] = None
+            if len(cached) > capacity_pages:
+                cached.popitem(last=False)
+    return misses

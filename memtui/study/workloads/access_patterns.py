@@ -1,15 +1,15 @@
-"""Memory access patterns with a known truth, to test trackers against.
+"""Memory access patterns with a known ground truth, to test trackers with.
 
 ``python -m memtui.study.workloads.access_patterns PATTERN ...`` maps anonymous memory of its own, writes every page
-once, prints one line of JSON that says exactly which pages it will touch, and then touches them at full speed until it
+once, prints one line of JSON that names exactly the pages of the pattern, and then accesses them at full speed until it
 is ended:
 
 * ``loop``: every page (or every ``--stride``-th) over and over;
 * ``random``: a fixed random subset over and over;
 * ``stairs``: one region after the other, each for some time (as masim's ``stairs``), a line of JSON at each change;
-* ``cycle``: a few pages at a time, moving round a ring; a touch comes back after all other pages were touched.
+* ``cycle``: a few pages at a time, moving round a ring; a page is accessed again after all other pages.
 
-``truth_pages`` turns a printed line into page numbers. What the interpreter itself touches lies outside the mapping.
+``truth_pages`` turns a printed line into page numbers. Pages of the interpreter itself lie outside the mapping.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ def truth_pages(truth: dict[str, Any]) -> Pages:
     if "seed" in touched:
         pages = (truth["end"] - truth["start"]) // truth["page_bytes"]
         return first + random_subset(pages, touched["count"], touched["seed"])
-    return np.concatenate([np.arange(begin, end, touched["step"], dtype=np.int64) for begin, end in touched["ranges"]])
+    return np.concatenate([np.arange(start, end, touched["step"], dtype=np.int64) for start, end in touched["ranges"]])
 
 
 class _Memory:
-    """The mapping, and quick passes over chosen pages of it: one byte in each."""
+    """The mapping, and fast passes over chosen pages of it: one byte in each."""
 
     def __init__(self, pages: int, *, huge: bool) -> None:
         self.start = map_pages(pages, huge=huge)
         self.end = self.start + pages * PAGE_BYTES
         size = pages * PAGE_BYTES
         self._bytes: NDArray[np.uint8] = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.start))
-        self._bytes[::PAGE_BYTES] = 1  # all pages present: what is not touched later is resident all the same
+        self._bytes[::PAGE_BYTES] = 1  # all pages present: pages that are not accessed later are resident, too
 
     def strided(self, first: int, last: int, step: int, mode: str) -> Callable[[], object]:
         """Return a function that touches each ``step``-th page from ``first`` up to, not including, ``last``."""
@@ -87,7 +87,7 @@ class _Memory:
         return {"r": read, "w": write, "rw": read_write}[mode]
 
 
-def _say(memory: _Memory, given: argparse.Namespace, touched: dict[str, Any], **more: Any) -> None:
+def _print_truth(memory: _Memory, given: argparse.Namespace, touched: dict[str, Any], **more: Any) -> None:
     line = {
         "pattern": given.pattern,
         "pid": os.getpid(),
@@ -105,11 +105,11 @@ def _say(memory: _Memory, given: argparse.Namespace, touched: dict[str, Any], **
 
 def _ranges(memory: _Memory, *ranges: tuple[int, int], step: int = 1) -> dict[str, Any]:
     first = memory.start // PAGE_BYTES
-    return {"ranges": [[first + begin, first + end] for begin, end in ranges], "step": step}
+    return {"ranges": [[first + start, first + end] for start, end in ranges], "step": step}
 
 
 def _repeat(touch: Callable[[], object], seconds: float) -> None:
-    """Touch until the time is over; always at least once."""
+    """Call ``touch`` until the time is over, at least once."""
     if seconds == _FOREVER:
         while True:
             touch()
@@ -120,11 +120,11 @@ def _repeat(touch: Callable[[], object], seconds: float) -> None:
 
 
 def _moving(memory: _Memory, given: argparse.Namespace, parts: list[tuple[int, int]]) -> Iterator[float]:
-    """Touch one part after the other, round and round; yields the seconds used so far after each."""
+    """Access one part after the other, round and round; yield the seconds used so far after each."""
     used, step = 0.0, 0
     while True:
         first, last = parts[step % len(parts)]
-        _say(memory, given, _ranges(memory, (first, last)), step=step)
+        _print_truth(memory, given, _ranges(memory, (first, last)), step=step)
         _repeat(memory.strided(first, last, 1, given.mode), given.step_seconds)
         used, step = used + given.step_seconds, step + 1
         yield used
@@ -136,11 +136,11 @@ def run(given: argparse.Namespace) -> None:
     if given.pattern in ("loop", "random"):
         memory = _Memory(given.pages, huge=given.thp)
         if given.pattern == "loop":
-            _say(memory, given, _ranges(memory, (0, given.pages), step=given.stride))
+            _print_truth(memory, given, _ranges(memory, (0, given.pages), step=given.stride))
             _repeat(memory.strided(0, given.pages, given.stride, given.mode), seconds)
         else:
             chosen = random_subset(given.pages, given.touched, given.seed)
-            _say(memory, given, {"seed": given.seed, "count": given.touched})
+            _print_truth(memory, given, {"seed": given.seed, "count": given.touched})
             _repeat(memory.scattered(chosen, given.mode), seconds)
         return
     if given.pattern == "stairs":

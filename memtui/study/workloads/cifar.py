@@ -1,6 +1,6 @@
 """CIFAR-10 from its binary files: ``data_batch_1.bin`` ... and ``test_batch.bin``, as they are distributed.
 
-A file is a row of records: a byte with the class, then 32 x 32 bytes of red, of green and of blue
+A file is a sequence of records: a byte with the class, then 32 x 32 bytes of red, of green and of blue
 (https://www.cs.toronto.edu/~kriz/cifar.html). Nothing is downloaded here.
 """
 
@@ -17,14 +17,14 @@ TRAINING, VALIDATION = "data_batch_*.bin", "test_batch.bin"
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ValueError, with one line, where a folder does not hold the files, and OSError where it is closed."""
+    """Raise ValueError, with one line, where a folder lacks the files, and OSError where it cannot be read."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: is no folder")
-    next(folder.iterdir(), None)  # a search in a closed one finds nothing, and does not say why
-    found = [*sorted(folder.glob(TRAINING)), *folder.glob(VALIDATION)]
-    if not any(path.name != VALIDATION for path in found):
+    next(folder.iterdir(), None)  # glob in an unreadable folder returns nothing and raises nothing
+    paths = [*sorted(folder.glob(TRAINING)), *folder.glob(VALIDATION)]
+    if not any(path.name != VALIDATION for path in paths):
         raise ValueError(f"{folder}: has no data_batch_1.bin; the binary version of CIFAR-10 has")
-    for path in found:
+    for path in paths:
         size = path.stat().st_size
         if not size or size % RECORD_BYTES:
             raise ValueError(

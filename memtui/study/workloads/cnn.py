@@ -1,6 +1,6 @@
 """The small convolutional network of Keras' ``cifar10_cnn`` example, in PyTorch on the CPU.
 
-Run ``python -m memtui.study.workloads.cnn --help``. torch is imported only when a network is made.
+Run ``python -m memtui.study.workloads.cnn --help``. torch is imported only when a network is created.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TorchNetwork:
         return float(loss.detach())
 
     def _rmsprop(self) -> None:
-        """Do what torch.optim.RMSprop does; that one loads torch's compiler, 1.6 s and 80 MiB before the first step."""
+        """Update as torch.optim.RMSprop does, which loads torch's compiler: 1.6 s and 80 MiB before the first step."""
         rate = LEARNING_RATE / (1 + DECAY * self._steps)
         self._steps += 1
         if self._optimizer is not None:
@@ -82,7 +82,7 @@ class TorchNetwork:
 
 
 def run(options: TrainingOptions, *, torch_optimizer: bool = False) -> None:
-    """Train as asked. Raises ImportError without torch."""
+    """Train with these options. Raises ImportError without torch."""
     network = TorchNetwork(threads=options.threads, seed=options.seed, torch_optimizer=torch_optimizer)
     from memtui.study.workloads.training import train
 

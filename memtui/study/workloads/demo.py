@@ -1,4 +1,4 @@
-"""What ``memtui demo`` trains: the small CNN in PyTorch where it is installed, in numpy where it is not.
+"""The training of ``memtui demo``: the small CNN in PyTorch where it is installed, in numpy where it is not.
 
 Run ``python -m memtui.study.workloads.demo --help``. Imports neither until the choice is made.
 """
@@ -17,10 +17,10 @@ DEFAULTS = TrainingOptions(images=20_000, epochs=0, progress=10)
 
 
 def choose_network(wanted: str = "auto") -> tuple[str, str]:
-    """Which network runs, ``torch`` or ``numpy``, and a sentence that says why. Nothing is imported.
+    """Return the network, ``torch`` or ``numpy``, and a sentence with the reason. Nothing is imported.
 
     Raises:
-        LookupError: torch was asked for and is not installed.
+        LookupError: torch is wanted and not installed.
     """
     if wanted == "numpy":
         return "numpy", "numpy, as asked"

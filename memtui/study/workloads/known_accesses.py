@@ -1,9 +1,9 @@
-"""Touches pages in an order that is known beforehand, a step at a time, and tells of its steps.
+"""Accesses pages in a known order, a step at a time, and prints its steps.
 
 ``python -m memtui.study.workloads.known_accesses cyclic|zipf ...`` maps anonymous memory of its own, writes every page
 once and then, for ever, writes to the pages of one step after the other (``memtui.study.workloads.access_orders``),
-sleeps, and prints ``step N``. What a step does is the same however long it takes, so runs with little and with much
-memory do the same.
+sleeps, and prints ``step N``. A step accesses the same pages however long it takes, so runs with little and with much
+memory do the same work.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ def run(given: argparse.Namespace) -> None:
     memory[::PAGE_BYTES] = 1
     steps = touch_order(given.order, given.pages, given.per_step, given.seed)
     for number, pages in enumerate(steps if not given.steps else itertools.islice(steps, given.steps), 1):
-        memory[pages * PAGE_BYTES] = number % 251 + 1  # never 0: the kernel keeps a page of zeros nowhere
+        memory[pages * PAGE_BYTES] = number % 251 + 1  # never 0: the kernel does not swap out pages of zeros
         print("step", number, flush=True)
         time.sleep(given.pause_seconds)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
-    made = argparse.ArgumentParser(
+    top = argparse.ArgumentParser(
         prog="python -m memtui.study.workloads.known_accesses", description="Touches pages in a known order."
     )
-    made.add_argument("order", choices=ORDERS)
-    made.add_argument("--pages", type=at_least(1), default=16384, metavar="N", help="pages mapped (%(default)s)")
-    made.add_argument("--per-step", type=at_least(1), default=1024, metavar="K", help="touches a step (%(default)s)")
-    made.add_argument("--steps", type=at_least(0), default=0, metavar="N", help="then end; 0: never (%(default)s)")
-    made.add_argument("--pause-seconds", type=float, default=0.05, metavar="S", help="after each step (%(default)s)")
-    made.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of zipf (%(default)s)")
-    add_exit_with_parent(made)
-    return made
+    top.add_argument("order", choices=ORDERS)
+    top.add_argument("--pages", type=at_least(1), default=16384, metavar="N", help="pages mapped (%(default)s)")
+    top.add_argument("--per-step", type=at_least(1), default=1024, metavar="K", help="touches a step (%(default)s)")
+    top.add_argument("--steps", type=at_least(0), default=0, metavar="N", help="then end; 0: never (%(default)s)")
+    top.add_argument("--pause-seconds", type=float, default=0.05, metavar="S", help="after each step (%(default)s)")
+    top.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of zipf (%(default)s)")
+    add_exit_with_parent(top)
+    return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from memtui.study.workloads.options import TrainingOptions, parse_training, trai
 
 
 def run(options: TrainingOptions) -> None:
-    """Train as asked."""
+    """Train with these options."""
     from memtui.study.workloads.numpy_network import NumpyNetwork
     from memtui.study.workloads.training import train
 

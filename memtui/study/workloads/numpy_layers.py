@@ -1,7 +1,7 @@
 """The layers of a small convolutional network in numpy: each with a forward and a backward pass.
 
-Images are NHWC. A layer keeps what its backward pass needs from the last forward pass, and owns its weights and their
-gradients. All layers follow the dtype of their input, so that gradients can be checked in float64.
+Images are NHWC. A layer stores the arrays of the last forward pass that its backward pass needs, and owns its weights
+and their gradients. All layers follow the dtype of their input, so that gradients can be checked in float64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_IMAGES_AT_ONCE = 4  # patches of so many images fit in the cache: 4 * 30 * 30 * 288 * 4 bytes = 4 MiB
+_IMAGES_PER_BLOCK = 4  # patches of so many images fit in the cache: 4 * 30 * 30 * 288 * 4 bytes = 4 MiB
 
 
 class Layer:
@@ -34,7 +34,7 @@ class Layer:
 
 
 def glorot(rng: np.random.Generator, shape: tuple[int, ...], inputs: int, outputs: int) -> Array:
-    """Weights uniform in +-sqrt(6 / (inputs + outputs)), as Keras draws them."""
+    """Return weights, uniform in +-sqrt(6 / (inputs + outputs)), as Keras draws them."""
     limit = np.float32(np.sqrt(6 / (inputs + outputs)))
     return (rng.random(shape, dtype=np.float32) * 2 - 1) * limit
 
@@ -52,9 +52,9 @@ def _patches(x: Array, kernel: int, out: Array) -> Array:
 
 
 def _room(kernel: int, padded: Array) -> Array:
-    """Scratch memory for the patches of ``_IMAGES_AT_ONCE`` images."""
+    """Return scratch memory for the patches of ``_IMAGES_PER_BLOCK`` images."""
     n, height, width, channels = padded.shape
-    shape = (min(n, _IMAGES_AT_ONCE), height - kernel + 1, width - kernel + 1, kernel, kernel * channels)
+    shape = (min(n, _IMAGES_PER_BLOCK), height - kernel + 1, width - kernel + 1, kernel, kernel * channels)
     return np.empty(shape, padded.dtype)
 
 
@@ -104,8 +104,8 @@ class Convolution(Layer):
         flat = np.ascontiguousarray(weights.reshape(kernel * kernel * inputs, outputs))
         out = np.empty((n, rows, columns, outputs), padded.dtype)
         room = _room(kernel, padded)
-        for at in range(0, n, _IMAGES_AT_ONCE):
-            part = slice(at, at + _IMAGES_AT_ONCE)
+        for first in range(0, n, _IMAGES_PER_BLOCK):
+            part = slice(first, first + _IMAGES_PER_BLOCK)
             np.matmul(_patches(padded[part], kernel, room), flat, out=out[part].reshape(-1, outputs))
         return out
 
@@ -115,8 +115,8 @@ class Convolution(Layer):
         gradient = np.ascontiguousarray(gradient)
         total = np.zeros((kernel * kernel * inputs, outputs), gradient.dtype)
         room = _room(kernel, self._input)
-        for at in range(0, len(gradient), _IMAGES_AT_ONCE):
-            part = slice(at, at + _IMAGES_AT_ONCE)
+        for first in range(0, len(gradient), _IMAGES_PER_BLOCK):
+            part = slice(first, first + _IMAGES_PER_BLOCK)
             total += _patches(self._input[part], kernel, room).T @ gradient[part].reshape(-1, outputs)
         self.gradients = [total.reshape(weights.shape), gradient.reshape(-1, outputs).sum(axis=0)]
         if self._first:
@@ -175,8 +175,8 @@ class Dropout(Layer):
     def forward(self, x: Array, *, learning: bool) -> Array:
         if not learning:
             return x
-        kept = self._rng.random(x.shape, dtype=np.float32) >= self._share
-        self._mask = kept.astype(x.dtype)
+        keep = self._rng.random(x.shape, dtype=np.float32) >= self._share
+        self._mask = keep.astype(x.dtype)
         self._mask *= x.dtype.type(1 / (1 - self._share))
         return x * self._mask
 

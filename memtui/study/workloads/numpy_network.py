@@ -1,4 +1,4 @@
-"""The network of ``cnn`` put together from numpy layers, with RMSprop."""
+"""The network of ``cnn`` from numpy layers, with RMSprop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line that the bundled trainings share. Imports no numpy: thread counts must be set before it loads."""
+"""The command line of the bundled trainings. numpy is not imported here: thread counts must be set before it loads."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What to train on and for how long.
+    """Data and length of a training.
 
     Attributes:
-        images: pictures in the training set, 12 KiB each.
-        validation_images: pictures looked at, in order, after every epoch; 0: no validation.
+        images: number of images in the training set, 12 KiB each.
+        validation_images: number of images that are evaluated, in order, after every epoch; 0: no validation.
         epochs: passes over the training set; 0: until the process is ended.
-        threads: CPU threads; 0: as many as the library likes.
-        progress: print a line every so many steps; 0: a line per epoch.
+        threads: CPU threads; 0: the default of the library.
+        progress: number of steps between two lines of output; 0: a line per epoch.
         data: folder with CIFAR-10's binary files; "": images are generated.
-        huge_pages: leave the kernel the choice of 2 MiB pages; the default is 4 KiB pages only.
+        huge_pages: whether the kernel may use 2 MiB pages; the default is 4 KiB pages only.
     """
 
     batch_size: int = 128
@@ -41,7 +41,7 @@ class TrainingOptions:
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
-    """Return a converter for argparse: a whole number not below ``minimum``."""
+    """Return a converter for argparse: text to an integer of at least ``minimum``."""
 
     def convert(text: str) -> int:
         try:
@@ -62,7 +62,7 @@ def add_exit_with_parent(parser: argparse.ArgumentParser) -> None:
 
 
 def run_pages(run: Callable[[argparse.Namespace], None], given: argparse.Namespace) -> int:
-    """Run a workload that touches pages; return its exit status. The options are those of ``add_exit_with_parent``."""
+    """Run a workload that accesses pages, with the option of ``add_exit_with_parent``; return its exit status."""
     if given.exit_with_parent is not None:
         exit_with_parent(given.exit_with_parent)
     try:
@@ -101,13 +101,13 @@ def training_parser(prog: str, description: str, defaults: TrainingOptions) -> a
 
 
 def parse_training(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> TrainingOptions:
-    """Parse, and set up this process as asked. Call before numpy or torch is imported."""
+    """Parse the arguments, and set up this process. Call before numpy or torch is imported."""
     given = parser.parse_args(arguments)
     return prepare(given)
 
 
 def prepare(given: argparse.Namespace) -> TrainingOptions:
-    """Set up this process as parsed arguments ask: threads, page size, end with the parent."""
+    """Set up this process by the parsed arguments: threads, page size, end with the parent."""
     options = TrainingOptions(
         batch_size=min(given.batch_size, given.images),
         images=given.images,

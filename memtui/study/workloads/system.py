@@ -1,4 +1,4 @@
-"""What a workload asks of the kernel: page size, memory with known borders."""
+"""Requests of a workload to the kernel: the page size, and memory with known borders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def disable_huge_pages() -> bool:
-    """Keep this process on the base page size, from now on. False: the kernel refused, and pages may be 2 MiB.
+    """Restrict this process to the base page size; return False where the kernel refused, and pages may be 2 MiB.
 
     numpy asks for huge pages for every array above 4 MiB; a 2 MiB page has one accessed bit, so a shuffled batch of
     small images would make nearly the whole data set look used.

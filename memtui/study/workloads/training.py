@@ -22,8 +22,8 @@ LabelArray = NDArray[np.int64]
 class Network(Protocol):
     """A classifier that can be trained on NHWC images."""
 
-    title: str  # what computes it, for the start message
-    parameters: int  # how many numbers it learns
+    title: str  # library and version, for the start message
+    parameters: int  # number of weights
 
     def step(self, images: FloatArray, labels: LabelArray) -> float:
         """Make one step of gradient descent; return the mean loss of the batch before it."""
@@ -33,7 +33,7 @@ class Network(Protocol):
 
 
 class _Output:
-    """Prints lines at once, and goes on in silence when nobody reads any more."""
+    """Prints lines at once, and goes on without output when nobody reads any more."""
 
     def __init__(self) -> None:
         self._open = True
@@ -45,19 +45,19 @@ class _Output:
             print(text, flush=True)
         except (BrokenPipeError, OSError):
             self._open = False
-            # the interpreter flushes stdout when it ends; give it something that takes the rest
+            # the interpreter flushes stdout when it ends: the null device takes the rest
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def train(network: Network, options: TrainingOptions) -> None:
-    """Make the data and train until the epochs are done; for ever when ``options.epochs`` is 0."""
+    """Load or generate the data and train until the epochs are done; for ever when ``options.epochs`` is 0."""
     output = _Output()
-    begin = time.monotonic()
-    (images, labels), held_back = _data(options)
+    start_s = time.monotonic()
+    (images, labels), validation = _data(options)
     count, origin = len(images), "CIFAR-10, read" if options.data else "synthetic, made"
     output.line(
         f"{network.title}: {network.parameters:,} parameters, {count:,} images "
-        f"({count * IMAGE_BYTES / 2**20:.0f} MiB, {origin} in {time.monotonic() - begin:.1f} s), "
+        f"({count * IMAGE_BYTES / 2**20:.0f} MiB, {origin} in {time.monotonic() - start_s:.1f} s), "
         f"batch {options.batch_size}, {options.threads or 'all'} CPU thread{'' if options.threads == 1 else 's'}, "
         f"{'2 MiB pages allowed' if options.huge_pages else '4 KiB pages'}, "
         f"{f'{options.epochs} epochs' if options.epochs else 'until stopped'}, pid {os.getpid()}"
@@ -66,7 +66,7 @@ def train(network: Network, options: TrainingOptions) -> None:
     batch = np.empty((options.batch_size, SIDE, SIDE, CHANNELS), np.float32)
     step = 0
     for epoch in range(1, options.epochs + 1) if options.epochs else itertools.count(1):
-        epoch_begin = line_begin = time.monotonic()
+        epoch_start_s = line_start_s = time.monotonic()
         since_line, losses = 0, []
         order = rng.permutation(count)
         for first in range(0, count, options.batch_size):
@@ -78,23 +78,23 @@ def train(network: Network, options: TrainingOptions) -> None:
             since_line += len(chosen)
             losses.append(loss)
             if step == 1 or (options.progress and step % options.progress == 0):
-                now = time.monotonic()
-                rate = since_line / (now - line_begin)
+                now_s = time.monotonic()
+                rate = since_line / (now_s - line_start_s)
                 output.line(f"step {step}  epoch {epoch}  loss {loss:.4f}  {rate:.1f} images/s")
-                since_line, line_begin = 0, now
-        rate = count / (time.monotonic() - epoch_begin)
+                since_line, line_start_s = 0, now_s
+        rate = count / (time.monotonic() - epoch_start_s)
         text = f"epoch {epoch}  steps {step}  mean loss {np.mean(losses):.4f}  {rate:.1f} images/s"
-        if len(held_back[0]):
-            loss, right = _validate(network, *held_back, options.batch_size)
+        if len(validation[0]):
+            loss, right = _validate(network, *validation, options.batch_size)
             text += f"  validation loss {loss:.4f}  accuracy {100 * right:.1f} %"
         output.line(text)
 
 
 def _data(options: TrainingOptions) -> tuple[tuple[FloatArray, LabelArray], tuple[FloatArray, LabelArray]]:
-    """Images and labels to learn from, and to look at. Exits with a line where files cannot be read."""
+    """Return images and labels for training and for validation. Exits with a line where files cannot be read."""
     if not options.data:
-        found = make_images(options.images, options.seed)
-        return found, make_images(options.validation_images, options.seed + 1)
+        training_set = make_images(options.images, options.seed)
+        return training_set, make_images(options.validation_images, options.seed + 1)
     from memtui.study.workloads.cifar import read_images
 
     folder = Path(options.data)
@@ -108,7 +108,7 @@ def _data(options: TrainingOptions) -> tuple[tuple[FloatArray, LabelArray], tupl
 
 
 def _validate(network: Network, images: FloatArray, labels: LabelArray, batch_size: int) -> tuple[float, float]:
-    """Return mean loss and share of right answers over a data set, taken in order."""
+    """Return mean loss and share of right answers over a data set, in order."""
     loss, right = 0.0, 0
     for first in range(0, len(images), batch_size):
         part = slice(first, first + batch_size)

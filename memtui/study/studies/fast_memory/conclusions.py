@@ -1,4 +1,4 @@
-"""What ``fast-memory`` concludes from its numbers, in sentences; each can come out the other way."""
+"""The conclusions of ``fast-memory`` from its numbers, in sentences; each can come out either way."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memtui.study.runs.messages import MemoryResult
 from memtui.study.studies.fast_memory.numbers import FastMemoryNumbers, LimitPoint, ProgramNumbers
 from memtui.study.studies.fast_memory.runs import LEAST_STEPS
 
-NEAR = 0.1  # of a bound: steps are seen every 20 ms and windows have edges, so nothing is exact to the touch
-FEW = 0.005  # of the touched pages; fewer misses are called none
-READS_AHEAD = 1.3  # pages a fault; from there on it is said
-GIVEN_ANEW = 0.02  # of the touched pages: so many minor faults without a limit are said
+NEAR = 0.1  # of a bound: steps are seen every 20 ms and windows have edges, so no count is exact to the access
+FEW = 0.005  # of the accessed pages; fewer misses are called none
+READS_AHEAD = 1.3  # pages a fault from which on readahead is reported
+GIVEN_ANEW = 0.02  # of the accessed pages: minor faults without a limit from which on they are reported
 
 
 def factor(value: float | None, bounds: Sequence[float] | None) -> float | None:
-    """Return a value by the nearer of two bounds; 1 between them; None where that is not known or a bound is 0."""
+    """Return a value over the nearer of two bounds; 1 between them; None where it is unknown or a bound is 0."""
     if value is None or bounds is None:
         return None
     low, high = bounds
@@ -30,7 +30,7 @@ def factor(value: float | None, bounds: Sequence[float] | None) -> float | None:
 def verdict(point: LimitPoint, touches: float | None) -> str:
     """Return ``none``: neither predicted nor counted; ``within``: the ranges meet; ``more`` or ``fewer`` misses.
 
-    Return "" where that is not known. Ranges meet when they come within ``NEAR``.
+    Return "" where that is unknown. Ranges meet when they come within ``NEAR``.
     """
     if point.predicted is None or point.counted is None:
         return ""
@@ -44,27 +44,27 @@ def verdict(point: LimitPoint, touches: float | None) -> str:
 
 
 def conclude(numbers: FastMemoryNumbers) -> list[str]:
-    """Return what is to be said of each program at each limit, then of all of them, then why."""
+    """Return sentences on each program at each limit, then on all of them, then on the reasons."""
     sentences: list[str] = []
     verdicts = {
-        (name, at): verdict(point, program.touches_per_step)
+        (name, index): verdict(point, program.touches_per_step)
         for name, program in numbers.programs.items()
-        for at, point in enumerate(program.points)
+        for index, point in enumerate(program.points)
         if point.share
     }
-    for (name, at), word in verdicts.items():
-        sentences.append(_of_point(name, numbers.programs[name].points[at], word, numbers))
-    known = {where: word for where, word in verdicts.items() if word}
-    if not known:
+    for (name, index), word in verdicts.items():
+        sentences.append(_of_point(name, numbers.programs[name].points[index], word, numbers))
+    decided = {where: word for where, word in verdicts.items() if word}
+    if not decided:
         return [*sentences, "Whether the curve says what a memory misses is not known here."]
-    off = {where: word for where, word in known.items() if word in ("more", "fewer")}
-    held = len(known) - len(off)
-    text = f"At {held} of {len(known)} limits the misses that were seen lie within the bounds of the curve"
+    off = {where: word for where, word in decided.items() if word in ("more", "fewer")}
+    within = len(decided) - len(off)
+    text = f"At {within} of {len(decided)} limits the misses that were seen lie within the bounds of the curve"
     if off:
-        worst = max(_apart(numbers.programs[name].points[at], word) for (name, at), word in off.items())
+        worst = max(_apart(numbers.programs[name].points[index], word) for (name, index), word in off.items())
         text += f"; at the worst one they are a factor of {worst:.1f} outside"
     sentences.append(text + ".")
-    sentences += _of_faults(numbers, list(known)) + _of_time(numbers)
+    sentences += _of_faults(numbers, list(decided)) + _of_time(numbers)
     return sentences + _of_truth(numbers) + _why(numbers, off)
 
 
@@ -96,21 +96,21 @@ def _of_point(name: str, point: LimitPoint, word: str, numbers: FastMemoryNumber
         f"windows of {numbers.interval_s:g} s predict {low:.0f} to {high:.0f} misses a step (of "
         f"{numbers.merged_interval_s:g} s {low_merged:.0f} to {high_merged:.0f})"
     )
-    words = {
+    verdict_text = {
         "none": "neither is notable",
         "within": "that is within the bounds",
         "more": f"that is more than the upper bound, by a factor of {_apart(point, 'more'):.1f}",
         "fewer": f"that is less than the lower bound, by a factor of {_apart(point, 'fewer'):.1f}",
     }[word]
-    return f"{who}: {expected}; {happened}: {words}."
+    return f"{who}: {expected}; {happened}: {verdict_text}."
 
 
-def _of_faults(numbers: FastMemoryNumbers, known: Sequence[tuple[str, int]]) -> list[str]:
-    """Return what is to be said of major faults alone, which is what a step waits for."""
+def _of_faults(numbers: FastMemoryNumbers, points: Sequence[tuple[str, int]]) -> list[str]:
+    """Return a sentence on major faults alone, which are the faults that a step waits for."""
     factors = [
         (name, point.share, point.faults_factor)
-        for name, at in known
-        for point in [numbers.programs[name].points[at]]
+        for name, index in points
+        for point in [numbers.programs[name].points[index]]
         if point.faults_factor is not None
     ]
     if not factors:
@@ -130,79 +130,79 @@ def _of_faults(numbers: FastMemoryNumbers, known: Sequence[tuple[str, int]]) -> 
 
 
 def _of_time(numbers: FastMemoryNumbers) -> list[str]:
-    """Return what the least memory costs each program."""
-    found = []
+    """Return a sentence on the cost of the smallest memory for each program."""
+    factors = []
     for name, program in numbers.programs.items():
         times = {p.share: p.step_s.median for p in program.points if p.step_s is not None}
         free, least = times.pop(0.0, None), min(times, default=None)
         if free and least is not None:
-            found.append(f"{name} at {least:.0%}: {times[least] / free:.1f}")
-    if not found:
+            factors.append(f"{name} at {least:.0%}: {times[least] / free:.1f}")
+    if not factors:
         return []
-    return [f"A step takes so many times as long as without a limit: {', '.join(found)}."]
+    return [f"A step takes so many times as long as without a limit: {', '.join(factors)}."]
 
 
 def _of_truth(numbers: FastMemoryNumbers) -> list[str]:
-    """Return whether the curve is right where the truth is known."""
-    known = [
+    """Return a sentence on whether the curve is right where the order of accesses is known."""
+    factors = [
         point.exact_factor.median
         for program in numbers.programs.values()
         for point in program.points
         if program.known_order and point.share and point.exact_factor is not None
     ]
-    if not known:
+    if not factors:
         return []
-    right = sum(1 - NEAR <= value <= 1 + NEAR for value in known)
+    right = sum(1 - NEAR <= value <= 1 + NEAR for value in factors)
     text = f"Where the order of touches is known, an exact LRU memory misses within the bounds at {right} of "
-    text += f"{len(known)} limits"
-    if right == len(known):
+    text += f"{len(factors)} limits"
+    if right == len(factors):
         return [f"{text}: the curve is right, and what the kernel differs by is the kernel's."]
-    outside = max(max(value, 1 / value) if value else float("inf") for value in known)
+    outside = max(max(value, 1 / value) if value else float("inf") for value in factors)
     return [f"{text}, and at the worst one a factor of {outside:.2f} outside: the curve itself is off by that."]
 
 
 def _why(numbers: FastMemoryNumbers, off: Mapping[tuple[str, int], str]) -> list[str]:
-    """Return what makes the kernel differ from an LRU memory, as far as the numbers show it."""
-    found = []
+    """Return sentences on why the kernel differs from an LRU memory, as far as the numbers show it."""
+    sentences = []
     ratios: list[float] = []
     for name, program in numbers.programs.items():
-        words = {word for (of, _), word in off.items() if of == name}
+        off_verdicts = {word for (of, _), word in off.items() if of == name}
         for point in program.points:
             faults, pages = point.major_faults, point.swapped_in
             if point.share and faults and pages and faults.median > FEW * (program.touches_per_step or 0.0):
                 ratios.append(pages.median / max(faults.median, 1e-9))
         windows = program.steps_per_window
-        if windows is not None and windows > 1 and "more" in words:
-            found.append(
+        if windows is not None and windows > 1 and "more" in off_verdicts:
+            sentences.append(
                 f"{name}: a window of {numbers.interval_s:g} s holds {windows:.1f} steps, and a page that is "
                 "touched in each of them counts once: the curve misses those misses."
             )
         if (new := _given_anew(program)) is not None:
-            found.append(
+            sentences.append(
                 f"{name}: without a limit {new:.0f} minor faults a step show pages that are given back and asked for "
                 "again. To the curve they return; the kernel gives empty ones, and reads nothing: it predicts too much."
             )
     if len(ratios) and max(ratios) >= READS_AHEAD:
         cluster = numbers.page_cluster
         up_to = "" if cluster is None else f" (page-cluster {cluster}: up to {1 << cluster})"
-        found.append(
+        sentences.append(
             f"A major fault brought in {min(ratios):.1f} to {max(ratios):.1f} pages, the wanted one and neighbours"
             f"{up_to}: readahead makes faults fewer than misses where these are wanted next, and takes room where not."
         )
     if off:
-        found.append(
+        sentences.append(
             "The kernel is no LRU memory: it looks at accessed bits now and then instead of at every touch, keeps "
             "lists of pages that were used lately and before, and frees them in batches ahead of need."
         )
     else:
-        found.append(
+        sentences.append(
             "The kernel is no LRU memory, which sees every touch, but that makes no difference that these bounds show."
         )
-    return found
+    return sentences
 
 
 def _given_anew(program: ProgramNumbers) -> float | None:
-    """Return minor faults of a step without limit, where they are a notable part of what is touched."""
+    """Return the minor faults of a step without a limit, where they are a notable part of the accesses."""
     free = next((point for point in program.points if not point.share), None)
     touches = program.touches_per_step
     if free is None or free.minor_faults is None or not touches:
@@ -212,28 +212,28 @@ def _given_anew(program: ProgramNumbers) -> float | None:
 
 
 def doubts_of(numbers: FastMemoryNumbers, limits: Sequence[MemoryResult]) -> list[str]:
-    """Return conditions and weaknesses, from what workers reported of the limits."""
+    """Return conditions and weaknesses of the limits, from the reports of the workers."""
     limited = [limit for limit in limits if limit.limit_bytes is not None]
-    found = []
+    sentences = []
     if limited:
         versions = " and ".join(map(str, numbers.cgroup_version))
         cluster = "not known" if numbers.page_cluster is None else numbers.page_cluster
         sizes = sorted({limit.swap_bytes for limit in limited})
-        found.append(
+        sentences.append(
             f"memory cgroup version {versions}; page-cluster {cluster}; swap is {'; '.join(numbers.swap)} "
             f"({between(size(sizes[0]), size(sizes[-1]))}): times are those of this swap, and say nothing of another "
             "fast and slow memory"
         )
     if any(not limit.swapped_in_is_its_own for limit in limited):
-        found.append(
+        sentences.append(
             "this kernel counts pages from swap for the whole machine only (/proc/vmstat): others' are among them"
         )
     if any("through the page cache" in limit.swap for limit in limited):
-        found.append("the swap file is read through the page cache, which may hold pages that count as swapped out")
+        sentences.append("the swap file is read through the page cache, which may hold pages that count as swapped out")
     unfinished = sum(limit.reached_ns is None for limit in limited)
     if unfinished:
-        found.append(f"{unfinished} runs ended before their limit was reached")
-    return found
+        sentences.append(f"{unfinished} runs ended before their limit was reached")
+    return sentences
 
 
 def _number(interval: MedianInterval | None) -> str:

@@ -41,20 +41,20 @@ def charts_of(name: str, numbers: ProgramNumbers, curve: MissCurve, interval_s: 
     )
     rooms = [room for room, _ in limited]
     most = max([curve.largest_bytes, *rooms, PAGE_BYTES]) * 1.05
-    at = np.linspace(0, most, 300)
-    low, high = curve.misses(at)
-    lines = [ChartLine("predicted at least", at / MIB, low, until=high)]
+    sizes_bytes = np.linspace(0, most, 300)
+    low, high = curve.misses(sizes_bytes)
+    lines = [ChartLine("predicted at least", sizes_bytes / MIB, low, until=high)]
     x = [room / MIB for room in rooms]
     for label, intervals in (
         ("major faults", [point.major_faults for _, point in limited]),
         ("pages from swap", [point.swapped_in for _, point in limited]),
         ("exact LRU", [point.exact_lru for _, point in limited]),
     ):
-        known = [interval for interval in intervals if interval is not None]
-        if known and len(known) == len(intervals):
-            bars = [(each.low, each.high) for each in known if each.low is not None and each.high is not None]
-            medians = [interval.median for interval in known]
-            lines.append(ChartLine(label, x, medians, points=True, bars=bars if len(bars) == len(known) else None))
+        measured = [interval for interval in intervals if interval is not None]
+        if measured and len(measured) == len(intervals):
+            bars = [(each.low, each.high) for each in measured if each.low is not None and each.high is not None]
+            medians = [interval.median for interval in measured]
+            lines.append(ChartLine(label, x, medians, points=True, bars=bars if len(bars) == len(measured) else None))
     window = f"windows of {interval_s:g} s"
     key = name.replace(" ", "-")
     note = f"{BOUNDS_NOTE} Here first touches are left out, because the kernel reads nothing for them."

@@ -1,4 +1,4 @@
-"""What ``fast-memory`` measures, as its JSON has it."""
+"""The numbers of ``fast-memory``, as in its JSON."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class LimitPoint:
-    """Predicted and counted at one limit; medians over the runs, None where it is not known.
+    """Predicted and counted misses at one limit; medians over the runs, None where they are unknown.
 
     Attributes:
-        share: of the working set that the limit leaves; 0: no limit.
-        runs: that have enough steps under the limit.
-        limit_bytes: of memory.
-        room_bytes: what the limit leaves for anonymous and shared pages.
-        steps: that are counted, in all runs.
-        major_faults: a step, as the following ones: as the cgroup counts them.
-        swapped_in: pages that came from swap.
-        process_major_faults: as the process counts them.
-        minor_faults: all other page faults.
-        step_s: how long a step took.
+        share: the limit as a share of the working set; 0: no limit.
+        runs: number of runs with enough steps under the limit.
+        limit_bytes: the limit on memory.
+        room_bytes: part of the limit for anonymous and shared pages.
+        steps: number of counted steps, in all runs.
+        major_faults: major faults a step, by the counter of the cgroup.
+        swapped_in: pages a step that came from swap.
+        process_major_faults: major faults a step, by the counter of the process.
+        minor_faults: all other page faults a step.
+        step_s: duration of a step.
         predicted: (low, high) misses a step, by the curve.
         predicted_merged: the same by the curve of merged windows.
-        faults_factor: major faults by the nearer bound; 1 between the bounds.
-        pages_factor: the same of pages from swap.
+        faults_factor: major faults over the nearer bound; 1 between the bounds.
+        pages_factor: pages from swap over the nearer bound.
         exact_lru: misses a step of an exact LRU memory, where the order of accesses is known.
-        exact_factor: the same of these.
+        exact_factor: misses of the exact LRU memory over the nearer bound.
     """
 
     share: float
@@ -62,14 +62,14 @@ class LimitPoint:
 
 @dataclass(frozen=True, slots=True)
 class ProgramNumbers:
-    """What was measured of one program.
+    """The numbers of one program.
 
     Attributes:
-        working_set_bytes: of pages that can go to swap.
-        steps_per_window: in the recording.
-        touches_per_step: likewise.
+        working_set_bytes: working set of pages that can be swapped out.
+        steps_per_window: steps a window in the recording.
+        touches_per_step: accesses a step in the recording.
         known_order: whether the order of its accesses is known.
-        points: without a limit, then from the highest limit to the lowest.
+        points: points without a limit, then from the highest limit to the lowest.
     """
 
     working_set_bytes: int
@@ -81,15 +81,15 @@ class ProgramNumbers:
 
 @dataclass(frozen=True, slots=True)
 class FastMemoryNumbers:
-    """What the study measured.
+    """The numbers of the study.
 
     Attributes:
         interval_s: length of a window of the recordings.
-        merged_interval_s: of merged windows.
-        programs: by name.
+        merged_interval_s: length of a merged window.
+        programs: numbers of the programs, by name.
         cgroup_version: versions of the memory cgroups.
-        swap: what the swap was.
-        page_cluster: readahead: 2 to this power pages at once; None where it is not known.
+        swap: descriptions of the swap.
+        page_cluster: swap readahead: 2 to this power pages at once; None where it is unknown.
     """
 
     interval_s: float

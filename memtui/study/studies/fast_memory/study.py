@@ -26,6 +26,7 @@ from memtui.study.studies.base import (
     median_of,
     needs_pages,
     training,
+    without_end,
 )
 from memtui.study.studies.fast_memory.conclusions import NEAR, conclude, doubts_of, factor
 from memtui.study.studies.fast_memory.figures import charts_of, row, slow_down
@@ -35,8 +36,8 @@ from memtui.study.studies.fast_memory.runs import SETTLE, Seen, seen
 from memtui.study.workloads.access_orders import ORDERS, ZIPF_EXPONENT, lru_misses, touch_order
 
 INTERVAL_S = 0.1
-MERGED = 2  # windows in one: the second interval that a figure of reuse is held against
-COUNTED_S = 0.5  # windows of the runs that are only counted
+MERGED = 2  # windows in one: the second interval of a figure of reuse
+COUNTED_S = 0.5  # windows of the runs without page sets
 QUICK_SHARES, SHARES = (0.75, 0.5), (0.9, 0.75, 0.6, 0.5, 0.35)
 QUICK_REPEATS, REPEATS = 1, 6
 TRAINING, PROGRAM = "training", "the program"
@@ -46,7 +47,7 @@ WARM_STEPS = 64  # of an exact LRU memory, and as many counted ones
 
 @dataclass(frozen=True, slots=True)
 class _Touches:
-    """A program whose order of touches is known (``memtui.study.workloads.known_accesses``)."""
+    """A program whose order of accesses is known (``memtui.study.workloads.known_accesses``)."""
 
     order: str
     pages: int
@@ -56,7 +57,7 @@ class _Touches:
         return self.pages // 16
 
     def fields(self, seed: int, seconds: float) -> dict[str, Any]:
-        words = [
+        argv = [
             sys.executable,
             "-P",
             "-m",
@@ -65,8 +66,8 @@ class _Touches:
             "--pages",
             str(self.pages),
         ]
-        words += ["--per-step", str(self.per_step), "--seed", str(seed)]
-        return {"program": tuple(words), "limit_s": seconds, "expected_s": 2.0 + seconds, "seed": seed}
+        argv += ["--per-step", str(self.per_step), "--seed", str(seed)]
+        return {"program": tuple(argv), "limit_s": seconds, "expected_s": 2.0 + seconds, "seed": seed}
 
     def misses(self, room_bytes: float, seed: int) -> float:
         """Return the misses a step of an exact LRU memory."""
@@ -114,9 +115,9 @@ class FastMemory:
             Run(group(name, None), **fields(setting.seed), interval_s=INTERVAL_S, needs_steps=True)
             for name, fields in _programs(setting).items()
         ]
-        found = [recorded]
+        by_repeat = [recorded]
         for repeat in range(QUICK_REPEATS if setting.quick else REPEATS):
-            found.append(
+            by_repeat.append(
                 [
                     Run(
                         group(name, share),
@@ -133,7 +134,7 @@ class FastMemory:
                     for share in (0.0, *shares(setting))
                 ]
             )
-        return found
+        return by_repeat
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
@@ -150,7 +151,7 @@ class FastMemory:
             charts += charts_of(name, program, curves[0], INTERVAL_S)
             rows += [row(group(name, point.share), point) for point in program.points]
             trace.close()
-        limits = [one.result.memory for one in observed if one.result.memory is not None]
+        limits = [item.result.memory for item in observed if item.result.memory is not None]
         numbers = _numbers(programs, limits)
         charts.append(slow_down(programs))
         windows = f"windows of {INTERVAL_S:g} s and of {MERGED * INTERVAL_S:g} s"
@@ -169,14 +170,14 @@ class FastMemory:
         )
         tables = [Table(f"Misses a step, predicted from {windows}, and seen (median of the runs)", heads, rows)]
         doubts += doubts_of(numbers, limits)
-        again = sum(one.result.attempts > 1 for one in observed)
+        again = sum(item.result.attempts > 1 for item in observed)
         if again:
             doubts.append(f"{again} runs were done again, as the kernel had killed the program though swap had room")
         return Findings(numbers.to_dict(), conclude(numbers), charts, tables, doubts)
 
 
 def group(name: str, share: float | None) -> str:
-    """Return the group of the recording (None), without a limit (0), or under one."""
+    """Return the group of the recording (None), of the runs without a limit (0), or of those under a limit."""
     if share is None:
         return f"{name}, recorded"
     return f"{name}, {share:.0%}" if share else f"{name}, no limit"
@@ -187,13 +188,13 @@ def shares(setting: Setting) -> tuple[float, ...]:
 
 
 def sizes(recorded: Observed) -> dict[str, int]:
-    """Return what the runs under a limit are measured by, from the recording.
+    """Return the sizes for the runs under a limit, from the recording.
 
     Returns:
-        ``working_set_bytes``, of pages that can go to swap, and ``swap_bytes``, which is enough for all of them.
+        ``working_set_bytes``, of pages that can be swapped out, and ``swap_bytes``, which is enough for all of them.
 
     Raises:
-        UserError: it saw no pages, or the program told of no steps.
+        UserError: the recording has no pages, or the program reported no steps.
     """
     trace = recorded.trace()
     try:
@@ -214,21 +215,23 @@ def sizes(recorded: Observed) -> dict[str, int]:
 
 
 def _programs(setting: Setting) -> dict[str, Callable[[int], dict[str, Any]]]:
-    """Return by name what makes the fields of a run from a seed."""
+    """Return, by name of the program, the function from a seed to the fields of a run."""
 
     def trained(seed: int) -> dict[str, Any]:
-        found = training(setting, seed, quick_s=10.0)
+        fields = training(setting, seed, quick_s=10.0)
         if setting.command or setting.quick:
-            return found
-        found["program"] = _without_end(found["program"])  # a minute of each is enough, an epoch is a minute or two
-        return found | {"limit_s": 60.0, "expected_s": 70.0}
+            return fields
+        fields["program"] = without_end(fields["program"])  # a minute of each is enough, an epoch is a minute or two
+        return fields | {"limit_s": 60.0, "expected_s": 70.0}
 
     if setting.command:
         return {PROGRAM: trained}
-    return {touches.order: _fields_of(touches, setting) for touches in _known(setting).values()} | {TRAINING: trained}
+    return {touches.order: _fields_of(touches, setting) for touches in _bundled_orders(setting).values()} | {
+        TRAINING: trained
+    }
 
 
-def _known(setting: Setting) -> dict[str, _Touches]:
+def _bundled_orders(setting: Setting) -> dict[str, _Touches]:
     if setting.command:
         return {}
     return {order: _Touches(order, 16384 if setting.quick else 65536) for order in ORDERS}
@@ -239,20 +242,15 @@ def _fields_of(touches: _Touches, setting: Setting) -> Callable[[int], dict[str,
     return lambda seed: touches.fields(seed, seconds)
 
 
-def _without_end(words: tuple[str, ...]) -> tuple[str, ...]:
-    at = words.index("--epochs") + 1
-    return (*words[:at], "0", *words[at + 1 :])
-
-
 def _program(
     setting: Setting, name: str, trace: Trace, curves: Sequence[MissCurve], groups: Mapping[str, list[Observed]]
 ) -> ProgramNumbers:
-    touches = _known(setting).get(name)
+    touches = _bundled_orders(setting).get(name)
     whole = working_set(trace).size_bytes
     rate = trace.result.steps_per_s if trace.by_steps else None
     points = []
     for share in (0.0, *shares(setting)):
-        runs = [(one, counted) for one in groups.get(group(name, share), []) if (counted := _seen(one)) is not None]
+        runs = [(item, counted) for item in groups.get(group(name, share), []) if (counted := _seen(item)) is not None]
         points.append(_point(share, runs, curves, touches, whole))
     return ProgramNumbers(
         working_set_bytes=whole,
@@ -263,8 +261,8 @@ def _program(
     )
 
 
-def _seen(one: Observed) -> Seen | None:
-    return None if one.result.memory is None else seen(one.result.memory)
+def _seen(item: Observed) -> Seen | None:
+    return None if item.result.memory is None else seen(item.result.memory)
 
 
 def _point(
@@ -274,11 +272,11 @@ def _point(
     touches: _Touches | None,
     touched: int,
 ) -> LimitPoint:
-    by_run = [_compared(one, each, curves, touches, touched) for one, each in runs if share]
+    by_run = [_compared(item, each, curves, touches, touched) for item, each in runs if share]
     return LimitPoint(
         share=share,
         runs=len(runs),
-        limit_bytes=median([one.result.memory.limit_bytes for one, _ in runs if one.result.memory is not None]),
+        limit_bytes=median([item.result.memory.limit_bytes for item, _ in runs if item.result.memory is not None]),
         room_bytes=median([each.room_bytes for _, each in runs]),
         steps=sum(each.steps for _, each in runs),
         major_faults=median_of([each.major_faults for _, each in runs]),
@@ -302,7 +300,7 @@ def _median_bounds(bounds: Sequence[Bounds]) -> Bounds | None:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """One run against the prediction at its own room; see ``LimitPoint``."""
+    """One run compared with the prediction at its own room; see ``LimitPoint``."""
 
     predicted: Bounds
     predicted_merged: Bounds
@@ -313,24 +311,24 @@ class _Compared:
 
 
 def _compared(
-    one: Observed, each: Seen, curves: Sequence[MissCurve], touches: _Touches | None, touched: int
+    item: Observed, each: Seen, curves: Sequence[MissCurve], touches: _Touches | None, touched: int
 ) -> _Compared:
     assert each.room_bytes is not None
     (low, high), (low_merged, high_merged) = (curve.misses(each.room_bytes) for curve in curves)
     predicted, predicted_merged = (float(low), float(high)), (float(low_merged), float(high_merged))
-    known = None if math.isnan(predicted[0]) else predicted
+    bounds = None if math.isnan(predicted[0]) else predicted
     exact = None
     if touches is not None:
-        # What else the process touches, interpreter and library, stays in memory and takes of the room.
+        # The other pages of the process, of interpreter and libraries, stay in memory and take part of the room.
         aside = max(touched - touches.pages * PAGE_BYTES, 0)
-        exact = touches.misses(each.room_bytes - aside, one.run.seed)
+        exact = touches.misses(each.room_bytes - aside, item.run.seed)
     return _Compared(
         predicted,
         predicted_merged,
         exact,
-        factor(each.major_faults, known),
-        factor(each.swapped_in, known),
-        factor(exact, known),
+        factor(each.major_faults, bounds),
+        factor(each.swapped_in, bounds),
+        factor(exact, bounds),
     )
 
 

@@ -1,4 +1,4 @@
-"""``sample-time``, the error of its method: runs whose windows are fine and coarse in turn, and what they say."""
+"""The error of ``sample-time``'s method, from runs whose windows are fine and coarse in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memtui.study.plan import ALTERNATE, Run
 from memtui.study.studies.base import (
     Observed,
     Setting,
-    interval_words,
+    interval_text,
     needs_pages,
     of_threads,
     training,
@@ -26,12 +26,12 @@ from memtui.study.studies.sample_time.merge_error import MergeError, is_as_long,
 COARSE_S = (0.5, 1.0, 2.0)
 QUICK_S = (0.5,)
 PAIRS, QUICK_PAIRS = 20, 9  # of 9 the second smallest and the second largest are the bounds, of 6 to 8 the extremes
-BLOCK_WINDOWS = 3.2  # coarse windows that fit into a block: two are whole, as the first begins anywhere
-BEGIN_S = 7.0  # of a run, before its blocks
+BLOCK_WINDOWS = 3.2  # coarse windows that fit into a block: two are whole, as the first starts anywhere
+START_S = 7.0  # of a run, before its blocks
 SWITCH_S = 0.2  # between blocks; see ``memtui.study.runs.worker``
-KEPT_S = 1.0  # the coarse interval at which it is tried what it is like when no memory is given back
+KEEPING_S = 1.0  # coarse interval of the run in which malloc releases no memory
 KEEPS = (("MALLOC_TRIM_THRESHOLD_", "4000000000"), ("MALLOC_MMAP_THRESHOLD_", "4000000000"))  # glibc's; mallopt(3)
-ENOUGH = 0.05  # an error that is still called small
+ENOUGH = 0.05  # largest error that is called small
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class TurnPoint:
     """The error of merged windows at a coarse interval.
 
     Attributes:
-        interval_s: the coarse one.
-        finest_s: the fine one.
-        malloc_keeps: whether the program's malloc gave nothing back to the kernel.
-        error: None where no pair of blocks has windows of both lengths.
-        left_out: windows that do not count.
-        given_back_bytes: mean of what went in a coarse window; None where that is not known.
+        interval_s: length of the coarse windows.
+        finest_s: length of the fine windows.
+        malloc_keeps: whether the program's malloc released nothing to the kernel.
+        error: error of the method; None where no pair of blocks has windows of both lengths.
+        left_out: number of windows that do not count.
+        given_back_bytes: mean of the memory that was released in a coarse window; None where it is unknown.
     """
 
     interval_s: float
@@ -55,9 +55,9 @@ class TurnPoint:
     given_back_bytes: float | None = None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The error as text."""
-        return interval_words(self.error.beyond if self.error else None, sign=True)
+        return interval_text(self.error.beyond if self.error else None, sign=True)
 
     def to_dict(self) -> dict[str, Any]:
         error = self.error
@@ -66,7 +66,7 @@ class TurnPoint:
             "finest_s": self.finest_s,
             "malloc_keeps": self.malloc_keeps,
             "beyond": None if error is None else asdict(error.beyond),
-            "words": self.words,
+            "words": self.text,
             "coarse_bytes": error.coarse_bytes if error else None,
             "merged_bytes": error.merged_bytes if error else None,
             "coarse_windows": error.coarse_windows if error else 0,
@@ -77,22 +77,22 @@ class TurnPoint:
 
 
 def turns(setting: Setting, threads: int, fine_s: float) -> list[Run]:
-    """Return a run for each coarse interval, and one with a malloc that keeps what it has (quick: on one thread only).
+    """Return a run for each coarse interval, and one with a malloc that releases nothing (quick: on one thread only).
 
     The bundled network is ended after the last block.
     """
-    coarse, kept_s, pairs = (QUICK_S, QUICK_S[0], QUICK_PAIRS) if setting.quick else (COARSE_S, KEPT_S, PAIRS)
-    found = [_turn(setting, threads, fine_s, coarse_s, pairs) for coarse_s in coarse]
+    coarse, keeping_s, pairs = (QUICK_S, QUICK_S[0], QUICK_PAIRS) if setting.quick else (COARSE_S, KEEPING_S, PAIRS)
+    runs = [_turn(setting, threads, fine_s, coarse_s, pairs) for coarse_s in coarse]
     if setting.quick and threads > 1:
-        return found
-    kept = _turn(setting, threads, fine_s, kept_s, pairs)
-    return [*found, replace(kept, group=f"{kept.group}, malloc keeps", environment=(*kept.environment, *KEEPS))]
+        return runs
+    keeping = _turn(setting, threads, fine_s, keeping_s, pairs)
+    return [*runs, replace(keeping, group=f"{keeping.group}, malloc keeps", environment=(*keeping.environment, *KEEPS))]
 
 
 def _turn(setting: Setting, threads: int, fine_s: float, coarse_s: float, pairs: int) -> Run:
     block_s = BLOCK_WINDOWS * coarse_s
     fields = training(setting, setting.seed, threads=threads)
-    fields |= {"limit_s": None, "expected_s": BEGIN_S + 2 * pairs * (block_s + SWITCH_S)}
+    fields |= {"limit_s": None, "expected_s": START_S + 2 * pairs * (block_s + SWITCH_S)}
     if not setting.command:
         fields["program"] = without_end(fields["program"])
     return Run(
@@ -107,30 +107,30 @@ def _turn(setting: Setting, threads: int, fine_s: float, coarse_s: float, pairs:
 
 
 def keeps(run: Run) -> bool:
-    """Return whether a run's malloc gives nothing back to the kernel."""
+    """Return whether a run's malloc releases nothing to the kernel."""
     return set(KEEPS) <= set(map(tuple, run.environment))
 
 
 def turn_points(observed: Sequence[Observed], threads: int) -> list[TurnPoint]:
     """Return the error at each coarse interval."""
     points = []
-    mine = [one for one in observed if one.run.kind == ALTERNATE and one.run.cpus == threads]
-    for one in sorted(mine, key=lambda one: (keeps(one.run), one.run.other_interval_s)):
-        coarse_s = one.run.other_interval_s
+    mine = [item for item in observed if item.run.kind == ALTERNATE and item.run.cpus == threads]
+    for item in sorted(mine, key=lambda item: (keeps(item.run), item.run.other_interval_s)):
+        coarse_s = item.run.other_interval_s
         assert coarse_s is not None
-        trace = one.trace()
+        trace = item.trace()
         try:
             needs_pages(trace)
-            stretches, left_out = stretches_of(trace, one.result.blocks or (), one.run.interval_s, coarse_s)
+            stretches, left_out = stretches_of(trace, item.result.blocks or (), item.run.interval_s, coarse_s)
             given_back = trace.given_back_bytes[trace.training & is_as_long(trace, coarse_s)]
         finally:
             trace.close()
-        error = merge_error(stretches, round(coarse_s / one.run.interval_s))
+        error = merge_error(stretches, round(coarse_s / item.run.interval_s))
         points.append(
             TurnPoint(
                 interval_s=coarse_s,
-                finest_s=one.run.interval_s,
-                malloc_keeps=keeps(one.run),
+                finest_s=item.run.interval_s,
+                malloc_keeps=keeps(item.run),
                 error=error,
                 left_out=left_out,
                 given_back_bytes=mean(given_back[~np.isnan(given_back)].tolist()),
@@ -140,14 +140,14 @@ def turn_points(observed: Sequence[Observed], threads: int) -> list[TurnPoint]:
 
 
 def conclude_turns(points: Sequence[TurnPoint], threads: int) -> list[str]:
-    """Return what the method's error is, and whether a fine trace can stand for the others."""
+    """Return sentences on the error of the method, and on whether a fine trace can stand for the others."""
     who = f"With {of_threads(threads)}"
-    known = [point for point in points if point.error is not None and not point.malloc_keeps]
-    if not known:
+    measured = [point for point in points if point.error is not None and not point.malloc_keeps]
+    if not measured:
         return [f"{who}, no pair of blocks has windows of both lengths: the error of merged windows is not known."]
-    errors = [point.error.beyond for point in known if point.error is not None]
-    parts = ", ".join(f"{point.words} at {point.interval_s:g} s" for point in known)
-    fine = f"{known[0].finest_s:g} s"
+    errors = [point.error.beyond for point in measured if point.error is not None]
+    parts = ", ".join(f"{point.text} at {point.interval_s:g} s" for point in measured)
+    fine = f"{measured[0].finest_s:g} s"
     return [
         f"{who}, in one run with windows of {fine} and longer ones in turn, the longer ones hold {parts} beyond the "
         f"union of those of {fine} (median over pairs of blocks and its 95 % interval): {_verdict(errors)}.",
@@ -156,11 +156,11 @@ def conclude_turns(points: Sequence[TurnPoint], threads: int) -> list[str]:
 
 
 def _with_malloc_keeping(points: Sequence[TurnPoint], who: str) -> list[str]:
-    """Return what is left where no memory is given back, beside the ordinary run of the same interval."""
-    errors = {(point.interval_s, point.malloc_keeps): (point.words, point.error) for point in points if point.error}
+    """Return sentences on the error without released memory, compared with the ordinary run of that interval."""
+    errors = {(point.interval_s, point.malloc_keeps): (point.text, point.error) for point in points if point.error}
     sentences = []
-    for (seconds, malloc_keeps), (words, error) in errors.items():
-        other_words, other = errors.get((seconds, False), ("", None))
+    for (seconds, malloc_keeps), (text, error) in errors.items():
+        other_text, other = errors.get((seconds, False), ("", None))
         if not malloc_keeps or other is None:
             continue
         low, high = error.beyond.low, other.beyond.high
@@ -170,8 +170,8 @@ def _with_malloc_keeping(points: Sequence[TurnPoint], who: str) -> list[str]:
             else "that memory is given back is not shown to make a difference"
         )
         sentences.append(
-            f"{who}, with a malloc that gives nothing back they hold {words} at {seconds:g} s "
-            f"({other_words} with the ordinary one): {because}."
+            f"{who}, with a malloc that gives nothing back they hold {text} at {seconds:g} s "
+            f"({other_text} with the ordinary one): {because}."
         )
     return sentences
 
@@ -195,7 +195,7 @@ def turn_table(points: Mapping[int, Sequence[TurnPoint]]) -> Table:
             size(point.error.coarse_bytes if point.error else None),
             size(point.error.merged_bytes if point.error else None),
             size(point.given_back_bytes),
-            point.words,
+            point.text,
             f"{point.error.coarse_windows} and {point.error.merged_windows}" if point.error else "0 and 0",
             str(point.left_out),
         )

@@ -1,7 +1,7 @@
 """The error of merged windows, from one run whose windows are fine in some blocks of time and coarse in others.
 
-Two runs of a program differ in speed and in where their memory lies, and so in what a window holds, whatever the
-method is. Neighbouring blocks of one run differ by little, and over pairs of them in random order that is chance.
+Two runs of a program differ in speed and in the addresses of their memory, and so in the pages of a window, whatever
+the method is. Neighbouring blocks of one run differ by little, and over pairs in random order the difference is chance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memtui.analysis.window_merging import merge_windows
 from memtui.core.page_set import PageSet
 from memtui.study.recorded_run import Trace
 
-OFF = 0.1  # of the length that was asked for: a window that is off by more is left out
+OFF = 0.1  # of the requested length: a window that differs by more is left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,9 +26,9 @@ class Stretch:
     """Neighbouring windows of one length.
 
     Attributes:
-        pair: number of the pair that it belongs to.
-        fine: whether these are the short ones.
-        windows: page sets in order of time; None for one that is not known or does not count.
+        pair: number of its pair of blocks.
+        fine: whether these are the short windows.
+        windows: page sets in order of time; None for a window that is unknown or does not count.
     """
 
     pair: int
@@ -38,13 +38,13 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class MergeError:
-    """What coarse windows hold beyond the union of ``count`` fine ones.
+    """The size of coarse windows compared with the union of ``count`` fine windows.
 
     Attributes:
-        beyond: in parts of the union, median over pairs with its 95 % interval (binomial order statistics): -0.02:
-            coarse windows hold 2 % less.
+        beyond: relative difference, median over pairs with its 95 % interval (binomial order statistics); -0.02: coarse
+            windows have 2 % less.
         coarse_bytes: mean size of the coarse windows of all whole pairs, likewise ``merged_bytes``.
-        coarse_windows: how many there are, likewise ``merged_windows``.
+        coarse_windows: number of coarse windows, likewise ``merged_windows``.
     """
 
     beyond: MedianInterval
@@ -55,7 +55,7 @@ class MergeError:
 
 
 def merge_error(stretches: Sequence[Stretch], count: int) -> MergeError | None:
-    """Coarse windows against the union of ``count`` neighbouring fine ones of the same pair.
+    """Compare coarse windows with the union of ``count`` neighbouring fine windows of the same pair.
 
     Returns:
         None without a pair that has both.
@@ -64,10 +64,10 @@ def merge_error(stretches: Sequence[Stretch], count: int) -> MergeError | None:
         ValueError: ``count`` below 1.
     """
     sizes: dict[int, dict[bool, list[int]]] = {}
-    for one in stretches:
-        merged = merge_windows(one.windows, count if one.fine else 1)
-        found = sizes.setdefault(one.pair, {}).setdefault(one.fine, [])
-        found += [pages.size_bytes for pages in merged]
+    for stretch in stretches:
+        merged = merge_windows(stretch.windows, count if stretch.fine else 1)
+        pair_sizes = sizes.setdefault(stretch.pair, {}).setdefault(stretch.fine, [])
+        pair_sizes += [pages.size_bytes for pages in merged]
     whole = [pair for pair in sizes.values() if pair.get(True) and pair.get(False)]
     ratio = ratio_of_pairs([mean(pair[False]) for pair in whole], [mean(pair[True]) for pair in whole])
     if ratio is None:
@@ -86,27 +86,27 @@ def merge_error(stretches: Sequence[Stretch], count: int) -> MergeError | None:
 def stretches_of(trace: Trace, blocks: Sequence[Block], fine_s: float, coarse_s: float) -> tuple[list[Stretch], int]:
     """Return (stretches, windows left out) of a run that alternated.
 
-    The window in which another length was asked for began before its block, and so is in none. Left out are those that
-    were disturbed, are not of training, or are not as long as was asked (``OFF``).
+    A window in which the length was changed started before its block, and so is in no block. Left out are windows that
+    were disturbed, are not of training, or do not have the requested length (``OFF``).
 
     Args:
         trace: the run.
-        blocks: of it; those that are observed have fine windows.
+        blocks: blocks of the run; observed blocks have fine windows.
         fine_s: length of the fine windows, s.
-        coarse_s: of the coarse ones.
+        coarse_s: length of the coarse windows, s.
     """
     samples = trace.samples
     undisturbed = np.array([not text for text in samples.disturbed], bool)
-    found, left_out = [], 0
+    stretches, left_out = [], 0
     for block in blocks:
         good = undisturbed & trace.training & is_as_long(trace, fine_s if block.observed else coarse_s)
         within = (samples.start_ns >= block.begin_s * 1e9) & (samples.end_ns <= block.end_s * 1e9)
-        windows = [trace.pages[at] if good[at] else None for at in np.flatnonzero(within).tolist()]
+        windows = [trace.pages[window] if good[window] else None for window in np.flatnonzero(within).tolist()]
         left_out += sum(pages is None for pages in windows)
-        found.append(Stretch(block.pair, block.observed, windows))
-    return found, left_out
+        stretches.append(Stretch(block.pair, block.observed, windows))
+    return stretches, left_out
 
 
 def is_as_long(trace: Trace, seconds: float) -> NDArray[np.bool_]:
-    """Return bool[n]: the windows that are as long as was asked, but for ``OFF``."""
+    """Return bool[n]: the windows that have the requested length, within ``OFF``."""
     return np.abs((trace.samples.end_ns - trace.samples.start_ns) / (seconds * 1e9) - 1) <= OFF

@@ -18,7 +18,7 @@ from memtui.study.recorded_run import CUT, Trace
 from memtui.study.studies.base import (
     Observed,
     Setting,
-    advice_words,
+    advice_text,
     by_group,
     mean,
     needs_pages,
@@ -28,29 +28,29 @@ from memtui.study.studies.base import (
 )
 from memtui.study.studies.sample_time.alternating import conclude_turns, turn_points, turn_table, turns
 
-FINEST_S = 0.1  # of it all others are whole multiples
+FINEST_S = 0.1  # all others are multiples of it
 INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 QUICK_S = (0.2, 0.5, 1.0, 2.0)
 REPEATS = 3
 WINDOWS = 4  # of the longest interval, in a quick run
-SAME_SPEED = 0.1  # in steps a second of two runs: a larger difference is told
-LEAST_R2 = 0.5  # of a fit that is called one
+SAME_SPEED = 0.1  # relative difference in steps a second of two runs: a larger one is reported
+LEAST_R2 = 0.5  # of a fit that is called a fit
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalPoint:
-    """What was measured at one interval, and derived for it from the finest; medians over the repeats.
+    """The numbers of one interval, measured and derived from the finest windows; medians over the repeats.
 
     Attributes:
         interval_s: length of a window.
-        steps_per_running_s: in a second in which the program was not paused.
-        derived_steps_per_running_s: in the run with the finest windows.
-        wss_bytes: mean over the windows of training, measured.
-        derived_wss_bytes: derived.
-        error: by what part of the derived value the measured one is larger.
-        curves_apart: largest distance of the two curves of reuse.
-        windows: that were measured, in all repeats.
-        derived_windows: that were derived.
+        steps_per_running_s: steps in a second in which the program was not paused.
+        derived_steps_per_running_s: the same in the run with the finest windows.
+        wss_bytes: measured working set, mean over the windows of training.
+        derived_wss_bytes: derived working set.
+        error: relative difference of the measured to the derived value.
+        curves_apart: largest distance of the two reuse curves.
+        windows: number of measured windows, in all repeats.
+        derived_windows: number of derived windows.
     """
 
     interval_s: float
@@ -101,7 +101,7 @@ class SampleTime:
     )
 
     def runs(self, setting: Setting) -> list[list[Run]]:
-        found = []
+        by_repeat = []
         intervals_s = QUICK_S if setting.quick else INTERVALS_S
         for repeat in range(1 if setting.quick else REPEATS):
             runs = []
@@ -113,12 +113,12 @@ class SampleTime:
                     runs.append(Run(group(interval_s, threads), **fields, repeat=repeat, interval_s=interval_s))
                 if not repeat:
                     runs += turns(setting, threads, FINEST_S)
-            found.append(runs)
-        return found
+            by_repeat.append(runs)
+        return by_repeat
 
     def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
         groups = by_group(observed)
-        intervals_s = sorted({one.run.interval_s for one in observed if one.run.kind == RECORD} - {FINEST_S})
+        intervals_s = sorted({item.run.interval_s for item in observed if item.run.kind == RECORD} - {FINEST_S})
         in_turn = {threads: turn_points(observed, threads) for threads in thread_counts(setting)}
         numbers: dict[str, Any] = {"finest_s": FINEST_S, "threads": {}}
         charts: list[Chart] = []
@@ -136,7 +136,7 @@ class SampleTime:
                 conclusion += conclude(points, threads) + conclude_turns(in_turn[threads], threads)
                 two = [(s, traces.first(s).reuse(training=True)) for s in intervals_s[:2]]
                 if len(two) == 2:
-                    text, _ = advice_words(two[0], two[1])
+                    text, _ = advice_text(two[0], two[1])
                     conclusion.append(f"With {of_threads(threads)}, {text}.")
                 doubts += [f"{of_threads(threads)}: {text}" for text in traces.doubts()]
             table += [(of_threads(threads), *row) for row in map(_row, points)]
@@ -149,7 +149,7 @@ class _Traces:
     """The traces of one number of threads, by interval and repeat; closed at the end."""
 
     def __init__(self, groups: Mapping[str, Sequence[Observed]], threads: int, intervals_s: Sequence[float]) -> None:
-        self.by_interval = {s: [one.trace() for one in groups[group(s, threads)]] for s in intervals_s}
+        self.by_interval = {s: [item.trace() for item in groups[group(s, threads)]] for s in intervals_s}
         for trace in self.all():
             needs_pages(trace)
 
@@ -175,7 +175,7 @@ def group(interval_s: float, threads: int) -> str:
 
 
 def _point(traces: _Traces, interval_s: float) -> IntervalPoint:
-    """Return what was measured and derived at one interval."""
+    """Return the measured and derived numbers of one interval."""
     count = round(interval_s / FINEST_S)
     measured = [trace.merged(1) for trace in traces.by_interval[interval_s]]
     derived = [trace.merged(count) for trace in traces.by_interval[FINEST_S]]
@@ -200,7 +200,7 @@ def _point(traces: _Traces, interval_s: float) -> IntervalPoint:
 
 
 def error(measured: float | None, derived: float | None) -> float | None:
-    """Return by what part of the derived value the measured one is larger; None where one is not known."""
+    """Return the relative difference of the measured to the derived value; None where one of them is unknown."""
     if measured is None or not derived:
         return None
     return measured / derived - 1
@@ -211,10 +211,10 @@ def shape(points: Sequence[IntervalPoint]) -> Shape | None:
 
     Return None with fewer than three points, or when all are equal: everything fits then.
     """
-    known = [(point.interval_s, point.wss_bytes) for point in points if point.wss_bytes is not None]
-    if len(known) < 3:
+    measured = [(point.interval_s, point.wss_bytes) for point in points if point.wss_bytes is not None]
+    if len(measured) < 3:
         return None
-    seconds, sizes = (np.array(values, float) for values in zip(*known, strict=True))
+    seconds, sizes = (np.array(values, float) for values in zip(*measured, strict=True))
     whole = float(((sizes - sizes.mean()) ** 2).sum())
     if not whole:
         return None
@@ -227,9 +227,9 @@ def shape(points: Sequence[IntervalPoint]) -> Shape | None:
 
 
 def conclude(points: Sequence[IntervalPoint], threads: int) -> list[str]:
-    """Return what the points of one number of threads say."""
+    """Return the conclusions from the points of one number of threads, in sentences."""
     who = f"With {of_threads(threads)}"
-    known = [point for point in points if point.wss_bytes is not None]
+    measured = [point for point in points if point.wss_bytes is not None]
     sizes = [(point.interval_s, point.wss_bytes) for point in points if point.wss_bytes is not None]
     if len(sizes) < 2:
         return [f"{who}, fewer than two intervals have whole windows of training: nothing can be said."]
@@ -240,28 +240,28 @@ def conclude(points: Sequence[IntervalPoint], threads: int) -> list[str]:
         f"{times:.2f} times as much: "
         + ("it grows with the window." if times > 1.01 else "it does not grow with the window.")
     ]
-    fit = shape(known)
+    fit = shape(measured)
     if fit is not None:
         best = max(fit.linear_r2, fit.logarithmic_r2)
         better = "a straight line fits" if fit.linear_r2 == best else "a logarithm fits"
-        words = f"{better} better" if best >= LEAST_R2 else "neither a straight line nor a logarithm fits"
+        fit_text = f"{better} better" if best >= LEAST_R2 else "neither a straight line nor a logarithm fits"
         sentences.append(
-            f"{who}, {words} (R² {fit.linear_r2:.2f} linear, {fit.logarithmic_r2:.2f} logarithmic, "
-            f"of {len(known)} points)."
+            f"{who}, {fit_text} (R² {fit.linear_r2:.2f} linear, {fit.logarithmic_r2:.2f} logarithmic, "
+            f"of {len(measured)} points)."
         )
-    errors = [(abs(point.error), point) for point in known if point.error is not None]
+    errors = [(abs(point.error), point) for point in measured if point.error is not None]
     if errors:
         worst, point = max(errors, key=lambda each: each[0])
         sentences.append(
             f"{who}, WSS measured in a run of its own and derived from the fine run differ by at most "
             f"{percent(worst)} (at {point.interval_s:g} s, {point.windows} windows): two runs of the program, so "
-            f"this is not the method's error alone{_of_speed(known)}."
+            f"this is not the method's error alone{_of_speed(measured)}."
         )
     return sentences
 
 
 def _of_speed(points: Sequence[IntervalPoint]) -> str:
-    """Return a sentence when runs got on at different speeds: they differ in what a window holds, by any method."""
+    """Return a clause when runs had different speeds: then their windows differ, by any method; "" otherwise."""
     speeds = [(point.steps_per_running_s, point.derived_steps_per_running_s, point.interval_s) for point in points]
     apart_by = [(abs(coarse / fine - 1), seconds) for coarse, fine, seconds in speeds if coarse and fine]
     if not apart_by or max(apart_by)[0] <= SAME_SPEED:
@@ -294,13 +294,15 @@ def _charts(traces: _Traces, points: Sequence[IntervalPoint], threads: int) -> l
         for label, sizes in (("measured", measured), (f"derived from {FINEST_S:g} s", derived))
     ]
     curves = {label: cdf(trace.reuse(training=True)) for label, trace in by_name.items()}
-    known: dict[str, Cdf] = {label: curve for label, curve in curves.items() if curve is not None}
+    curves_by_label: dict[str, Cdf] = {label: curve for label, curve in curves.items() if curve is not None}
     panels = f"The same in panels, without the first {CUT:.0%}, {who}"
-    found = [
+    charts = [
         Chart(f"mean-{name}", f"Mean WSS by window, {who}", "window (s)", "WSS (MiB)", lines, from_zero=True),
         wss_over_run(f"wss-{name}", f"WSS for windows of several lengths, {who}", by_name),
         wss_over_run(f"panels-{name}", panels, by_name, stacked=True, cut=CUT),
     ]
-    if known:
-        found.append(reuse_lines(f"reuse-{name}", f"Reuse distances by window (in the legend), {who}", known))
-    return found
+    if curves_by_label:
+        charts.append(
+            reuse_lines(f"reuse-{name}", f"Reuse distances by window (in the legend), {who}", curves_by_label)
+        )
+    return charts
