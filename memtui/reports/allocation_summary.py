@@ -1,4 +1,4 @@
-"""The recorded steps of a session: how much was held at their peak, of what, and which blocks that was."""
+"""The recorded steps of a session: the memory at their peak, by category, and its largest blocks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from memtui.core.units import size
 from memtui.reports.source import ReportSource
 from memtui.session.records.allocations import RecordedStep
 
-LARGEST = 3  # blocks that are named
+LARGEST = 3  # blocks with a name in the report
 
 
 @dataclass(frozen=True, slots=True)
 class PeakBytes:
-    """The most that was held in a recorded step: the median of the steps, and the largest."""
+    """The peak memory of a recorded step: median and maximum over the steps."""
 
     median: float
     max: int
@@ -28,7 +28,7 @@ class PeakBytes:
 
 @dataclass(frozen=True, slots=True)
 class LargeBlock:
-    """A block that a step allocated itself. ``layer`` is empty where it was allocated in none."""
+    """A block that a step allocated itself. ``layer`` is empty where it was allocated outside a layer."""
 
     op: str
     layer: str
@@ -38,7 +38,7 @@ class LargeBlock:
 
 @dataclass(frozen=True, slots=True)
 class LargestTensor:
-    """The tensor that is most of a sum: its type, shape and where it is held."""
+    """The largest tensor of a sum: its type, its shape and the part of the program that owns it."""
 
     part: str
     size_bytes: int
@@ -46,15 +46,15 @@ class LargestTensor:
 
 @dataclass(frozen=True, slots=True)
 class AtPeak:
-    """The moment at which most was held.
+    """The moment of the peak.
 
     Attributes:
-        pid, step: in which step.
-        op, layer: the operator that came last; it may have added little.
-        bytes: what was held, by category.
-        at_begin: whether the peak is what was there before the step.
-        largest: the largest of the blocks that the step had allocated itself by then.
-        most_unknown: the tensor that is most of what no model and no optimiser holds.
+        pid, step: process and number of the step.
+        op, layer: the last operator before the peak; it may have added little.
+        bytes: allocated memory by category.
+        at_begin: whether the peak is the memory from before the step.
+        largest: the largest blocks that the step had allocated itself by then.
+        most_unknown: the largest tensor that belongs to no model and no optimiser.
     """
 
     pid: int
@@ -72,12 +72,12 @@ class AllocationSummary:
     """Recorded steps of one device.
 
     Attributes:
-        steps: how many were recorded whole.
-        pids: of the processes that they are of.
-        peak_bytes: the most that was held in them.
-        at_peak: the moment at which that was.
-        recording_ns: the median of what recording took on top of a step's own time.
-        lost_steps: how many more there were.
+        steps: number of steps that were recorded whole.
+        pids: their processes.
+        peak_bytes: their peak memory.
+        at_peak: the moment of the highest peak.
+        recording_ns: median time that recording added to a step.
+        lost_steps: number of steps that were lost.
     """
 
     steps: int
@@ -89,7 +89,7 @@ class AllocationSummary:
 
 
 def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> AllocationSummary | None:
-    """Return what was held at the peak of some recorded steps; None where there are none.
+    """Return the memory at the peak of some recorded steps; None without steps.
 
     Raises:
         SessionError: the session is damaged.
@@ -126,7 +126,7 @@ def _at_peak(reader: ReportSource, step: RecordedStep) -> AtPeak:
 
 
 def _most_unknown(reader: ReportSource, step: RecordedStep) -> LargestTensor | None:
-    """Return the tensor that is most of what no model and no optimiser holds, as reported around that step."""
+    """Return the largest tensor that belongs to no model and no optimiser, as reported around that step."""
     if step.device != MAIN_MEMORY or CATEGORIES[UNKNOWN] not in step.peak_parts:
         return None
     maps = [tensors for pid, _, tensors in reader.tensor_maps() if pid == step.pid]
@@ -142,12 +142,12 @@ def largest_unknown(tensors: TensorMap) -> LargestTensor | None:
 
 
 def of_it(most: LargestTensor | None) -> str:
-    """Return which tensor is most of a sum: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)"."""
+    """Return the largest tensor of a sum as text: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)"."""
     return f" ({size(most.size_bytes)} of it {most.part})" if most else ""
 
 
 def allocation_lines(summary: AllocationSummary | None, what: str = "training step") -> list[str]:
-    """Return the lines of the report. ``what``: what was recorded, in the singular."""
+    """Return the lines of the report. ``what``: name of the recorded stretches, in the singular."""
     if summary is None:
         return []
     at_peak = summary.at_peak
@@ -168,7 +168,7 @@ def allocation_lines(summary: AllocationSummary | None, what: str = "training st
 
 
 def _parts(at_peak: AtPeak) -> list[str]:
-    """Return what was held by category, the largest first."""
+    """Return the memory by category as text, the largest first."""
     by_size = sorted(at_peak.bytes.items(), key=lambda part: -part[1])
     most = {CATEGORIES[UNKNOWN]: at_peak.most_unknown}
     return [f"{category} {size(part)}{of_it(most.get(category))}" for category, part in by_size]

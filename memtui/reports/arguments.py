@@ -1,4 +1,4 @@
-"""Options of commands that say what is in a session."""
+"""Options of the commands that report the content of a session."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from typing import Any
 
 
 def fields_as_dict(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass by their names, each as JSON has it."""
+    """Return the fields of a dataclass by their names, each as a JSON value."""
     return {field.name: json_value(getattr(record, field.name)) for field in fields(record)}
 
 
 def json_value(value: Any) -> Any:
     """Return a value with dicts and lists in place of dataclasses and tuples.
 
-    A class whose keys are not its fields says in a ``to_dict()`` of its own what they are.
+    A class whose keys are not its fields has a ``to_dict()`` of its own.
     """
     if hasattr(value, "to_dict"):
         return value.to_dict()

@@ -22,7 +22,7 @@ _ASSETS = ("page.css", "page.js")
 
 
 def document(title: str, body: str) -> str:
-    """Return a page that fetches nothing, around markup that is whole and in which every foreign text is escaped."""
+    """Return a page that fetches nothing, around complete markup in which every foreign text is escaped."""
     style, script = (files("memtui.reports").joinpath("assets", name).read_text("utf-8") for name in _ASSETS)
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
@@ -48,7 +48,7 @@ def dim(text: str) -> str:
 
 
 def section(title: str, sentences: Sequence[str], kind: str = "") -> str:
-    """Return sentences under a heading; nothing where there are none. ``kind``: their style, "wrong" for doubts."""
+    """Return sentences under a heading; "" without sentences. ``kind``: their style, "wrong" for doubts."""
     if not sentences:
         return ""
     of_kind = f' class="{kind}"' if kind else ""
@@ -56,7 +56,7 @@ def section(title: str, sentences: Sequence[str], kind: str = "") -> str:
 
 
 def figures(charts: Sequence[Chart | HeatChart], draw: Draw) -> str:
-    """Return charts as images inside the file, each with what is to be known of it."""
+    """Return charts as images inside the file, each with its note."""
     if not charts:
         return ""
     return (

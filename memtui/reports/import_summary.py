@@ -1,4 +1,4 @@
-"""What a report says of a session that was made from a file of another tool."""
+"""The part of a report on a session that was imported from a file of another tool."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SECOND_NS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something happened, in the clock of the file.
+    """A moment in the clock of the file.
 
     Attributes:
-        t_s: seconds after the start, where the file knows times.
-        line: the number of its line, where a log has lines.
-        row: the number of its row, where it has neither.
+        t_s: seconds after the start, where the file has times.
+        line: number of the line, in a log.
+        row: number of the row, where the file has neither times nor lines.
     """
 
     t_s: float | None = None
@@ -28,7 +28,7 @@ class Moment:
     row: int | None = None
 
     def to_dict(self) -> dict[str, float]:
-        """Return the one that is known."""
+        """Return the only field that is not None."""
         return {name: value for name, value in fields_as_dict(self).items() if value is not None}
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class DriverReading:
-    """What the driver said of its memory at a moment, of all programs together."""
+    """The driver's figures of its memory at a moment, of all programs together."""
 
     moment: Moment
     free_bytes: int
@@ -52,7 +52,7 @@ class DriverReading:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMark:
-    """A mark of the file."""
+    """A mark in the file."""
 
     moment: Moment
     text: str
@@ -64,17 +64,17 @@ class ImportedMark:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """Where a session is from.
+    """The origin of a session.
 
     Attributes:
-        file, format: its name without folders, and what it is.
-        clock: what its times are, one of ``session.records.imported``.
-        sizes: what its sizes are of.
-        not_known: what the file does not know, and why.
-        warnings: what is wrong with it.
-        mb_precision: tags of allocations that are known in whole MB only, each as often as it is there.
-        driver_memory: what the driver said.
-        marks: what else the file says.
+        file, format: name of the file without folders, and its format.
+        clock: kind of its times, one of ``session.records.imported``.
+        sizes: kind of its sizes.
+        not_known: figures that the file lacks, and why.
+        warnings: defects of the file.
+        mb_precision: tags of allocations with a size in whole MB only, one for each allocation.
+        driver_memory: the driver's figures of its memory.
+        marks: the other events of the file.
     """
 
     file: str
@@ -89,7 +89,7 @@ class ImportSummary:
 
 
 def import_summary(reader: ReportSource) -> ImportSummary | None:
-    """Return where a session is from; None where memtui recorded it. Raises SessionError."""
+    """Return the origin of a session; None where memtui recorded it. Raises SessionError."""
     about = reader.imported()
     if about is None:
         return None

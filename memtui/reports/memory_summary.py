@@ -1,4 +1,4 @@
-"""What a report says of touched and resident memory: working set, what is shared of it, RSS and PSS, released pages."""
+"""The part of a report on touched and resident memory: working set, its shared part, RSS and PSS, released pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RS
 from memtui.core.samples import SHARED_UNKNOWN, Status
 from memtui.core.units import duration, percent, size
 from memtui.reports.process_summary import ProcessRows
-from memtui.reports.size_summary import SizeSummary, median_of_known, size_clause, size_summary
+from memtui.reports.size_summary import SizeSummary, finite_median, size_clause, size_summary
 from memtui.reports.source import ReportSource
 
 SECOND_NS = 1e9
@@ -22,14 +22,14 @@ MOST_GROUPS = 4  # of windows by their length, in a report for people
 
 @dataclass(frozen=True, slots=True)
 class WindowGroup:
-    """Windows of nearly one interval, and what they touch.
+    """Windows of nearly one interval, and their working set.
 
     Attributes:
-        interval_s: the shortest and the longest interval that was asked for.
-        windows: how many there are.
-        time_fraction: the share of the time that they cover, 0 to 1.
-        true_interval_s: their median length.
-        wss_median_bytes: the median of their working sets.
+        interval_s: shortest and longest requested interval.
+        windows: number of windows.
+        time_fraction: share of the time that they cover, 0 to 1.
+        true_interval_s: median of their lengths.
+        wss_median_bytes: median of their working sets.
     """
 
     interval_s: tuple[float, ...]
@@ -41,7 +41,7 @@ class WindowGroup:
 
 @dataclass(frozen=True, slots=True)
 class LargestWindow:
-    """The window of whatever length that touched the most, and how long it was."""
+    """The window of any length with the largest working set, and its length."""
 
     bytes: int | None
     window_s: float | None
@@ -49,7 +49,7 @@ class LargestWindow:
 
 @dataclass(frozen=True, slots=True)
 class ResidentSummary(SizeSummary):
-    """Resident memory. ``meaning``: what the figure counts."""
+    """Resident memory. ``meaning``: explanation of the figure."""
 
     meaning: str
 
@@ -59,10 +59,10 @@ class TouchedFraction:
     """The median working set as a part of the median resident memory, of the same windows and pages.
 
     Attributes:
-        of: which figure of resident memory, one of ``analysis.resident``.
-        fraction: 0 to 1.
-        resident_bytes: the median of the resident memory.
-        reason: why it is not known.
+        of: figure of resident memory, one of ``analysis.resident``.
+        fraction: the part, 0 to 1.
+        resident_bytes: median of the resident memory.
+        reason: why the fraction is unknown.
     """
 
     of: str
@@ -73,13 +73,13 @@ class TouchedFraction:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedSummary(SizeSummary):
-    """What was released in a window, at most. ``per_s``: bytes in a second."""
+    """Upper bound of the memory that was released in a window. ``per_s``: bytes in a second."""
 
     per_s: float | None
 
 
 def why_no_working_set(reader: ReportSource) -> str:
-    """Return why a session has no working set, as far as it says so."""
+    """Return why a session has no working set, as far as the session has a reason."""
     wss = reader.hello.wss
     if not wss.ok:
         return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
@@ -87,7 +87,7 @@ def why_no_working_set(reader: ReportSource) -> str:
 
 
 def working_set(reader: ReportSource, alike: np.ndarray) -> SizeSummary:
-    """Return the working set over the windows that are ``alike``, with what makes it less than exact."""
+    """Return the working set over the windows that are ``alike``, with the reasons why it is less than exact."""
     samples = reader.samples
     result = size_summary(samples.wss_bytes[alike], why_no_working_set(reader))
     pairs = zip(samples.status, samples.reason, strict=True)
@@ -98,7 +98,7 @@ def working_set(reader: ReportSource, alike: np.ndarray) -> SizeSummary:
 
 
 def _shared_unknown(reader: ReportSource) -> bool:
-    """Whether some working set counts for each process what several share."""
+    """Return whether some working set counts shared pages once for each process."""
     return bool((np.isnan(reader.samples.shared_bytes) & ~np.isnan(reader.samples.wss_bytes)).any())
 
 
@@ -109,15 +109,15 @@ def window_groups(groups: Sequence[Group], wss_bytes: np.ndarray, lengths_s: np.
             tuple(ns / SECOND_NS for ns in group.interval_ns),
             int(group.windows.sum()),
             group.time_fraction,
-            median_of_known(lengths_s[group.windows]),
-            median_of_known(wss_bytes[group.windows]),
+            finite_median(lengths_s[group.windows]),
+            finite_median(wss_bytes[group.windows]),
         )
         for group in groups
     )
 
 
 def largest_window(wss_bytes: np.ndarray, lengths_s: np.ndarray) -> LargestWindow:
-    """Return the window of whatever length that touched the most."""
+    """Return the window of any length with the largest working set."""
     if np.isnan(wss_bytes).all():
         return LargestWindow(None, None)
     index = int(np.nanargmax(wss_bytes))
@@ -142,7 +142,7 @@ def resident_set(rss_bytes: np.ndarray, resident: Resident, lengths_s: np.ndarra
 
 
 def proportional_set(resident: Resident, rows: ProcessRows, lengths_s: np.ndarray) -> ResidentSummary:
-    """Return resident memory in which what processes share counts once."""
+    """Return resident memory in which shared pages count once."""
     if resident.name == RSS:
         why = "it is read of several processes; of one alone RSS says it"
     else:
@@ -170,7 +170,7 @@ def touched_of_resident(wss_bytes: np.ndarray, resident: Resident) -> TouchedFra
 
 
 def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
-    """Return what was released in a window, at most, and in a second, of the samples that are ``alike``."""
+    """Return the upper bound of released memory in a window and in a second, of the samples that are ``alike``."""
     released = {sample: size_bytes for sample, size_bytes in given_back_bytes(rows).items() if sample in alike}
     values = np.array(list(released.values()), np.float64)
     spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in released}
@@ -180,7 +180,7 @@ def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
 
 
 def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
-    """Return over which windows the figures of the working set are, where not all windows are alike."""
+    """Return a clause with the windows of the working-set figures, where not all windows are alike."""
     if len(groups) < 2:
         return []
     clauses = [
@@ -194,7 +194,7 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
 
 
 def working_set_line(wss: SizeSummary, largest: LargestWindow) -> str:
-    """Return the line of the working set; with a window of another length that touched more than these did."""
+    """Return the line of the working set, and a window of another length with a larger one."""
     line = f"working set  {size_clause(wss)}"
     if wss.max is None or largest.bytes is None or largest.bytes <= wss.max:
         return line
@@ -202,7 +202,7 @@ def working_set_line(wss: SizeSummary, largest: LargestWindow) -> str:
 
 
 def shared_lines(shared: SizeSummary, wss: SizeSummary, processes: int) -> list[str]:
-    """Return what the processes of a tree have in common; nothing of a single one."""
+    """Return the line of the memory that processes of a tree share; nothing for a single process."""
     if processes < 2 or wss.mean is None:
         return []
     if shared.mean is None:
@@ -211,7 +211,7 @@ def shared_lines(shared: SizeSummary, wss: SizeSummary, processes: int) -> list[
 
 
 def resident_lines(rss: SizeSummary, pss: SizeSummary, name: str) -> list[str]:
-    """Return the lines of resident memory. ``name``: which figure stands for it, one of ``analysis.resident``."""
+    """Return the lines of resident memory. ``name``: the figure for it, one of ``analysis.resident``."""
     if name == RSS:
         return [f"resident     {size_clause(rss)}"]
     sum_of_rss = f"{size_clause(rss)}; {SEVERAL_TIMES}"
@@ -221,7 +221,7 @@ def resident_lines(rss: SizeSummary, pss: SizeSummary, name: str) -> list[str]:
 
 
 def released_lines(released: ReleasedSummary, wss: SizeSummary) -> list[str]:
-    """Return what was released, where it may be a notable part of what is touched."""
+    """Return the line of released memory, where it may be a notable part of the working set."""
     if released.mean is None or wss.mean is None or released.mean < NOTABLE_GIVEN_BACK * wss.mean:
         return []
     return [

@@ -1,4 +1,4 @@
-"""What a report says of what recording cost: pauses, time that the target lost, CPU, and the budget of these."""
+"""The part of a report on the cost of recording: pauses, time that the target lost, CPU, and the budget."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SECOND_NS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What recording was allowed to cost and what it came to, shares of the time.
+    """Allowed and actual cost of recording, as shares of the time.
 
     Attributes:
-        max_fraction: what was allowed.
-        fraction: what it came to; None: fewer than two samples.
-        met: whether that is within the budget.
-        needed_interval_s: the interval that would have kept it, where it was not kept.
+        max_fraction: allowed share.
+        fraction: actual share; None: fewer than two samples.
+        met: whether the actual share is within the budget.
+        needed_interval_s: interval that would have met the budget, where it was exceeded.
     """
 
     max_fraction: float
@@ -34,15 +34,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What recording cost.
+    """The cost of recording.
 
     Attributes:
-        paused_fraction: of the time.
-        paused_median_s, paused_max_s: of a window; the longest that any process was paused at once.
-        lost_fraction: of the time, what the target lost by being watched, an estimate.
-        self_cpu_fraction: cores that sampler and recorder took.
-        reason: why nothing is known.
-        budget: None where there was none.
+        paused_fraction: share of the time in which the target was paused.
+        paused_median_s, paused_max_s: median pause of a window; longest single pause of any process.
+        lost_fraction: share of the time that the target lost, an estimate.
+        self_cpu_fraction: cores that sampler and recorder used.
+        reason: why the cost is unknown.
+        budget: budget of the recording; None without one.
     """
 
     paused_fraction: float | None
@@ -55,7 +55,7 @@ class Overhead:
 
 
 def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhead:
-    """Return what recording cost. ``span_ns``: from the start of the first window to the end of the last."""
+    """Return the cost of recording. ``span_ns``: from the start of the first window to the end of the last."""
     samples = reader.samples
     if len(samples) < 2 or span_ns <= 0:
         absent = Overhead(None, None, None, None, None, "fewer than two samples", None)
@@ -75,7 +75,7 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
 
 
 def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
-    """Return what was allowed and what it came to; which interval would have kept it, where it was not kept."""
+    """Return the allowed and the actual cost, and the interval that would have met an exceeded budget."""
     most, cpu = allowed(reader.hello.options.max_overhead_ppm), overhead.self_cpu_fraction
     if most is None:
         return None
@@ -87,7 +87,7 @@ def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
 
 
 def _longest_pause_s(rows: ProcessRows) -> float | None:
-    """Return the longest that any process was paused at once, also where a pause was given up."""
+    """Return the longest single pause of any process, also where the pause was given up."""
     pauses_ns = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
     return max(pauses_ns) / SECOND_NS if pauses_ns else None
 
@@ -104,7 +104,7 @@ def overhead_line(overhead: Overhead) -> str:
 
 
 def budget_clause(budget: Budget) -> str:
-    """Return one clause about a budget and what became of it."""
+    """Return one clause about a budget and whether it was met."""
     allowance = f"the budget of {budget.max_fraction * 100:g} %"
     if budget.fraction is None:
         return f"{allowance}: n/a with fewer than two samples"

@@ -1,4 +1,4 @@
-"""What of a session may be shown when it is redacted: a field that is not declared harmless here is hidden.
+"""The fields that a redacted session may show: a field that is not declared harmless here is hidden.
 
 So a field that is added later is hidden until somebody decides about it. Numbers of memory, time and energy are
 harmless; texts are not, but for a few that memtui itself chose.
@@ -71,10 +71,10 @@ HARMLESS_COLUMNS = frozenset((
 
 
 def permitted(record: Record, **shown: Any) -> Record:
-    """Return a record with what is harmless, and with ``shown`` in place of fields that can be shown in another form.
+    """Return a record with its harmless fields, and with ``shown`` in place of fields that have a harmless form.
 
     Every other field is hidden: a text becomes empty, a collection as well, anything else None. Raises KeyError for a
-    kind of record of which nothing was decided.
+    kind of record without a decision.
     """
     kinds = [kind for kind in type(record).__mro__ if kind in HARMLESS]
     harmless = HARMLESS[kinds[0] if kinds else type(record)]
@@ -87,7 +87,7 @@ def permitted(record: Record, **shown: Any) -> Record:
 
 
 def permitted_row(row: Mapping[str, Any], **shown: Any) -> dict[str, Any]:
-    """Return a row of the table of processes with what is harmless; hidden columns are None."""
+    """Return a row of the table of processes with its harmless columns; hidden columns are None."""
     return {name: shown.get(name, value if name in HARMLESS_COLUMNS else None) for name, value in row.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a report says of power and energy, of each source."""
+"""The part of a report on power and energy, by source."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class PowerSummary:
     """Mean power and energy of one source.
 
     Attributes:
-        device, scope, source: what was measured, and by what: see ``core.samples.PowerReading``.
-        status, reason: why it is not known; a reason beside figures says since when it is not.
+        device, scope, source: what was measured, and by which interface: see ``core.samples.PowerReading``.
+        status, reason: why figures are missing; a reason together with figures says since when they are missing.
         mean_w: mean of the readings.
-        energy_j: what the counter of the device rose by; where it fell, it was reset and has a new origin.
-        processes: the most that used it at once.
+        energy_j: rise of the device's counter; where it fell, it was reset and has a new origin.
+        processes: largest number of processes that used the device at once.
     """
 
     device: str

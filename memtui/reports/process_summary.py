@@ -1,4 +1,4 @@
-"""What a report says of each process: its mean sizes and the GPU memory that it held."""
+"""The part of a report on each process: its mean sizes and its GPU memory."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RESIDENT_SIZES = ("rss_bytes", "pss_bytes")
 
 @dataclass(frozen=True, slots=True)
 class ProcessSummary:
-    """Mean sizes of a process that was there for a window, bytes; None where they are not known.
+    """Mean sizes of a process that existed in a window, bytes; None where they are unknown.
 
     Attributes:
-        pid, role, generation, command: which process it is.
+        pid, role, generation, command: identity of the process.
         wss_bytes, shared_bytes, rss_bytes, pss_bytes: means over windows.
-        gpu_bytes, gpu_max_bytes: what it held at the end of each window, all GPUs together: mean and maximum.
-        gpu_reason: why GPU memory is not known, or not in all windows.
+        gpu_bytes, gpu_max_bytes: mean and maximum of its memory on all GPUs at the end of each window.
+        gpu_reason: why GPU memory is unknown, or unknown in some windows.
     """
 
     pid: int
@@ -47,9 +47,9 @@ class ProcessSummary:
 
 
 def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) -> tuple[ProcessSummary, ...]:
-    """Return a summary of every process that was there for a window.
+    """Return a summary of every process that existed in a window.
 
-    All sizes are means over the samples that are ``alike``, if the process was there in one of these.
+    All sizes are means over the samples that are ``alike``, if the process existed in one of them.
     """
     means = _mean_sizes(rows, alike)
     gpu = _gpu_memory(reader, rows)
@@ -98,7 +98,7 @@ def _mean_sizes(rows: ProcessRows, alike: set[int]) -> dict[int, dict[str, float
 
 
 def _gpu_memory(reader: ReportSource, rows: ProcessRows) -> dict[int, _GpuMemory]:
-    """Return mean and maximum by process over the windows in which it is known, and why it is not in the others."""
+    """Return mean and maximum by process over the windows with a reading, and why other windows have none."""
     changes: dict[int, list[GpuMemory]] = defaultdict(list)
     for reading in reader.gpu_memory(0, 2**62):
         changes[reading.process].append(reading)
@@ -158,5 +158,5 @@ def _gpu_clause(process: ProcessSummary) -> str:
 
 
 def short_command_line(command: str) -> str:
-    """Return a foreign command line, cut short."""
+    """Return a foreign command line, shortened."""
     return visible(command if len(command) <= 80 else command[:79] + "…")

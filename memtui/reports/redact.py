@@ -1,9 +1,9 @@
 """``--redact``: a session without host, user, paths, command lines and addresses, for those who may see its numbers.
 
 Everything that is exported or reported comes from a ``Source``, so it is hidden in one place. Names become labels that
-stay the same within one export (``file-1``, ``command-1``); a VMA begins at an anonymous base, and an address keeps its
-distance to the begin of its VMA and to nothing else. Free text keeps its words and loses what could be one of the
-secrets: a word too many is a smaller loss than a name in a file that is passed on.
+stay the same within one export (``file-1``, ``command-1``); a VMA starts at an anonymous base, and an address keeps its
+distance to the start of its VMA and to nothing else. Free text loses every word that could be a secret: a word too many
+is a smaller loss than a name in a file that is passed on.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from memtui.session.vma_row import VmaRow
 
 MASK = "***"
 GIB = 1 << 30
-# What the kernel calls memory, in every process alike.
+# Names that the kernel gives to memory, the same in every process.
 _KERNELS = frozenset(("", "[heap]", "[stack]", "[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]", "[uprobes]"))
-# Texts of memtui; others are the user's.
+# Events whose text is memtui's; other texts are the user's.
 _OWN_EVENTS = frozenset(("gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step", "end"))
 _TOKEN = re.compile(r"[^\s,;()'\"<>\[\]{}|]+")
 _ADDRESS = re.compile(r"(?:0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{8,}(?:-(?:0x)?[0-9a-f]+)?|0x[0-9a-f]+", re.IGNORECASE)
@@ -49,8 +49,8 @@ _HARMLESS = frozenset(("n/a", "and/or", "/s"))
 class RedactedSource:
     """A session with labels in place of names and anonymous bases in place of addresses: a ``ReportSource``.
 
-    It is not a reader: what ``ReportSource`` gets more of has to be answered here, too, before anybody can ask. Of
-    every record only the fields pass that ``permission`` declares harmless, and those that are made anonymous here.
+    It does not inherit from a reader: a new method of ``ReportSource`` must be written here, too, before it can be
+    called. Of every record only the fields pass that ``permission`` declares harmless, or that are made anonymous here.
     """
 
     shows_distances = False
@@ -63,7 +63,7 @@ class RedactedSource:
         self._bases = _bases(self._rows.values())
         self._owners: dict[tuple[int, ...], _Owners] = {}
         self._names, self._model, self._devices = _Labels("file"), ModelNames(), _Labels("device")
-        self._marks: dict[str, _Labels] = {}
+        self._mark_labels: dict[str, _Labels] = {}
         for row in self._rows.values():
             for name in (row.name, *(state.name for state in row.states)):
                 self._name(name)
@@ -71,8 +71,8 @@ class RedactedSource:
         self._commands = _Labels("command")
         for command in (hello.target.command, *(process.command for process in self._source.processes())):
             self._commands[command]
-        self._words = _Words(hello, self._commands, self._names)
-        scrub = self._words.scrub
+        self._scrubber = _Scrubber(hello, self._commands, self._names)
+        scrub = self._scrubber.scrub
         self.hello = self._without(hello)
         self.samples = permitted(
             samples,
@@ -97,15 +97,15 @@ class RedactedSource:
         self._source.close()
 
     def processes(self) -> list[Process]:
-        scrub = self._words.scrub
+        scrub = self._scrubber.scrub
         return [permitted(p, command=self._commands[p.command], role=scrub(p.role)) for p in self._source.processes()]
 
     def vma_rows(self, process: int | None = None) -> list[VmaRow]:
-        found = []
+        rows = []
         for row in self._source.vma_rows(process):
             base = self._bases[row.id]
-            found.append(self._shown(row, base, base + row.end - row.start))
-        return found
+            rows.append(self._shown(row, base, base + row.end - row.start))
+        return rows
 
     def drawn_rows(self, process: int) -> list[VmaRow]:
         return [self._shown(row, row.start, row.end) for row in self._source.vma_rows(process)]
@@ -121,7 +121,7 @@ class RedactedSource:
         owners = self._owners[key]
         for start, end, page_bytes in self._source.runs(sample, process, [self._rows[i] for i in key]):
             row = owners.of(start, end)
-            if row is not None:  # in no VMA, it has no base that would mean anything
+            if row is not None:  # a run outside every VMA has no base
                 shift = self._bases[row.id] - row.start
                 yield start + shift, end + shift, page_bytes
 
@@ -132,7 +132,7 @@ class RedactedSource:
         return self._source.vma_rss(sample)
 
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]:
-        scrub = self._words.scrub
+        scrub = self._scrubber.scrub
         texts = ("reason", "status", "flush", "rearm", "pss_reason")
         rows = self._source.process_samples(first_sample, last_sample)
         return [permitted_row(row, **{name: scrub(row[name]) for name in texts}) for row in rows]
@@ -145,11 +145,11 @@ class RedactedSource:
         return [self._scrubbed(reading, texts) for reading in self._source.power(first_ns, last_ns)]
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
-        return [self._scrubbed(held, ("status", "reason")) for held in self._source.gpu_memory(first_ns, last_ns)]
+        return [self._scrubbed(reading, ("status", "reason")) for reading in self._source.gpu_memory(first_ns, last_ns)]
 
     def _scrubbed(self, record: Record, texts: Iterable[str]) -> Record:
-        """Return what is harmless of a record, and these texts without secrets."""
-        return permitted(record, **{name: self._words.scrub(getattr(record, name)) for name in texts})
+        """Return the harmless fields of a record, and these texts without secrets."""
+        return permitted(record, **{name: self._scrubber.scrub(getattr(record, name)) for name in texts})
 
     def allocation_steps(self) -> list[RecordedStep]:
         model = self._model
@@ -167,40 +167,40 @@ class RedactedSource:
         return self._model.in_step(self._source.step_trace(step))
 
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
-        return [(pid, t_ns, self._model.in_map(one)) for pid, t_ns, one in self._source.tensor_maps()]
+        return [(pid, t_ns, self._model.in_map(tensor_map)) for pid, t_ns, tensor_map in self._source.tensor_maps()]
 
     def imported(self) -> ImportedFrom | None:
-        found = self._source.imported()
-        if found is None:
+        about = self._source.imported()
+        if about is None:
             return None
-        op, sums = self._model.op, found.sums
+        op, sums = self._model.op, about.sums
         if sums is not None:
             sums = {
                 key if key in COMPAT else op(key): (total, tuple(map(self._model.raw_tag, tags)))
                 for key, (total, tags) in sums.items()
             }
         return permitted(
-            found,
-            file=self._commands[found.file],
-            absent=tuple(map(self._words.scrub, found.absent)),
-            warnings=tuple(map(self._words.scrub, found.warnings)),
-            coarse=tuple(map(op, found.coarse)),
+            about,
+            file=self._commands[about.file],
+            absent=tuple(map(self._scrubber.scrub, about.absent)),
+            warnings=tuple(map(self._scrubber.scrub, about.warnings)),
+            coarse=tuple(map(op, about.coarse)),
             sums=sums,
         )
 
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
-        scrub = self._words.scrub
+        scrub = self._scrubber.scrub
         true = next((name for name in self._source.training_devices() if self._device(name) == device), device)
-        found = self._source.training(first_ns, last_ns, true)
-        return [permitted(row, view=scrub(row.view), reason=scrub(row.reason), device=device) for row in found]
+        rows = self._source.training(first_ns, last_ns, true)
+        return [permitted(row, view=scrub(row.view), reason=scrub(row.reason), device=device) for row in rows]
 
     def training_devices(self) -> list[str]:
         return list(map(self._device, self._source.training_devices()))
 
     def training_progress(self, row: ProgressRow) -> RecordedProgress:
-        found = self._source.training_progress(row)
-        usage = replace(found.usage, names=tuple(map(self._model.op, found.usage.names)))
-        return permitted(found, row=row, usage=usage)
+        progress = self._source.training_progress(row)
+        usage = replace(progress.usage, names=tuple(map(self._model.op, progress.usage.names)))
+        return permitted(progress, row=row, usage=usage)
 
     def driver_memory(self) -> list[DriverMemory]:
         return list(map(permitted, self._source.driver_memory()))
@@ -209,29 +209,29 @@ class RedactedSource:
         return list(map(permitted, self._source.learning(first_ns, last_ns)))
 
     def trainings(self) -> list[About]:
-        """Without what they are called, and where their files are."""
+        """Return the trainings without the names that the user gave, and without paths."""
         layer = self._model.layer
         return [
             permitted(
-                one,
-                network=one.network if one.network in BUNDLED_NETWORKS else "network",
-                rule=one.rule if one.rule in LEARNING_RULES else "rule",
-                settings={key: value for key, value in one.settings.items() if not isinstance(value, str | list)},
-                segments=tuple(tuple(map(layer, segment)) for segment in one.segments),
+                about,
+                network=about.network if about.network in BUNDLED_NETWORKS else "network",
+                rule=about.rule if about.rule in LEARNING_RULES else "rule",
+                settings={key: value for key, value in about.settings.items() if not isinstance(value, str | list)},
+                segments=tuple(tuple(map(layer, segment)) for segment in about.segments),
             )
-            for one in self._source.trainings()
+            for about in self._source.trainings()
         ]
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
-        found = []
+        redacted = []
         for event in self._source.events(first_ns, last_ns):
             if event.kind in _OWN_EVENTS:
-                found.append(permitted(event, kind=event.kind, text=self._words.scrub(event.text)))
+                redacted.append(permitted(event, kind=event.kind, text=self._scrubber.scrub(event.text)))
             else:
                 kind = event.kind if event.kind in ("mark", "step", "epoch") else "mark"
-                labels = self._marks.setdefault(kind, _Labels(kind))
-                found.append(permitted(event, kind=kind, text=labels[event.text]))
-        return found
+                labels = self._mark_labels.setdefault(kind, _Labels(kind))
+                redacted.append(permitted(event, kind=kind, text=labels[event.text]))
+        return redacted
 
     def _shown(self, row: VmaRow, start: int, end: int) -> VmaRow:
         states = tuple(
@@ -249,20 +249,20 @@ class RedactedSource:
         )
 
     def _name(self, name: str) -> str:
-        """Return a label for what somebody named; two mappings of one file share it."""
+        """Return a label for the name of a mapping; two mappings of one file share it."""
         if name in _KERNELS:
             return name
         return "[stack]" if name.startswith("[stack:") else self._names[name.removesuffix(" (deleted)")]
 
     def _device(self, name: str) -> str:
-        """Return a device as PyTorch calls it; a label for anything else."""
+        """Return PyTorch's name of a device; a label for any other name."""
         return name if name == MAIN_MEMORY or _DEVICE.fullmatch(name) else self._devices[name]
 
     def _without(self, hello: Hello) -> Hello:
-        scrub = self._words.scrub
+        scrub = self._scrubber.scrub
 
-        def capability(found: Capability) -> Capability:
-            return self._scrubbed(found, ("name", "reason", "remedy"))
+        def capability(original: Capability) -> Capability:
+            return self._scrubbed(original, ("name", "reason", "remedy"))
 
         release = re.match(r"[0-9]+(\.[0-9]+){0,2}", hello.host.kernel)
         architecture = hello.host.architecture if re.fullmatch(r"[\w-]{1,16}", hello.host.architecture) else ""
@@ -293,32 +293,32 @@ class _Labels(dict[str, str]):
         return self[text]
 
 
-class _Words:
-    """Takes secrets out of free text."""
+class _Scrubber:
+    """Removes secrets from free text."""
 
     def __init__(self, hello: Hello, commands: _Labels, names: _Labels) -> None:
-        self._kept: dict[str, str] = {}
+        self._cache: dict[str, str] = {}
         whole = commands | {name: label for name, label in names.items() if re.search(r"\s", name)}
-        self._whole = sorted(((text, label) for text, label in whole.items() if text), key=lambda one: -len(one[0]))
+        self._whole = sorted(((text, label) for text, label in whole.items() if text), key=lambda item: -len(item[0]))
         self._names = names
         always = {hello.host.hostname, hello.host.hostname.partition(".")[0], hello.target.user}
-        words: set[str] = set()
+        candidates: set[str] = set()
         for command in commands:
-            words.update(part for word in command.split() for part in (word, *_PARTS.split(word)))
+            candidates.update(part for word in command.split() for part in (word, *_PARTS.split(word)))
         for name in names:
-            words.add(name.rpartition("/")[2])
-        # Short words and numbers of a command line are everybody's: "-m", "64".
-        telling = {word for word in words if len(word) > 2 and not re.fullmatch(r"[0-9.]+", word)}
+            candidates.add(name.rpartition("/")[2])
+        # Short words and numbers of a command line identify nobody: "-m", "64".
+        telling = {word for word in candidates if len(word) > 2 and not re.fullmatch(r"[0-9.]+", word)}
         self._secret = {word.casefold() for word in always | telling} - {"", "root", "memtui"}
 
     def scrub(self, text: str) -> str:
-        """Return the text with labels for whole commands and files, and ``***`` for a word that could tell."""
-        if text not in self._kept:
-            found = text
+        """Return the text with labels for whole commands and files, and ``***`` for a word that could be a secret."""
+        if text not in self._cache:
+            labelled = text
             for secret, label in self._whole:
-                found = found.replace(secret, label)
-            self._kept[text] = _TOKEN.sub(lambda token: self._token(token[0]), found)
-        return self._kept[text]
+                labelled = labelled.replace(secret, label)
+            self._cache[text] = _TOKEN.sub(lambda token: self._token(token[0]), labelled)
+        return self._cache[text]
 
     def _token(self, token: str) -> str:
         bare = token.rstrip(".:!?")
@@ -337,7 +337,7 @@ class _Words:
 
 
 class _Owners:
-    """Which VMA an address belongs to: the shortest that holds it."""
+    """The VMA of an address: the shortest that contains it."""
 
     def __init__(self, rows: Sequence[VmaRow]) -> None:
         self._rows = rows
@@ -349,7 +349,7 @@ class _Owners:
             self._owner[low + 1 : high + 1] = number
 
     def of(self, start: int, end: int) -> VmaRow | None:
-        """Return the VMA of a run's begin, or of its end where a large page begins before its VMA."""
+        """Return the VMA of a run's start, or of its end where a large page starts before its VMA."""
         for address in (start, end - 1):
             number = int(self._owner[np.searchsorted(self._edges, address, side="right")])
             if number >= 0:
@@ -358,7 +358,7 @@ class _Owners:
 
 
 def _bases(rows: Iterable[VmaRow]) -> dict[int, int]:
-    """Return a begin for every VMA, in the order of addresses, a GiB or more after the one before; by process."""
+    """Return a base for every VMA, in the order of addresses, at least a GiB after the one before; by process."""
     free: dict[int, int] = defaultdict(lambda: GIB)
     bases = {}
     for row in rows:
@@ -373,9 +373,9 @@ def _perms(text: str) -> str:
 
 def _terms(expression: str) -> str:
     """Return a filter without the patterns of names in it."""
-    kept = r"!?(default|none|exec|noaccess|anon|file|heap|stack|pages\s*<\s*[0-9]{1,18})"
+    harmless = r"!?(default|none|exec|noaccess|anon|file|heap|stack|pages\s*<\s*[0-9]{1,18})"
     terms = (term.strip() for term in expression.split(","))
-    return ",".join(t if not t or re.fullmatch(kept, t) else f"{'!' * t.startswith('!')}name={MASK}" for t in terms)
+    return ",".join(t if not t or re.fullmatch(harmless, t) else f"{'!' * t.startswith('!')}name={MASK}" for t in terms)
 
 
 def open_source(path: Path, *, redact: bool = False) -> ReportSource:

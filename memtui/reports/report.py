@@ -1,7 +1,7 @@
 """The numbers of a session: ``Report`` has all of them, and its parts are in the ``*_summary`` modules.
 
-A part is a dataclass, what makes it from a session, and its lines of text. A number that a report should have, too, is
-a field of one of them.
+A part is a dataclass, the function that builds it from a session, and its lines of text. A new number of the report is
+a field of a part.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from memtui.reports.power_summary import PowerSummary, power_summaries
 from memtui.reports.process_summary import ProcessSummary, process_summaries
 from memtui.reports.redact import open_source
 from memtui.reports.reuse_summary import ReuseSummary, reuse_summary
-from memtui.reports.size_summary import SizeSummary, median_of_known
+from memtui.reports.size_summary import SizeSummary, finite_median
 from memtui.reports.source import ReportSource, Source
 from memtui.reports.tensor_summary import TensorSummary, tensor_summary
 from memtui.reports.training_summary import LearningSummary, TrainingSummary, learning_summaries, training_summaries
 
 SECOND_NS = 1e9
-MARKS = ("mark", "interval", "exec", "stopped")  # what happened, and is nothing wrong
+MARK_KINDS = ("mark", "interval", "exec", "stopped")  # kinds of events that are not a defect
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class RejectedTracker:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What happened at a moment, seconds after the first window."""
+    """An event at a moment, seconds after the first window."""
 
     t_s: float
     kind: str
@@ -84,13 +84,13 @@ class GapEvent:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What is in no window.
+    """Times and processes outside every window.
 
     Attributes:
-        processes: how many began or ended inside a window.
-        end_s: how long the session went on after the last window.
-        samples: numbers of windows that the recorder was too slow to take.
-        events: gaps that were reported.
+        processes: number of processes that started or ended inside a window.
+        end_s: duration of the session after the last window.
+        samples: number of windows that the recorder was too slow to store.
+        events: reported gaps.
     """
 
     processes: int
@@ -101,7 +101,7 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class Disturbances:
-    """Windows that something disturbed, and how many by cause."""
+    """Number of disturbed windows, and their number by cause."""
 
     samples: int
     causes: Mapping[str, int]
@@ -109,7 +109,7 @@ class Disturbances:
 
 @dataclass(frozen=True, slots=True)
 class Downsampled:
-    """The size of the file for which page sets had to make room."""
+    """The size of the file at which page sets were downsampled."""
 
     to_bytes: int
 
@@ -119,28 +119,28 @@ class Report:
     """The numbers of a session, in the order of the document.
 
     Attributes:
-        memtui_version, session, host, target: what recorded what, and what the session is called.
-        processes: every process that was there for a window.
+        memtui_version, session, host, target: recorder, name of the session, machine and program.
+        processes: every process that existed in a window.
         tracker, flush, rearm, filter: how pages were tracked, and which of them were stored.
         rejected: trackers that could not be used.
-        interval_s, intervals_s: of windows that were asked for at first, and the shortest and longest later on.
-        true_interval_s: the median length of the windows that the working set is of.
-        windows: by their interval; figures of the working set are those of the first group.
-        duration_s, samples: from the first window to the last, and how many there are.
-        wss_bytes, wss_largest, shared_bytes: the working set, the largest window, and what processes share of it.
-        rss_bytes, pss_bytes, touched_fraction: resident memory, and how much of it is touched.
-        given_back_bytes: what was released in a window.
+        interval_s, intervals_s: first requested interval, and the shortest and longest later on.
+        true_interval_s: median length of the windows of the working-set figures.
+        windows: windows by interval; figures of the working set are those of the first group.
+        duration_s, samples: time from the first window to the last, and number of windows.
+        wss_bytes, wss_largest, shared_bytes: working set, largest window, and the part that processes share.
+        rss_bytes, pss_bytes, touched_fraction: resident memory, and the touched part of it.
+        given_back_bytes: released memory in a window.
         reuse: reuse distances.
-        budgeted_s: the shortest and longest interval that a budget made of it; None without one.
-        overhead: what recording cost.
+        budgeted_s: shortest and longest interval under a budget; None without a budget.
+        overhead: cost of recording.
         power: mean power and energy of each source.
-        training, learning: of each process that reported training steps, or how well it learns.
-        imported: where the session is from; None where memtui recorded it.
+        training, learning: training steps, and progress of learning, of each process that reported them.
+        imported: origin of the session; None where memtui recorded it.
         allocations, device_allocations: recorded steps in main memory, and on each other device.
-        by_category: the working set by tensor; None: not traced.
-        gaps, marks, warnings, disturbed: what happened.
-        thinned: None where nothing had to make room.
-        lost: windows without a working set.
+        by_category: working set by tensor; None: not traced.
+        gaps, marks, warnings, disturbed: events during the recording.
+        thinned: file size at which page sets were downsampled; None where they were not.
+        lost: number of windows without a working set.
         end_reason, end: why and how the session ended.
     """
 
@@ -210,7 +210,7 @@ def report_of(reader: ReportSource, title: str) -> Report:
     lengths_s = (samples.end_ns - samples.start_ns) / SECOND_NS
     events = reader.events(0, 2**62)
     steps = reader.allocation_steps()
-    own_steps = [step for step in steps if step.device == MAIN_MEMORY]  # those of GPUs are the same ones once more
+    own_steps = [step for step in steps if step.device == MAIN_MEMORY]  # a step has a row for each device
     start_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, samples.newest) if len(samples) else []
     resident_memory = resident(samples, reader.processes())
@@ -232,7 +232,7 @@ def report_of(reader: ReportSource, title: str) -> Report:
         rejected=tuple(RejectedTracker(tracker.name, tracker.reason, tracker.remedy) for tracker in hello.rejected),
         interval_s=hello.options.interval_ns / SECOND_NS,
         intervals_s=intervals_s(samples.asked_ns, hello.options.interval_ns),
-        true_interval_s=median_of_known(lengths_s[alike]),
+        true_interval_s=finite_median(lengths_s[alike]),
         windows=memory.window_groups(by_interval, samples.wss_bytes, lengths_s),
         duration_s=(end_ns - start_ns) / SECOND_NS,
         samples=len(samples),
@@ -257,7 +257,9 @@ def report_of(reader: ReportSource, title: str) -> Report:
         by_category=tensor_summary(reader),
         gaps=_gaps(reader, events, start_ns, end_ns),
         marks=tuple(
-            Mark((event.t_ns - start_ns) / SECOND_NS, event.kind, event.text) for event in events if event.kind in MARKS
+            Mark((event.t_ns - start_ns) / SECOND_NS, event.kind, event.text)
+            for event in events
+            if event.kind in MARK_KINDS
         ),
         warnings=tuple(event.text for event in events if event.kind == "warning"),
         disturbed=Disturbances(sum(map(bool, samples.disturbed)), dict(Counter(filter(None, samples.disturbed)))),
@@ -269,7 +271,7 @@ def report_of(reader: ReportSource, title: str) -> Report:
 
 
 def budget_line(path: Path) -> str:
-    """Return what became of the budget of a session, in a line; nothing where it has none, or the usual one.
+    """Return a line on the budget of a session and its cost; "" where it has no budget, or the default budget.
 
     Raises:
         SessionError: the file cannot be read.
@@ -309,7 +311,7 @@ def _gaps(reader: ReportSource, events: list[Event], start_ns: int, end_ns: int)
     return Gaps(
         processes=int(samples.gaps.sum()),
         end_s=max(reader.end.t_ns - end_ns, 0) / SECOND_NS if reader.end and len(samples) else 0.0,
-        # A window that the recorder was too slow to take leaves its number missing.
+        # The number of a window that the recorder was too slow to store is missing.
         samples=samples.newest + 1 - len(samples) if len(samples) else 0,
         events=tuple(
             GapEvent((event.t_ns - start_ns) / SECOND_NS, event.text) for event in events if event.kind == "gap"

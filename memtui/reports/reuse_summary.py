@@ -1,4 +1,4 @@
-"""What a report says of reuse distances, and the one place where those of a whole session are added up."""
+"""The part of a report on reuse distances, and the only place where those of a whole session are added up."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ReuseSummary:
     """Reuse distances of all windows.
 
     Attributes:
-        first_touches: touches of pages that had not been touched before.
-        median_bytes, p95_bytes: within which half and 95 % of all returning touches come back.
-        status, reason: why there are none.
+        first_touches: number of accesses to pages that were not accessed before.
+        median_bytes, p95_bytes: median and 95th percentile of the distances of all returning accesses.
+        status, reason: why there are no distances.
     """
 
     first_touches: int | None

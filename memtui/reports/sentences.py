@@ -1,4 +1,4 @@
-"""What the numbers of a report amount to, in sentences, and how they were taken."""
+"""The main numbers of a report, in sentences, and how they were measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHOD_OF_TENSORS = (
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the figures that are known as sentences."""
+    """Return the known figures as sentences."""
     figures = [] if report.imported is not None else [forms[0] for forms in in_words(_figures(report))]
     everywhere = [report.allocations, *report.device_allocations.values()]
     tensors = [_of_allocations(allocations) for allocations in everywhere if allocations is not None]

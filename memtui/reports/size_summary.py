@@ -1,4 +1,4 @@
-"""Mean, median and maximum of a size over the windows of a session, or why they are not known."""
+"""Mean, median and maximum of a size over the windows of a session, or why they are unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memtui.core.units import size
 
 @dataclass(frozen=True, slots=True)
 class SizeSummary:
-    """Bytes, over windows. ``reason``: why they are not known, or not exact."""
+    """A size in bytes, over windows. ``reason``: why it is unknown, or not exact."""
 
     mean: float | None
     median: float | None
@@ -23,12 +23,12 @@ class SizeSummary:
 
 
 def size_summary(values: np.ndarray, reason: str, weights: np.ndarray | None = None) -> SizeSummary:
-    """Return the summary of what is known of some values.
+    """Return the summary of the known values.
 
     Args:
-        values: f8[n], bytes; nan where it is not known.
-        reason: why nothing is known, where that is so.
-        weights: f8[n], how long each value stood for; None: all the same.
+        values: f8[n], bytes; nan for an unknown value.
+        reason: why all values are unknown, in case they are.
+        weights: f8[n], duration of each value; None: equal weights.
     """
     result = summary(values, weights)
     if result.mean is None or result.max is None:
@@ -36,14 +36,14 @@ def size_summary(values: np.ndarray, reason: str, weights: np.ndarray | None = N
     return SizeSummary(result.mean, result.median, int(result.max), Status.OK, "")
 
 
-def median_of_known(values: np.ndarray) -> float | None:
-    """Return the median of the values that are not nan; None where there are none."""
+def finite_median(values: np.ndarray) -> float | None:
+    """Return the median of the values that are not nan; None without such values."""
     finite = values[~np.isnan(values)]
     return float(np.median(finite)) if len(finite) else None
 
 
 def size_clause(summary: SizeSummary) -> str:
-    """Return ``mean 1 MiB, median 1 MiB, max 2 MiB``, with what makes it less than exact; or why it is not known."""
+    """Return ``mean 1 MiB, median 1 MiB, max 2 MiB``, with the reason why it is inexact, or why it is unknown."""
     if summary.mean is None:
         return f"n/a: {summary.reason}"
     about = f" (approximate: {summary.reason})" if summary.status == Status.APPROXIMATE else ""

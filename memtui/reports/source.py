@@ -1,4 +1,4 @@
-"""What reports may ask of a session, and the session that answers with what is there."""
+"""The interface of a session to reports (``ReportSource``), and its plain implementation."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ ByRow = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class ReportSource(Protocol):
-    """Everything that reports, exports, figures and comparisons may ask of a session.
+    """The interface of a session to reports, exports, figures and comparisons.
 
-    ``Source`` answers with what is there, ``redact.RedactedSource`` without what it gives away. The methods raise
-    SessionError; those that the readers of a ``Session`` have, too, are described there.
+    ``Source`` returns the data as stored, ``redact.RedactedSource`` without names and addresses. The methods raise
+    SessionError; methods of the readers of a ``Session`` are described there.
     """
 
     @property
@@ -50,15 +50,15 @@ class ReportSource(Protocol):
     def thinned_to_bytes(self) -> int | None: ...
     @property
     def shows_distances(self) -> bool:
-        """Whether distances between ranges may be shown: they tell of addresses."""
+        """Whether distances between ranges may be shown: they reveal addresses."""
 
     @property
     def title(self) -> str:
-        """What the session is called."""
+        """Name of the session."""
 
     @property
     def short_title(self) -> str:
-        """The same without folders, where a file goes to others."""
+        """Name without folders, for files that are passed on."""
 
     def close(self) -> None: ...
     def processes(self) -> list[Process]: ...
@@ -70,9 +70,9 @@ class ReportSource(Protocol):
         """Touched pages at their real addresses: for pictures and sums, never as text."""
 
     def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
-        """Yield the runs of touched pages of a window, split where another of the mapped VMAs begins or ends.
+        """Yield the runs of touched pages of a window, split where another of the mapped VMAs starts or ends.
 
-        ``mapped`` are those of ``vma_rows`` that were mapped in the window.
+        ``mapped``: the rows of ``vma_rows`` that were mapped in the window.
         """
 
     def vma_wss(self, first_sample: int, last_sample: int) -> ByRow: ...
@@ -166,17 +166,17 @@ class Source:
 
 
 def not_stored_bytes(reader: ReportSource, process: int | None = None) -> NDArray[np.int64]:
-    """i8[n], bytes: what was touched in each window and is not stored, of one process or of all of them together.
+    """Return i8[n], the touched bytes of each window that are not stored, of one process or of all processes.
 
-    A page that several processes touched counts for each. Windows of which it is not known are left out. Raises
+    A page that several processes touched counts for each. Windows where the size is unknown are left out. Raises
     SessionError.
     """
-    found: dict[int, int] = defaultdict(int)
+    by_sample: dict[int, int] = defaultdict(int)
     unknown = set()
     for row in reader.process_samples(0, reader.samples.newest) if len(reader.samples) else ():
         if process in (None, row["process"]):
             if row["wss_bytes"] is None or row["stored_bytes"] is None:
                 unknown.add(row["sample"])
             else:
-                found[row["sample"]] += max(row["wss_bytes"] - row["stored_bytes"], 0)
-    return np.array([value for sample, value in found.items() if sample not in unknown], np.int64)
+                by_sample[row["sample"]] += max(row["wss_bytes"] - row["stored_bytes"], 0)
+    return np.array([value for sample, value in by_sample.items() if sample not in unknown], np.int64)

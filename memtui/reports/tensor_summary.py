@@ -1,4 +1,4 @@
-"""What the working set of a traced program is made of, from its session: pages from outside, tensors from inside."""
+"""The working set of a traced program by tensor: pages as seen from outside, tensors as reported from inside."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class CategorySum:
 
     Attributes:
         category: one of ``CATEGORIES``.
-        touched_bytes: touched in a window.
-        exists_bytes: what there is.
-        most: the tensor that is most of it, where the category says nothing of whose they are.
+        touched_bytes: touched bytes in a window.
+        exists_bytes: size of the tensors.
+        most: the largest tensor, where the category does not name its owner.
     """
 
     category: str
@@ -41,7 +41,7 @@ class CategorySum:
     most: LargestTensor | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the part of the document; ``most`` is there where the category is that of unknown tensors."""
+        """Return the part of the document; only the category of unknown tensors has ``most``."""
         document = fields_as_dict(self)
         if self.category != CATEGORIES[UNKNOWN]:
             del document["most"]
@@ -50,7 +50,7 @@ class CategorySum:
 
 @dataclass(frozen=True, slots=True)
 class RestSum:
-    """What lies in no tensor that was reported, by what it lies in: bytes touched in a window, a mean."""
+    """Memory outside the reported tensors, by the kind of range: touched bytes in a window, a mean."""
 
     part: str
     touched_bytes: float
@@ -58,7 +58,7 @@ class RestSum:
 
 @dataclass(frozen=True, slots=True)
 class LayerSum:
-    """Tensors of one layer, means over all windows, as ``CategorySum``; without a name: those of no layer."""
+    """Tensors of one layer, means over all windows, as ``CategorySum``; without a name: tensors of no layer."""
 
     layer: str
     touched_bytes: float
@@ -70,10 +70,10 @@ class TensorUse:
     """One tensor, over the windows in which it existed.
 
     Attributes:
-        layer, part, category: which tensor it is.
+        layer, part, category: identity of the tensor.
         size_bytes: its size.
-        touched_bytes: touched in a window, a mean.
-        touched_share: the share of the windows in which any of it was touched.
+        touched_bytes: touched bytes in a window, a mean.
+        touched_share: share of the windows in which any byte of it was touched.
     """
 
     layer: str
@@ -86,19 +86,19 @@ class TensorUse:
 
 @dataclass(frozen=True, slots=True)
 class TensorSummary:
-    """Bytes touched in a window and bytes there are, means over windows.
+    """Touched and existing bytes of tensors, means over windows.
 
     Of a page each tensor counts its own bytes, so that all parts and ``rest_bytes`` add up to the stored pages of those
     windows.
 
     Attributes:
         pid: the process.
-        windows: how many were counted.
-        parts: by category of tensor.
-        rest_bytes: what lies in no tensor that was reported; None: no window was counted.
+        windows: number of counted windows.
+        parts: sums by category of tensor.
+        rest_bytes: touched bytes outside the reported tensors; None: no window was counted.
         reason: why no window was counted.
-        rest: the same by what it lies in.
-        layers: by layer, the most touched first.
+        rest: the same by kind of range.
+        layers: sums by layer, the most touched first.
         hottest: the tensors with the most touched bytes.
         coldest: the tensors with the most untouched bytes, of those that are at most half touched.
     """
@@ -115,7 +115,7 @@ class TensorSummary:
 
 
 def tensor_summary(reader: ReportSource) -> TensorSummary | None:
-    """Return what the process that reported of tensors last touched of them; None: no process did.
+    """Return the summary of the process that reported tensors last; None where no process did.
 
     Raises:
         SessionError: the session is damaged.
@@ -160,7 +160,7 @@ def _summary_of(history: TensorHistory, numbers: TensorNumbers, windows: Sequenc
 
 
 def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: int) -> list[tuple[str, float, float]]:
-    """(name, bytes touched, bytes there are) of each group, means over all windows; those that never were left out."""
+    """Return (name, touched bytes, bytes) of each group that ever existed, means over all windows."""
     if not len(numbers):
         return []
     category, layer, _, size_bytes, _ = (list(column) for column in zip(*numbers.identities, strict=True))
@@ -173,7 +173,7 @@ def _sums_by(by: Grouping, numbers: TensorNumbers, sums: TensorSums, windows: in
 
 
 def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[tuple[TensorUse, ...], tuple[TensorUse, ...]]:
-    """Return the tensors with the most bytes touched in a window, and those with the most that are not."""
+    """Return the tensors with the most touched bytes in a window, and those with the most untouched bytes."""
     mean = sums.mean_bytes().tolist()
     tensors = [
         TensorUse(
@@ -194,7 +194,7 @@ def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[tuple[TensorUse
 
 
 def tensor_lines(summary: TensorSummary | None) -> list[str]:
-    """Return the lines of the report: by category, which layers and tensors it is, and what the rest lies in."""
+    """Return the lines of the report: categories, layers, tensors, and the rest by kind of range."""
     if summary is None:
         return []
     if summary.reason:

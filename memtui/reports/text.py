@@ -1,4 +1,4 @@
-"""The numbers of a report as lines of text; the lines of a part are beside it, in the ``*_summary`` modules."""
+"""The numbers of a report as lines of text; the lines of a part are in its ``*_summary`` module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memtui.reports.reuse_summary import reuse_line
 from memtui.reports.tensor_summary import tensor_lines
 from memtui.reports.training_summary import learning_lines, training_lines
 
-LONG_GAP = 0.05  # of what was seen: an end that is in no window, and worth a line
+LONG_GAP = 0.05  # of the recorded time: an end outside every window that gets a line
 
 
 def format_report(report: Report) -> str:
@@ -36,12 +36,12 @@ def format_report(report: Report) -> str:
 
 
 def _imported_lines(report: Report, imported: ImportSummary) -> list[str]:
-    """Return what is known of a file of another tool: its allocations, and its marks among them."""
+    """Return the lines of an imported file: its allocations and its marks."""
     return [f"session      {report.session}", *import_lines(imported)]
 
 
 def _recorded_lines(report: Report) -> list[str]:
-    """Return what was recorded of a process."""
+    """Return the lines of a recorded process."""
     return [
         f"target       {short_command_line(report.target.command)} (pid {report.target.pid}) on {report.host.hostname}",
         f"session      {report.session}, {report.samples} samples in {duration(report.duration_s)}, "
@@ -60,7 +60,7 @@ def _recorded_lines(report: Report) -> list[str]:
 
 
 def training_and_tensor_lines(report: Report) -> list[str]:
-    """Return what is known of trainings, recorded steps and tensors."""
+    """Return the lines of trainings, recorded steps and tensors."""
     what = "training step" if report.imported is None else "stretch"
     return [
         *training_lines(report.training),
@@ -76,7 +76,7 @@ def training_and_tensor_lines(report: Report) -> list[str]:
 
 
 def _gap_lines(report: Report) -> list[str]:
-    """Return what is in no window."""
+    """Return the line of times outside every window."""
     gaps = report.gaps
     lines = [f"gap          at {gap.t_s:.1f} s: {gap.text}" for gap in gaps.events]
     if gaps.end_s > LONG_GAP * max(report.duration_s, 1):
@@ -87,7 +87,7 @@ def _gap_lines(report: Report) -> list[str]:
 
 
 def _doubt_lines(report: Report) -> list[str]:
-    """Return what else makes the numbers less than exact."""
+    """Return the lines with other reasons why the numbers are less than exact."""
     lines = [f"warning      {text}" for text in report.warnings]
     lines += [f"disturbed    {count} windows: {cause}" for cause, count in report.disturbed.causes.items()]
     if report.thinned is not None:
@@ -101,12 +101,12 @@ def _doubt_lines(report: Report) -> list[str]:
 
 
 def budgeted(report: Report) -> str:
-    """Return what a budget made of the interval, with a comma behind it; nothing without one."""
+    """Return the interval under a budget, followed by a comma; "" without a budget."""
     return f"budgeted {between(*map(duration, report.budgeted_s))}, " if report.budgeted_s else ""
 
 
 def how_it_ended(report: Report) -> str:
-    """Return ``end`` and ``end_reason`` in words."""
+    """Return ``end`` and ``end_reason`` as text."""
     kind, reason = report.end, report.end_reason
     if kind == "recording":
         return "still recording"

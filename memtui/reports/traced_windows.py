@@ -1,4 +1,4 @@
-"""Windows in which it is known where the tensors of a process lie: pages from outside, places from inside."""
+"""Windows with known addresses of the tensors of a process: pages as seen from outside, addresses from inside."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from memtui.session.vma_row import VmaRow
 
 @dataclass(frozen=True, slots=True)
 class TensorHistory:
-    """What one process reported of its tensors.
+    """The tensors that one process reported.
 
     Attributes:
         pid: the process.
-        starts_ns: i8[n], rising: from when on each map holds.
-        maps: until the next one.
+        starts_ns: i8[n], rising: the start of each map's validity.
+        maps: the maps, each valid until the next.
     """
 
     pid: int
@@ -30,7 +30,7 @@ class TensorHistory:
 
 
 def tensor_histories(reader: ReportSource) -> list[TensorHistory]:
-    """Return that of every process that reported tensors, at the end the one that did last. Raises SessionError."""
+    """Return the history of every process that reported tensors, the latest at the end. Raises SessionError."""
     by_process: dict[int, list[tuple[int, TensorMap]]] = {}
     for pid, t_ns, tensors in reader.tensor_maps():
         by_process[pid] = [*by_process.pop(pid, []), (t_ns, tensors)]
@@ -43,7 +43,7 @@ def _history(pid: int, maps: list[tuple[int, TensorMap]]) -> TensorHistory:
 
 
 class TracedWindows:
-    """Counts the windows of one process; those in which tensors moved, or without stored pages, are left out."""
+    """Counts the windows of one process, without windows in which tensors moved or that have no stored pages."""
 
     def __init__(self, reader: ReportSource, history: TensorHistory) -> None:
         self.numbers = TensorNumbers()
@@ -56,11 +56,11 @@ class TracedWindows:
 
     @property
     def inside(self) -> np.ndarray:
-        """Return the indices of the samples that began when some tensors were known already."""
+        """Return the indices of the samples that started after the first report of tensors."""
         return np.flatnonzero(self._reader.samples.start_ns >= self._history.starts_ns[0])
 
     def count(self, indices: Sequence[int] | np.ndarray) -> Iterator[Window]:
-        """Yield what was touched in the samples at some indices. Raises SessionError."""
+        """Yield the touched pages of the samples at some indices. Raises SessionError."""
         samples, starts_ns = self._reader.samples, self._history.starts_ns
         for index in indices:
             number = int(np.searchsorted(starts_ns, samples.start_ns[index], side="right")) - 1

@@ -1,4 +1,4 @@
-"""The training steps of a session: how many, how long, and how much of what tensors held in them was seen."""
+"""The training steps of a session: their number, their duration, and the memory of their tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StepLengths:
 
 @dataclass(frozen=True, slots=True)
 class DevicePeak:
-    """The most that tensors held in memory that is not main memory, as far as the cheap view sees."""
+    """The peak memory of tensors on a device other than main memory, as far as the cheap view sees."""
 
     device: str
     peak_bytes: int
@@ -39,17 +39,17 @@ class DevicePeak:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """The training steps of one process. Its first step is not among them: when that began is not known.
+    """The training steps of one process without its first step, whose start is unknown.
 
     Attributes:
         pid: the process.
-        steps: how many there were.
-        step_ns: how long they took.
+        steps: number of steps.
+        step_ns: their durations.
         view, reason: what the cheap view sees; why it is off.
-        view_fraction: what the cheap view took of the time, an estimate.
-        recording_fraction: what recording whole steps took of the time, as far as the program can tell.
-        peak_bytes: the most that tensors held, as far as the cheap view sees; None: nothing was seen.
-        devices: the same of other memory than main memory.
+        view_fraction: share of the time that the cheap view took, an estimate.
+        recording_fraction: share of the time that recording whole steps took, by the program's own measurement.
+        peak_bytes: peak memory of tensors, as far as the cheap view sees; None: nothing was seen.
+        devices: the same for devices other than main memory.
     """
 
     pid: int
@@ -69,13 +69,13 @@ class LearningSummary:
 
     Attributes:
         pid: the process.
-        network, type, settings: what it trains, by which rule, and how.
-        epoch, iteration: where it is.
+        network, type, settings: network, learning rule and its settings.
+        epoch, iteration: current epoch and iteration.
         loss, accuracy, best_accuracy, minimum_accuracy: percent; None: not measured.
-        peak_above_start_bytes: of the recorded step that says where learning needs its memory.
-        peak_segment: the layers that this was in; None: in none.
-        one_segment_at_a_time: the rule keeps one segment at a time.
-        reason: why no peak is known.
+        peak_above_start_bytes: peak of the recorded step that shows where learning needs its memory.
+        peak_segment: layers of that peak; None: in no segment.
+        one_segment_at_a_time: whether the rule stores one segment at a time.
+        reason: why the peak is unknown.
     """
 
     pid: int
@@ -178,9 +178,9 @@ def _learning_of(about: About, points: list[LearningPoint], recorded: list[Recor
 
 
 def peak_step(recorded: Sequence[RecordedStep], about: About | None) -> tuple[RecordedStep | None, tuple[str, ...]]:
-    """Return the recorded step that says where learning needs its memory, and the segment that its peak is in.
+    """Return the recorded step that shows where learning needs its memory, and the segment of its peak.
 
-    The segment is empty where the peak is in none, or no segments are known (``about`` is None).
+    The segment is empty where the peak is in no segment, or the segments are unknown (``about`` is None).
     """
     peak: RecordedStep | None = telling(recorded)
     if peak is None or about is None:
@@ -188,8 +188,8 @@ def peak_step(recorded: Sequence[RecordedStep], about: About | None) -> tuple[Re
     return peak, segment_of(peak.peak_layer, about.segments)
 
 
-def held_in_step(trace: StepTrace) -> NDArray[np.float64]:
-    """Return what was held when a step began and after each of its allocations and frees, bytes: f8[n]."""
+def usage_in_step(trace: StepTrace) -> NDArray[np.float64]:
+    """Return the allocated bytes at the start of a step and after each of its allocations and frees: f8[n]."""
     return trace.usage_bytes[max(0, trace.existing - 1) :].astype(np.float64)
 
 
@@ -233,7 +233,7 @@ def training_lines(summaries: Sequence[TrainingSummary]) -> list[str]:
 
 
 def _view_clause(summary: TrainingSummary) -> str:
-    """Return what the cheap view saw, and what recorded steps took."""
+    """Return the findings of the cheap view, and the cost of recorded steps."""
     if summary.view:
         clause = (
             f"cheap view of {summary.view} (about {_percent(summary.view_fraction)} of the time), "

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.page_raster import picture_of
 from memtui.reports.comparison.common_windows import common_interval_s
-from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_words
+from memtui.reports.comparison.differences import condition_rows, figure_rows, notes, sentences, window_text
 from memtui.reports.comparison.model import against, letters
 from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
@@ -202,7 +202,7 @@ def test_words():
     assert letters([0, 2, 3]) == "A, C and D"
     assert against(None, 1.0) == against(1.0, 0.0) == against(1.0, None) == ""
     assert against(0.5, 1.0) == "−50.0 %"
-    assert window_words([None]) == ""
+    assert window_text([None]) == ""
 
 
 def test_address_space_counts_a_range_in_the_windows_it_was_there_in():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.core.samples import LearningProgress
-from memtui.reports.comparison.model import change_words
+from memtui.reports.comparison.model import change_text
 from memtui.reports.comparison.text import read
 from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.redact import open_source
@@ -162,8 +162,8 @@ def test_the_figures_of_a_run(tmp_path):
     assert one.best_accuracy == one.last_accuracy == 90
     assert other.last_loss == pytest.approx(0.582, abs=1e-3)
     assert other.one_segment
-    assert change_words(one, one) == ""
-    assert change_words(other, one) == "+0.0 %"
+    assert change_text(one, one) == ""
+    assert change_text(other, one) == "+0.0 %"
     assert len(one.step.x) == len(one.step.y)
     assert one.step.y.max() == one.peak_above_start_bytes
     assert one.memory.x.tolist() == sorted(one.memory.x.tolist())

@@ -1,1 +1,1 @@
-"""``memtui breakdown``: what the memory in sessions and logs is made of, as bars on standard output or as figures."""
+"""``memtui breakdown``: the parts of the memory in sessions and logs, as bars on standard output or as figures."""

@@ -1,4 +1,4 @@
-"""``memtui breakdown``: what it takes; ``command`` runs it."""
+"""The arguments of ``memtui breakdown``; ``command`` runs it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _print(text: str) -> None:
-    """Print a result, which was made visible line by line already."""
+    """Print a result whose lines are escaped already."""
     with above_line():
         print(text, flush=True)
 

@@ -1,4 +1,4 @@
-"""``memtui breakdown``: reads the files, adds up, and prints or draws."""
+"""``memtui breakdown``: reads the files, adds up their allocations, and prints or draws the sums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memtui.reports.breakdown.rules import Breakdown, break_down, without_paddin
 from memtui.reports.charts import matplotlib_svg
 from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 
-ONE_SCALE = "breakdown"  # name of the figure with all files
+COMBINED_NAME = "breakdown"  # name of the figure with all files
 Print = Callable[[str], object]
 Part = tuple[DeviceAllocations, Breakdown]
 Failure = tuple[Path, UserError]
@@ -28,7 +28,7 @@ Failure = tuple[Path, UserError]
 
 @dataclass(frozen=True, slots=True)
 class BreakdownOptions:
-    """What the user wants: see ``memtui breakdown --help``. ``form`` is empty for text."""
+    """The options of ``memtui breakdown --help``. ``form`` is empty for text."""
 
     rules: str
     percent: float = 0.0
@@ -41,7 +41,7 @@ class BreakdownOptions:
     as_json: bool = False
 
     def check(self) -> None:
-        """Raise UserError where options contradict one another, or what they need is missing."""
+        """Raise UserError where options contradict one another, or another option or a library is missing."""
         if bool(self.form) != (self.folder is not None):
             raise UserError("figures need both a form and a folder: --to svg -o DIR")
         if self.form and self.as_json:
@@ -55,12 +55,12 @@ def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, outpu
 
     Args:
         paths: the files.
-        options: what the user wants.
-        notify: takes what is wrong.
-        output: takes the result.
+        options: the options of the command.
+        notify: prints messages about files that cannot be read.
+        output: prints the result.
 
     Raises:
-        UserError: none can be read, or figures cannot be written.
+        UserError: no file can be read, or figures cannot be written.
     """
     options.check()
     parts, failed = _read_all(paths, options, notify)
@@ -75,7 +75,7 @@ def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, outpu
 
 
 def _read_all(paths: list[Path], options: BreakdownOptions, notify: Print) -> tuple[list[Part], list[Failure]]:
-    """Return what can be read, and what cannot; raises UserError where nothing can."""
+    """Return the readable parts and the failures. Raises UserError where no file can be read."""
     parts: list[Part] = []
     failed: list[Failure] = []
     for number, path in enumerate(paths, start=1):
@@ -124,7 +124,7 @@ def _to_dict(parts: Sequence[Part], failed: Sequence[Failure], options: Breakdow
 
 
 def _write_figures(parts: Sequence[Part], options: BreakdownOptions) -> list[Path]:
-    """Write one figure for each part, or one with all of them; all files, or none."""
+    """Write one figure for each part, or one figure for all parts; all files, or no file."""
     graphs = [
         Graph(
             text.heading(allocations, result, options.rules),
@@ -134,7 +134,7 @@ def _write_figures(parts: Sequence[Part], options: BreakdownOptions) -> list[Pat
         for allocations, result in parts
     ]
     if options.together:
-        figures = {ONE_SCALE: graphs}
+        figures = {COMBINED_NAME: graphs}
     else:
         figures = {}
         for (allocations, _), graph in zip(parts, graphs, strict=True):

@@ -11,7 +11,7 @@ from memtui.reports.figures.axes import Frame, bytes_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing, fit, text_width, wrap
 
 _BAR_PT, _GAP_PT = 9.0, 3.0
-_NAME_PT, _MOST_NAME_PT = 6.5, 104.0  # size of names, and the width they may take
+_NAME_PT, _MOST_NAME_PT = 6.5, 104.0  # size of names, and their largest width
 _TOP_PT, _BELOW_PT = 16.0, 26.0
 
 

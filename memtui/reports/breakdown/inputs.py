@@ -1,4 +1,4 @@
-"""What there is to break down: a session, or straight away any file that can be imported."""
+"""The inputs of a breakdown: a session, or directly any file that can be imported."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class DeviceAllocations:
 
     Attributes:
         path: the file.
-        format: what it is.
-        what: which allocations these are: all that a log has, or those alive when most was held.
-        device: whose memory.
+        format: format of the file.
+        what: name of these allocations: all of a log, or those alive at the peak.
+        device: device of the memory.
         items: the allocations.
-        padded: sizes are with what MXNet's pool adds.
-        coarse: tags whose size is known in whole MB only.
+        padded: whether sizes include the padding of MXNet's pool.
+        coarse: tags with a size in whole MB only.
     """
 
     path: Path

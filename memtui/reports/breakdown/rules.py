@@ -1,4 +1,4 @@
-"""What memory is made of: allocations added up by category, by one of two sets of rules."""
+"""Allocations added up by category, by one of two sets of rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN_RULES, COMPAT_RULES = RULES
 
 
 class Item(NamedTuple):
-    """Allocations that are alike. ``key``: the category of an analysis file, which is all that it knows of them."""
+    """Allocations that are alike. ``key``: their category in an analysis file, which has nothing else of them."""
 
     tag: str
     kind: int
@@ -37,7 +37,7 @@ class Bar(NamedTuple):
 
 
 class Breakdown(NamedTuple):
-    """Categories, the largest first, and what the rules know no category for, which is in no total."""
+    """Categories, the largest first, and the allocations without a category, which are in no total."""
 
     bars: tuple[Bar, ...]
     dropped: tuple[Item, ...]
@@ -79,7 +79,7 @@ def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]
 
 
 def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
-    """Return items without the bytes that MXNet's pool adds to each; those known in whole MB (``coarse``) stay."""
+    """Return items without the padding of MXNet's pool; items with a size in whole MB (``coarse``) stay."""
     in_mb = Counter(coarse)
     requested = []
     for item in items:
@@ -89,7 +89,7 @@ def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
 
 
 def break_down(items: Iterable[Item], rules: str) -> Breakdown:
-    """Add allocations up by ``COMPAT_RULES``, which drop what they do not know, or ``OWN_RULES``."""
+    """Add allocations up by ``COMPAT_RULES``, which drop unknown allocations, or by ``OWN_RULES``."""
     sums: dict[str, list[int]] = {}
     dropped = []
     for item in items:

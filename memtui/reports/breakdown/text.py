@@ -11,7 +11,7 @@ from memtui.reports.breakdown.inputs import DeviceAllocations
 from memtui.reports.breakdown.rules import COMPAT_RULES, Bar, Breakdown
 
 BAR_CELLS = 32
-MOST_DROPPED = 8  # tags that are named
+MOST_DROPPED = 8  # tags in one line
 
 
 def above_share(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
@@ -20,7 +20,7 @@ def above_share(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
 
 
 def heading(allocations: DeviceAllocations, result: Breakdown, rules: str) -> str:
-    """Return what is broken down, and how much it is."""
+    """Return the first line: the allocations and their sum."""
     where = f" on {allocations.device}" if allocations.device else ""
     total = f"{result.total_bytes:,} B = {size(result.total_bytes)} {allocations.what}{where}"
     count = f"{result.allocations} allocation{'s' * (result.allocations != 1)}"
@@ -28,7 +28,7 @@ def heading(allocations: DeviceAllocations, result: Breakdown, rules: str) -> st
 
 
 def notes(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float) -> list[str]:
-    """Return what else has to be known of it."""
+    """Return the notes on a breakdown."""
     lines = []
     if rules == COMPAT_RULES:
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)

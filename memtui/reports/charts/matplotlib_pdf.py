@@ -13,7 +13,7 @@ POINTS_PER_INCH = 72
 
 
 class PdfDrawing(Drawing):
-    """Draws what a breakdown needs: ``rect``, ``line`` and ``text``, in points from the upper left corner."""
+    """Draws ``rect``, ``line`` and ``text``, in points from the upper left corner."""
 
     def __init__(self, width: float, height: float, title: str, description: str) -> None:
         from matplotlib.figure import Figure
@@ -71,7 +71,7 @@ class PdfDrawing(Drawing):
         """Return the whole file, the same bytes for the same drawing."""
         import matplotlib
 
-        # A name of the file's title is text in it, so what a terminal would act on is made visible there, too.
+        # The title is text in the file, so control characters in it are escaped there, too.
         metadata = {"Title": visible(self.title), "Subject": visible(self.description)}
         out = io.BytesIO()
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # letters that can be searched and copied

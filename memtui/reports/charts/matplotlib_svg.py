@@ -13,11 +13,11 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.reports.charts.model import HEAT_TICKS, Chart, ChartLine, HeatChart
 
 WIDTH_IN, HEIGHT_IN, PANEL_IN = 5.6, 3.1, 1.2
-# From dark to light, so that they differ without colour, too; dashes and marks tell neighbours apart.
+# From dark to light, so that they differ without colour, too; dashes and markers separate neighbours.
 COLORS = ("#1b1b3a", "#8a2c6d", "#1f6f8b", "#d1602a", "#5a9a4a", "#c9a227", "#8d8d8d")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (9, 2)), "-")
-MARKS = ("o", "s", "^", "D", "v", "P", "X")
-FEW_LINES = 3  # more have their legend beside the picture
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FEW_LINES = 3  # more lines have their legend next to the picture
 COLUMNS = 1600  # of a heat map; windows beyond that are averaged
 MISSING = "figures need matplotlib: pip install 'memtui[study]'"
 STYLE: Any = {
@@ -37,13 +37,13 @@ STYLE: Any = {
 
 
 def check() -> None:
-    """Raise UserError where the plotting library is not installed. It is not loaded: that makes a folder at home."""
+    """Raise UserError where the plotting library is not installed. Loading it would create a folder at home."""
     if importlib.util.find_spec("matplotlib") is None:
         raise UserError(MISSING, FAILURE)
 
 
 def load() -> None:
-    """Raise UserError where the plotting library is missing: before anything runs, not after."""
+    """Load the plotting library before the first run. Raises UserError where it is missing."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports its font cache
     try:
         import matplotlib  # noqa: F401
@@ -78,7 +78,7 @@ def _lines(chart: Chart) -> Any:
     for number, axis in enumerate(axes):
         if chart.y_log:
             axis.set_yscale("log", base=2)
-            axis.yaxis.set_major_formatter(_number)  # the usual one writes formulas
+            axis.yaxis.set_major_formatter(_number)  # the default formatter writes formulas
         if chart.x_log:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter(_number)
@@ -92,8 +92,8 @@ def _lines(chart: Chart) -> Any:
         if chart.stacked:
             axis.set_title(chart.lines[number].name, loc="left", fontsize=8)
         elif len(chart.lines) > 1 or chart.lines[0].until is not None:
-            beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(chart.lines) > FEW_LINES else {}
-            axis.legend(fontsize=7, **beside)
+            position = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(chart.lines) > FEW_LINES else {}
+            axis.legend(fontsize=7, **position)
         axis.set_ylabel(chart.y_name)
     axes[-1].set_xlabel(chart.x_name)
     return figure
@@ -107,9 +107,9 @@ def _number(value: float, _: object) -> str:
 def _line(axis: Any, line: ChartLine, number: int) -> None:
     style = number % len(COLORS)
     x = np.asarray(line.x, float)
-    mark = {"marker": MARKS[style], "markersize": 4} if line.points else {}
+    mark = {"marker": MARKERS[style], "markersize": 4} if line.points else {}
     if line.bars is not None:
-        x = x * (1 + 0.02 * number)  # beside those of the other lines
+        x = x * (1 + 0.02 * number)  # in addition to those of the other lines
         low, high = np.array(line.bars, float).reshape(-1, 2).T
         axis.vlines(x, low, high, color=COLORS[style], linestyle=DASHES[style], linewidth=1.0)
     axis.plot(x, line.y, color=COLORS[style], linestyle=DASHES[style], label=line.name, **mark)
@@ -123,7 +123,7 @@ def _heat(chart: HeatChart) -> Any:
     share = _fewer(chart.share, COLUMNS)
     windows = chart.share.shape[1]
     image = axis.imshow(
-        np.sqrt(share),  # a page in a hundred is to be seen
+        np.sqrt(share),  # one page in a hundred must be visible
         cmap="Greys",
         vmin=0,
         vmax=1,
@@ -147,7 +147,7 @@ def _heat(chart: HeatChart) -> Any:
 
 
 def _fewer(share: np.ndarray, columns: int) -> np.ndarray:
-    """Return at most so many columns, each the mean of the neighbours that are known."""
+    """Return at most ``columns`` columns, each the mean of its known neighbours."""
     if share.shape[1] <= columns:
         return share
     edges = np.linspace(0, share.shape[1], columns + 1).astype(int)

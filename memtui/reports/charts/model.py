@@ -1,4 +1,4 @@
-"""Charts, tables and findings as values: what a study or a comparison shows, for somebody else to draw."""
+"""Charts, tables and findings of a study or a comparison as values, without a way of drawing them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ChartLine:
     """A line of a chart.
 
     Attributes:
-        until: its other bound, where there is one: the area between them is shaded.
-        points: marks at its points.
+        until: second bound of the line; the area between both is shaded.
+        points: whether its points have markers.
         bars: (low, high) around each point, drawn where they are known.
     """
 
@@ -38,14 +38,14 @@ class Chart:
     """Lines on two axes.
 
     Attributes:
-        name: for the file and as an anchor.
-        title: says what it shows, with the length of its windows.
-        x_name: axis with its unit, as ``y_name``.
-        lines: drawn one over the other, or (``stacked``) each in a panel of its own.
-        y_log: a logarithmic axis of base 2.
-        x_ticks: where ticks are, where that is given.
-        limits: (low, high) of the horizontal axis, where given.
-        note: what the reader has to know about it.
+        name: part of the file name, and anchor.
+        title: subject of the chart, with the length of its windows.
+        x_name: name of the axis with its unit, as ``y_name``.
+        lines: lines, drawn one over the other, or (``stacked``) each in a panel of its own.
+        y_log: whether the axis is logarithmic, of base 2.
+        x_ticks: positions of the ticks; None: automatic.
+        limits: (low, high) of the horizontal axis; None: automatic.
+        note: explanation for the reader.
     """
 
     name: str
@@ -64,13 +64,13 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatChart:
-    """A picture of where and when.
+    """A picture of accesses by address and time.
 
     Attributes:
         share: f4[rows, n] with the lowest address first.
         vlines: columns with a vertical line.
-        until: where its last column ends on an axis that begins with 0; None: the axis counts columns.
-        limit: the end of that axis, where others have to be held against it.
+        until: end of the last column on an axis that starts with 0; None: the axis counts columns.
+        limit: end of that axis, where several charts are compared.
     """
 
     name: str
@@ -96,14 +96,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What a study came to.
+    """The results of a study.
 
     Attributes:
-        numbers: for JSON, with units in their names.
-        conclusion: sentences; each follows from the numbers and could have come out otherwise.
-        charts: in the order of the report.
-        tables: likewise.
-        doubts: what makes the numbers less than they seem.
+        numbers: numbers for JSON, with units in their names.
+        conclusion: sentences that follow from the numbers and could have come out differently.
+        charts: charts in the order of the report.
+        tables: tables in the order of the report.
+        doubts: reasons to doubt the numbers.
     """
 
     numbers: dict[str, Any]

@@ -1,8 +1,7 @@
-"""Sessions of different intervals in windows of one length: the shorter ones are merged (``analysis.merged_windows``).
+"""Sessions of different intervals in windows of one length: the shorter ones are merged (``analysis.window_merging``).
 
-What a window of k times the length would have seen is the union of k neighbours. That is known of stored pages of one
-process at a time, so here both sides are those of the process with the most touched pages, without what a filter kept
-out.
+A window of k times the length would have the union of the pages of k neighbours. Only the stored pages of one process
+can be merged, so the figures here are those of the process with the most touched pages, without filtered ranges.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from memtui.reports.source import ReportSource
 from memtui.session.page_windows import PageWindows, busiest
 
 MOST_TIMES = 5  # of the longest interval
-NEARLY = 0.01  # of the length that a whole number of windows may miss it by
+NEARLY = 0.01  # relative difference that a multiple of a window may have to the length
 
 
 def common_interval_s(intervals_s: Sequence[float]) -> float | None:
@@ -40,7 +39,7 @@ def common_interval_s(intervals_s: Sequence[float]) -> float | None:
 
 
 def differ(memories: Sequence[Memory | None]) -> bool:
-    """Whether sessions have windows of different lengths."""
+    """Return whether sessions have windows of different lengths."""
     return len({memory.interval_s for memory in memories if memory is not None}) > 1
 
 
@@ -49,7 +48,7 @@ def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory |
 
     Args:
         readers: the sessions.
-        memories: of each, as it was recorded.
+        memories: memory of each session, as recorded.
     """
     steady: list[float] = []
     reasons: dict[int, str] = {}
@@ -106,6 +105,6 @@ def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
 
 
 def _groups(windows: PageWindows, count: int) -> Iterator[tuple[int, PageSet | None]]:
-    """Yield (index of its first window, pages) of each long window; None where one of its parts is not known."""
+    """Yield (index of its first window, pages) of each long window; None where one of its parts is unknown."""
     for first in range(0, len(windows) - count + 1, count):
         yield first, next(merge_windows(windows[first : first + count], count), None)

@@ -1,4 +1,4 @@
-"""Figures of sessions beside those of the first, conditions that are not the same, and why that matters."""
+"""Figures of sessions compared with those of the first, different conditions, and why these matter."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Row:
     """A line of the table.
 
     Attributes:
-        name: for JSON.
-        label: for people.
-        cells: of each session, in words.
-        values: the same as numbers or words; None: not known.
-        changes: against the first, in words; empty where that means nothing, as with sizes from windows of another
-            length.
-        reasons: of what is not known.
+        name: key in JSON.
+        label: text for people.
+        cells: value of each session, as text.
+        values: value of each session, as number or text; None: unknown.
+        changes: relative change to the first session, as text; "" where it is meaningless, as with sizes from windows
+            of another length.
+        reasons: reasons of unknown values.
     """
 
     name: str
@@ -124,7 +124,7 @@ def _without_other_windows(row: Row, memories: Sequence[Memory | None]) -> Row:
 
 
 def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
-    """Return the conditions that are not the same in all sessions."""
+    """Return the conditions that differ between sessions."""
     rows = []
     for name in sessions[0].conditions:
         values = tuple(session.conditions.get(name, "") for session in sessions)
@@ -134,7 +134,7 @@ def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
 
 
 def notes(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """Return what has to be known before figures are compared, most important first."""
+    """Return the notes for a comparison of the figures, most important first."""
     lines = []
     by_length: dict[tuple[float, float], list[int]] = {}
     for index, session in enumerate(sessions):
@@ -176,7 +176,7 @@ def _merging_clause(same: SameWindows | None) -> str:
     return f"; merged to {duration(same.interval_s)} they are{left}"
 
 
-def window_words(memories: Sequence[Memory | None]) -> str:
+def window_text(memories: Sequence[Memory | None]) -> str:
     """Return ``windows of 200 ms``, or of the shortest to the longest."""
     intervals_s = [memory.interval_s for memory in memories if memory is not None]
     if not intervals_s:
@@ -185,8 +185,8 @@ def window_words(memories: Sequence[Memory | None]) -> str:
     return f"windows of {between(duration(shortest), duration(longest))}"
 
 
-def resident_words(memories: Sequence[Memory | None]) -> str:
-    """Return what the line of resident memory is: ``RSS``, or ``PSS or RSS`` where sessions differ."""
+def resident_text(memories: Sequence[Memory | None]) -> str:
+    """Return the name of the line of resident memory: ``RSS``, or ``PSS or RSS`` where sessions differ."""
     return " or ".join(sorted({memory.resident for memory in memories if memory is not None})) or RSS
 
 
@@ -204,7 +204,7 @@ def _row(
     *,
     compared: bool = True,
 ) -> Row:
-    """Return a row of the table. ``compared``: with how much more than the first each value is."""
+    """Return a row of the table. ``compared``: whether it has changes to the first session."""
     why = tuple(reason if value is None else "" for value, reason in zip(values, reasons, strict=True))
     if name in UNCHANGED or not compared:
         changes = ("",) * len(values)
@@ -214,7 +214,7 @@ def _row(
 
 
 def sentences(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """Return what the others have of the first, in plain words; what is not comparable is not compared."""
+    """Return sentences on the change of the other sessions to the first, of comparable figures only."""
     recorded = [session.memory for session in sessions]
     merged = list(same.memories) if same is not None and not same.reason else None
     lines = []
@@ -241,7 +241,7 @@ def _of_memory(index: int, recorded: Sequence[Memory | None], merged: Sequence[M
 
 
 def _of_windows(memory: Memory | None, first: Memory | None, merged: str) -> list[str]:
-    """Return what depends on the length of windows, of windows of one length; ``merged``: how they came to it."""
+    """Return sentences on figures that depend on the length of windows; ``merged``: suffix for merged windows."""
     if memory is None or first is None:
         return ["windows of different lengths, so that working sets and reuse are not held against each other"]
     clauses = _compared(memory, first, "wss_median_bytes", "median WSS")

@@ -1,4 +1,4 @@
-"""Sessions of any kind, read once each, to be laid over one another."""
+"""The sessions of a comparison, of any kind, read once each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTHING = Line(np.empty(0), np.empty(0))
 
 
 def recorded(reader: ReportSource, name: str) -> Recorded:
-    """Return what is compared of a session. Raises SessionError."""
+    """Return a session of the comparison. Raises SessionError."""
     return Recorded(
         name,
         reader.hello.target.command,
@@ -42,7 +42,7 @@ def recorded(reader: ReportSource, name: str) -> Recorded:
 
 
 def names(paths: Sequence[Path], *, redact: bool = False) -> list[str]:
-    """Return what sessions are called: their files without folders where that tells them apart, or nothing of them."""
+    """Return the names of sessions: file names where these are unique, else paths; "session" when redacted."""
     if redact:
         return ["session"] * len(paths)
     stems = [path.stem for path in paths]
@@ -50,7 +50,7 @@ def names(paths: Sequence[Path], *, redact: bool = False) -> list[str]:
 
 
 def conditions(reader: ReportSource) -> dict[str, str]:
-    """Return how and on what a session was recorded: what sessions that are compared should have in common."""
+    """Return the conditions of a recording, which compared sessions should have in common."""
     hello, samples = reader.hello, reader.samples
     options, host = hello.options, hello.host
     budget = allowed(options.max_overhead_ppm)
@@ -73,7 +73,7 @@ def conditions(reader: ReportSource) -> dict[str, str]:
 
 
 def memory_of(reader: ReportSource) -> Memory | None:
-    """Return the memory of the whole tree as it was recorded; None where no window was."""
+    """Return the recorded memory of the whole tree; None without a window."""
     samples = reader.samples
     if not len(samples):
         return None
@@ -118,7 +118,7 @@ def memory_of(reader: ReportSource) -> Memory | None:
 
 
 def over_time(reader: ReportSource, values: NDArray[np.float64]) -> Line:
-    """Return values of all windows over seconds since the first one began; windows that were lost are holes."""
+    """Return values of all windows over seconds since the start of the first; lost windows are holes."""
     samples = reader.samples
     lost = np.flatnonzero(np.diff(samples.sample) > 1) + 1
     starts_ns = np.insert(samples.start_ns, lost, samples.end_ns[lost - 1])
@@ -134,7 +134,7 @@ def stepped(starts_ns: NDArray[np.int64], values: NDArray[np.float64], end_ns: i
 
 
 def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None], dict[str, str]]:
-    """Return the curve of reuse, its figures, and why figures are missing; ``why``: in general."""
+    """Return the reuse curve, its figures, and why figures are missing; ``why``: the general reason."""
     curve = cdf(exact)
     figures: dict[str, float | None] = dict.fromkeys(("reuse_p50_bytes", "reuse_p95_bytes", "knee_bytes", "knee_share"))
     if curve is None:

@@ -1,4 +1,4 @@
-"""What is shown of several sessions over one another: values for widgets, for text and for a page."""
+"""The values of a comparison of sessions, for widgets, for text and for a page."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Run:
     """One training.
 
     Attributes:
-        title: network and rule, and the file where two are called the same.
-        loss, accuracy, memory: over iterations, from 1; percent; bytes that tensors hold at the fullest moments.
-        loss_s, accuracy_s, memory_s: the same over seconds since the training began.
-        step: of the recorded iteration that took most: bytes above its start, over the share of its
+        title: network and rule, and the file where two titles are equal.
+        loss, accuracy, memory: over iterations, from 1; accuracy in percent; peak bytes of tensors.
+        loss_s, accuracy_s, memory_s: the same over seconds since the start of the training.
+        step: bytes above the start, of the recorded iteration with the highest peak, over the share of its
             allocations and frees that have happened, in percent.
-        iterations: how many there were.
+        iterations: number of iterations.
         last_accuracy, best_accuracy, last_loss: percent; None: not measured.
-        step_ms: median length of an iteration; None: not known.
-        peak_above_start_bytes: of the recorded iteration that took most; None: none was recorded whole.
-        peak_bytes: all that was held then.
+        step_ms: median length of an iteration; None: unknown.
+        peak_above_start_bytes: peak of that iteration; None: no iteration was recorded whole.
+        peak_bytes: all allocated memory at that peak.
         peak_parts: bytes by category at that moment.
-        segment: the layers that this was in, in words.
-        one_segment: the rule keeps one segment at a time, so that this one alone sets the peak.
+        segment: layers of that peak, as text.
+        one_segment: whether the rule stores one segment at a time, so that this segment alone sets the peak.
     """
 
     title: str
@@ -52,16 +52,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """What was recorded of the memory of a program, or the same in longer windows.
+    """The recorded memory of a program, or the same in longer windows.
 
     Attributes:
-        interval_s: windows that were asked for, shortest and longest.
-        wss, rss, mapped: bytes over seconds since the first window began; ``mapped``: address space.
-        resident: what ``rss`` is, ``analysis.resident``: of several processes their PSS, or the sum of their RSS.
-        reuse: percent of all touches that a memory of so many bytes certainly holds (LRU), first touches among them.
-        figures: numbers with units in their names, of ``load.figures``; None: not known.
-        reasons: why, by the name of a figure.
-        power: of each source, as in a report.
+        interval_s: shortest and longest requested interval.
+        wss, rss, mapped: bytes over seconds since the start of the first window; ``mapped``: address space.
+        resident: figure of ``rss``, ``analysis.resident``: of several processes their PSS, or the sum of their RSS.
+        reuse: percent of all touches, first touches included, that an LRU memory certainly holds, over its bytes.
+        figures: numbers with units in their names, of ``load.figures``; None: unknown.
+        reasons: why a figure is unknown, by its name.
+        power: power of each source, as in a report.
     """
 
     interval_s: tuple[float, float]
@@ -77,15 +77,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A session that is compared.
+    """A session of a comparison.
 
     Attributes:
-        name: of its file, as short as tells it apart.
-        program: what ran.
-        conditions: under which it was recorded, in words, by what they are.
-        training: None where it tells of none.
-        memory: None where no window was recorded.
-        doubts: what makes its numbers less than exact.
+        name: shortest unique name of its file.
+        program: command line of the target.
+        conditions: conditions of the recording as text, by name.
+        training: first training; None without a training.
+        memory: recorded memory; None without a window.
+        doubts: reasons why its numbers are less than exact.
     """
 
     name: str
@@ -102,9 +102,9 @@ class SameWindows:
 
     Attributes:
         interval_s: the length.
-        memories: in the order of the sessions; None where it cannot be derived.
-        reasons: why, by index in that order.
-        reason: why there is none at all; empty where there are some.
+        memories: memory in the order of the sessions; None where it cannot be derived.
+        reasons: why it cannot be derived, by index of the session.
+        reason: why it can be derived for no session; "" otherwise.
     """
 
     interval_s: float
@@ -113,15 +113,15 @@ class SameWindows:
     reason: str = ""
 
 
-def change_words(run: Run, first: Run) -> str:
-    """Return how much less or more memory a training takes than another one at its peak, above the start."""
+def change_text(run: Run, first: Run) -> str:
+    """Return the relative change of a training's peak above its start to that of the first training, as text."""
     if run is first or not run.peak_above_start_bytes or not first.peak_above_start_bytes:
         return ""
     return against(run.peak_above_start_bytes, first.peak_above_start_bytes)
 
 
 def against(value: float | None, first: float | None) -> str:
-    """Return how much more than another value one is, ``+4.2 %``; empty where one of them is not known, or nothing."""
+    """Return the relative change of a value to the first, ``+4.2 %``; "" where one of them is unknown, or 0."""
     if value is None or not first:
         return ""
     return f"{value / first - 1:+.1%}".replace("%", " %").replace("-", "−")

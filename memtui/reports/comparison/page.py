@@ -1,4 +1,4 @@
-"""``memtui compare --html``: sessions over one another as one self-contained page."""
+"""``memtui compare --html``: a comparison of sessions as one self-contained page."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from memtui.reports.comparison.differences import (
     condition_rows,
     figure_rows,
     notes,
-    resident_words,
+    resident_text,
     sentences,
     training_rows,
-    window_words,
+    window_text,
 )
 from memtui.reports.comparison.model import Recorded, SameWindows
 from memtui.reports.figures.svg import escape
@@ -51,10 +51,10 @@ def page(
     """Return the whole document.
 
     Args:
-        sessions: what is compared.
-        same: the same in windows of one length, where theirs differ.
-        pictures: where and when, of each session.
-        draw: a chart as an SVG document.
+        sessions: the sessions.
+        same: the sessions in windows of one length, where their windows differ.
+        pictures: accesses by address and time, of each session.
+        draw: draws a chart as an SVG document.
     """
     title = f"{len(sessions)} sessions over one another"
     labels = [f"{letter} {session.name}" for letter, session in zip(LETTERS, sessions, strict=False)]
@@ -86,7 +86,7 @@ def page(
 
 
 def _table(title: str, labels: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return a row for each figure; reasons of what is not known stand in its place."""
+    """Return a row for each figure; an unknown figure has its reason in its place."""
     if not rows:
         return ""
     cells = [[row.label, *map(_cell, row.cells, row.changes, row.reasons)] for row in rows]
@@ -110,18 +110,18 @@ def _chart(
 
 
 def _memory(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
-    """Return what was recorded of memory, over time and by size."""
+    """Return the charts of memory, over time and by size."""
     pairs = zip(labels, sessions, strict=True)
     recorded = [(label, session.memory) for label, session in pairs if session.memory is not None]
     named, memories = [label for label, _ in recorded], [memory for _, memory in recorded]
-    window = window_words(memories)
+    window = window_text(memories)
     since = "seconds since the session began"
     wss, rss, mapped = (
         _lines(named, [getattr(memory, name) for memory in memories], MIB) for name in ("wss", "rss", "mapped")
     )
     return [
         *_chart("wss", f"Working set over time, {window}", since, "WSS (MiB)", _with_values(wss)),
-        *_chart("rss", "Resident set over time", since, f"{resident_words(memories)} (MiB)", _with_values(rss)),
+        *_chart("rss", "Resident set over time", since, f"{resident_text(memories)} (MiB)", _with_values(rss)),
         *_chart("vm", "Address space over time", since, "VM (MiB)", mapped),
         *_reuse("reuse", window, named, [memory.reuse for memory in memories]),
     ]
@@ -161,7 +161,7 @@ def _merged(same: SameWindows | None, labels: Sequence[str]) -> list[Chart]:
 
 
 def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
-    """Loss, accuracy and memory of tensors, of those sessions that have a training."""
+    """Return loss, accuracy and memory of tensors, of the sessions that have a training."""
     pairs = zip(labels, sessions, strict=True)
     runs = [(label, session.training) for label, session in pairs if session.training is not None]
     named = [label for label, _ in runs]
@@ -179,7 +179,7 @@ def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Char
 
 
 def _heat(sessions: Sequence[Recorded], labels: Sequence[str], pictures: Sequence[Picture | None]) -> list[HeatChart]:
-    """Return where and when: a picture of each session, on one axis of time."""
+    """Return a picture of accesses by address and time for each session, on one axis of time."""
     memories = [session.memory for session in sessions]
     lengths = [float(memory.figures["duration_s"] or 0.0) if memory is not None else 0.0 for memory in memories]
     charts = []
@@ -190,7 +190,7 @@ def _heat(sessions: Sequence[Recorded], labels: Sequence[str], pictures: Sequenc
             f"{picture.pages:,} pages of the process with the most of them were touched at some time; what never was "
             "is left out, so a row is no address that another session has, too."
         )
-        title = f"{label}: where and when, {window_words([session.memory])}"
+        title = f"{label}: where and when, {window_text([session.memory])}"
         across, down = "seconds since the session began", "pages, by rising address"
         charts.append(
             HeatChart(

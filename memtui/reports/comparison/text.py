@@ -1,4 +1,4 @@
-"""Several sessions over each other: read, as text, and as JSON."""
+"""A comparison of sessions: read, as text, and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memtui.reports.as_dict import json_value
 from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
 from memtui.reports.comparison.load import names, recorded
-from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, change_words
+from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, change_text
 from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.source import ReportSource
 
@@ -35,13 +35,13 @@ def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool
 
 
 def same_windows(sessions: Sequence[Recorded], readers: Sequence[ReportSource]) -> SameWindows | None:
-    """Return all in windows of one length; None where they have that already. Raises SessionError."""
+    """Return all sessions in windows of one length; None where they have one length already. Raises SessionError."""
     memories = [session.memory for session in sessions]
     return in_same_windows(readers, memories) if differ(memories) else None
 
 
 def to_dict(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
-    """Return the document of ``--json``: figures, curves as pairs, and what the others have of the first."""
+    """Return the document of ``--json``: figures, curves as pairs, and changes to the first session."""
     memories = [session.memory for session in sessions]
     rows = [*figure_rows(memories), *condition_rows(sessions)]
     return {
@@ -70,7 +70,7 @@ def to_dict(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequ
 
 
 def _shares(row: Row) -> list[float | None]:
-    """Return how much more than the first each value is, 0.1: a tenth; None where that means nothing."""
+    """Return the relative change of each value to the first, 0.1: a tenth more; None where it is meaningless."""
     first = row.values[0]
     return [
         value / first - 1 if change and isinstance(value, float | int) and isinstance(first, float | int) else None
@@ -99,7 +99,7 @@ def _pairs(line: Line) -> list[list[float | None]]:
 
 
 def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
-    """Return the lines: trainings, figures, conditions that differ, and what is to be known."""
+    """Return the lines: trainings, figures, different conditions, and notes."""
     memories = [session.memory for session in sessions]
     lettered = list(zip(LETTERS, sessions, strict=False))
     parts = [[f"{letter}  {session.name}: {short_command(session.program, 100)}" for letter, session in lettered]]
@@ -119,7 +119,7 @@ def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
 
 
 def _aligned(rows: Sequence[Row], count: int) -> list[str]:
-    """Return a column for each session, with how much more than the first it is."""
+    """Return a column for each session, with its change to the first."""
     head = ["", *LETTERS[:count]]
     figures = any(row.name in FIGURES for row in rows)
     cells = [
@@ -155,7 +155,7 @@ def table(runs: Sequence[tuple[str, Run]]) -> list[str]:
                 f"{run.last_loss:.4g}" if run.last_loss is not None else "n/a",
                 duration(run.step_ms / 1e3) if run.step_ms is not None else "n/a",
                 size(above) if above is not None else "n/a",
-                change_words(run, first) or "-",
+                change_text(run, first) or "-",
                 run.segment + (" alone" if run.one_segment and run.segment else ""),
             )
         )

@@ -1,4 +1,4 @@
-"""Trainings of several sessions, read once each, to be laid over one another."""
+"""The trainings of a comparison, read once each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.reports.comparison.model import Recorded, Run
 from memtui.reports.source import ReportSource
-from memtui.reports.training_summary import held_in_step, peak_step
+from memtui.reports.training_summary import peak_step, usage_in_step
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.training import RecordedProgress
 
@@ -22,7 +22,7 @@ _NONE = Line(np.empty(0), np.empty(0))
 
 
 def run_of(reader: ReportSource) -> Run | None:
-    """Return the first training of a session; None where it has none."""
+    """Return the first training of a session; None without a training."""
     about = next(iter(reader.trainings()), None)
     rows = reader.training()
     pid = about.pid if about is not None else next((row.pid for row in rows), None)
@@ -65,7 +65,7 @@ def run_of(reader: ReportSource) -> Run | None:
 
 
 def with_distinct_titles(sessions: Sequence[Recorded]) -> list[Recorded]:
-    """Return the sessions with their names behind titles that several trainings have."""
+    """Return the sessions, with the name of the session after a title that several trainings have."""
     titles = Counter(session.training.title for session in sessions if session.training is not None)
     return [
         replace(session, training=replace(session.training, title=f"{session.training.title} ({session.name})"))
@@ -82,19 +82,19 @@ def _line(x: np.ndarray, values: list[float | None]) -> Line:
 
 
 def _memory(progress: Sequence[RecordedProgress], start_ns: int) -> tuple[Line, Line]:
-    """Return what all tensors held at the fullest moment of each stretch, over iterations and seconds."""
+    """Return the peak memory of all tensors in each stretch, over iterations and seconds."""
     if not progress:
         return _NONE, _NONE
-    held_bytes = np.concatenate([part.usage.total_bytes for part in progress]).astype(np.float64)
+    usage_bytes = np.concatenate([part.usage.total_bytes for part in progress]).astype(np.float64)
     iteration = np.concatenate([part.usage.step for part in progress]).astype(np.float64) + 1
     moment_ns = np.concatenate([part.usage.start_ns for part in progress])
-    return Line(iteration, held_bytes), Line((moment_ns - start_ns) / 1e9, held_bytes)
+    return Line(iteration, usage_bytes), Line((moment_ns - start_ns) / 1e9, usage_bytes)
 
 
 def _step(reader: ReportSource, step: RecordedStep | None) -> Line:
     if step is None:
         return _NONE
     trace = reader.step_trace(step)
-    above = held_in_step(trace) - trace.start_bytes
-    # In their order, not by time: to be recorded takes time, and not evenly.
+    above = usage_in_step(trace) - trace.start_bytes
+    # By order, not by time: recording slows down the allocations unevenly.
     return Line(np.linspace(0, 100, len(above)), above)

@@ -1,4 +1,4 @@
-"""Sessions in forms that other programs, and papers, take: tables, figures, one page."""
+"""Sessions in forms for other programs and for papers: tables, figures, one page."""
 
 from memtui.reports.export.writers import export
 

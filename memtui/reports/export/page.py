@@ -1,6 +1,6 @@
 """``--to html``: one page with the report's numbers, the figures and the address ranges. Nothing is fetched for it.
 
-What it is made of, and why nothing in it can act, is in ``html``.
+Its parts, and why nothing in it can act, are in ``html``.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def _head(reader: ReportSource, report: Report) -> str:
 
 
 def wall_time(clock: Clock, monotonic_ns: int) -> str:
-    """Return a moment of the session by the clock of the machine it was taken on."""
+    """Return a moment of the session by the clock of its machine."""
     wall_s = (clock.wall_ns + monotonic_ns - clock.monotonic_ns) / 1e9
     try:
         zone = timezone(timedelta(seconds=clock.utc_offset_s))
         return datetime.fromtimestamp(wall_s, zone).strftime("%Y-%m-%d %H:%M:%S %z")
     except (OverflowError, OSError, ValueError):
-        return "at no possible time"  # a stranger's session may say so
+        return "at no possible time"  # a foreign session may have such a time
 
 
 def _numbers(report: Report) -> str:
@@ -118,7 +118,7 @@ def _tile(name: str, value: str, more: str) -> str:
 
 
 def _doubts(reader: ReportSource, report: Report) -> str:
-    """Return what makes the numbers less than exact, in full."""
+    """Return all reasons why the numbers are less than exact."""
     doubts = [text for text in provenance.doubts(reader) if "see its report" not in text]
     doubts += [*report.warnings, *window_sentences(report.windows)]
     doubts += [f"gap at {gap.t_s:.1f} s: {gap.text}" for gap in report.gaps.events]
@@ -128,17 +128,17 @@ def _doubts(reader: ReportSource, report: Report) -> str:
 
 
 def _as_sentence(line: str) -> str:
-    """Return a line of the report as a sentence: what it is about, and its figures."""
+    """Return a line of the report as a sentence: its subject and its figures."""
     return f"{line[:12].strip()}: {line[13:]}"
 
 
 def _sentences(report: Report) -> str:
-    """Return the figures in plain words."""
+    """Return the figures as sentences."""
     return section("In words", sentences(report))
 
 
 def _training(report: Report) -> str:
-    """Return what is known of trainings, recorded steps and tensors, in the words of the report."""
+    """Return the report's lines of trainings, recorded steps and tensors."""
     lines = training_and_tensor_lines(report)
     if not lines:
         return ""

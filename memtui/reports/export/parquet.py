@@ -10,7 +10,7 @@ from memtui.core.errors import UserError
 from memtui.reports.export.tables import TABLES, meta, unit_of
 from memtui.reports.source import ReportSource
 
-ROWS_AT_ONCE = 1 << 16
+ROWS_PER_BATCH = 1 << 16
 _TEXTS = frozenset(
     (  # noqa: SIM905
         "flush status reason pss_reason rearm disturbed perms name filtered bound device source scope kind text "
@@ -41,7 +41,7 @@ def write(source: ReportSource, name: str, file: BinaryIO) -> None:
     schema = arrow.schema(fields, metadata={b"memtui": json.dumps(meta(source)).encode()})
     with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         remaining = iter(rows(source))
-        while part := list(islice(remaining, ROWS_AT_ONCE)):
+        while part := list(islice(remaining, ROWS_PER_BATCH)):
             arrays = [arrow.array(values, f.type) for f, values in zip(fields, zip(*part, strict=True), strict=True)]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 

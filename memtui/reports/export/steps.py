@@ -44,7 +44,7 @@ def mxnet(reader: ReportSource) -> Files:
 
 
 def analysis(reader: ReportSource) -> Files:
-    """Yield ``*_ANALYSIS``: what ``memory_analysis.py`` of tbd-tools makes of that log."""
+    """Yield ``*_ANALYSIS``: the output of ``memory_analysis.py`` of tbd-tools for that log."""
     for name, steps in _runs(reader):
         yield f"{name}_ANALYSIS", partial(_write_lines, partial(_analysis, reader, steps))
 
@@ -56,7 +56,7 @@ def chrome(reader: ReportSource) -> Files:
 
 
 def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
-    """Yield names of files and the steps in them: one of a traced program, all of a device of an imported file."""
+    """Yield (name of a file, its steps): a step of a traced program, or all steps of a device of an imported file."""
     steps = reader.allocation_steps()
     if not steps:
         raise UserError(f"{reader.short_title}: has no recorded step; memtui trace and memtui import record some")
@@ -76,12 +76,12 @@ def _since_epoch_ns(reader: ReportSource) -> int:
     return clock.wall_ns - clock.monotonic_ns if clock.wall_ns else 0
 
 
-def _in_one_piece(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
-    """Return one step, or what a file of another tool had, in one piece."""
+def _single_trace(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
+    """Return the steps of a file as one trace."""
     about, trace = reader.imported(), _joined(reader, steps)
     if about is None or not about.counts:
         return trace
-    # Numbers of lines: forms that want microseconds count them as such.
+    # Numbers of lines: forms with microseconds have them as microseconds.
     return replace(trace, t_ns=trace.t_ns * 1000, start_ns=trace.start_ns * 1000, end_ns=trace.end_ns * 1000)
 
 
@@ -93,11 +93,11 @@ def _joined(reader: ReportSource, steps: list[RecordedStep]) -> StepTrace:
 
 
 def _zpp(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
-    return zpp_lines(_in_one_piece(reader, steps), _since_epoch_ns(reader))
+    return zpp_lines(_single_trace(reader, steps), _since_epoch_ns(reader))
 
 
 def tag_of(trace: StepTrace, row: int, about: ImportedFrom | None) -> str:
-    """Return the tag of an allocation: that of the log it is from, else what MXNet's patch would have called it."""
+    """Return the tag of an allocation: the tag in its log, or the tag that MXNet's patch would have given it."""
     op = trace.name(int(trace.op[row]))
     if about is not None and about.driver:
         return op
@@ -135,7 +135,7 @@ def _other_lines(reader: ReportSource) -> deque[tuple[int, str]]:
 
 
 def _analysis(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
-    """Yield the JSON by category of the original tool, which drops what it does not know."""
+    """Yield the JSON by category of the original tool, which drops unknown allocations."""
     about = reader.imported()
     by_key: dict[str, list[Any]] = {}
     if about is not None and about.sums is not None:
@@ -152,7 +152,7 @@ def _analysis(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
 
 
 def _chrome(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
-    trace, device = _in_one_piece(reader, steps), steps[0].device
+    trace, device = _single_trace(reader, steps), steps[0].device
     base_ns = max(0, trace.start_ns + _since_epoch_ns(reader))
     number = re.search(r":(\d{1,4})$", device, re.ASCII)
     device_type, device_id = (0, -1) if device == MAIN_MEMORY else (1, int(number[1]) if number else 0)
@@ -166,7 +166,7 @@ def _chrome(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
             "Bytes": delta[row],
             "Total Allocated": usage[row],
             "Total Reserved": 0,
-            "Addr": block[row] + 1,  # no address is known, and a number tells blocks apart as well
+            "Addr": block[row] + 1,  # no address is known, and a number identifies a block as well
             "Device Type": device_type,
             "Device Id": device_id,
             "Operator": trace.name(int(trace.op[row])),

@@ -1,4 +1,4 @@
-"""The tables of a session: rows with a fixed contract of columns, whatever form they are written in."""
+"""The tables of a session: rows with fixed columns, the same in every form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.vma_row import VmaRow
 
 FIRST_TOUCH = -1
-SAMPLES_AT_ONCE = 64
+SAMPLES_PER_BATCH = 64
 UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
 Row = tuple[Any, ...]
 Table = tuple[tuple[str, ...], Callable[[ReportSource], Iterable[Row]]]
@@ -42,7 +42,7 @@ def meta(reader: ReportSource) -> dict[str, Any]:
 
 
 def unit_of(column: str) -> str:
-    """Return the unit of a column, by its name; empty for numbers that count and for text."""
+    """Return the unit of a column, by its name; "" for counts and for text."""
     named = {"start": "bytes", "end": "bytes", "watts": "watts", "joules": "joules"}
     return named.get(column) or next((unit for end, unit in UNITS.items() if column.endswith(end[1:])), "")
 
@@ -56,7 +56,7 @@ def _int_or_none(value: float) -> int | None:
 
 
 def _pids(reader: ReportSource) -> dict[int, int]:
-    """Return the pid by process key; a damaged session may name a process that it does not know, which is pid -1."""
+    """Return the pid by process key; -1 for a key that is missing, as in a damaged session."""
     return defaultdict(lambda: -1, {p.key: p.pid for p in reader.processes()})
 
 
@@ -102,13 +102,13 @@ def _pages(reader: ReportSource) -> Iterator[Row]:
 
 
 def _vmas(reader: ReportSource) -> Iterator[Row]:
-    """Yield each range, its mean touched bytes in the windows it was mapped in, and what was resident at its end."""
+    """Yield each range, its mean touched bytes in its windows, and its resident bytes at its end."""
     rows = reader.vma_rows()
     means = _mean_wss(reader, rows)
     newest = _last(reader)
     process_of = {v.id: v.process for v in rows}
     resident: dict[int, dict[int, int]] = {}
-    counted: dict[int, set[int | None]] = {}  # processes whose resident pages were looked at
+    counted: dict[int, set[int | None]] = {}  # processes whose resident pages were read
     for v in rows:
         last = min(v.last_sample, newest)
         if last not in resident:
@@ -119,13 +119,13 @@ def _vmas(reader: ReportSource) -> Iterator[Row]:
 
 
 def _mean_wss(reader: ReportSource, rows: list[VmaRow]) -> dict[int, int]:
-    """Return the means by VMA row; without rows of which no window is known."""
+    """Return the means by VMA row; without rows that no window has."""
     sums: dict[int, float] = defaultdict(float)
     unknown: set[int] = set()
     measured: dict[int, list[int]] = defaultdict(list)  # samples with a working set, by process
     samples = reader.samples.sample
-    for first in range(0, len(samples), SAMPLES_AT_ONCE):
-        span = int(samples[first]), int(samples[min(first + SAMPLES_AT_ONCE, len(samples)) - 1])
+    for first in range(0, len(samples), SAMPLES_PER_BATCH):
+        span = int(samples[first]), int(samples[min(first + SAMPLES_PER_BATCH, len(samples)) - 1])
         for sample in reader.process_samples(*span):
             if sample["wss_bytes"] is not None:
                 measured[sample["process"]].append(sample["sample"])
@@ -143,7 +143,7 @@ def _mean_wss(reader: ReportSource, rows: list[VmaRow]) -> dict[int, int]:
 
 
 def _reuse(reader: ReportSource) -> Iterator[Row]:
-    """Exact distances over the session by process and bound; a first touch has distance -1."""
+    """Yield exact distances over the session by process and bound; a first touch has distance -1."""
     pids = _pids(reader)
     exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
     for _, process, reuse in reader.iterate_reuse(0, _last(reader)):
@@ -175,24 +175,24 @@ def _power(reader: ReportSource) -> Iterator[Row]:
 
 
 def _gpu_memory(reader: ReportSource) -> Iterator[Row]:
-    """Yield what a process held on all GPUs together; a row for each change, it holds until the process's next one."""
+    """Yield the memory of each process on all GPUs; a row for each change, valid until the next row of the process."""
     pids = _pids(reader)
     for reading in reader.gpu_memory(0, 2**62):
         yield reading.t_ns, pids[reading.process], reading.gpu_bytes, reading.status, reading.reason
 
 
 def _allocations(reader: ReportSource) -> Iterator[Row]:
-    """Yield every allocation and free of the recorded training steps, with what was held after it."""
+    """Yield every allocation and free of the recorded training steps, with the allocated bytes after it."""
     for step in reader.allocation_steps():
         trace = reader.step_trace(step)
         names = ("", *trace.names)
-        for t_ns, delta, held_bytes, category, phase, op, layer in zip(
+        for t_ns, delta, usage_bytes, category, phase, op, layer in zip(
             *(trace.t_ns.tolist(), trace.delta_bytes.tolist(), trace.usage_bytes.tolist()),
             *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist()),
             strict=True,
         ):
             labels = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1], step.device
-            yield step.pid, step.step, t_ns, delta, held_bytes, *labels
+            yield step.pid, step.step, t_ns, delta, usage_bytes, *labels
 
 
 def _steps(reader: ReportSource) -> Iterator[Row]:
@@ -205,7 +205,7 @@ def _steps(reader: ReportSource) -> Iterator[Row]:
 
 
 def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
-    """Yield what tensors held at the fullest moment of each stretch of time, as the cheap view saw it."""
+    """Yield the peak memory of tensors in each stretch of time, as the cheap view saw it."""
     for row in (row for device in reader.training_devices() for row in reader.training(device=device)):
         usage = reader.training_progress(row).usage
         names = ("", *usage.names)
@@ -223,7 +223,7 @@ def _learning(reader: ReportSource) -> Iterator[Row]:
 
 
 def _tensors(reader: ReportSource) -> Iterator[Row]:
-    """Yield every tensor that was reported: what was touched of it, over all windows in which its address was known."""
+    """Yield every reported tensor with its touched bytes, over all windows in which its address was known."""
     for history in sorted(tensor_histories(reader), key=lambda history: history.pid):
         counted = TracedWindows(reader, history)
         sums = TensorSums.of(counted.count(counted.inside), len(counted.numbers))

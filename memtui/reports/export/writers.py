@@ -1,4 +1,4 @@
-"""The forms of ``export --to``, and writing one of them: all of its files, or none."""
+"""The forms of ``export --to``, and the function that writes one: all of its files, or no file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 
 
 def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False) -> list[Path]:
-    """Write a session into a folder and return the files; all of them, or none. Raises SessionError and UserError."""
+    """Write a session into a folder and return the files; all files, or no file. Raises SessionError and UserError."""
     with closing(open_source(path, redact=redact)) as reader, all_or_none(folder, force=force) as files:
         for name, write in FORMS[form](reader):
             progress_line.tell(name)

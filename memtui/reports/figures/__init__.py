@@ -15,7 +15,7 @@ from memtui.session.vma_row import VmaRow
 
 
 def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
-    """Yield (name, figure) of all that the session has data for."""
+    """Yield (name, figure) of every figure that the session has data for."""
     for name, drawing in (
         ("memory-over-time", graph.draw(reader)),
         ("reuse-distance", reuse.draw(reader, exact_reuse(reader))),
@@ -36,7 +36,7 @@ def figures(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
 
 
 def label(row: VmaRow, uses: Mapping[int, str]) -> str:
-    """Return what the address axis calls a range."""
+    """Return the label of a range at the address axis."""
     if row.name.startswith("/"):
         return row.name.removesuffix(" (deleted)").rpartition("/")[2] or row.name
     return row.name or uses.get(row.id) or f"anon {short_size(row.end - row.start)}"

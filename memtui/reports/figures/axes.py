@@ -24,7 +24,7 @@ class Scale:
     log: bool = False
 
     def fraction(self, value: float) -> float:
-        """Return where a value lies: 0 at the low end, 1 at the high one; values beyond stay at the end."""
+        """Return the position of a value: 0 at the low end, 1 at the high end; values beyond stay at the end."""
         low, high = self.low, self.high
         if self.log:
             value, low, high = math.log2(max(value, low)), math.log2(low), math.log2(high)
@@ -58,7 +58,7 @@ def number_scale(most: float) -> Scale:
 
 
 def row_scale(count: int) -> Scale:
-    """Return a scale from 0 to a number of things that are counted."""
+    """Return a scale from 0 to a count."""
     return _linear(0.0, float(max(count, 1)), max(_round_step(max(count, 1) / 6), 1.0), 1.0, "")
 
 
@@ -67,7 +67,7 @@ def octave_scale(low: float, high: float, labels: int = 6) -> Scale:
     first, last = math.floor(math.log2(low) + 1e-9), math.ceil(math.log2(high) - 1e-9)
     last = max(last, first + 1)
     stride = max(1, math.ceil((last - first) / labels))
-    # Aligned to powers of four or sixteen where the stride is: 64 KiB and 1 MiB are what a reader looks for.
+    # Aligned to powers of four or sixteen like the stride: readers expect 64 KiB and 1 MiB.
     start = math.ceil(first / stride) * stride
     ticks = tuple((2.0**power, _octave(power)) for power in range(start, last + 1, stride))
     return Scale(2.0**first, 2.0**last, ticks, "bytes", log=True)
@@ -109,11 +109,11 @@ class Frame:
         return self.top + self.height
 
     def x(self, value: float) -> float:
-        """Return where a value of the horizontal axis is, points from the left."""
+        """Return the position of a value of the horizontal axis, points from the left."""
         return self.left + self.across.fraction(value) * self.width
 
     def y(self, value: float) -> float:
-        """Return where a value of the vertical axis is, points from above."""
+        """Return the position of a value of the vertical axis, points from above."""
         assert self.up is not None
         return self.bottom - self.up.fraction(value) * self.height
 
@@ -124,7 +124,7 @@ class Frame:
                 self.drawing.line(self.left, self.y(value), self.left + self.width, self.y(value), "grid", 0.4)
 
     def edges(self) -> None:
-        """Draw the axis lines, over what was drawn."""
+        """Draw the axis lines over everything else."""
         self.drawing.line(self.left, self.top, self.left, self.bottom, "ink", 0.6)
         self.drawing.line(self.left, self.bottom, self.left + self.width, self.bottom, "ink", 0.6)
 
@@ -154,6 +154,6 @@ def captioned(bottom: float, title: str, description: str, lines: list[str]) -> 
 
 
 def footnote(drawing: Drawing, lines: list[str], top: float) -> None:
-    """Write what the figure was made from, small and grey, below everything."""
+    """Write the provenance of the figure, small and grey, below everything."""
     for row, line in enumerate(lines):
         drawing.text(4, top + row * _LINE_PT + SMALL_PT, line, size=SMALL_PT, fill="dim")

@@ -20,11 +20,11 @@ from memtui.session.sample_table import SampleTable
 
 Floats = NDArray[np.float64]
 BINS = 420  # more windows than this would lie on one another: two to a point of the picture's width
-APART = 3.0  # so much more RSS than working set gives both a picture of their own
-SLACK = 1.0  # of a window: what lies between two windows is the pause of the target, not a gap
-MARKS = 24
+APART = 3.0  # ratio of RSS to working set from which on each has a picture of its own
+SLACK = 1.0  # of a window: a shorter time between two windows is the pause of the target, not a gap
+MAX_ANNOTATIONS = 24
 _LEFT, _RIGHT, _TOP = 38.0, 8.0, 8.0
-_LABEL_PT = 14.0  # less room than this has no label
+_LABEL_PT = 14.0  # a label needs this room
 
 
 def draw(reader: ReportSource) -> Drawing | None:
@@ -34,7 +34,7 @@ def draw(reader: ReportSource) -> Drawing | None:
         return None
     resident_memory = resident(samples, reader.processes())
     wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, resident_memory.bytes)
-    apart = wss.known and rss.known and rss.most > APART * wss.most
+    apart = wss.has_values and rss.has_values and rss.most > APART * wss.most
     heights = [42.0, 84.0] if apart else [96.0]
     notes = []
     if wss.binned or rss.binned:
@@ -46,7 +46,7 @@ def draw(reader: ReportSource) -> Drawing | None:
         notes.append(f"no working set: {hello.wss.reason}")
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     bottom = _TOP + sum(heights) + 10 * (len(heights) - 1)
-    title = "Working set and resident set over time" if wss.known else "Resident set over time"
+    title = "Working set and resident set over time" if wss.has_values else "Resident set over time"
     drawing = captioned(bottom, title, " ".join(provenance.sentences(reader)), lines)
     across = time_scale((samples.end_ns[-1] - samples.start_ns[0]) / 1e9)
     box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
@@ -58,13 +58,13 @@ def draw(reader: ReportSource) -> Drawing | None:
         upper.label_across("", numbers=False)
         frames = [upper, lower]
     else:
-        most = max(line.most for line in (wss, rss) if line.known) if wss.known or rss.known else 1.0
+        most = max(line.most for line in (wss, rss) if line.has_values) if wss.has_values or rss.has_values else 1.0
         frame = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(most * 1.02))
         both = ((rss, "rss", resident_memory.name), (wss, "wss", "WSS"))
-        shown = [(line, role, name) for line, role, name in both if line.known]
-        _panel(frame, "memory" if wss.known else resident_memory.name, shown)
+        shown = [(line, role, name) for line, role, name in both if line.has_values]
+        _panel(frame, "memory" if wss.has_values else resident_memory.name, shown)
         frames = [frame]
-    _marks(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
+    _annotations(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
     frames[-1].label_across(f"time ({across.unit})")
     footnote(drawing, lines, bottom + AXIS_PT)
     return drawing
@@ -99,12 +99,12 @@ class _Line:
         return cls(edges[:-1], edges[1:], parts[0], parts[1], parts[2], True, float(edges[1]))
 
     @property
-    def known(self) -> bool:
+    def has_values(self) -> bool:
         return bool(np.isfinite(self.mean).any())
 
     @property
     def most(self) -> float:
-        return float(np.nanmax(self.high)) if self.known else 0.0
+        return float(np.nanmax(self.high)) if self.has_values else 0.0
 
     def runs(self) -> Iterator[slice]:
         """Yield the pieces without a hole between them."""
@@ -158,19 +158,19 @@ def _legend(frame: Frame, entries: list[tuple[str, str]]) -> None:
         x -= 16
 
 
-def _marks(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
-    """Draw what the user marked on the time axis, with its text where there is room before the next mark."""
-    marks = [event for event in events if event.kind == "mark"][:MARKS]
-    across = [frames[0].x((mark.t_ns - origin_ns) / 1e9) for mark in marks]
+def _annotations(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
+    """Draw the annotations of the user on the time axis, with text where there is room before the next one."""
+    annotations = [event for event in events if event.kind == "mark"][:MAX_ANNOTATIONS]
+    across = [frames[0].x((annotation.t_ns - origin_ns) / 1e9) for annotation in annotations]
     for x in across:
         for frame in frames:
             frame.drawing.line(x, frame.top, x, frame.bottom, "mark", 0.5, "2 1.5")
     drawing, top, edge = frames[0].drawing, frames[0].top, frames[0].left + frames[0].width
     ends = [*across[1:], edge] if across else []
-    for mark, x, end in zip(marks, across, ends, strict=True):
+    for annotation, x, end in zip(annotations, across, ends, strict=True):
         if end - x < _LABEL_PT:
             continue
-        text = fit(mark.text, min(110.0, end - x - 3), SMALL_PT)
-        # On ground of its own: a curve may run behind it.
+        text = fit(annotation.text, min(110.0, end - x - 3), SMALL_PT)
+        # On a background: a curve may run behind the text.
         drawing.rect(x + 0.75, top + 0.5, text_width(text, SMALL_PT) + 1.5, SMALL_PT + 1.5, "ground", 0.85)
         drawing.text(x + 1.5, top + SMALL_PT, text, size=SMALL_PT, fill="mark")

@@ -1,4 +1,4 @@
-"""Where and when: a heat map of one process, addresses down and time across."""
+"""A heat map of the accesses of one process: addresses down and time across."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from memtui.session.vma_row import VmaRow
 
 ROWS, SUBROWS = 26, 12  # a row is as high as its label, a subrow is one pixel
 COLUMNS = 1024  # 400 to an inch of the picture's width
-SAMPLES_AT_ONCE = 64
-LEAST_SHARE = 0.01  # of the touched bytes of the busiest process: less gets no figure of its own
+SAMPLES_PER_BATCH = 64
+LEAST_SHARE = 0.01  # of the touched bytes of the busiest process: a process with less gets no figure
 MOST_PROCESSES = 8
 MOST_RANGES = 14  # of the address axis; each takes a row at least
-SLACK = 1.0  # of a window: so long a pause before it is drawn as the window
+SLACK = 1.0  # of a window: a pause up to this before a window is drawn as part of it
 Label = Callable[[VmaRow], str]
 _LEFT, _RIGHT, _TOP = 62.0, 8.0, 14.0
 _ROW_PT = 6.6
@@ -50,14 +50,14 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
 
     Args:
         reader: the session.
-        process: whose.
-        label: what the address axis calls a range.
+        process: the process.
+        label: returns the label of a range at the address axis.
     """
     samples = reader.samples
     rows, blocks = _touched(reader, process)
     if not rows:
         return None
-    drawn = _worth_a_row(rows)
+    drawn = _hottest(rows)
     layout = Layout.build(
         [HeatRange(v.id, v.start, v.end, label(v), weight) for v, weight in drawn], ROWS, SUBROWS, touched_blocks=blocks
     )
@@ -81,12 +81,12 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
 
 
 def _touched(reader: ReportSource, process: Process) -> tuple[list[tuple[VmaRow, int]], NDArray[np.uint64]]:
-    """Return every range that was ever touched, with the most of it in one window, and the blocks that were touched."""
+    """Return every range that was ever touched, with its maximum in one window, and the touched blocks."""
     most: dict[int, int] = {}
     samples = reader.samples.sample
     blocks: NDArray[np.uint64] = np.empty(0, np.uint64)
-    for first in range(0, len(samples), SAMPLES_AT_ONCE):
-        part = samples[first : first + SAMPLES_AT_ONCE]
+    for first in range(0, len(samples), SAMPLES_PER_BATCH):
+        part = samples[first : first + SAMPLES_PER_BATCH]
         _, ids, touched = reader.vma_wss(int(part[0]), int(part[-1]))
         for row, value in zip(ids.tolist(), touched.tolist(), strict=True):
             most[row] = max(most.get(row, 0), value)
@@ -98,7 +98,7 @@ def _touched(reader: ReportSource, process: Process) -> tuple[list[tuple[VmaRow,
     return rows if len(blocks) else [], blocks
 
 
-def _worth_a_row(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
+def _hottest(rows: list[tuple[VmaRow, int]]) -> list[tuple[VmaRow, int]]:
     """Return the hottest ranges: a row for every small library would leave none for the memory that matters."""
     order = sorted(rows, key=lambda row: (-row[1], row[0].start))[:MOST_RANGES]
     return [row for n, row in enumerate(order) if n < 3 or row[1] >= LEAST_SHARE * order[0][1]]
@@ -108,7 +108,7 @@ def _picture(reader: ReportSource, process: Process, layout: Layout) -> NDArray[
     """Return the touched shares, f4[bins, COLUMNS], of the rows in use."""
     samples = reader.samples
     starts, ends = samples.start_ns.astype(np.float64), samples.end_ns.astype(np.float64)
-    # Between two windows the target stands still: that is not a time of its own.
+    # Between two windows the target is paused: that time belongs to the next window.
     pause = starts[1:] - ends[:-1]
     starts[1:] = np.where(pause <= SLACK * (ends - starts)[1:], ends[:-1], starts[1:])
     picture = HeatMap(layout, np.linspace(starts[0], ends[-1], COLUMNS + 1))
@@ -132,7 +132,7 @@ def _left_out(reader: ReportSource, process: Process, small: int) -> str:
 
 
 def _pixels(share: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Return colour numbers. The root keeps sparse touches visible: one page in hundreds is the interesting one."""
+    """Return colour numbers. The square root keeps sparse touches visible, down to one page in hundreds."""
     finite = np.isfinite(share)
     level = np.ceil(np.sqrt(np.clip(np.nan_to_num(share), 0, 1)) * 254 - 1e-6)
     return np.where(finite, 1 + level, 0).astype(np.uint8)
@@ -162,7 +162,7 @@ def _bands(frame: Frame, layout: Layout, name_gaps: bool) -> None:
 
 
 def _color_bar(frame: Frame, name: str) -> None:
-    """Draw what the colours mean, above the picture."""
+    """Draw the legend of the colours, above the picture."""
     draw, width = frame.drawing, 84.0
     left, y = frame.left + frame.width - width - 12, frame.top - 8
     draw.text(4, y + 4.2, name, size=SMALL_PT + 0.5)

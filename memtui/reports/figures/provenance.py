@@ -1,4 +1,4 @@
-"""What a figure was made from, and how far it can be trusted: a figure travels without its report."""
+"""The provenance of a figure and the doubts about it, since a figure is used without its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = 3  # of one sentence
 
 
 def sentences(reader: ReportSource) -> list[str]:
-    """Return session, program, tracker and windows; then everything that makes the numbers less than exact."""
+    """Return session, program, tracker and windows; then the reasons why the numbers are less than exact."""
     hello, samples = reader.hello, reader.samples
     lengths = (samples.end_ns - samples.start_ns) / 1e9
     true = f", {duration(float(np.median(lengths)))} true (median)" if len(samples) else ""
@@ -26,19 +26,19 @@ def sentences(reader: ReportSource) -> list[str]:
     how = f"tracker {tracker_label(hello.tracker)}" + (
         f", flush {hello.flush}" if hello.flush not in ("", "off") else ""
     )
-    asked = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
+    requested = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
     if len(samples) and hello.options.max_overhead_ppm:
         true = f", {between(*map(duration, intervals_s(samples.intervals_ns(), 0)))} budgeted{true}"
     facts = [
         f"{reader.short_title}: {hello.target.command} (pid {hello.target.pid})",
         f"memtui {hello.memtui_version}, {how}, filter {hello.options.filter}; window "
-        f"{asked} asked{true}; {len(samples)} windows in {span(span_s)}",
+        f"{requested} asked{true}; {len(samples)} windows in {span(span_s)}",
     ]
     return facts + doubts(reader)
 
 
 def doubts(reader: ReportSource) -> list[str]:
-    """Return one sentence for each way in which the working set is not exact; none when it is."""
+    """Return one sentence for each way in which the working set is not exact."""
     samples = reader.samples
     lines = []
     pairs = zip(samples.status, samples.reason, strict=True)

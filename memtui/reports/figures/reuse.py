@@ -40,7 +40,7 @@ def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
 
 
 def _notes(reader: ReportSource, exact: ExactReuse) -> list[str]:
-    """Return what the reader of the figure has to know about its touches."""
+    """Return the notes of the figure on its touches."""
     returning, first = exact.touches - exact.first_touches, exact.first_touches
     lengths = intervals_s(reader.samples.intervals_ns(), reader.hello.options.interval_ns)
     window = between(*(f"{interval:.3g} s" for interval in lengths))
@@ -98,7 +98,7 @@ def _histogram(frame: Frame, edges: np.ndarray, shares: dict[str, np.ndarray]) -
 def _curve(frame: Frame, curve: MissRatioCurve, across: Scale) -> None:
     frame.grid()
     sizes = np.geomspace(across.low, across.high, POINTS)
-    # Sizes at which a step falls are taken from both sides, so that steps stand upright.
+    # Each size at which the curve falls has two points, so that steps are vertical.
     low, high = curve.miss_ratio_at(np.floor(sizes).astype(np.int64))
     x = [frame.x(s) for s in sizes]
     below, above = [frame.y(v) for v in low], [frame.y(v) for v in high]

@@ -1,4 +1,4 @@
-"""A small SVG writer: what a figure needs, and nothing that can carry a stranger's markup.
+"""A small SVG writer: only elements for figures, and no element that can carry foreign markup.
 
 Colours are roles. Each is written as a plain attribute, which every program reads, and as a class, so that a page with
 a dark ground can give the same figure other colours.
@@ -41,7 +41,7 @@ def escape(text: str) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """Return about how wide a text is, in points. Rather too wide than too narrow."""
+    """Return the approximate width of a text in points, rather too wide than too narrow."""
     return size * sum(_em(char) for char in text)
 
 
@@ -84,7 +84,7 @@ def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
 
 
 def _short(text: str) -> str:
-    """Return both ends of a text that no figure has room for: a stranger's may have megabytes."""
+    """Return both ends of a text that no figure has room for: a foreign text may have megabytes."""
     return text if len(text) <= 2 * MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…{text[-MOST_CHARACTERS:]}"
 
 

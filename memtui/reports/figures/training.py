@@ -1,4 +1,4 @@
-"""How well a training learns, what its tensors hold over time, and the allocations of the recorded step with most."""
+"""The progress of a training, the memory of its tensors over time, and the recorded step with the highest peak."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memtui.reports.figures.axes import (
 )
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 from memtui.reports.source import ReportSource
-from memtui.reports.training_summary import held_in_step
+from memtui.reports.training_summary import usage_in_step
 
 Floats = NDArray[np.float64]
 BINS = 420  # more points than twice this would lie on one another
@@ -32,7 +32,7 @@ _LEFT, _RIGHT, _TOP, _HEIGHT, _APART = 38.0, 8.0, 8.0, 70.0, 12.0
 
 
 def draw(reader: ReportSource) -> Iterator[tuple[str, Drawing]]:
-    """Yield (name, figure) of all that the session knows of. Raises SessionError."""
+    """Yield (name, figure) of every figure that the session has data for. Raises SessionError."""
     for name, drawing in (
         ("learning", _learning(reader)),
         ("tensors", _tensors(reader)),
@@ -69,7 +69,7 @@ def _learning(reader: ReportSource) -> Drawing | None:
 
 
 def _tensors(reader: ReportSource) -> Drawing | None:
-    """Return what tensors of the first process that trains hold in main memory, at each stretch's fullest moment."""
+    """Return the peak memory of tensors in main memory in each stretch, of the first process that trains."""
     rows = reader.training()
     parts = [reader.training_progress(row) for row in rows if row.pid == rows[0].pid]
     parts = [part for part in parts if len(part.usage.start_ns)]
@@ -79,13 +79,13 @@ def _tensors(reader: ReportSource) -> Drawing | None:
         (np.concatenate([getattr(part.usage, name) for part in parts]) - _origin_ns(reader)) / 1e9
         for name in ("start_ns", "end_ns")
     )
-    held_bytes = np.concatenate([part.usage.total_bytes for part in parts]).astype(np.float64)
+    usage_bytes = np.concatenate([part.usage.total_bytes for part in parts]).astype(np.float64)
     across = time_scale(float(end_s.max()))
     note = "What tensors held at the fullest moment of each stretch of time, as far as the cheap view sees."
     drawing, (frame,) = _paper(
-        reader, "Memory of tensors over time", across, [bytes_scale(float(held_bytes.max()))], [note]
+        reader, "Memory of tensors over time", across, [bytes_scale(float(usage_bytes.max()))], [note]
     )
-    _area(frame, *_downsampled(start_s, held_bytes), until=float(end_s.max()))
+    _area(frame, *_downsampled(start_s, usage_bytes), until=float(end_s.max()))
     frame.label_up(f"tensors ({frame.up.unit if frame.up else ''})")
     frame.label_across(f"time ({across.unit})")
     return drawing
@@ -99,14 +99,16 @@ def _step(reader: ReportSource) -> Drawing | None:
         return None
     most = max(steps, key=lambda step: step.peak_bytes)
     trace = reader.step_trace(most)
-    held_bytes = held_in_step(trace)
-    if not len(held_bytes):
+    usage_bytes = usage_in_step(trace)
+    if not len(usage_bytes):
         return None
-    across = row_scale(len(held_bytes))
+    across = row_scale(len(usage_bytes))
     notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the begin."]
     where = "Allocations of a file" if reader.imported() is not None else f"Allocations of step {most.step}"
-    drawing, (frame,) = _paper(reader, where, across, [bytes_scale(float(held_bytes.max()))], notes)
-    _area(frame, *_downsampled(np.arange(len(held_bytes), dtype=np.float64), held_bytes), until=float(len(held_bytes)))
+    drawing, (frame,) = _paper(reader, where, across, [bytes_scale(float(usage_bytes.max()))], notes)
+    _area(
+        frame, *_downsampled(np.arange(len(usage_bytes), dtype=np.float64), usage_bytes), until=float(len(usage_bytes))
+    )
     frame.label_up(f"held ({frame.up.unit if frame.up else ''})")
     frame.label_across("allocations and frees, in their order")
     return drawing
@@ -147,7 +149,7 @@ def _area(frame: Frame, starts: Floats, values: Floats, *, until: float) -> None
 
 
 def _downsampled(x: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Return of many points the least and the most of each of ``BINS`` pieces, so that no peak is lost."""
+    """Return the minimum and the maximum of each of ``BINS`` pieces of many points, so that no peak is lost."""
     if len(values) <= 2 * BINS:
         return x, values
     indices: list[int] = []

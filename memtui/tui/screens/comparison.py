@@ -23,11 +23,11 @@ from memtui.reports.comparison.differences import (
     condition_rows,
     figure_rows,
     notes,
-    resident_words,
+    resident_text,
     training_rows,
-    window_words,
+    window_text,
 )
-from memtui.reports.comparison.model import Memory, Recorded, SameWindows, change_words
+from memtui.reports.comparison.model import Memory, Recorded, SameWindows, change_text
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import LARGE_COLUMNS, too_small
 from memtui.widgets import text
@@ -274,7 +274,7 @@ class ComparisonScreen(Screen[None]):
 
     def _show_memory(self) -> None:
         of_windows = self._of_windows()
-        window = window_words(of_windows)
+        window = window_text(of_windows)
         if self.app.size.width < LARGE_COLUMNS:
             window = window.removeprefix("windows of ")
         over = "share" if self._other_axis else "s"
@@ -290,7 +290,7 @@ class ComparisonScreen(Screen[None]):
         what = "touches missed" if self._missed else "touches held"
         self.right.show(OverlayView(f"{what}, {window}", tuple(curves), "%", "bytes"))
         name = "mapped" if self._vm else "rss"
-        title = "VM" if self._vm else resident_words(self._memories)
+        title = "VM" if self._vm else resident_text(self._memories)
         self.below.show(OverlayView(title, over_time(name, self._memories), "bytes", over))
 
     def _of_windows(self) -> Sequence[Memory | None]:
@@ -336,7 +336,7 @@ class ComparisonScreen(Screen[None]):
         cells = (
             LETTERS[place],
             text.clean(session.name),
-            window_words([memory]).removeprefix("windows of ") or "n/a",
+            window_text([memory]).removeprefix("windows of ") or "n/a",
             figure("wss_median_bytes"),
             change("wss_median_bytes"),
             figure("wss_p95_bytes"),
@@ -362,7 +362,7 @@ class ComparisonScreen(Screen[None]):
             f"{run.last_accuracy:.1f} %" if run.last_accuracy is not None else "n/a",
             f"{run.last_loss:.4g}" if run.last_loss is not None else "n/a",
             text.size(above) if above is not None else "n/a",
-            change_words(run, first) if first is not None else "",
+            change_text(run, first) if first is not None else "",
             text.duration(run.step_ms / 1e3) if run.step_ms is not None else "n/a",
             f"  {text.clean(run.segment)}" + (" alone" if run.one_segment and run.segment else ""),
         )
