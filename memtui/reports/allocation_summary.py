@@ -101,13 +101,13 @@ def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> A
         steps=len(steps),
         pids=tuple(sorted({step.pid for step in steps})),
         peak_bytes=PeakBytes(median(np.array([step.peak_bytes for step in steps])), most.peak_bytes),
-        at_peak=_at_peak(reader, most),
+        at_peak=_moment_of_peak(reader, most),
         recording_ns=median(np.array([step.cost_ns for step in steps])),
         lost_steps=sum(step.lost for step in steps),
     )
 
 
-def _at_peak(reader: ReportSource, step: RecordedStep) -> AtPeak:
+def _moment_of_peak(reader: ReportSource, step: RecordedStep) -> AtPeak:
     trace = reader.step_trace(step)
     blocks = [block for block in trace.made_by(trace.peak_row) if block.size_bytes] if trace.peak_row >= 0 else []
     return AtPeak(
@@ -150,27 +150,27 @@ def allocation_lines(summary: AllocationSummary | None, what: str = "training st
     """Return the lines of the report. ``what``: name of the recorded stretches, in the singular."""
     if summary is None:
         return []
-    at_peak = summary.at_peak
+    peak = summary.at_peak
     count = f"{summary.steps} {what}{'' if summary.steps == 1 else 'es' if what.endswith('h') else 's'}"
-    nowhere = "the begin of the step" if at_peak.at_begin else "an operator that is not known"
-    where = _operator(at_peak.op, at_peak.layer) or nowhere
+    nowhere = "the begin of the step" if peak.at_begin else "an operator that is not known"
+    where = _operator(peak.op, peak.layer) or nowhere
     lost = f"; {summary.lost_steps} more were lost" if summary.lost_steps else ""
     largest = ", ".join(
         f"{_operator(block.op, block.layer) or 'unknown'} {size(block.size_bytes)} ({block.category})"
-        for block in at_peak.largest
+        for block in peak.largest
     )
     return [
         f"allocations  {count} recorded: peak {size(summary.peak_bytes.median)} in the median, at most "
-        f"{size(summary.peak_bytes.max)} in step {at_peak.step}, at {where}{lost}",
-        f"at the peak  {', '.join(_parts(at_peak))}",
+        f"{size(summary.peak_bytes.max)} in step {peak.step}, at {where}{lost}",
+        f"at the peak  {', '.join(_parts(peak))}",
         *([f"largest new  {largest}"] if largest else []),
     ]
 
 
-def _parts(at_peak: AtPeak) -> list[str]:
+def _parts(peak: AtPeak) -> list[str]:
     """Return the memory by category as text, the largest first."""
-    by_size = sorted(at_peak.bytes.items(), key=lambda part: -part[1])
-    most = {CATEGORIES[UNKNOWN]: at_peak.most_unknown}
+    by_size = sorted(peak.bytes.items(), key=lambda part: -part[1])
+    most = {CATEGORIES[UNKNOWN]: peak.most_unknown}
     return [f"{category} {size(part)}{of_it(most.get(category))}" for category, part in by_size]
 
 
