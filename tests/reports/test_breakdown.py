@@ -33,38 +33,38 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def found(capsys, *words: str) -> dict:
-    code, out, err = run(capsys, "breakdown", *words, "--json")
+def breakdown_of(capsys, *arguments: str) -> dict:
+    code, out, err = run(capsys, "breakdown", *arguments, "--json")
     assert (code, err) == (0, "")
-    (one,) = json.loads(out)["files"]
-    return one
+    (result,) = json.loads(out)["files"]
+    return result
 
 
-def sizes(one: dict) -> dict[str, int]:
-    return {bar["key"]: bar["bytes"] for bar in one["categories"]}
+def sizes(result: dict) -> dict[str, int]:
+    return {bar["key"]: bar["bytes"] for bar in result["categories"]}
 
 
 def test_compat_has_the_results_of_the_original(capsys):
-    one = found(capsys, "rnn.log", "--rules", "compat")
-    assert sizes(one) == {key: int(total) for key, (total, _) in A1_ANALYSIS.items()}
-    assert one["totals"] == {
+    result = breakdown_of(capsys, "rnn.log", "--rules", "compat")
+    assert sizes(result) == {key: int(total) for key, (total, _) in A1_ANALYSIS.items()}
+    assert result["totals"] == {
         "bytes": 9_438_208,
         "allocations": 9,
         "weights_bytes": 2_097_216,
         "unknown_bytes": 96,
         "forward_bytes": 9_438_208 - 2_097_216 - 96,
     }
-    assert one["totals"]["bytes"] / MIB == 9.0009765625
-    assert one["totals"]["weights_bytes"] / MIB == 2.00006103515625
-    assert sizes(one)["att"] == 64  # flatten0: what the original gets wrong
-    assert one["dropped"] == [{"tag": "forward_features:zzz9", "bytes": 64, "allocations": 1}]
-    assert one["what"] == "allocated from the driver"
+    assert result["totals"]["bytes"] / MIB == 9.0009765625
+    assert result["totals"]["weights_bytes"] / MIB == 2.00006103515625
+    assert sizes(result)["att"] == 64  # flatten0: what the original gets wrong
+    assert result["dropped"] == [{"tag": "forward_features:zzz9", "bytes": 64, "allocations": 1}]
+    assert result["what"] == "allocated from the driver"
 
 
 def test_our_rules_drop_nothing(capsys):
-    one = found(capsys, "rnn.log", "--subtract-padding")
-    assert one["totals"] == {"bytes": 9_438_272 - 10 * PADDING_BYTES, "allocations": 10}
-    assert sizes(one) == {
+    result = breakdown_of(capsys, "rnn.log", "--subtract-padding")
+    assert result["totals"] == {"bytes": 9_438_272 - 10 * PADDING_BYTES, "allocations": 10}
+    assert sizes(result) == {
         "temporaries": 4_194_304,
         "activations": 2_097_312 - 3 * PADDING_BYTES,
         "weights": MIB,
@@ -74,16 +74,16 @@ def test_our_rules_drop_nothing(capsys):
         "inputs": 128,
         "unknown": 64,
     }
-    assert found(capsys, "rnn.log")["totals"] == {"bytes": 9_438_272, "allocations": 10}
-    assert one["dropped"] == []
+    assert breakdown_of(capsys, "rnn.log")["totals"] == {"bytes": 9_438_272, "allocations": 10}
+    assert result["dropped"] == []
 
 
 def test_an_allocation_in_mb_counts_and_is_marked(capsys):
     Path("mb.log").write_bytes(mxnet_log(in_mb=(("mask_workspace", 3),)))
-    one = found(capsys, "mb.log", "--rules", "compat")
-    assert sizes(one)["workspace"] == 4_194_336 + 3_145_728
-    assert one["mb_precision"] == ["mask_workspace"]
-    assert sizes(found(capsys, "mb.log", "--subtract-padding"))["temporaries"] == 4_194_304 + 3_145_728
+    result = breakdown_of(capsys, "mb.log", "--rules", "compat")
+    assert sizes(result)["workspace"] == 4_194_336 + 3_145_728
+    assert result["mb_precision"] == ["mask_workspace"]
+    assert sizes(breakdown_of(capsys, "mb.log", "--subtract-padding"))["temporaries"] == 4_194_304 + 3_145_728
     assert "of MB precision in the log: mask_workspace" in run(capsys, "breakdown", "mb.log")[1]
 
 
@@ -95,8 +95,8 @@ def test_a_log_without_allocations_is_bad_input(capsys):
 
 
 def test_fraction_hides_what_is_not_more_than_that(capsys):
-    one = found(capsys, "rnn.log", "--rules", "compat", "--fraction", "12")
-    shown = [(bar["name"], round(bar["share"] * 100, 2)) for bar in one["categories"] if bar["shown"]]
+    result = breakdown_of(capsys, "rnn.log", "--rules", "compat", "--fraction", "12")
+    shown = [(bar["name"], round(bar["share"] * 100, 2)) for bar in result["categories"] if bar["shown"]]
     assert shown == [("Workspace", 44.44), ("RNN Layer", 22.22)]
     _, out, _ = run(capsys, "breakdown", "rnn.log", "--rules", "compat", "--fraction", "12%", "--title", "Sockeye")
     assert out.splitlines()[0] == "Sockeye"
@@ -107,12 +107,12 @@ def test_fraction_hides_what_is_not_more_than_that(capsys):
 def test_the_same_from_log_analysis_and_session(capsys):
     run(capsys, "import", "rnn.log", "-o", "s.memtui")
     run(capsys, "export", "s.memtui", "--to", "analysis", "-o", "out")
-    first = found(capsys, "rnn.log", "--rules", "compat")
+    first = breakdown_of(capsys, "rnn.log", "--rules", "compat")
     for path in ("s.memtui", "out/s_ANALYSIS"):
-        one = found(capsys, path, "--rules", "compat")
-        assert one["categories"] == first["categories"]
-        assert one["totals"] == first["totals"]
-    own = found(capsys, "out/s_ANALYSIS", "--subtract-padding")
+        result = breakdown_of(capsys, path, "--rules", "compat")
+        assert result["categories"] == first["categories"]
+        assert result["totals"] == first["totals"]
+    own = breakdown_of(capsys, "out/s_ANALYSIS", "--subtract-padding")
     assert sizes(own)["weights"] == MIB
     assert own["totals"]["allocations"] == 9  # the original dropped one
 
@@ -128,14 +128,16 @@ def test_both_steps_of_the_seed_in_the_order_of_its_readme(capsys):
         assert run(capsys, "export", session, "--to", "analysis", "-o", "memory_analysis")[0] == 0
     given = ["memory_analysis/rnn_1g_ANALYSIS", "memory_analysis/conv_1g_ANALYSIS"]
     for form in ("svg", "pdf"):
-        for words, names in (
+        for options, names in (
             ((), {f"rnn_1g_ANALYSIS.{form}", f"conv_1g_ANALYSIS.{form}"}),
             (("--all", "--title", "Sockeye"), {f"breakdown.{form}"}),
         ):
-            out = Path(f"graphs-{form}{len(words)}")
-            code, said, _ = run(capsys, "breakdown", *given, "--rules", "compat", "--to", form, "-o", str(out), *words)
+            out = Path(f"graphs-{form}{len(options)}")
+            code, out_text, _ = run(
+                capsys, "breakdown", *given, "--rules", "compat", "--to", form, "-o", str(out), *options
+            )
             assert code == 0
-            assert {Path(line).name for line in said.split()} == {path.name for path in out.iterdir()} == names
+            assert {Path(line).name for line in out_text.split()} == {path.name for path in out.iterdir()} == names
     texts = svg_texts(Path("graphs-svg3/breakdown.svg"))
     assert "Sockeye" in texts
     assert {"Workspace", "RNN Layer", "Weights"} <= texts
@@ -148,7 +150,7 @@ def svg_texts(path: Path) -> set[str]:
 
 def widths(path: Path) -> list[float]:
     rects = ET.parse(path).getroot().iter("{http://www.w3.org/2000/svg}rect")
-    return [float(one.get("width")) for one in rects if one.get("class") == "fill-wss"]
+    return [float(rect.get("width")) for rect in rects if rect.get("class") == "fill-wss"]
 
 
 def test_all_files_share_one_scale(capsys):
@@ -179,9 +181,9 @@ def test_a_pdf_has_its_title_bars_and_labels(capsys):
     assert "a (b) \\ é $x$ ?\n" in text
     run(capsys, "breakdown", "rnn.log", "--to", "svg", "-o", "out")
     figure = Path("out/rnn.log.svg")
-    assert [words for words in svg_texts(figure) if words not in text] == []
+    assert [label for label in svg_texts(figure) if label not in text] == []
     filled = re.findall(rb"([\d.]+) [\d.]+ m\n([\d.]+) [\d.]+ l\n[^h]*h\s+f", page.get_contents().get_data())
-    bars = [float(end) - float(begin) for begin, end in filled][1:]  # the first is the page
+    bars = [float(end) - float(start) for start, end in filled][1:]  # the first is the page
     assert bars == pytest.approx(widths(figure), abs=0.01)
 
 
@@ -206,20 +208,20 @@ def test_of_a_traced_training_it_is_what_was_held_at_the_peak(capsys):
     stream = list(messages(6))
     stream[9:9] = [step(20), step(40, extra=30)]
     path = write_session(Path("s.memtui"), stream)
-    one = found(capsys, str(path))
+    result = breakdown_of(capsys, str(path))
     _, out, _ = run(capsys, "report", str(path), "--json")
     most = json.loads(out)["allocations"]
-    assert one["what"] == "held at the peak of step 40"
-    assert sizes(one) == most["at_peak"]["bytes"]
-    assert one["totals"]["bytes"] == most["peak_bytes"]["max"]
-    assert sum(sizes(found(capsys, str(path), "--rules", "compat")).values()) <= one["totals"]["bytes"]
+    assert result["what"] == "held at the peak of step 40"
+    assert sizes(result) == most["at_peak"]["bytes"]
+    assert result["totals"]["bytes"] == most["peak_bytes"]["max"]
+    assert sum(sizes(breakdown_of(capsys, str(path), "--rules", "compat")).values()) <= result["totals"]["bytes"]
     code, _, err = run(capsys, "breakdown", str(path), "--subtract-padding")
     assert code == 0
     assert "have no padding; nothing is subtracted" in err
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (["nope"], "nope: no such file"),
         (["rnn.log", "--to", "svg"], "figures need both a form and a folder"),
@@ -231,9 +233,9 @@ def test_of_a_traced_training_it_is_what_was_held_at_the_peak(capsys):
         (["rnn.log", "--to", "svg", "-o", "rnn.log"], "rnn.log: cannot be written"),
     ],
 )
-def test_bad_input_is_one_line(words, why, capsys, folder):
+def test_bad_input_is_one_line(arguments, why, capsys, folder):
     before = sorted(folder.rglob("*"))
-    code, out, err = run(capsys, "breakdown", *words)
+    code, out, err = run(capsys, "breakdown", *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert why in err
     assert sorted(folder.rglob("*")) == before

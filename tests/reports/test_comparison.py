@@ -51,7 +51,7 @@ def opened(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("intervals", "found"),
+    ("intervals", "common"),
     [
         ((0.2, 1.0), 1.0),
         ((0.2, 0.5), 1.0),
@@ -61,17 +61,17 @@ def opened(tmp_path):
         ((1, 1.38), None),
     ],
 )
-def test_the_shortest_length_that_is_a_whole_number_of_each(intervals, found):
-    assert common_interval_s(intervals) == (None if found is None else pytest.approx(found))
+def test_the_shortest_length_that_is_a_whole_number_of_each(intervals, common):
+    assert common_interval_s(intervals) == (None if common is None else pytest.approx(common))
 
 
 @given(st.lists(st.floats(0.001, 3600), min_size=1, max_size=8))
 def test_a_common_length_is_a_whole_number_of_each(intervals):
     length = common_interval_s(intervals)
     if length is not None:
-        for one in intervals:
-            assert round(length / one) >= 1
-            assert round(length / one) * one == pytest.approx(length, rel=0.0101)
+        for interval in intervals:
+            assert round(length / interval) >= 1
+            assert round(length / interval) * interval == pytest.approx(length, rel=0.0101)
 
 
 def test_merged_windows_have_seen_what_long_ones_see(opened):
@@ -107,10 +107,10 @@ def test_what_depends_on_windows_is_held_against_windows_of_the_same_length_only
     assert "A and C 200 ms, B 1.0 s" in note
     assert "not directly comparable; merged to 1.0 s they are" in note
     assert {row.name: row for row in figure_rows(same.memories)}["wss_median_bytes"].changes[1] == "+0.0 %"
-    said = sentences(sessions, same)
-    assert said[0].startswith("B against A: median WSS 1.00 MiB instead of 1.00 MiB, the same; ")
-    assert "(windows of 1.0 s, merged)" in said[0]
-    assert "(windows of 200 ms)" in said[1]
+    lines = sentences(sessions, same)
+    assert lines[0].startswith("B against A: median WSS 1.00 MiB instead of 1.00 MiB, the same; ")
+    assert "(windows of 1.0 s, merged)" in lines[0]
+    assert "(windows of 200 ms)" in lines[1]
 
 
 def test_windows_that_cannot_be_merged_are_told_and_not_compared(opened):
@@ -126,10 +126,10 @@ def test_windows_that_cannot_be_merged_are_told_and_not_compared(opened):
 
 def test_a_window_that_was_lost_is_known_to_be(opened):
     """Neither drawn as if it had been there, nor merged as if nothing had been touched."""
-    (one, _), same = opened(a=short(lost=7), b=long())
-    at = np.flatnonzero(np.isnan(one.memory.wss.y))
-    assert len(at) == 1
-    assert one.memory.wss.x[at[0]] == pytest.approx(1.4)
+    (session, _), same = opened(a=short(lost=7), b=long())
+    lost = np.flatnonzero(np.isnan(session.memory.wss.y))
+    assert len(lost) == 1
+    assert session.memory.wss.x[lost[0]] == pytest.approx(1.4)
     merged = same.memories[0]
     assert np.isnan(merged.wss.y[1])
     assert np.isfinite(np.delete(merged.wss.y, 1)).all()
@@ -154,8 +154,8 @@ def test_conditions_that_differ_are_listed_and_those_that_do_not_are_not(opened)
         "memtui": ("0.1.0", "9.9"),
     }
     assert same is None
-    said = notes(sessions, same)
-    assert [note.partition(" differs")[0] for note in said[:3]] == ["pause", "filter", "machine"]
+    lines = notes(sessions, same)
+    assert [note.partition(" differs")[0] for note in lines[:3]] == ["pause", "filter", "machine"]
 
 
 def test_power_and_energy_are_there_where_they_were_measured(opened):
@@ -191,10 +191,10 @@ def test_trainings_and_other_sessions_are_read_alike(opened):
 
 def test_nothing_of_a_redacted_session_tells_whose_it_is(opened):
     sessions, same = opened(redact=True, secret_file=messages(20), other=long())
-    said = json.dumps(to_dict(sessions, same, ["session", "session"])) + "\n".join(text(sessions, same))
+    output = json.dumps(to_dict(sessions, same, ["session", "session"])) + "\n".join(text(sessions, same))
     for secret in ("secret_file", "train.py", "alice", '"lab"', "6.18.0-"):
-        assert secret not in said, secret
-    assert "command-1" in said
+        assert secret not in output, secret
+    assert "command-1" in output
 
 
 def test_words():
@@ -219,11 +219,11 @@ def test_page_sets_one_at_a_time_are_those_of_the_session(tmp_path):
     assert len(windows) == 20
     assert windows[4] is None
     assert windows[-1].pages().tolist() == touched(19).pages().tolist()
-    assert [None if one is None else one.size_bytes for one in windows[3:6]] == [128 * 4096, None, 128 * 4096]
+    assert [None if pages is None else pages.size_bytes for pages in windows[3:6]] == [128 * 4096, None, 128 * 4096]
     with pytest.raises(IndexError):
         windows[20]
-    lazy, at_once = picture_of(windows), picture_of(list(windows))
-    assert np.array_equal(lazy.share, at_once.share, equal_nan=True)
+    lazy, eager = picture_of(windows), picture_of(list(windows))
+    assert np.array_equal(lazy.share, eager.share, equal_nan=True)
     assert np.isnan(lazy.share[:, 4]).all()
     assert lazy.pages == 128 + 19 * 32
     reader.close()
@@ -262,23 +262,23 @@ def test_a_page_has_all_that_it_needs_and_fetches_nothing(tmp_path):
     pytest.importorskip("matplotlib")
     trained = list(messages(30))
     trained[9:9] = all_told("BP")
-    one = write_session(tmp_path / "one.memtui", trained)
+    first = write_session(tmp_path / "one.memtui", trained)
     other = write_session(tmp_path / "other.memtui", long())
-    done = memtui("compare", one, other, "--html", tmp_path / "x.html")
+    done = memtui("compare", first, other, "--html", tmp_path / "x.html")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'x.html'}\n"
     assert stat.S_IMODE((tmp_path / "x.html").stat().st_mode) == 0o600
     page = Page((tmp_path / "x.html").read_text("utf-8"))
     assert_harmless(page)
-    words = "".join(page.words)
-    assert "not directly comparable" in words
-    assert "merged to 1.0 s" in words
-    figures = [words for words in page.inside["figcaption"] if words.strip()]
+    shown = "".join(page.words)
+    assert "not directly comparable" in shown
+    assert "merged to 1.0 s" in shown
+    figures = [caption for caption in page.inside["figcaption"] if caption.strip()]
     assert len(inline_figures(page)) == len(figures) == 13
     for caption in figures:  # what belongs to a length of windows names it
         if any(word in caption for word in ("Working set", "Touches that", "Miss ratio", "where and when")):
             assert "windows of" in caption
-    again = memtui("compare", one, other, "--html", tmp_path / "x.html", "--force", "--redact")
+    again = memtui("compare", first, other, "--html", tmp_path / "x.html", "--force", "--redact")
     assert again.returncode == 0, again.stderr
     redacted = (tmp_path / "x.html").read_text("utf-8")
     assert "train.py" not in redacted
@@ -288,8 +288,8 @@ def test_a_page_has_all_that_it_needs_and_fetches_nothing(tmp_path):
 def test_hostile_names_are_text_in_the_page(tmp_path):
     pytest.importorskip("matplotlib")
     evil = write_session(tmp_path / "evil.memtui", evil_stream())
-    plain_one = write_session(tmp_path / "plain.memtui", short(10))
-    done = memtui("compare", plain_one, evil, "--html", tmp_path / "x.html")
+    harmless = write_session(tmp_path / "plain.memtui", short(10))
+    done = memtui("compare", harmless, evil, "--html", tmp_path / "x.html")
     assert done.returncode == 0, done.stderr
     page = Page((tmp_path / "x.html").read_text("utf-8"))
     assert_harmless(page)
@@ -327,5 +327,5 @@ def test_only_the_page_loads_the_plotting_library(tmp_path):
 def test_curves_are_steps_that_rise(opened):
     sessions, _ = opened(a=messages(30))
     curve = sessions[0].memory.reuse
-    assert all(one <= other for one, other in pairwise(curve.y))
+    assert all(low <= high for low, high in pairwise(curve.y))
     assert 0 <= curve.y[0] <= curve.y[-1] <= 100

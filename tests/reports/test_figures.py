@@ -31,7 +31,7 @@ def drawn(session: Path, folder: Path) -> dict[str, ElementTree.Element]:
     return {path.stem: ElementTree.parse(path).getroot() for path in export(session, "svg", folder)}
 
 
-def words(figure: ElementTree.Element) -> str:
+def visible_text(figure: ElementTree.Element) -> str:
     return " ".join(text for text in figure.itertext() if text.strip())
 
 
@@ -44,9 +44,9 @@ def figures(tmp_path_factory):
 def test_every_figure_says_what_it_was_made_from(figures):
     assert set(figures) == {"memory-over-time", "reuse-distance", "heat-map"}
     for figure in figures.values():
-        text = words(figure)
-        for said in ("train.memtui", "python train.py --lr 0.1", "pid 4242", "tracker pagetable", "200 ms asked"):
-            assert said in text
+        text = visible_text(figure)
+        for fact in ("train.memtui", "python train.py --lr 0.1", "pid 4242", "tracker pagetable", "200 ms asked"):
+            assert fact in text
         assert figure.get("width") == "252pt"
         assert not [e for e in figure.iter() if e.tag.rpartition("}")[2] in ("script", "foreignObject", "a")]
 
@@ -79,10 +79,10 @@ def pixels(figure: ElementTree.Element) -> np.ndarray:
     for image in figure.iter(f"{SVG}image"):
         data = base64.b64decode(image.get(LINK).partition("base64,")[2])
         width, height = struct.unpack_from(">II", data, 16)
-        at = data.index(b"IDAT")
-        raw = zlib.decompress(data[at + 4 : at + 4 + struct.unpack_from(">I", data, at - 4)[0]])
-        found = np.frombuffer(raw, np.uint8).reshape(height, width + 1)[:, 1:]
-        best = found if found.size > best.size else best
+        offset = data.index(b"IDAT")
+        raw = zlib.decompress(data[offset + 4 : offset + 4 + struct.unpack_from(">I", data, offset - 4)[0]])
+        picture = np.frombuffer(raw, np.uint8).reshape(height, width + 1)[:, 1:]
+        best = picture if picture.size > best.size else best
     return best
 
 
@@ -106,12 +106,12 @@ def test_words_of_marks_do_not_lie_on_one_another(tmp_path):
     def stream():
         for message in sessions.messages(100):
             if isinstance(message, End):
-                for at_s, text in ((4, "first of two"), (4.1, "second of two"), (15, "far away")):
-                    yield Event(int(at_s * 1e9), "mark", text)
+                for time_s, text in ((4, "first of two"), (4.1, "second of two"), (15, "far away")):
+                    yield Event(int(time_s * 1e9), "mark", text)
             yield message
 
     figure = drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out")["memory-over-time"]
-    text = words(figure)
+    text = visible_text(figure)
     assert "second of two" in text
     assert "far away" in text
     assert "first of two" not in text, "its line stands there"
@@ -124,19 +124,19 @@ def test_names_are_no_markup(tmp_path):
         yield Process(1, 4242, 1, 777, 0, EVIL, "target")
         yield VmaTable(1, 0, (Vma(HEAP, HEAP + (1 << 20), "rw-p", f"/tmp/{EVIL}"),))
         for sample in range(5):
-            at = sample * 200 * MS
+            start_ns = sample * 200 * MS
             pages = PageSet.from_pages((HEAP >> 12) + np.arange(64))
-            part = ProcessWindow(1, at, at + 200 * MS, pages=pages, rss_bytes=5 << 20, reason=EVIL)
-            yield Window(sample, at, at + 200 * MS, 200 * MS, 0, (part,), disturbed=EVIL)
+            part = ProcessWindow(1, start_ns, start_ns + 200 * MS, pages=pages, rss_bytes=5 << 20, reason=EVIL)
+            yield Window(sample, start_ns, start_ns + 200 * MS, 200 * MS, 0, (part,), disturbed=EVIL)
         yield Event(2, "mark", EVIL)
 
-    found = drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out")
-    assert set(found) == {"memory-over-time", "reuse-distance", "heat-map"}
-    for name, figure in found.items():
+    figures = drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out")
+    assert set(figures) == {"memory-over-time", "reuse-distance", "heat-map"}
+    for name, figure in figures.items():
         assert {e.tag.removeprefix(SVG) for e in figure.iter()} <= {
             *("svg", "title", "desc", "rect", "line", "path", "text", "image"),
         }
-        text = words(figure)
+        text = visible_text(figure)
         assert "<script>alert(1)</script>" in figure.findtext(f"{SVG}desc")
         assert "\\x1b[31m<U+202E>" in figure.findtext(f"{SVG}desc")
         assert "disturbed in 5 windows" in text, name
@@ -152,20 +152,20 @@ def test_a_figure_says_that_its_numbers_are_approximate(tmp_path):
             yield message
 
     for figure in drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out").values():
-        assert "approximate in 20 windows: read while it ran" in " ".join(words(figure).split())
+        assert "approximate in 20 windows: read while it ran" in " ".join(visible_text(figure).split())
 
 
 def test_without_pages_there_is_a_graph_and_a_reason(tmp_path):
-    found = drawn(write_session(tmp_path / "s.memtui", messages(20, tracked=False)), tmp_path / "out")
-    assert set(found) == {"memory-over-time"}
-    assert "no working set: reading page tables needs root" in words(found["memory-over-time"])
-    assert "RSS (MiB)" in set(found["memory-over-time"].itertext())
+    figures = drawn(write_session(tmp_path / "s.memtui", messages(20, tracked=False)), tmp_path / "out")
+    assert set(figures) == {"memory-over-time"}
+    assert "no working set: reading page tables needs root" in visible_text(figures["memory-over-time"])
+    assert "RSS (MiB)" in set(figures["memory-over-time"].itertext())
 
 
 def test_many_windows_become_a_mean_between_bounds(tmp_path):
-    found = drawn(write_session(tmp_path / "s.memtui", messages(1000, interval_ns=MS)), tmp_path / "out")
-    figure = found["memory-over-time"]
-    assert "band: least to most of them" in words(figure)
+    figures = drawn(write_session(tmp_path / "s.memtui", messages(1000, interval_ns=MS)), tmp_path / "out")
+    figure = figures["memory-over-time"]
+    assert "band: least to most of them" in visible_text(figure)
     lines = [e.get("d").count("L") for e in figure.iter(f"{SVG}path") if e.get("fill") == "none"]
     assert max(lines) < 1000
 
@@ -181,7 +181,7 @@ def test_a_lost_window_is_a_hole(tmp_path):
     figures = drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out")
     lines = [e for e in figures["memory-over-time"].iter(f"{SVG}path") if e.get("class") == "stroke-wss"]
     assert len(lines) == 2
-    assert "5 windows without a working set" in words(figures["memory-over-time"])
+    assert "5 windows without a working set" in visible_text(figures["memory-over-time"])
     columns = pixels(figures["heat-map"])[0]
     assert np.mean(columns == 0) == pytest.approx(5 / 30, abs=0.01)
 

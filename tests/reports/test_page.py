@@ -27,23 +27,23 @@ def page_of(session: Path, folder: Path) -> tuple[Page, str]:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
+def parsed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     return page_of(write_session(folder / "train.memtui", messages(30)), folder / "out")
 
 
-def test_the_numbers_are_those_of_the_report(plain):
-    page, _ = plain
+def test_the_numbers_are_those_of_the_report(parsed):
+    page, _ = parsed
     text = " ".join(page.words)
-    for said in ("python train.py --lr 0.1", "13.2 MiB", "30 windows", "epoch 1", "no RAPL zone", "2026-"):
-        assert said in text, said
+    for fact in ("python train.py --lr 0.1", "13.2 MiB", "30 windows", "epoch 1", "no RAPL zone", "2026-"):
+        assert fact in text, fact
     cells = page.inside["td"]
     assert "libtorch_cpu.so" in " ".join(cells)  # the table has what the figures leave out
     assert len(page.named("figure")) == len(page.named("svg")) == 3
 
 
-def test_nothing_is_fetched(plain):
-    page, text = plain
+def test_nothing_is_fetched(parsed):
+    page, text = parsed
     for tag, attributes in page.elements:
         assert tag not in ("link", "iframe", "object", "embed", "base", "form"), tag
         for name in URLS & set(attributes):
@@ -51,8 +51,8 @@ def test_nothing_is_fetched(plain):
     assert not re.search(r"url\(|@import", text)
 
 
-def test_the_policy_names_the_one_script_and_the_one_style(plain):
-    page, text = plain
+def test_the_policy_names_the_one_script_and_the_one_style(parsed):
+    page, text = parsed
     policy = next(m["content"] for m in page.named("meta") if m.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
@@ -67,15 +67,15 @@ def test_the_policy_names_the_one_script_and_the_one_style(plain):
         assert not [name for name in attributes if name == "style" or name.startswith("on")], (tag, attributes)
 
 
-def test_names_that_are_markup_are_text(tmp_path, plain):
+def test_names_that_are_markup_are_text(tmp_path, parsed):
     page, text = page_of(write_session(tmp_path / "s.memtui", evil_stream()), tmp_path / "out")
     assert len(page.named("script")) == 1
     assert text.count("<script") == 1
-    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain[0].elements} | {"p", "h2"}
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in parsed[0].elements} | {"p", "h2"}
     assert page.inside["title"][0].startswith(EVIL)
-    assert sum(EVIL in words for words in page.words) > 20
-    attributes = {name for _, found in page.elements for name in found}
-    assert attributes <= {name for _, found in plain[0].elements for name in found}
+    assert sum(EVIL in part for part in page.words) > 20
+    attributes = {name for _, names in page.elements for name in names}
+    assert attributes <= {name for _, names in parsed[0].elements for name in names}
 
 
 def test_a_session_without_anything_gives_a_page(tmp_path):
@@ -84,8 +84,8 @@ def test_a_session_without_anything_gives_a_page(tmp_path):
     assert not page.named("figure")
 
 
-def test_the_tables_are_sorted_without_a_script(plain):
-    _, text = plain
+def test_the_tables_are_sorted_without_a_script(parsed):
+    _, text = parsed
     rows = text[text.index("Address ranges") :]
     values = [int(v) for v in re.findall(r'<tr><td class="n" data-value="(\d+)">', rows)]
     assert values == sorted(values, reverse=True)
@@ -100,11 +100,11 @@ def test_a_traced_training_has_its_figures_and_numbers(tmp_path):
     page, text = page_of(write_session(tmp_path / "s.memtui", stream), tmp_path / "out")
     titles = [title for title in page.inside["title"] if title != "python train.py --lr 0.1: memtui"]
     assert titles[-3:] == ["Loss and accuracy over time", "Memory of tensors over time", "Allocations of step 20"]
-    words = " ".join(page.words)
-    for said in ("fcReLu by BP went through 200 iterations in 4 epochs and is right 90.0 % of the time", "loss 0.082"):
-        assert said in words, said
-    assert "Tensors held 26.0 MiB at their peak" in words
-    assert "PyTorch told of" in words
+    shown = " ".join(page.words)
+    for fact in ("fcReLu by BP went through 200 iterations in 4 epochs and is right 90.0 % of the time", "loss 0.082"):
+        assert fact in shown, fact
+    assert "Tensors held 26.0 MiB at their peak" in shown
+    assert "PyTorch told of" in shown
     assert len(text) < 1 << 20
 
 
@@ -113,19 +113,19 @@ def test_the_file_of_another_tool_has_no_figures_of_pages(tmp_path):
     (done,) = import_all([tmp_path / "mx.log"], tmp_path / "s.memtui", lambda line: None)
     assert done.session is not None
     page, _ = page_of(tmp_path / "s.memtui", tmp_path / "out")
-    words = " ".join(page.words)
-    assert "not known: addresses: the log has none" in words
-    assert "Tensors held 9.00 MiB at their peak" in words
-    assert "Address ranges" not in words
-    assert "working set" not in words.lower()
+    text = " ".join(page.words)
+    assert "not known: addresses: the log has none" in text
+    assert "Tensors held 9.00 MiB at their peak" in text
+    assert "Address ranges" not in text
+    assert "working set" not in text.lower()
     assert len(page.named("figure")) == 1
 
 
-def test_the_words_are_those_of_the_numbers(plain):
-    words = " ".join(plain[0].words)
-    assert "In a window of 200 ms the program touches 13.2 MiB in the median, 16.5 % of the 80.1 MiB" in words
-    assert "An LRU memory of 68.0 MiB would hold 95 %" in words
-    assert "after Denning" in words
+def test_the_words_are_those_of_the_numbers(parsed):
+    text = " ".join(parsed[0].words)
+    assert "In a window of 200 ms the program touches 13.2 MiB in the median, 16.5 % of the 80.1 MiB" in text
+    assert "An LRU memory of 68.0 MiB would hold 95 %" in text
+    assert "after Denning" in text
 
 
 def test_a_page_goes_to_a_file_or_to_standard_output(tmp_path):
@@ -134,8 +134,8 @@ def test_a_page_goes_to_a_file_or_to_standard_output(tmp_path):
     done = memtui("report", session, "--html", target)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{target}\n", "")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    for words in (("report", session, "--html"), ("report", "--html", session)):
-        assert memtui(*words).stdout == target.read_text("utf-8")
+    for arguments in (("report", session, "--html"), ("report", "--html", session)):
+        assert memtui(*arguments).stdout == target.read_text("utf-8")
     refused(memtui("report", session, "--html", target), "exists already; choose another file or add --force")
     refused(memtui("report", "--html", session, session), "exists already")  # a session is not written over
     assert memtui("report", session, "--html", target, "--force", "--redact").returncode == 0

@@ -46,7 +46,7 @@ def test_a_column_that_is_added_is_hidden(tmp_path, monkeypatch):
     path = sessions.write_session(tmp_path / "s.memtui", sessions.messages(3))
     whole = ProcessReader.samples
     added = {"cgroup": "/user.slice/ada", "cgroup_bytes": 77}
-    monkeypatch.setattr(ProcessReader, "samples", lambda *words: [row | added for row in whole(*words)])
+    monkeypatch.setattr(ProcessReader, "samples", lambda *arguments: [row | added for row in whole(*arguments)])
     with closing(Source(path)) as source, closing(RedactedSource(path)) as hidden:
         (row, *_), (redacted, *_) = source.process_samples(0, 10), hidden.process_samples(0, 10)
     assert row["cgroup"] == "/user.slice/ada"
@@ -56,10 +56,10 @@ def test_a_column_that_is_added_is_hidden(tmp_path, monkeypatch):
 
 def test_every_question_is_answered_by_the_redacted_source_itself():
     """It inherits nothing, so what reports may ask tomorrow is not answered before somebody decided about it."""
-    asked = {name for name in vars(ReportSource) if not name.startswith("_")}
+    questions = {name for name in vars(ReportSource) if not name.startswith("_")}
     assert RedactedSource.__mro__ == (RedactedSource, object)
-    assert asked - set(vars(RedactedSource)) == {"hello", "samples", "end"}  # which are made when it is opened
-    assert "page_set" in asked
+    assert questions - set(vars(RedactedSource)) == {"hello", "samples", "end"}  # which are made when it is opened
+    assert "page_set" in questions
     assert not hasattr(RedactedSource, "tensor_map"), "a reader has it, reports do not ask for it"
 
 

@@ -87,13 +87,13 @@ def stream():
     reading = PowerReading(0, "GPU 0", "board", "nvml", status="denied", reason=text, name="H100")
     yield Power((reading,), (GpuMemory(0, 1, 5 << 30), GpuMemory(0, 2, None, "denied", text)))
     for sample in range(6):
-        at = sample * 200 * MS
+        start_ns = sample * 200 * MS
         small = np.concatenate([(start >> 12) + np.arange(n) for start, n in ((HEAP, 9), (FILE, 17), (ANON, 33))])
         pages = PageSet.from_pages(small)
         pages = PageSet.from_blocks(pages.blocks, pages.bits, [BIG >> 21])
-        made = {"pages": pages, "resident": pages, "rss_bytes": 9 << 20, "status": "approximate", "reason": text}
-        windows = tuple(ProcessWindow(key, at, at + 200 * MS, **made) for key in (1, 2))
-        yield Window(sample, at, at + 200 * MS, 200 * MS, 0, windows, disturbed=text)
+        fields = {"pages": pages, "resident": pages, "rss_bytes": 9 << 20, "status": "approximate", "reason": text}
+        windows = tuple(ProcessWindow(key, start_ns, start_ns + 200 * MS, **fields) for key in (1, 2))
+        yield Window(sample, start_ns, start_ns + 200 * MS, 200 * MS, 0, windows, disturbed=text)
     yield from told()
     yield Event(2, "mark", "launch codes loaded")
     yield Event(2, "interval", "the interval is 0.02 s from here on")
@@ -127,8 +127,8 @@ ADDRESSES = set().union(*(spelled(a) for a in (HEAP, FILE, ANON, BIG, BIG + (1 <
 
 
 def secrets_in(text: str, session: Path) -> list[str]:
-    found = [s for s in (*SECRETS, str(session.parent), session.name) if s.casefold() in text.casefold()]
-    return found + [a for a in ADDRESSES if re.search(rf"(?<![0-9a-fA-F]){a}(?![0-9a-fA-F])", text)]
+    secrets = [s for s in (*SECRETS, str(session.parent), session.name) if s.casefold() in text.casefold()]
+    return secrets + [a for a in ADDRESSES if re.search(rf"(?<![0-9a-fA-F]){a}(?![0-9a-fA-F])", text)]
 
 
 def text_of(path: Path) -> str:
@@ -145,16 +145,16 @@ def text_of(path: Path) -> str:
 def test_no_secret_is_in_what_is_written(form, session, tmp_path):
     if form == "parquet":
         pytest.importorskip("pyarrow")
-    plain = export(session, form, tmp_path / "plain")
-    assert secrets_in("".join(map(text_of, plain)), session)  # what is looked for can be found
+    original = export(session, form, tmp_path / "plain")
+    assert secrets_in("".join(map(text_of, original)), session)  # what is looked for can be found
     for path in export(session, form, tmp_path / "redacted", redact=True):
         assert secrets_in(f"{path.name} {text_of(path)}", session) == []
 
 
-@pytest.mark.parametrize("words", [(), ("--json",)])
-def test_no_secret_is_in_the_report(words, session):
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_no_secret_is_in_the_report(arguments, session):
     def report(*more):
-        command = [sys.executable, "-m", "memtui", "report", *words, *more, str(session)]
+        command = [sys.executable, "-m", "memtui", "report", *arguments, *more, str(session)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert len(secrets_in(report(), session)) > 5
@@ -168,10 +168,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_numbers_stay_and_labels_agree(session, tmp_path):
     export(session, "csv", tmp_path / "plain")
     export(session, "csv", tmp_path / "redacted", redact=True)
-    plain, redacted = ({n: rows_of(tmp_path / d / f"{n}.csv") for n in ("samples", "pages", "vmas", "reuse")}
+    original, redacted = ({n: rows_of(tmp_path / d / f"{n}.csv") for n in ("samples", "pages", "vmas", "reuse")}
                        for d in ("plain", "redacted"))  # fmt: skip
-    assert plain["reuse"] == redacted["reuse"]
-    for was, now in zip(plain["samples"], redacted["samples"], strict=True):
+    assert original["reuse"] == redacted["reuse"]
+    for was, now in zip(original["samples"], redacted["samples"], strict=True):
         assert {k: v for k, v in was.items() if k not in ("reason", "disturbed")}.items() <= now.items()
     names = [v["name"] for v in redacted["vmas"] if v["pid"] == "4242"]
     assert names == ["[heap]", "file-1", "file-2", "", "file-3"]
@@ -179,17 +179,17 @@ def test_numbers_stay_and_labels_agree(session, tmp_path):
 
     def places(tables):
         """Every run as (sample, pid, name and size of its VMA, distance to the VMA's begin, length)."""
-        found = []
+        runs = []
         for run in tables["pages"]:
             start, end = int(run["start"]), int(run["end"])
             home = [v for v in tables["vmas"] if v["pid"] == run["pid"] and int(v["start"]) <= start < int(v["end"])]
             (vma,) = home
             size = int(vma["end"]) - int(vma["start"])
-            found.append((run["sample"], run["pid"], size, start - int(vma["start"]), end - start, run["page_bytes"]))
-        return sorted(found)
+            runs.append((run["sample"], run["pid"], size, start - int(vma["start"]), end - start, run["page_bytes"]))
+        return sorted(runs)
 
-    assert places(plain) == places(redacted)
-    assert len(plain["pages"]) == 6 * 2 * 4
+    assert places(original) == places(redacted)
+    assert len(original["pages"]) == 6 * 2 * 4
 
 
 def test_pictures_are_the_same_but_for_their_words(session, tmp_path):
@@ -198,17 +198,17 @@ def test_pictures_are_the_same_but_for_their_words(session, tmp_path):
         text = next(folder.glob("heat-map-4242*")).read_text()
         return re.search(r'height="(\d{3}|\d\d\d\.\d+)".*?base64,([^"]+)', text)[2], text
 
-    (plain, plain_text), (redacted, text) = map_of(tmp_path / "a"), map_of(tmp_path / "b", redact=True)
-    assert plain == redacted
-    assert len(base64.b64decode(plain)) > 100
-    assert "gap of" in plain_text
+    (original, original_text), (redacted, text) = map_of(tmp_path / "a"), map_of(tmp_path / "b", redact=True)
+    assert original == redacted
+    assert len(base64.b64decode(original)) > 100
+    assert "gap of" in original_text
     assert "gap of" not in text  # a distance between ranges tells of their addresses
     assert ">gap<" in text
 
 
 def test_what_is_left_is_of_use(session):
     source = RedactedSource(session)
-    plain = Source(session)
+    original = Source(session)
     try:
         hello = source.hello
         assert (hello.host.hostname, hello.host.kernel, hello.target.user) == ("host", "6.18.3", "user")
@@ -222,17 +222,17 @@ def test_what_is_left_is_of_use(session):
         assert ("interval", "the interval is 0.02 s from here on") in {
             (e.kind, e.text) for e in source.events(0, 2**62)
         }
-        assert len(source.events(0, 2**62)) == len(plain.events(0, 2**62))
-        assert plain.hello.target.command == COMMAND
+        assert len(source.events(0, 2**62)) == len(original.events(0, 2**62))
+        assert original.hello.target.command == COMMAND
     finally:
         source.close()
-        plain.close()
+        original.close()
 
 
 def test_the_end_is_no_mark(session):
     """The report has as many marks as without, of the same kinds and at the same times."""
-    plain, redacted = (build_report(session, redact=redact) for redact in (False, True))
-    assert [(m.kind, m.t_s) for m in redacted.marks if m.text != "mark-2"] == [(m.kind, m.t_s) for m in plain.marks]
+    original, redacted = (build_report(session, redact=redact) for redact in (False, True))
+    assert [(m.kind, m.t_s) for m in redacted.marks if m.text != "mark-2"] == [(m.kind, m.t_s) for m in original.marks]
     source = RedactedSource(session)
     events = source.events(0, 2**62)
     source.close()
@@ -255,14 +255,14 @@ def test_parquet_has_the_tables_of_csv_with_types_and_units(session, tmp_path):
     export(session, "csv", tmp_path)
     for path in export(session, "parquet", tmp_path):
         table = parquet.read_table(path)
-        plain = rows_of(tmp_path / f"{path.stem}.csv")
-        assert table.num_rows == len(plain)
-        if plain:
-            assert table.column_names == list(plain[0])
+        original = rows_of(tmp_path / f"{path.stem}.csv")
+        assert table.num_rows == len(original)
+        if original:
+            assert table.column_names == list(original[0])
             for name in table.column_names:
                 if table.schema.field(name).type == "int64":
-                    known = [None if row[name] == "" else int(row[name]) for row in plain]
-                    assert table[name].to_pylist() == known
+                    values = [None if row[name] == "" else int(row[name]) for row in original]
+                    assert table[name].to_pylist() == values
         meta = json.loads(table.schema.metadata[b"memtui"])
         assert meta["clock"]["boot_id"] == "deadbeef-boot"
     schema = parquet.read_schema(tmp_path / "samples.parquet")

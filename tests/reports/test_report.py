@@ -63,21 +63,21 @@ def report(name: str, folder: Path, *, redact: bool = False) -> Report:
     """The report of a session, with fixed figures in place of those of memtui and the machine that wrote the file."""
     path = SESSIONS[name](folder / "s.memtui")
     with closing(open_source(path, redact=redact)) as source:
-        found = report_of(source, "s.memtui")
-    overhead = found.overhead
+        built = report_of(source, "s.memtui")
+    overhead = built.overhead
     if overhead.self_cpu_fraction is not None:
         assert 0 < overhead.self_cpu_fraction < 1
         overhead = replace(overhead, self_cpu_fraction=0.0123)
-    return replace(found, memtui_version="0.1.0", overhead=overhead)
+    return replace(built, memtui_version="0.1.0", overhead=overhead)
 
 
 @pytest.mark.parametrize("redact", [False, True], ids=["plain", "redacted"])
 @pytest.mark.parametrize("name", SESSIONS)
 def test_the_document_and_the_page_of_text(name, redact, tmp_path):
-    found = report(name, tmp_path, redact=redact)
+    built = report(name, tmp_path, redact=redact)
     suffix = f"{name}-redacted" if redact else name
-    goldens.compare(f"report-{suffix}-json", as_json(found.to_dict()))
-    goldens.compare(f"report-{suffix}", format_report(found))
+    goldens.compare(f"report-{suffix}-json", as_json(built.to_dict()))
+    goldens.compare(f"report-{suffix}", format_report(built))
 
 
 def parts(value: Any) -> Iterator[Any]:
@@ -92,10 +92,10 @@ def parts(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", SESSIONS)
 def test_every_field_is_a_key(name, tmp_path):
     """So that a number which a part gets more of is in the document without another line."""
-    found = report(name, tmp_path)
-    assert list(found.to_dict()) == [field.name for field in fields(Report)]
-    assert json.loads(json.dumps(found.to_dict())) == found.to_dict(), "dicts, lists and scalars only"
-    for part in parts(found):
+    built = report(name, tmp_path)
+    assert list(built.to_dict()) == [field.name for field in fields(Report)]
+    assert json.loads(json.dumps(built.to_dict())) == built.to_dict(), "dicts, lists and scalars only"
+    for part in parts(built):
         document = json_value(part)
         missing = {field.name for field in fields(part)} - set(document)
         assert missing <= {"moment", "t_s", "line", "row", "most"}, type(part)

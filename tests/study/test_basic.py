@@ -26,8 +26,8 @@ def test_what_an_interpreter_does_at_its_end_is_no_sleep(tmp_path):
         "atexit.register(end)\n"
         "time.sleep(4)\n"
     )
-    words = ("record", "-o", path, "--interval", 0.2, *TRACKER, "--", sys.executable, "-S", "-c", code)
-    recording = start(*words)
+    argv = ("record", "-o", path, "--interval", 0.2, *TRACKER, "--", sys.executable, "-S", "-c", code)
+    recording = start(*argv)
     _, errors = recording.communicate(timeout=60)
     assert recording.returncode == 0, errors
     trace = Trace(path, RunResult())

@@ -33,7 +33,7 @@ from tests.support.live import TRACKER
 FAST = ("--interval", 0.1, *TRACKER)
 
 
-def simulate(slower: float, *, pairs: int = 8, step_s: float = 0.01, look_s: float = 0.02, drift: float = 0.0):
+def simulate(slower: float, *, pairs: int = 8, step_s: float = 0.01, poll_s: float = 0.02, drift: float = 0.0):
     """Blocks over a program whose steps take so much longer while it is watched."""
     watched, now_s, steps, due_s = [False], 0.0, 0, step_s
     times: list[float] = []
@@ -48,11 +48,11 @@ def simulate(slower: float, *, pairs: int = 8, step_s: float = 0.01, look_s: flo
             times.append(now_s)
             values.append(float(steps))
         blocks.step(now_s)
-        now_s += look_s
-    found = []
-    for pair, observed, begin_s, end_s in blocks.spans:
-        found.append(Block(pair, observed, begin_s, end_s, *count_in(times, values, begin_s, end_s), windows=10))
-    return found
+        now_s += poll_s
+    measured = []
+    for pair, observed, start_s, end_s in blocks.spans:
+        measured.append(Block(pair, observed, start_s, end_s, *count_in(times, values, start_s, end_s), windows=10))
+    return measured
 
 
 @settings(deadline=None, max_examples=40)
@@ -88,9 +88,9 @@ def test_a_rate_is_of_whole_steps():
 def test_too_little_is_told():
     assert slow_down([]) is None
     few = [Block(0, True, 0, 1, 3.0, 0.9, 3, 1), Block(0, False, 1, 2, 4.0, 0.9, 4, 0)]
-    found = slow_down(few)
-    assert found is not None
-    assert (found.low, found.high, found.count) == (None, None, 1)
+    interval = slow_down(few)
+    assert interval is not None
+    assert (interval.low, interval.high, interval.count) == (None, None, 1)
     text = "\n".join(doubts(few))
     assert "--blocks 6" in text
     assert "moved 3.5 times" in text
@@ -175,9 +175,9 @@ PRINTING = "import itertools, time\nfor n in itertools.count(): print('step', n,
 
 
 @contextmanager
-def printing(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def printing(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A program that prints every step to a file."""
-    with log.open("wb") as output, subprocess.Popen([sys.executable, *words], stdout=output) as child:
+    with log.open("wb") as output, subprocess.Popen([sys.executable, *arguments], stdout=output) as child:
         try:
             deadline = time.monotonic() + 60
             while b"step 3" not in log.read_bytes():
@@ -213,8 +213,8 @@ def test_a_real_training_is_calibrated(tmp_path, monkeypatch):
 def test_an_interrupt_leaves_what_there_is(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with printing(tmp_path / "log", "-c", PRINTING) as target:
-        words = ("calibrate", target.pid, "--blocks", 50, "--seconds", 0.5, *FAST, "--no-config")
-        command = [sys.executable, "-m", "memtui", *map(str, words)]
+        arguments = ("calibrate", target.pid, "--blocks", 50, "--seconds", 0.5, *FAST, "--no-config")
+        command = [sys.executable, "-m", "memtui", *map(str, arguments)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             deadline = time.monotonic() + 60
             while _rests(tmp_path) < 3:  # the third began: two pairs of blocks are nearly over
@@ -244,7 +244,7 @@ def _rests(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (("--counter", "cpu"), "is no counter"),
         (("--counter", "lines=/no/such/file"), "No such file"),
@@ -256,10 +256,10 @@ def _rests(folder: Path) -> int:
         ((), "its output goes to pipe:"),
     ],
 )
-def test_bad_input_is_one_line(words, says):
+def test_bad_input_is_one_line(arguments, says):
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=pipe, stdout=pipe, stderr=pipe) as target:
-        done = memtui("calibrate", target.pid, *words)
+        done = memtui("calibrate", target.pid, *arguments)
         target.kill()
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

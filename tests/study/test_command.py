@@ -38,7 +38,7 @@ def program(tmp_path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (["basik"], "there is no study 'basik'; did you mean basic? there are basic, sample-time"),
         (["cpus", "--cpus", "4096"], "--cpus 4096: memtui may use"),
@@ -53,9 +53,9 @@ def program(tmp_path) -> list[str]:
     ],
 )
 @needs_figures
-def test_bad_input_is_one_line(words, says, tmp_path):
-    at = words.index("--") if "--" in words else len(words)
-    refused(memtui("study", *words[:at], "-o", tmp_path, *words[at:]), says)
+def test_bad_input_is_one_line(arguments, says, tmp_path):
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    refused(memtui("study", *arguments[:end], "-o", tmp_path, *arguments[end:]), says)
 
 
 @needs_figures
@@ -87,19 +87,19 @@ def test_a_program_that_ends_at_once_is_one_line_and_exit_1(tmp_path):
 @needs_tracker
 def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_path, program):
     """The real command on a real program: sessions, state and report, and nothing is done again."""
-    words = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 1.5, "-o", tmp_path / "out", "--json"]
+    arguments = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 1.5, "-o", tmp_path / "out", "--json"]
     program = [*program, "--token=hunter2"]
-    done = memtui(*words, "--", *program, timeout=180)
+    done = memtui(*arguments, "--", *program, timeout=180)
     assert done.returncode == 0, done.stderr
-    plain = json.loads(done.stdout)
-    assert plain["study"] == "filters"
-    assert len(plain["about"]["runs"]) == 4
-    assert all(run["windows"] >= 5 for run in plain["about"]["runs"])
-    assert plain["numbers"]["threads"]["1"]["lost"]["exec"]["wss_share"] > 0
+    document = json.loads(done.stdout)
+    assert document["study"] == "filters"
+    assert len(document["about"]["runs"]) == 4
+    assert all(run["windows"] >= 5 for run in document["about"]["runs"])
+    assert document["numbers"]["threads"]["1"]["lost"]["exec"]["wss_share"] > 0
     assert "4 runs, about" in done.stderr
     page = Page((tmp_path / "out/filters.html").read_text("utf-8"))
     assert_harmless(page)
-    assert all(sentence in "".join(page.words) for sentence in plain["conclusion"])
+    assert all(sentence in "".join(page.words) for sentence in document["conclusion"])
     await_none(program[1])
     for path in filter(Path.is_file, (tmp_path / "out").rglob("*")):
         assert b"hunter2" not in path.read_bytes(), path
@@ -114,11 +114,11 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
     assert {pages.size_bytes >= wss for pages in merged} == {True}
     trace.close()
 
-    again = memtui(*words, "--redact", "--", *program, timeout=60)
+    again = memtui(*arguments, "--redact", "--", *program, timeout=60)
     assert again.returncode == 0
     assert "0 runs" in again.stderr
     assert "4 were done before" in again.stderr
-    assert json.loads(again.stdout)["numbers"] == plain["numbers"]
+    assert json.loads(again.stdout)["numbers"] == document["numbers"]
     assert program[1] not in again.stdout
     assert program[1] not in (tmp_path / "out/filters.html").read_text("utf-8")
 
@@ -127,8 +127,8 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
 @needs_tracker
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_an_end_in_the_middle_leaves_no_process_and_loses_one_run_at_most(tmp_path, program, number):
-    words = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 2, "-o", tmp_path / "out", "--", *program]
-    command = [sys.executable, "-m", "memtui", *map(str, words)]
+    arguments = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 2, "-o", tmp_path / "out", "--", *program]
+    command = [sys.executable, "-m", "memtui", *map(str, arguments)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0, **streams) as child:
         for line in child.stderr:
@@ -144,7 +144,7 @@ def test_an_end_in_the_middle_leaves_no_process_and_loses_one_run_at_most(tmp_pa
     await_none(program[1])
     await_none(str(tmp_path))
     assert len(json.loads((tmp_path / "out/state.json").read_text())["rows"]) == 1
-    done = memtui(*words, timeout=120)
+    done = memtui(*arguments, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "3 runs" in done.stderr
     assert "1 were done before" in done.stderr
@@ -155,8 +155,8 @@ def test_an_end_in_the_middle_leaves_no_process_and_loses_one_run_at_most(tmp_pa
 def test_what_a_program_leaves_behind_ends_with_its_run(tmp_path):
     name = f"left-{os.getpid()}-behind"
     script = f"(exec -a {name} sleep 300) & exec -a other sleep 3"
-    words = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 0.5, "-o", tmp_path, "--", "bash", "-c", script]
-    memtui(*words, timeout=120)
+    arguments = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 0.5, "-o", tmp_path]
+    memtui(*arguments, "--", "bash", "-c", script, timeout=120)
     await_none(name)
 
 
@@ -166,20 +166,20 @@ def test_what_a_program_leaves_behind_ends_with_its_run(tmp_path):
 def test_under_sudo_program_and_files_are_the_users(program):
     with temporary_user("ALL=(ALL:ALL) NOPASSWD: ALL") as user:
         script = user.home / "steps.py"
-        said = "import os; print('uid', os.geteuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
-        script.write_text(f"{said}\n{STEPS}")
-        words = ["study", "filters", "--quick", "--cpus", "1", "--seconds", "1", "-o", user.home / "out", "--"]
+        print_user = "import os; print('uid', os.geteuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
+        script.write_text(f"{print_user}\n{STEPS}")
+        arguments = ["study", "filters", "--quick", "--cpus", "1", "--seconds", "1", "-o", user.home / "out", "--"]
         path = f"PYTHONPATH={Path(memtui_package.__file__).parents[1]}"
-        python = [sys.executable, "-m", "memtui", *words, sys.executable, script]
+        python = [sys.executable, "-m", "memtui", *arguments, sys.executable, script]
         done = user.run("sudo", path, *python, MINE="kept")
         assert done.returncode == 0, done.stderr
-        found = list((user.home / "out").rglob("*"))
-        assert {path.name for path in found} >= {"filters.html", "filters.json", "state.json"}
-        assert {path.stat().st_uid for path in found} == {user.uid}
-        logs = [path.read_text() for path in found if path.suffix == ".log"]
+        files = list((user.home / "out").rglob("*"))
+        assert {path.name for path in files} >= {"filters.html", "filters.json", "state.json"}
+        assert {path.stat().st_uid for path in files} == {user.uid}
+        logs = [path.read_text() for path in files if path.suffix == ".log"]
         assert all(log.startswith(f"uid {user.uid} {user.home} kept\n") for log in logs), logs[0][:200]
-        plain = json.loads((user.home / "out/filters.json").read_text())
-        assert {run["tracker"] for run in plain["about"]["runs"]} == {"pagetable"}
+        document = json.loads((user.home / "out/filters.json").read_text())
+        assert {run["tracker"] for run in document["about"]["runs"]} == {"pagetable"}
 
 
 @needs_tracker
@@ -190,10 +190,10 @@ def test_a_program_in_a_container_is_seen_from_outside(tmp_path, program):
 
     run = Run("boxed", tuple(program), 1.0, place=CONTAINER, limit_s=1.5)
     cpu = min(os.sched_getaffinity(0))
-    told = perform(run, tmp_path / "boxed", [cpu], container.means(), lambda word: None)
-    assert told.steps > 5
-    assert 0 <= told.others_cpus <= (os.cpu_count() or 1)
-    trace = Trace(tmp_path / "boxed.memtui", told)
+    result = perform(run, tmp_path / "boxed", [cpu], container.means(), lambda word: None)
+    assert result.steps > 5
+    assert 0 <= result.others_cpus <= (os.cpu_count() or 1)
+    trace = Trace(tmp_path / "boxed.memtui", result)
     assert trace.main is not None
     assert program[1] in trace.main.command
     assert float(np.median(trace.wss())) >= 4 << 20
@@ -205,23 +205,23 @@ def test_a_program_in_a_container_is_seen_from_outside(tmp_path, program):
 @needs_tracker
 def test_merged_windows_are_the_long_ones_on_a_pattern_that_repeats(tmp_path):
     """A ring of 256 pages every 0.2 s: windows of 0.4 s see all of it, and so do four of 0.1 s merged."""
-    words = ("cycle", "--pages", "256", "--touched", "64", "--step-seconds", "0.05", "--duration", "4")
-    found = {}
+    arguments = ("cycle", "--pages", "256", "--touched", "64", "--step-seconds", "0.05", "--duration", "4")
+    sizes_by_interval = {}
     for interval in ("0.1", "0.4"):
         path = tmp_path / f"{interval}.memtui"
-        pattern = (sys.executable, "-m", "memtui.study.workloads.access_patterns", *words)
+        pattern = (sys.executable, "-m", "memtui.study.workloads.access_patterns", *arguments)
         done = memtui("record", "--interval", interval, "--filter", "none", "-o", path, "--", *pattern)
         assert done.returncode == 0, done.stderr
         trace = Trace(path, RunResult())
         reader = Session(path)
         rows = [row for row in reader.vmas.rows(trace.main.key) if row.end - row.start == 256 * PAGE_BYTES]
         reader.close()
-        found[interval] = [_inside(pages, rows) for pages in trace.merged(4 if interval == "0.1" else 1)]
+        sizes_by_interval[interval] = [_inside(pages, rows) for pages in trace.merged(4 if interval == "0.1" else 1)]
         trace.close()
-    for sizes in found.values():
+    for sizes in sizes_by_interval.values():
         assert len(sizes) >= 4
     # The first and the last window may be cut; a busy machine may stretch a turn of the ring in a few others.
-    assert np.median(found["0.1"]) == np.median(found["0.4"]) == 256
+    assert np.median(sizes_by_interval["0.1"]) == np.median(sizes_by_interval["0.4"]) == 256
 
 
 def _inside(pages, rows) -> int:

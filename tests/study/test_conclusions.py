@@ -31,10 +31,10 @@ def basic_numbers(**changes):
     return replace(numbers, **changes)
 
 
-def said(sentences, *words):
+def assert_contains(sentences, *fragments):
     text = " ".join(sentences)
-    for word in words:
-        assert word in text, text
+    for fragment in fragments:
+        assert fragment in text, text
     return text
 
 
@@ -43,7 +43,7 @@ def pairs(median, low, high):
 
 
 def test_basic_says_how_much_and_beside_it_what_was_published():
-    said(
+    assert_contains(
         basic.conclude(basic_numbers()),
         "touches 100 MiB, 12.5 % of the 800 MiB",
         "published figure is 98.77 MiB",
@@ -52,11 +52,11 @@ def test_basic_says_how_much_and_beside_it_what_was_published():
 
 def test_basic_without_a_window_of_training():
     none = {basic.BARE: [None], basic.BOXED: []}
-    said(basic.conclude(basic_numbers(wss_bytes=none)), "nothing can be said")
+    assert_contains(basic.conclude(basic_numbers(wss_bytes=none)), "nothing can be said")
 
 
 @pytest.mark.parametrize(
-    ("ratio", "words"),
+    ("ratio", "fragments"),
     [
         (pairs(1.01, 0.99, 1.03), "no difference can be told from chance"),
         (pairs(1.02, 1.01, 1.03), "a difference, and a small one"),
@@ -64,12 +64,12 @@ def test_basic_without_a_window_of_training():
         (pairs(1.01, None, None), "too few pairs"),
     ],
 )
-def test_basic_on_the_container(ratio, words):
-    said(basic.conclude(basic_numbers(container_ratio=ratio)), words)
+def test_basic_on_the_container(ratio, fragments):
+    assert_contains(basic.conclude(basic_numbers(container_ratio=ratio)), fragments)
 
 
 def test_basic_comes_out_either_way():
-    said(
+    assert_contains(
         basic.conclude(basic_numbers()),
         "grows with the window",
         "a clear knee",
@@ -82,16 +82,16 @@ def test_basic_comes_out_either_way():
         passes=PartSimilarity(0.9, 0.9, False),
         asleep={basic.IMPORT: basic.AsleepNumbers(30.0 * MIB, 0.0)},
     )
-    said(basic.conclude(other), "hardly grows", "no clear knee", "cannot be told apart", "no small part")
+    assert_contains(basic.conclude(other), "hardly grows", "no clear knee", "cannot be told apart", "no small part")
     unknown = basic_numbers(passes=PartSimilarity(reason="no two steps follow"))
-    said(basic.conclude(unknown), "is not known: no two steps follow")
+    assert_contains(basic.conclude(unknown), "is not known: no two steps follow")
 
 
 def windows_of(steps, phase):
     """Windows of 1 ns, 16 a step; ``phase`` says which page is touched at a share of a step."""
-    pages = [PageSet.from_pages(np.array([phase(at % 16 / 16)], np.uint64)) for at in range(16 * steps)]
+    pages = [PageSet.from_pages(np.array([phase(index % 16 / 16)], np.uint64)) for index in range(16 * steps)]
     starts = list(range(16 * steps))
-    return starts, [at + 1 for at in starts], pages, list(range(0, 16 * steps + 1, 16))
+    return starts, [index + 1 for index in starts], pages, list(range(0, 16 * steps + 1, 16))
 
 
 def test_passes_are_told_apart_where_parts_of_steps_touch_their_own_pages():
@@ -111,27 +111,27 @@ def point(interval_s, wss, error=0.01, speed=5.0):
 
 
 def test_sample_time_calls_runs_of_their_own_what_they_are():
-    said(
+    assert_contains(
         study.conclude([point(0.2, 100), point(1, 120), point(2, 140)], 1),
         "grows with the window",
         "differ by at most 1.0 % (at 0.2 s",
         "two runs of the program",
     )
     worse = [point(0.2, 100), point(1, 100, -0.2), point(2, 100)]
-    said(study.conclude(worse, 2), "20.0 % (at 1 s", "does not grow")
-    said(study.conclude([point(0.2, 100)], 1), "nothing can be said")
+    assert_contains(study.conclude(worse, 2), "20.0 % (at 1 s", "does not grow")
+    assert_contains(study.conclude([point(0.2, 100)], 1), "nothing can be said")
     slower = [point(0.2, 100), point(1, 100, -0.2, speed=2.5), point(2, 100)]
-    said(study.conclude(slower, 1), "up to 50.0 % faster or slower")
+    assert_contains(study.conclude(slower, 1), "up to 50.0 % faster or slower")
     assert "faster or slower" not in " ".join(study.conclude(worse, 1))
 
 
 def test_sample_time_tells_a_line_from_a_logarithm():
     line = [point(s, 100 + 10 * s) for s in (0.2, 0.5, 1, 2, 4, 8)]
-    said(study.conclude(line, 1), "a straight line fits better")
+    assert_contains(study.conclude(line, 1), "a straight line fits better")
     logarithm = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 170), (2, 200), (4, 230), (8, 260))]
-    said(study.conclude(logarithm, 1), "a logarithm fits better")
+    assert_contains(study.conclude(logarithm, 1), "a logarithm fits better")
     neither = [point(s, w) for s, w in ((0.2, 100), (0.5, 140), (1, 90), (2, 150), (4, 90), (8, 120))]
-    said(study.conclude(neither, 1), "neither a straight line nor a logarithm fits")
+    assert_contains(study.conclude(neither, 1), "neither a straight line nor a logarithm fits")
     assert study.shape(line[:2]) is None
     assert study.shape([point(s, 100) for s in (1, 2, 3)]) is None
     assert study.error(None, 1.0) is None
@@ -144,7 +144,7 @@ def lost(wss, moved):
 
 
 @pytest.mark.parametrize(
-    ("one", "many", "words"),
+    ("first", "second", "fragments"),
     [
         (lost(0.001, 0.01), lost(0.002, 0.01), '"Probably okay" holds, on one thread and on all.'),
         (lost(0.001, 0.01), lost(0.200, 0.01), "holds with 1 thread and with no other"),
@@ -152,12 +152,12 @@ def lost(wss, moved):
         (lost(0.001, 0.01), lost(None, None), "is not known here"),
     ],
 )
-def test_the_verdict_on_filters(one, many, words):
-    said(filters.conclude({1: one, 2: many}), words)
+def test_the_verdict_on_filters(first, second, fragments):
+    assert_contains(filters.conclude({1: first, 2: second}), fragments)
 
 
 @pytest.mark.parametrize(
-    ("ratio", "words"),
+    ("ratio", "fragments"),
     [
         (pairs(0.8, 0.7, 0.9), "time is saved"),
         (pairs(1.2, 1.1, 1.3), "they cost time"),
@@ -166,9 +166,9 @@ def test_the_verdict_on_filters(one, many, words):
         (None, "is not known: no pause was measured"),
     ],
 )
-def test_what_filters_save(ratio, words):
+def test_what_filters_save(ratio, fragments):
     both = replace(lost(0.001, 0.01), saved={filters.ALL: filters.Savings(ratio)})
-    said(filters.conclude({1: both}), words)
+    assert_contains(filters.conclude({1: both}), fragments)
 
 
 def batch(size, wss):
@@ -176,14 +176,14 @@ def batch(size, wss):
 
 
 @pytest.mark.parametrize(
-    ("last", "words"), [(300, "grows 3.00 times"), (102, "nearly the same"), (50, "falls to 0.50")]
+    ("last", "fragments"), [(300, "grows 3.00 times"), (102, "nearly the same"), (50, "falls to 0.50")]
 )
-def test_batch_size_comes_out_three_ways(last, words):
-    said(batch_size.conclude([batch(16, 100), batch(1024, last)]), words)
+def test_batch_size_comes_out_three_ways(last, fragments):
+    assert_contains(batch_size.conclude([batch(16, 100), batch(1024, last)]), fragments)
 
 
 def test_batch_size_with_too_little():
-    said(batch_size.conclude([batch(16, 100)]), "nothing can be said")
+    assert_contains(batch_size.conclude([batch(16, 100)]), "nothing can be said")
     assert batch_size.slope([batch(16, 100)]) is None
     assert batch_size.slope([batch(16, 100), batch(32, 116)]) == MIB
 
@@ -193,13 +193,13 @@ def cores(threads, wss, rate, speed_up):
 
 
 def test_cpus_comes_out_either_way_and_says_what_it_cannot_show():
-    pays = said(
+    pays = assert_contains(
         cpus.conclude([cores(1, 100, 1.0, 1.0), cores(2, 180, 1.6, 1.6)]), "1.80 times", "more cores pay", "cannot show"
     )
     assert "do not pay" not in pays
-    said(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(2, 180, 1.0, 1.0)]), "more cores do not pay")
+    assert_contains(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(2, 180, 1.0, 1.0)]), "more cores do not pay")
     assert "cannot show" not in " ".join(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(16, 100, 9.0, 9.0)]))
-    said(cpus.conclude([cores(1, 100, None, None), cores(2, 100, None, None)]), "told of no steps")
+    assert_contains(cpus.conclude([cores(1, 100, None, None), cores(2, 100, None, None)]), "told of no steps")
     assert [cpus.counts(n) for n in (1, 2, 3, 6, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
@@ -209,13 +209,15 @@ def cost(interval_s, median, low, high):
 
 
 def test_overhead_comes_out_either_way():
-    said(overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.02, 0.01, 0.03)]), "surely below 5% from 1 s on")
-    said(
+    assert_contains(
+        overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.02, 0.01, 0.03)]), "surely below 5% from 1 s on"
+    )
+    assert_contains(
         overhead.conclude([cost(0.2, 0.2, 0.15, 0.25), cost(1.0, 0.2, 0.1, 0.3)]),
         "not even at 1 s is it surely below 5%",
     )
-    said(overhead.conclude([cost(0.2, 0.01, -0.02, 0.03)]), "at 0.2 s it cannot be told from nothing")
-    said(overhead.conclude([cost(0.2, None, None, None)]), "no steps were counted")
+    assert_contains(overhead.conclude([cost(0.2, 0.01, -0.02, 0.03)]), "at 0.2 s it cannot be told from nothing")
+    assert_contains(overhead.conclude([cost(0.2, None, None, None)]), "no steps were counted")
 
 
 def test_cheap_is_what_is_cheap_from_a_window_on():

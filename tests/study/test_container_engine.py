@@ -47,8 +47,8 @@ def daemon(folder: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         patch.setenv("STAND_IN_FOLDER", str(folder))
-        words = [sys.executable, "-P", engine_stub.__file__, "daemon", str(folder)]
-        with subprocess.Popen(words, start_new_session=True) as child:
+        argv = [sys.executable, "-P", engine_stub.__file__, "daemon", str(folder)]
+        with subprocess.Popen(argv, start_new_session=True) as child:
             while not (folder / "containers.json").exists():
                 time.sleep(0.01)
             yield folder
@@ -66,30 +66,32 @@ def means(request, tmp_path, monkeypatch):
     if shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setattr(container_engine, "ENGINES", (request.param,))
-    found = container.means()
-    if found.engine is None:
-        pytest.skip(f"it does not work here: {found.why}")
-    yield found
+    working = container.means()
+    if working.engine is None:
+        pytest.skip(f"it does not work here: {working.why}")
+    yield working
 
 
-def left(found: Engine) -> list[str]:
+def left(engine: Engine) -> list[str]:
     """Containers and images of memtui."""
     folder = os.environ.get("STAND_IN_FOLDER")
     if folder:
-        told = json.loads(Path(folder, "containers.json").read_text())
-        return [*told["containers"], *told["images"]]
-    words = (["ps", "--all", "--format", "{{.Names}}"], ["images", "--format", "{{.Repository}}"])
-    said = [subprocess.run([*found.cli, *one], capture_output=True, text=True, check=False) for one in words]
-    if any(one.returncode for one in said):
+        state = json.loads(Path(folder, "containers.json").read_text())
+        return [*state["containers"], *state["images"]]
+    commands = (["ps", "--all", "--format", "{{.Names}}"], ["images", "--format", "{{.Repository}}"])
+    outputs = [
+        subprocess.run([*engine.cli, *command], capture_output=True, text=True, check=False) for command in commands
+    ]
+    if any(output.returncode for output in outputs):
         return ["what goes away while it is listed"]
-    return [line for one in said for line in one.stdout.split() if PREFIX in line]
+    return [line for output in outputs for line in output.stdout.split() if PREFIX in line]
 
 
-def await_nothing_left(found: Engine) -> None:
+def await_nothing_left(engine: Engine) -> None:
     deadline = time.monotonic() + 30
-    while left(found) and time.monotonic() < deadline:
+    while left(engine) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not left(found)
+    assert not left(engine)
 
 
 @pytest.fixture
@@ -99,21 +101,22 @@ def program(tmp_path) -> list[str]:
     return [sys.executable, str(path)]
 
 
-def run_of(words, limit_s=None) -> Run:
-    return Run("boxed", tuple(words), 1.0, place=CONTAINER, limit_s=limit_s)
+def run_of(program, limit_s=None) -> Run:
+    return Run("boxed", tuple(program), 1.0, place=CONTAINER, limit_s=limit_s)
 
 
-def done(tmp_path, means, words, limit_s=None):
-    return perform(run_of(words, limit_s), tmp_path / "boxed", [min(os.sched_getaffinity(0))], means, lambda word: None)
+def done(tmp_path, means, program, limit_s=None):
+    cpus = [min(os.sched_getaffinity(0))]
+    return perform(run_of(program, limit_s), tmp_path / "boxed", cpus, means, lambda progress: None)
 
 
 @needs_root
 @needs_tracker
 def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_path, means, program):
-    told = done(tmp_path, means, program, 1.5)
-    assert told.limited
-    assert told.steps > 5
-    trace = Trace(tmp_path / "boxed.memtui", told)
+    result = done(tmp_path, means, program, 1.5)
+    assert result.limited
+    assert result.steps > 5
+    trace = Trace(tmp_path / "boxed.memtui", result)
     first, *_ = trace._reader.processes()
     assert (
         f"memtui.study.runs.program_launcher box:{PREFIX}-" in first.command
@@ -121,7 +124,7 @@ def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_pa
     assert trace.main.pid == first.pid
     assert program[1] in trace.main.command
     assert trace.main.command != first.command
-    assert int(trace.samples.start_ns[0]) < told.first_step_ns
+    assert int(trace.samples.start_ns[0]) < result.first_step_ns
     assert float(trace.wss().max()) >= 4 << 20
     trace.close()
     await_none(program[1])
@@ -134,8 +137,8 @@ def test_a_program_ends_by_itself_with_its_status_and_its_output(tmp_path, means
     code = "import os, sys, time\nprint('here', os.getcwd(), os.environ['MINE'], sys.stdin.read() == '')\ntime.sleep(1)"
     os.environ["MINE"] = "kept"
     try:
-        told = done(tmp_path, means, [sys.executable, "-c", code])
-        assert told.exit == 0
+        result = done(tmp_path, means, [sys.executable, "-c", code])
+        assert result.exit == 0
         assert f"here {Path.cwd()} kept True" in (tmp_path / "boxed.log").read_text()
         with pytest.raises(UserError, match="failed with status 3"):
             done(tmp_path, means, [sys.executable, "-c", f"{code}\nsys.exit(3)"])
@@ -168,7 +171,7 @@ def test_whoever_is_killed_nothing_is_left(tmp_path, means, program, victim):
         if victim == "study":
             child.kill()
         else:
-            (worker,) = [one for one in running("memtui.study.runs.worker") if one.ppid() == child.pid]
+            (worker,) = [process for process in running("memtui.study.runs.worker") if process.ppid() == child.pid]
             worker.send_signal(signal.SIGKILL)
         child.wait(60)
     await_none(program[1])
@@ -180,20 +183,20 @@ def test_an_engine_without_a_daemon_is_told_and_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 0)
     with daemon(tmp_path / "engine"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("STAND_IN_FOLDER", str(tmp_path))
-        found = container.means()
-    assert found.engine is None
-    assert found.why == "docker: Cannot connect to the Docker daemon. Is the docker daemon running?"
-    assert "unshare" in found.what or found.reason
+        method = container.means()
+    assert method.engine is None
+    assert method.why == "docker: Cannot connect to the Docker daemon. Is the docker daemon running?"
+    assert "unshare" in method.what or method.reason
 
 
 @needs_root
 def test_an_engine_that_cannot_run_is_told_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
     with daemon(tmp_path / "engine") as folder:
-        monkeypatch.setattr(container_engine, "command", lambda one, *_: [*one.cli, "run", "--no-such-option"])
-        found = container.means()
-        assert found.engine is None
-        assert found.why == "docker: unknown flag: --no-such-option"
+        monkeypatch.setattr(container_engine, "command", lambda engine, *_: [*engine.cli, "run", "--no-such-option"])
+        method = container.means()
+        assert method.engine is None
+        assert method.why == "docker: unknown flag: --no-such-option"
         assert json.loads((folder / "containers.json").read_text()) == {"containers": {}, "images": []}
 
 
@@ -203,11 +206,11 @@ def test_a_process_that_is_not_the_one_is_not_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
     monkeypatch.setattr(container_engine, "_START_SECONDS", 1.0)
     with daemon(tmp_path / "engine"):
-        found = container.means().engine
+        engine = container.means().engine
         monkeypatch.setattr(container_engine, "_is_there", lambda pid, name: False)
         with pytest.raises(UserError, match="not to be seen from here"):
-            container_engine.Box(found, "memtui-study-here", [0], ["sleep", "9"], (0, 0))
-        assert not left(found)
+            container_engine.Box(engine, "memtui-study-here", [0], ["sleep", "9"], (0, 0))
+        assert not left(engine)
 
 
 def test_for_others_than_root_engines_are_not_used(monkeypatch):
@@ -215,8 +218,8 @@ def test_for_others_than_root_engines_are_not_used(monkeypatch):
     monkeypatch.setattr(
         shutil, "which", lambda name, path: f"/usr/bin/{name}" if name in container_engine.ENGINES else None
     )
-    found, reasons = container_engine.find()
-    assert found is None
+    engine, reasons = container_engine.find()
+    assert engine is None
     assert len(reasons) == 2
     assert all("only root may watch" in reason for reason in reasons)
 
@@ -258,8 +261,8 @@ def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
         pytest.skip("its daemon is found by the environment, which sudo does not pass on")
     with temporary_user("ALL=(ALL:ALL) NOPASSWD: ALL") as user:
         script = user.home / "told.py"
-        said = "import os; print('uid', os.getuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
-        script.write_text(f"{said}\n{STEPS}")
+        print_user = "import os; print('uid', os.getuid(), os.environ['HOME'], os.environ.get('MINE'), flush=True)"
+        script.write_text(f"{print_user}\n{STEPS}")
         code = (
             "import sys\nfrom pathlib import Path\nfrom memtui.core.privilege import invoker\n"
             "from memtui.study import command\nfrom memtui.study.plan import Run\n"
@@ -273,8 +276,8 @@ def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
             "    print(means.engine.name, told.windows > 2)\n"
         )
         where = f"PYTHONPATH={Path(memtui_package.__file__).parents[1]}"
-        found = user.run("sudo", where, sys.executable, "-c", code, MINE="kept")
-        assert found.stdout == f"{means.engine.name} True\n", found.stderr
+        done = user.run("sudo", where, sys.executable, "-c", code, MINE="kept")
+        assert done.stdout == f"{means.engine.name} True\n", done.stderr
         assert (user.home / "boxed.log").read_text().startswith(f"uid {user.uid} {user.home} kept\n")
         assert (user.home / "boxed.memtui").stat().st_uid == user.uid
     await_nothing_left(means.engine)
@@ -282,16 +285,16 @@ def test_under_sudo_the_program_in_a_container_is_the_users(means, program):
 
 def test_secrets_of_the_environment_are_on_no_command_line(monkeypatch):
     monkeypatch.setenv("TOKEN", "hunter2")
-    words = container_engine.command(Engine("docker", "1", ("docker",)), "a", "b", ["true"], (1, 2))
-    assert not [word for word in words if "hunter2" in word]
-    assert words[-2:] == ["b", "true"]
-    assert words[words.index("--user") + 1] == "1:2"
-    assert re.fullmatch(r"\d+", words[words.index("--shm-size") + 1])
+    argv = container_engine.command(Engine("docker", "1", ("docker",)), "a", "b", ["true"], (1, 2))
+    assert not [word for word in argv if "hunter2" in word]
+    assert argv[-2:] == ["b", "true"]
+    assert argv[argv.index("--user") + 1] == "1:2"
+    assert re.fullmatch(r"\d+", argv[argv.index("--shm-size") + 1])
 
 
 def test_a_run_in_another_kind_of_container_is_another_run():
-    one = host_info.describe() | {"container": "docker 1"}
-    other = one | {"container": "own namespaces"}
+    docker = host_info.describe() | {"container": "docker 1"}
+    namespaces = docker | {"container": "own namespaces"}
     run = run_of(["true"])
-    assert run.key(host_info.surroundings(one, CONTAINER)) != run.key(host_info.surroundings(other, CONTAINER))
-    assert host_info.surroundings(one) == host_info.surroundings(other)
+    assert run.key(host_info.surroundings(docker, CONTAINER)) != run.key(host_info.surroundings(namespaces, CONTAINER))
+    assert host_info.surroundings(docker) == host_info.surroundings(namespaces)

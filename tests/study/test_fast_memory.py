@@ -95,18 +95,18 @@ def tree(folder: Path, version: int, stat: str) -> tuple[Path, Path]:
 
 
 def test_both_versions_of_the_interface_are_read(tmp_path):
-    one, two = (counts_of(v, *tree(tmp_path / str(v), v, stat)) for v, stat in ((1, V1_STAT), (2, V2_STAT)))
-    for counts in (one, two):
+    first, second = (counts_of(v, *tree(tmp_path / str(v), v, stat)) for v, stat in ((1, V1_STAT), (2, V2_STAT)))
+    for counts in (first, second):
         assert counts.major_faults == 2480
         assert counts.process_major_faults == 2481
         assert counts.faults == 41090
         assert counts.used_bytes == 50262016
         assert counts.pages_bytes == 40130560 + 9068544
         assert counts.swap_bytes == 31322112
-    assert one.other_bytes == 9641984 - 9068544 + 344064
-    assert two.other_bytes == 9641984 - 9068544 + 1048576
+    assert first.other_bytes == 9641984 - 9068544 + 344064
+    assert second.other_bytes == 9641984 - 9068544 + 1048576
     # Version 1 does not tell of pages from swap: the machine does.
-    assert (one.swapped_in, two.swapped_in) == (99999, 17650)
+    assert (first.swapped_in, second.swapped_in) == (99999, 17650)
 
 
 def test_an_older_version_2_has_parts_of_the_kernels_memory_and_counts_swap_for_the_machine(tmp_path):
@@ -128,15 +128,15 @@ def test_a_limit_is_written_to_the_files_of_its_version(tmp_path):
 
 
 def test_whether_swap_was_full_is_read_from_both_versions(tmp_path):
-    one, _ = tree(tmp_path / "1", 1, V1_STAT)
-    two, _ = tree(tmp_path / "2", 2, V2_STAT)
-    assert (LimitGroup(1, one).swap_was_full(), LimitGroup(2, two).swap_was_full()) == (None, None), "nothing tells it"
+    first, _ = tree(tmp_path / "1", 1, V1_STAT)
+    second, _ = tree(tmp_path / "2", 2, V2_STAT)
+    assert LimitGroup(1, first).swap_was_full() is LimitGroup(2, second).swap_was_full() is None, "nothing tells it"
     for failures, full in (("0", False), ("3", True)):
-        (one / "memory.memsw.failcnt").write_text(f"{failures}\n")
-        assert LimitGroup(1, one).swap_was_full() is full
+        (first / "memory.memsw.failcnt").write_text(f"{failures}\n")
+        assert LimitGroup(1, first).swap_was_full() is full
         for name in ("max", "fail"):
-            (two / "memory.swap.events").write_text(f"high 9\n{name} {failures}\n")
-            assert LimitGroup(2, two).swap_was_full() is full
+            (second / "memory.swap.events").write_text(f"high 9\n{name} {failures}\n")
+            assert LimitGroup(2, second).swap_was_full() is full
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
 ):
     """The kernel gives up now and then where all pages are touched again and again."""
     memory = {"limit_bytes": MIB, "swap_bytes": 2 * MIB, "swap_was_full": swap_was_full}
-    told = iter(kills)
+    kills_left = iter(kills)
     ended = {"limited": False, "exit": 0, "seconds": 9.0, "windows": 9, "ending": ""}
     monkeypatch.setattr(runner, "_worker", lambda order, log: contextlib.nullcontext(0))
     monkeypatch.setattr(
         runner,
         "_listen",
-        lambda fd, show: RunResult.from_dict(ended | {"memory": memory | {"kills": next(told)}}),
+        lambda fd, show: RunResult.from_dict(ended | {"memory": memory | {"kills": next(kills_left)}}),
     )
     run = Run("x", ("python", "train.py"), 5.0)
     if says is None:
@@ -169,7 +169,7 @@ def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
     else:
         with pytest.raises(UserError, match=says):
             runner.perform(run, tmp_path / "run", [0], (), lambda word: None)
-    assert next(told, "all asked") == "all asked"
+    assert next(kills_left, "all asked") == "all asked"
 
 
 def test_a_limit_that_does_not_come_down_is_told(tmp_path):
@@ -184,12 +184,12 @@ def limit(share: float) -> MemoryResult:
 
 
 def test_steps_are_counted_after_the_limit_and_some_time_to_settle():
-    found = seen(limit(0.5))
-    assert found is not None
-    assert (found.major_faults, found.swapped_in, found.minor_faults) == (100, 700, 800)
-    assert found.steps <= 9  # of twelve
-    assert found.step_s == pytest.approx(0.2)
-    assert found.room_bytes == 28 * MIB  # 32 MiB less what is no page of the program
+    counted = seen(limit(0.5))
+    assert counted is not None
+    assert (counted.major_faults, counted.swapped_in, counted.minor_faults) == (100, 700, 800)
+    assert counted.steps <= 9  # of twelve
+    assert counted.step_s == pytest.approx(0.2)
+    assert counted.room_bytes == 28 * MIB  # 32 MiB less what is no page of the program
     assert seen(limit(0.0)).room_bytes is None
     half = limit(0.5)
     assert seen(replace(half, reached_ns=None)) is None
@@ -272,7 +272,7 @@ def interval(value, low=None, high=None):
 
 
 def point(faults, pages, predicted, **changes):
-    found = LimitPoint(
+    default = LimitPoint(
         share=0.5,
         runs=2,
         limit_bytes=40 * MIB,
@@ -287,7 +287,7 @@ def point(faults, pages, predicted, **changes):
         predicted_merged=predicted,
         faults_factor=interval(1.5),
     )
-    return replace(found, **changes)
+    return replace(default, **changes)
 
 
 def numbers_of(*points, **changes):
@@ -315,20 +315,20 @@ def numbers_of(*points, **changes):
     ],
 )
 def test_the_verdict_on_a_limit_comes_out_each_way(faults, pages, predicted, word, says):
-    one = point(faults, pages, predicted)
-    assert verdict(one, 1000.0) == word
-    text = " ".join(conclude(numbers_of(one)))
+    limit_point = point(faults, pages, predicted)
+    assert verdict(limit_point, 1000.0) == word
+    text = " ".join(conclude(numbers_of(limit_point)))
     assert says in text
     assert f"At {int(word in ('within', 'none'))} of 1 limits" in text
     assert "windows of 0.1 s predict" in text
 
 
 def test_the_factor_of_major_faults_has_its_interval_where_there_is_one():
-    one = point(300, 300, [90, 110])
-    assert "1.50 of the nearer one (no interval: 2 repeats" in " ".join(conclude(numbers_of(one)))
-    sure = " ".join(conclude(numbers_of(replace(one, faults_factor=interval(1.5, 1.4, 1.7)))))
+    limit_point = point(300, 300, [90, 110])
+    assert "1.50 of the nearer one (no interval: 2 repeats" in " ".join(conclude(numbers_of(limit_point)))
+    sure = " ".join(conclude(numbers_of(replace(limit_point, faults_factor=interval(1.5, 1.4, 1.7)))))
     assert "for training at 50%: 1.50 of the nearer one (95 % interval 1.40 to 1.70)" in sure
-    same = replace(one, faults_factor=interval(1.0))
+    same = replace(limit_point, faults_factor=interval(1.0))
     assert "lie within the bounds at each of these limits, too" in " ".join(conclude(numbers_of(same)))
 
 
@@ -366,8 +366,8 @@ def test_reasons_are_given_where_the_numbers_show_them():
     [(1.0, "the curve is right"), (1.4, "a factor of 1.40 outside"), (0.5, "a factor of 2.00 outside")],
 )
 def test_where_the_truth_is_known_the_curve_is_judged_by_it(value, says):
-    known = numbers_of(point(5, 5, [1, 9], exact_factor=interval(value)), known_order=True)
-    assert says in " ".join(conclude(known))
+    numbers = numbers_of(point(5, 5, [1, 9], exact_factor=interval(value)), known_order=True)
+    assert says in " ".join(conclude(numbers))
     assert says not in " ".join(conclude(numbers_of(point(5, 5, [1, 9], exact_factor=interval(value)))))
 
 
@@ -392,14 +392,14 @@ def test_without_root_or_room_or_cgroups_it_is_one_line(monkeypatch, tmp_path):
 
 def test_of_all_studies_it_is_left_out_with_the_reason_and_alone_it_is_refused():
     setting = Setting(True, 1, no_limit="there is no swap")
-    said: list[str] = []
-    console = SimpleNamespace(notify=said.append)
+    messages: list[str] = []
+    console = SimpleNamespace(notify=messages.append)
     plans, left_out = command._plans(["filters", "fast-memory"], setting, console, alone=False)
     assert [plan.study.name for plan in plans] == ["filters"]
     assert [(study.name, why) for study, why in left_out] == [
         ("fast-memory", "fast-memory needs a memory cgroup and swap: there is no swap")
     ]
-    assert "fast-memory is left out" in said[0]
+    assert "fast-memory is left out" in messages[0]
     with pytest.raises(UserError, match="needs a memory cgroup and swap: there is no swap"):
         command._plans(["fast-memory"], setting, console, alone=True)
 
@@ -409,12 +409,12 @@ def test_the_report_of_a_study_that_was_left_out_says_why_and_spares_an_earlier_
     from memtui.core.privilege import invoker
     from tests.support.study_reports import MACHINE
 
-    words = (invoker(), STUDIES["fast-memory"], "there is no swap", Setting(True, 1), MACHINE, tmp_path, False)
-    plain = command._report_none(*words)
-    assert plain["conclusion"] == ["Not done here: there is no swap."]
+    arguments = (invoker(), STUDIES["fast-memory"], "there is no swap", Setting(True, 1), MACHINE, tmp_path, False)
+    document = command._report_none(*arguments)
+    assert document["conclusion"] == ["Not done here: there is no swap."]
     assert "Not done here: there is no swap." in (tmp_path / "fast-memory.html").read_text()
     (tmp_path / "fast-memory.html").write_text("earlier")
-    command._report_none(*words)
+    command._report_none(*arguments)
     assert (tmp_path / "fast-memory.html").read_text() == "earlier"
 
 
@@ -442,10 +442,10 @@ def test_another_user_is_told_what_is_missing():
 def traces_left() -> list[str]:
     """Of limits, on this machine."""
     groups = [
-        str(found)
+        str(folder)
         for top, _ in cgroup_limit.memory_mounts().values()
-        for found in Path(top).glob("memtui-limit-*")
-        if not cgroup_limit.owner_lives(found.name.removeprefix("memtui-limit-"))
+        for folder in Path(top).glob("memtui-limit-*")
+        if not cgroup_limit.owner_lives(folder.name.removeprefix("memtui-limit-"))
     ]
     owners = {device: swap_file._owner(device) for device in swap_file._active()}
     swaps = [device for device, owner in owners.items() if owner is not None and not swap_file.owner_lives(owner)]
@@ -470,14 +470,14 @@ def await_nothing_left() -> None:
 def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path):
     """8192 pages, 512 a step, in room for about half: every touch misses, whatever readahead makes of it."""
     program = touches("cyclic", "--pages", "8192", "--per-step", "512")
-    told = perform_limited(tmp_path, program, 20 * MIB, 6.0)
-    found = seen(told.memory)
-    assert found is not None
-    assert found.room_bytes < 20 * MIB
-    assert 0.5 * 512 < found.swapped_in < 2 * 512
-    assert 0 < found.major_faults <= found.swapped_in * 1.1
-    assert found.process_major_faults == pytest.approx(found.major_faults, rel=0.2)
-    last = told.memory.samples[-1]
+    result = perform_limited(tmp_path, program, 20 * MIB, 6.0)
+    counted = seen(result.memory)
+    assert counted is not None
+    assert counted.room_bytes < 20 * MIB
+    assert 0.5 * 512 < counted.swapped_in < 2 * 512
+    assert 0 < counted.major_faults <= counted.swapped_in * 1.1
+    assert counted.process_major_faults == pytest.approx(counted.major_faults, rel=0.2)
+    last = result.memory.samples[-1]
     assert last.counts.used_bytes <= 20 * MIB
     assert last.counts.swap_bytes > 8 * MIB
     await_nothing_left()
@@ -486,12 +486,12 @@ def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path
 @needs_limit
 @pytest.mark.slow
 def test_without_a_limit_it_is_counted_all_the_same_and_no_swap_is_made(tmp_path):
-    told = perform_limited(tmp_path, touches("zipf", "--pages", "2048", "--per-step", "128"), None, 2.0)
-    found = seen(told.memory)
-    assert found is not None
-    assert found.major_faults < 1
-    assert told.memory.swap == ""
-    assert told.memory.samples[-1].counts.pages_bytes > 8 * MIB  # the program joined before it mapped anything
+    result = perform_limited(tmp_path, touches("zipf", "--pages", "2048", "--per-step", "128"), None, 2.0)
+    counted = seen(result.memory)
+    assert counted is not None
+    assert counted.major_faults < 1
+    assert result.memory.swap == ""
+    assert result.memory.samples[-1].counts.pages_bytes > 8 * MIB  # the program joined before it mapped anything
     await_nothing_left()
 
 
@@ -520,11 +520,11 @@ def await_swapping(seed: str) -> psutil.Process:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
+            argv = process.info["cmdline"] or []
             if (
-                words[-1:] == [seed]
-                and "memtui.study.workloads.known_accesses" in words
-                and "memtui.study.runs.program_launcher" not in words
+                argv[-1:] == [seed]
+                and "memtui.study.workloads.known_accesses" in argv
+                and "memtui.study.runs.program_launcher" not in argv
             ):
                 with contextlib.suppress(psutil.Error):
                     if process.memory_full_info().swap > MIB:
@@ -541,7 +541,7 @@ def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
     program = await_swapping(seed)
     of_study = psutil.Process(study.pid).children(recursive=True)
     by_name = {
-        name: next(one for one in of_study if name in one.cmdline())
+        name: next(process for process in of_study if name in process.cmdline())
         for name in ("memtui.study.runs.worker", "memtui.study.runs.limit_holder")
     }
     assert any(swap_file._owner(device) for device in swap_file._active()) or swap_file.free_bytes()[0]
@@ -586,20 +586,20 @@ print(cgroup_limit.LimitGroup.make().folder, swap.device, flush=True)
 def test_the_whole_study_on_a_program_of_ones_own(tmp_path):
     """A ring in less memory than it needs: the curve says that all is missed, and all is brought in."""
     program = touches("cyclic", "--pages", "8192", "--per-step", "512")
-    words = ["study", "fast-memory", "--quick", "--cpus", 1, "--seconds", 5, "-o", tmp_path / "out", "--json"]
-    done = memtui(*words, "--", *program, timeout=300)
+    arguments = ["study", "fast-memory", "--quick", "--cpus", 1, "--seconds", 5, "-o", tmp_path / "out", "--json"]
+    done = memtui(*arguments, "--", *program, timeout=300)
     assert done.returncode == 0, done.stderr
     numbers = json.loads(done.stdout)["numbers"]
-    found = numbers["programs"]["the program"]
-    assert found["working_set_bytes"] >= 8192 * PAGE_BYTES
-    free, *limited_points = found["points"]
+    measured = numbers["programs"]["the program"]
+    assert measured["working_set_bytes"] >= 8192 * PAGE_BYTES
+    free, *limited_points = measured["points"]
     assert free["major_faults"]["median"] < 1
     for each in limited_points:
         assert each["runs"] == 1
         low, high = each["predicted"]
         assert 0.3 * 512 < low <= high < 1.5 * 512
         assert each["swapped_in"]["median"] > 0.3 * 512
-    again = memtui(*words, "--", *program, timeout=60)
+    again = memtui(*arguments, "--", *program, timeout=60)
     assert "0 runs" in again.stderr
     assert json.loads(again.stdout)["numbers"] == numbers
     await_nothing_left()
@@ -613,14 +613,14 @@ def test_under_sudo_the_program_is_the_users_and_has_its_limit():
     with temporary_user("ALL=(ALL:ALL) NOPASSWD: ALL") as user:
         script = user.home / "steps.py"
         script.write_text(f"import os; print('uid', os.geteuid(), flush=True)\n{STEPS.replace('4 << 20', '16 << 20')}")
-        words = ["study", "fast-memory", "--quick", "--cpus", 1, "--seconds", 2, "-o", user.home / "out", "--"]
-        command = ["sudo", f"PYTHONPATH={ROOT}", sys.executable, "-m", "memtui", *words, sys.executable, script]
+        arguments = ["study", "fast-memory", "--quick", "--cpus", 1, "--seconds", 2, "-o", user.home / "out", "--"]
+        command = ["sudo", f"PYTHONPATH={ROOT}", sys.executable, "-m", "memtui", *arguments, sys.executable, script]
         with user.start(*command) as study:
-            _, said = study.communicate(timeout=180)
-        assert study.returncode == 0, said
-        found = list((user.home / "out").iterdir())
-        assert {path.stat().st_uid for path in found} == {user.uid}
-        assert all(path.read_text().startswith(f"uid {user.uid}\n") for path in found if path.suffix == ".log")
+            _, output = study.communicate(timeout=180)
+        assert study.returncode == 0, output
+        files = list((user.home / "out").iterdir())
+        assert {path.stat().st_uid for path in files} == {user.uid}
+        assert all(path.read_text().startswith(f"uid {user.uid}\n") for path in files if path.suffix == ".log")
         points = json.loads((user.home / "out/fast-memory.json").read_text())["numbers"]["programs"]["the program"]
         assert all(point["swapped_in"]["median"] > 10 for point in points["points"] if point["share"])
     await_nothing_left()
@@ -632,9 +632,9 @@ def test_who_holds_a_limit_takes_no_process_of_another_user():
         order = MemoryOrder(None, 0, ())
         with (
             pytest.raises(UserError, match=r"cannot join .*: Operation not permitted"),
-            memory_limit.limited(order) as held,
+            memory_limit.limited(order) as limit,
         ):
-            held.join(other.pid)
+            limit.join(other.pid)
         other.kill()
     await_nothing_left()
 
@@ -644,8 +644,8 @@ def test_who_holds_a_limit_takes_no_process_of_another_user():
 @needs_figures
 def test_a_program_without_steps_is_one_line(tmp_path):
     spin = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
-    words = ["study", "fast-memory", "--quick", "--cpus", 1, "-o", tmp_path, "--", sys.executable, "-c", spin]
-    done = memtui(*words, timeout=60)
+    arguments = ["study", "fast-memory", "--quick", "--cpus", 1, "-o", tmp_path, "--", sys.executable, "-c", spin]
+    done = memtui(*arguments, timeout=60)
     assert done.returncode == 1
     assert "have the program print its steps (step 120)" in done.stderr.splitlines()[-1]
 
@@ -655,10 +655,10 @@ def test_a_step_is_counted_between_windows_too(tmp_path):
     run = Run("x", ("x",), 1.0, interval_s=0.2)
     session = write_session(tmp_path / "s.memtui", messages(SAMPLES, interval_ns=200 * MS))
     trace = Trace(session, result_of(run))
-    one, two = (MissCurve.of(trace, count) for count in (1, 2))
+    single, merged = (MissCurve.of(trace, count) for count in (1, 2))
     inside = np.flatnonzero(trace.training)
     whole_s = float(trace.samples.end_ns[inside[-1]] - trace.samples.end_ns[inside[0] - 1]) / 1e9
     assert trace.samples.start_ns[1] > trace.samples.end_ns[0]  # or the test would say nothing
-    assert one.steps == pytest.approx(1.5 * whole_s)
-    assert two.steps == pytest.approx(one.steps * (len(inside) // 2 * 2) / len(inside))
+    assert single.steps == pytest.approx(1.5 * whole_s)
+    assert merged.steps == pytest.approx(single.steps * (len(inside) // 2 * 2) / len(inside))
     trace.close()

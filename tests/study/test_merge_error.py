@@ -40,31 +40,31 @@ def ring(moments: range) -> PageSet:
 
 def pair_of(number: int, *, lost: int = 0) -> list[Stretch]:
     """Blocks of 15 moments; a coarse window misses the first ``lost`` of its moments, as memory given back."""
-    fine = [ring(range(at, at + 1)) for at in range(number, number + 15)]
-    coarse = [ring(range(at + lost, at + COUNT)) for at in range(number, number + 15, COUNT)]
+    fine = [ring(range(start, start + 1)) for start in range(number, number + 15)]
+    coarse = [ring(range(start + lost, start + COUNT)) for start in range(number, number + 15, COUNT)]
     return [Stretch(number, True, fine), Stretch(number, False, coarse)]
 
 
 def test_on_a_deterministic_pattern_merged_windows_are_the_coarse_ones():
-    found = merge_error([one for number in range(6) for one in pair_of(number)], COUNT)
-    assert found is not None
-    assert (found.beyond.median, found.beyond.low, found.beyond.high) == (0, 0, 0)
-    assert found.coarse_bytes == found.merged_bytes == 50 * PAGE_BYTES
-    assert (found.coarse_windows, found.merged_windows) == (18, 18)
+    error = merge_error([stretch for number in range(6) for stretch in pair_of(number)], COUNT)
+    assert error is not None
+    assert (error.beyond.median, error.beyond.low, error.beyond.high) == (0, 0, 0)
+    assert error.coarse_bytes == error.merged_bytes == 50 * PAGE_BYTES
+    assert (error.coarse_windows, error.merged_windows) == (18, 18)
 
 
 @pytest.mark.parametrize("lost", [1, 2])
 def test_what_a_coarse_window_misses_is_the_error(lost):
-    found = merge_error([one for number in range(9) for one in pair_of(number, lost=lost)], COUNT)
-    assert found is not None
-    assert found.beyond.median == pytest.approx(-lost / COUNT)
-    assert found.beyond.count == 9
+    error = merge_error([stretch for number in range(9) for stretch in pair_of(number, lost=lost)], COUNT)
+    assert error is not None
+    assert error.beyond.median == pytest.approx(-lost / COUNT)
+    assert error.beyond.count == 9
 
 
 def test_fewer_than_six_pairs_give_no_interval_and_none_no_error():
-    found = merge_error(pair_of(0), COUNT)
-    assert found is not None
-    assert found.beyond.low is None
+    error = merge_error(pair_of(0), COUNT)
+    assert error is not None
+    assert error.beyond.low is None
     assert merge_error([pair_of(0)[0], pair_of(1)[1]], COUNT) is None, "blocks of different pairs are not compared"
     assert merge_error([], COUNT) is None
 
@@ -72,10 +72,10 @@ def test_fewer_than_six_pairs_give_no_interval_and_none_no_error():
 def test_a_window_that_does_not_count_takes_its_group_with_it():
     fine, coarse = pair_of(0)
     holed = replace(fine, windows=[*fine.windows[:7], None, *fine.windows[8:]])
-    found = merge_error([holed, replace(coarse, windows=[None, *coarse.windows[1:]])], COUNT)
-    assert found is not None
-    assert (found.coarse_windows, found.merged_windows) == (2, 2)
-    assert found.beyond.median == 0
+    error = merge_error([holed, replace(coarse, windows=[None, *coarse.windows[1:]])], COUNT)
+    assert error is not None
+    assert (error.coarse_windows, error.merged_windows) == (2, 2)
+    assert error.beyond.median == 0
     assert merge_error([replace(fine, windows=[None] * 15), coarse], COUNT) is None
 
 
@@ -128,18 +128,18 @@ def test_the_verdict_comes_out_every_way(points, says):
 
 
 @pytest.mark.parametrize(
-    ("kept", "says"),
+    ("keeping", "says"),
     [
         (point(0.0, -0.05, 0.05, 1.0, True), "is seen by the short ones alone"),
         (point(-0.1, -0.2, -0.01, 1.0, True), "is not shown to make a difference"),
         (point(0.0, None, None, 1.0, True), "is not shown to make a difference"),
     ],
 )
-def test_what_is_left_where_no_memory_is_given_back_is_held_against_the_ordinary_run(kept, says):
-    first, second = conclude_turns([point(-0.15, -0.19, -0.14, 1.0), kept], 1)
+def test_what_is_left_where_no_memory_is_given_back_is_held_against_the_ordinary_run(keeping, says):
+    first, second = conclude_turns([point(-0.15, -0.19, -0.14, 1.0), keeping], 1)
     assert "cannot stand" in first
     assert says in second
-    assert len(conclude_turns([point(-0.15, -0.19, -0.14, 0.5), kept], 1)) == 1, "other intervals are not compared"
+    assert len(conclude_turns([point(-0.15, -0.19, -0.14, 0.5), keeping], 1)) == 1, "other intervals are not compared"
 
 
 @pytest.mark.parametrize(("quick", "threads", "lengths"), [(True, 1, 2), (True, 2, 1), (False, 1, 4), (False, 2, 4)])
@@ -157,22 +157,22 @@ def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick,
         assert runs[0].expected_s < 42
 
 
-def error_of(tmp_path, words, pages: int, run: Run):
+def error_of(tmp_path, arguments, pages: int, run: Run):
     """The error within the program's own mapping of so many pages, and what a long window gave back (median)."""
-    run = replace(run, program=(sys.executable, *words))
-    told = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
-    assert len(told.blocks) == 2 * run.pairs
-    trace = Trace(tmp_path / "turns.memtui", told)
+    run = replace(run, program=(sys.executable, *arguments))
+    result = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
+    assert len(result.blocks) == 2 * run.pairs
+    trace = Trace(tmp_path / "turns.memtui", result)
     reader = Session(tmp_path / "turns.memtui")
     (row,) = [row for row in reader.vmas.rows(trace.main.key) if row.end - row.start == pages * PAGE_BYTES]
     reader.close()
-    stretches, _ = stretches_of(trace, told.blocks, run.interval_s, run.other_interval_s)
+    stretches, _ = stretches_of(trace, result.blocks, run.interval_s, run.other_interval_s)
     assert {round(length, -8) for length in trace.samples.asked_ns.tolist()} == {100 * MS, 400 * MS}
     given_back = float(np.nanmedian(trace.given_back_bytes[trace.training & is_as_long(trace, run.other_interval_s)]))
     trace.close()
     inside = [
-        replace(one, windows=[None if p is None else select(p, [row.start], [row.end], [True]) for p in one.windows])
-        for one in stretches
+        replace(part, windows=[None if p is None else select(p, [row.start], [row.end], [True]) for p in part.windows])
+        for part in stretches
     ]
     return merge_error(inside, 4), given_back
 
@@ -203,11 +203,11 @@ while True:
 def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
     """A ring of 1000 pages in 0.1 s: a union of four windows goes round it, and so does one of 0.4 s."""
     order = ("cyclic", "--pages", "1000", "--per-step", "250", "--pause-seconds", "0.02")
-    words = ("-m", "memtui.study.workloads.known_accesses", *order)
-    found, given_back = error_of(tmp_path, words, 1000, TURNS)
-    assert found is not None
-    assert found.beyond.median == 0
-    assert found.coarse_bytes == pytest.approx(1000 * PAGE_BYTES, rel=0.02)
+    arguments = ("-m", "memtui.study.workloads.known_accesses", *order)
+    error, given_back = error_of(tmp_path, arguments, 1000, TURNS)
+    assert error is not None
+    assert error.beyond.median == 0
+    assert error.coarse_bytes == pytest.approx(1000 * PAGE_BYTES, rel=0.02)
     assert given_back < 1 << 18
 
 
@@ -218,14 +218,14 @@ def test_memory_that_is_given_back_is_seen_by_fine_windows_alone(tmp_path, lose)
     """A turn takes 0.4 s. Without giving back both see all four quarters; with it a coarse one sees one or two."""
     path = tmp_path / "quarters.py"
     path.write_text(QUARTERS)
-    words = (str(path), *(["--lose"] if lose else []))
+    arguments = (str(path), *(["--lose"] if lose else []))
     # An interval takes six whole pairs, and a busy machine spoils some.
-    found, given_back = error_of(tmp_path, words, 1024, replace(TURNS, pairs=9))
-    assert found is not None
+    error, given_back = error_of(tmp_path, arguments, 1024, replace(TURNS, pairs=9))
+    assert error is not None
     if lose:
-        assert found.beyond.median < -0.3
-        assert found.beyond.high < -0.05
+        assert error.beyond.median < -0.3
+        assert error.beyond.high < -0.05
         assert given_back > 2 << 20
     else:
-        assert abs(found.beyond.median) < 0.15
+        assert abs(error.beyond.median) < 0.15
         assert given_back < 1 << 18

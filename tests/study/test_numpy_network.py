@@ -41,15 +41,15 @@ def test_gradients_agree_with_numerical_differentiation():
         for weight, gradient in zip(layer.weights, gradients, strict=True):
             assert gradient.shape == weight.shape
             for place in rng.choice(weight.size, min(weight.size, 25), replace=False):
-                at = np.unravel_index(place, weight.shape)
-                kept = weight[at]
-                weight[at] = kept + step
+                index = np.unravel_index(place, weight.shape)
+                value = weight[index]
+                weight[index] = value + step
                 above = network.evaluate(images, labels)[0]
-                weight[at] = kept - step
+                weight[index] = value - step
                 below = network.evaluate(images, labels)[0]
-                weight[at] = kept
+                weight[index] = value
                 numerical = (above - below) / (2 * step) / len(labels)
-                assert gradient[at] == pytest.approx(numerical, rel=1e-5, abs=1e-8)
+                assert gradient[index] == pytest.approx(numerical, rel=1e-5, abs=1e-8)
                 checked += 1
     assert checked == 148
 
@@ -63,13 +63,13 @@ def test_gradient_by_the_input_of_a_convolution(padding):
     pull = rng.normal(size=layer.forward(images, learning=True).shape)
     gradient = layer.backward(pull)
     for place in rng.choice(images.size, 40, replace=False):
-        at = np.unravel_index(place, images.shape)
+        index = np.unravel_index(place, images.shape)
         moved = images.copy()
-        moved[at] += 1e-6
+        moved[index] += 1e-6
         above = (layer.forward(moved, learning=True) * pull).sum()
-        moved[at] -= 2e-6
+        moved[index] -= 2e-6
         below = (layer.forward(moved, learning=True) * pull).sum()
-        assert gradient[at] == pytest.approx((above - below) / 2e-6, rel=1e-5, abs=1e-7)
+        assert gradient[index] == pytest.approx((above - below) / 2e-6, rel=1e-5, abs=1e-7)
 
 
 def test_convolution_against_the_definition():

@@ -33,13 +33,13 @@ SETTING = Setting(quick=True, cpus=2)
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
     """A session for each interval."""
-    folder, made = tmp_path_factory.mktemp("study"), {}
+    folder, paths = tmp_path_factory.mktemp("study"), {}
 
     def session(interval_s: float) -> Path:
-        if interval_s not in made:
+        if interval_s not in paths:
             stream = messages(SAMPLES, interval_ns=round(interval_s * 1e9))
-            made[interval_s] = write_session(folder / f"{interval_s}.memtui", stream)
-        return made[interval_s]
+            paths[interval_s] = write_session(folder / f"{interval_s}.memtui", stream)
+        return paths[interval_s]
 
     return session
 
@@ -52,27 +52,27 @@ def observed(study, setting, sessions) -> list[Observed]:
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_report_has_all_that_it_needs_and_fetches_nothing(name, sessions, tmp_path):
     study = STUDIES[name]
-    plain = report.write(study, SETTING, observed(study, SETTING, sessions), MACHINE, tmp_path, redact=False)
+    document = report.write(study, SETTING, observed(study, SETTING, sessions), MACHINE, tmp_path, redact=False)
     text = (tmp_path / f"{name}.html").read_text("utf-8")
     page = Page(text)
     assert_harmless(page)
-    words = "".join(page.words)
-    assert study.title in words
-    assert all(sentence in words for sentence in [*plain["conclusion"], *study.original, *study.method])
-    assert "lab-host" in words
-    assert plain["conclusion"]
+    shown = "".join(page.words)
+    assert study.title in shown
+    assert all(sentence in shown for sentence in [*document["conclusion"], *study.original, *study.method])
+    assert "lab-host" in shown
+    assert document["conclusion"]
     figures = inline_figures(page)
     assert len(figures) >= 1
     assert len(list((tmp_path / "figures").glob(f"{name}-*.svg"))) == len(figures), "each has a name of its own"
-    assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(plain))
+    assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(document))
     assert oct((tmp_path / f"{name}.html").stat().st_mode)[-3:] == "600"
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_figure_of_reuse_names_its_interval(name, sessions):
     study = STUDIES[name]
-    found = study.find(SETTING, observed(study, SETTING, sessions))
-    for chart in found.charts:
+    findings = study.find(SETTING, observed(study, SETTING, sessions))
+    for chart in findings.charts:
         if "reuse" in chart.name or "locality" in chart.name:
             assert "windows of" in chart.title or "by window" in chart.title
 
@@ -80,22 +80,22 @@ def test_every_figure_of_reuse_names_its_interval(name, sessions):
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_program_whose_steps_leave_no_window_of_training_is_reported_all_the_same(name, sessions, tmp_path):
     study = STUDIES[name]
-    found = [
-        replace(one, result=replace(one.result, first_step_ns=1, last_step_ns=2, step_times_ns=(1, 2)))
-        for one in observed(study, SETTING, sessions)
+    runs = [
+        replace(item, result=replace(item.result, first_step_ns=1, last_step_ns=2, step_times_ns=(1, 2)))
+        for item in observed(study, SETTING, sessions)
     ]
-    report.write(study, SETTING, found, MACHINE, tmp_path, redact=False)
-    plain = json.loads((tmp_path / f"{name}.json").read_text(), parse_constant=pytest.fail)
-    assert plain["conclusion"]
+    report.write(study, SETTING, runs, MACHINE, tmp_path, redact=False)
+    document = json.loads((tmp_path / f"{name}.json").read_text(), parse_constant=pytest.fail)
+    assert document["conclusion"]
 
 
 def test_a_machine_that_had_other_things_to_do_is_result_of(sessions, tmp_path):
     study = STUDIES["cpus"]
     quiet = observed(study, SETTING, sessions)
-    busy = [replace(one, result=replace(one.result, others_cpus=0.9)) for one in quiet]
+    busy = [replace(item, result=replace(item.result, others_cpus=0.9)) for item in quiet]
     for runs, says in ((quiet, False), (busy, True)):
-        plain = report.write(study, SETTING, runs, MACHINE, tmp_path, redact=False)
-        assert any("other programs took 0.9 of 2 CPUs" in text for text in plain["doubts"]) is says
+        document = report.write(study, SETTING, runs, MACHINE, tmp_path, redact=False)
+        assert any("other programs took 0.9 of 2 CPUs" in text for text in document["doubts"]) is says
 
 
 def test_the_same_chart_is_drawn_with_the_same_bytes():
@@ -140,12 +140,12 @@ def test_a_tracker_without_pages_is_one_line(tmp_path):
 def test_windows_of_training_lie_between_the_first_and_the_last_step(sessions):
     run = Run("x", ("x",), 1.0)
     trace = Trace(sessions(0.2), result_of(run))
-    at = np.flatnonzero(trace.training)
+    inside = np.flatnonzero(trace.training)
     steps = result_of(run).step_times_ns
     assert trace.by_steps
-    assert trace.samples.start_ns[at[0]] >= steps[0]
-    assert trace.samples.end_ns[at[-1]] <= steps[-1]
-    assert len(trace.wss()) == len(at)
+    assert trace.samples.start_ns[inside[0]] >= steps[0]
+    assert trace.samples.end_ns[inside[-1]] <= steps[-1]
+    assert len(trace.wss()) == len(inside)
     trace.close()
     without = Trace(sessions(0.2), RunResult())
     assert not without.by_steps
@@ -161,8 +161,8 @@ def test_a_filter_takes_the_ranges_that_it_names_and_no_others(tmp_path):
     trace = Trace(session, result_of(Run("x", ("x",), 1.0)))
     whole = trace.training_pages()
     without_code = trace.filtered("exec")
-    for pages, kept in zip(whole, without_code, strict=True):
-        assert pages.size_bytes - kept.size_bytes == 300 * 4096  # what the made-up program touches of its code
+    for pages, remaining in zip(whole, without_code, strict=True):
+        assert pages.size_bytes - remaining.size_bytes == 300 * 4096  # what the made-up program touches of its code
     assert [p.size_bytes for p in trace.filtered("noaccess")] == [p.size_bytes for p in whole]
     trace.close()
 
@@ -180,11 +180,11 @@ def test_which_container_it_was_and_which_it_was_not(sessions, tmp_path):
     study = STUDIES["basic"]
     machine = MACHINE | {"container_why": "docker: cannot connect to unix:///home/alice/docker.sock"}
     for redact in (False, True):
-        plain = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=redact)
-        method = " ".join(plain["about"]["method"])
+        document = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=redact)
+        method = " ".join(document["about"]["method"])
         assert "A container here is: own PID namespaces." in method
         assert ("Not used for it: docker: cannot connect" in method) is not redact
-        assert ("alice" in json.dumps(plain)) is not redact
+        assert ("alice" in json.dumps(document)) is not redact
     study = STUDIES["cpus"]
-    plain = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=False)
-    assert "container" not in " ".join(plain["about"]["method"]), "it has no runs in one"
+    document = report.write(study, SETTING, observed(study, SETTING, sessions), machine, tmp_path, redact=False)
+    assert "container" not in " ".join(document["about"]["method"]), "it has no runs in one"
