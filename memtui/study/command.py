@@ -31,7 +31,7 @@ from memtui.study.plan import Run, TimeLeft, interleaved
 from memtui.study.runs import container, memory_limit, runner
 from memtui.study.runs.messages import MemoryOrder, RunProgress, RunResult
 from memtui.study.state import State
-from memtui.study.studies.base import Observed, Setting, Study
+from memtui.study.studies.base import FinishedRun, Setting, Study
 from memtui.study.studies.catalogue import STUDIES
 from memtui.study.studies.fast_memory.study import FastMemory, sizes
 
@@ -69,7 +69,7 @@ def study(args: argparse.Namespace, console: Console) -> int:
             times = TimeLeft([run.expected_s for run in left])
             study_runner = _StudyRunner(user, state, means, times, console, len(left), swap_folders)
             for plan, of_plan in zip(plans, wanted, strict=True):
-                observed: list[Observed] = []
+                observed: list[FinishedRun] = []
                 for run, key in of_plan:
                     observed.append(study_runner.done(plan.study.name, run, key, observed))
                 line.tell("", f"{plan.study.name}: reading the sessions and drawing")
@@ -213,7 +213,7 @@ class _StudyRunner:
         self._swap_folders = tuple(swap_folders)
         self._cpus = sorted(os.sched_getaffinity(0))
 
-    def done(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> Observed:
+    def done(self, name: str, run: Run, key: str, before: Sequence[FinishedRun]) -> FinishedRun:
         """Return a finished run, from the state or by performing it now.
 
         ``before``: finished runs of its study. Raises UserError.
@@ -221,9 +221,9 @@ class _StudyRunner:
         row = self._state.row(key)
         if row is None:
             row = self._do(name, run, key, before)
-        return Observed(run, RunResult.from_dict(row), self._state.folder / row["files"][0])
+        return FinishedRun(run, RunResult.from_dict(row), self._state.folder / row["files"][0])
 
-    def _memory(self, run: Run, before: Sequence[Observed]) -> MemoryOrder | None:
+    def _memory(self, run: Run, before: Sequence[FinishedRun]) -> MemoryOrder | None:
         """Return limit and swap of a run, from the recording that they are shares of. Raises UserError."""
         if run.memory_share is None:
             return None
@@ -235,7 +235,7 @@ class _StudyRunner:
             self._swap_folders,
         )
 
-    def _do(self, name: str, run: Run, key: str, before: Sequence[Observed]) -> dict[str, Any]:
+    def _do(self, name: str, run: Run, key: str, before: Sequence[FinishedRun]) -> dict[str, Any]:
         memory = self._memory(run, before)
         self._number += 1
         head = f"{name} {self._number}/{self._count}: {run.group}, repeat {run.repeat + 1}"
@@ -273,7 +273,7 @@ def _report(
     user: Invoker,
     study: Study,
     setting: Setting,
-    observed: Sequence[Observed],
+    observed: Sequence[FinishedRun],
     machine: dict[str, Any],
     folder: Path,
     redact: bool,

@@ -19,7 +19,7 @@ from memtui.reports.charts.matplotlib_svg import svg
 from memtui.reports.charts.model import Findings
 from memtui.study.page import page
 from memtui.study.plan import CONTAINER
-from memtui.study.studies.base import Observed, Setting, Study
+from memtui.study.studies.base import FinishedRun, Setting, Study
 
 MASK = "***"
 FIGURES = "figures"
@@ -30,7 +30,7 @@ _COMMAND_CHARACTERS = 200
 def write(
     study: Study,
     setting: Setting,
-    observed: Sequence[Observed],
+    observed: Sequence[FinishedRun],
     machine: dict[str, Any],
     folder: Path,
     *,
@@ -46,7 +46,7 @@ def write_findings(
     study: Study,
     setting: Setting,
     findings: Findings,
-    observed: Sequence[Observed],
+    observed: Sequence[FinishedRun],
     machine: dict[str, Any],
     folder: Path,
     *,
@@ -66,7 +66,7 @@ def write_findings(
     return document
 
 
-def disturbed(observed: Sequence[Observed], cpus: int) -> list[str]:
+def disturbed(observed: Sequence[FinishedRun], cpus: int) -> list[str]:
     """Return a doubt where other programs used the machine during the runs."""
     others = median([item.result.others_cpus for item in observed])
     if others is None or others < NOTABLE_CPUS:
@@ -81,7 +81,7 @@ def to_dict(
     study: Study,
     setting: Setting,
     findings: Findings,
-    observed: Sequence[Observed],
+    observed: Sequence[FinishedRun],
     machine: dict[str, Any],
     *,
     redact: bool,
@@ -100,7 +100,9 @@ def to_dict(
     }
 
 
-def about(setting: Setting, observed: Sequence[Observed], machine: dict[str, Any], *, redact: bool) -> dict[str, Any]:
+def about(
+    setting: Setting, observed: Sequence[FinishedRun], machine: dict[str, Any], *, redact: bool
+) -> dict[str, Any]:
     """Return how the study was done: ``lines`` for the head, ``method`` for the end, ``runs`` in their order."""
     took_s = sum(item.result.took_s for item in observed)
     host = "" if redact else f" on {machine['hostname']}"

@@ -11,7 +11,7 @@ from memtui.analysis.reuse_cdf import Knee
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.page_set import PageSet
 from memtui.study.studies import basic, batch_size, cpus, filters, overhead
-from memtui.study.studies.pass_separation import PartSimilarity, alike
+from memtui.study.studies.pass_separation import PartSimilarity, part_similarity
 from memtui.study.studies.sample_time import study
 
 MIB = 1 << 20
@@ -95,15 +95,15 @@ def windows_of(steps, phase):
 
 
 def test_passes_are_told_apart_where_parts_of_steps_touch_their_own_pages():
-    assert alike(*windows_of(4, lambda share: 1 + int(share * 16))) == PartSimilarity(1.0, 0.0, True)
-    assert alike(*windows_of(4, lambda share: 7)) == PartSimilarity(1.0, 1.0, False)
+    assert part_similarity(*windows_of(4, lambda share: 1 + int(share * 16))) == PartSimilarity(1.0, 0.0, True)
+    assert part_similarity(*windows_of(4, lambda share: 7)) == PartSimilarity(1.0, 1.0, False)
 
 
 def test_passes_are_not_known_where_steps_are_short_or_few():
     starts, ends, pages, _ = windows_of(4, lambda share: 7)
-    assert "as little as 4 windows" in alike(starts, ends, pages, list(range(0, 65, 4))).reason
-    assert alike(starts, ends, pages, [0, 16]).visible is None
-    assert alike(starts, ends, pages, []).visible is None
+    assert "as little as 4 windows" in part_similarity(starts, ends, pages, list(range(0, 65, 4))).reason
+    assert part_similarity(starts, ends, pages, [0, 16]).visible is None
+    assert part_similarity(starts, ends, pages, []).visible is None
 
 
 def point(interval_s, wss, error=0.01, speed=5.0):

@@ -209,7 +209,7 @@ def test_a_process_that_is_not_the_one_is_not_watched(tmp_path, monkeypatch):
         engine = container.means().engine
         monkeypatch.setattr(container_engine, "_is_there", lambda pid, name: False)
         with pytest.raises(UserError, match="not to be seen from here"):
-            container_engine.Box(engine, "memtui-study-here", [0], ["sleep", "9"], (0, 0))
+            container_engine.Container(engine, "memtui-study-here", [0], ["sleep", "9"], (0, 0))
         assert not left(engine)
 
 

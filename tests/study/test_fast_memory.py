@@ -36,7 +36,7 @@ from memtui.study.studies.catalogue import STUDIES
 from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
 from memtui.study.studies.fast_memory.miss_curve import MissCurve, swappable
 from memtui.study.studies.fast_memory.numbers import FastMemoryNumbers, LimitPoint, ProgramNumbers
-from memtui.study.studies.fast_memory.runs import seen
+from memtui.study.studies.fast_memory.runs import step_counts
 from memtui.study.workloads.access_orders import lru_misses, touch_order
 from tests.support.cli import memtui
 from tests.support.limited_runs import MIB, perform_limited, touches
@@ -184,19 +184,19 @@ def limit(share: float) -> MemoryResult:
 
 
 def test_steps_are_counted_after_the_limit_and_some_time_to_settle():
-    counted = seen(limit(0.5))
+    counted = step_counts(limit(0.5))
     assert counted is not None
     assert (counted.major_faults, counted.swapped_in, counted.minor_faults) == (100, 700, 800)
     assert counted.steps <= 9  # of twelve
     assert counted.step_s == pytest.approx(0.2)
     assert counted.room_bytes == 28 * MIB  # 32 MiB less what is no page of the program
-    assert seen(limit(0.0)).room_bytes is None
+    assert step_counts(limit(0.0)).room_bytes is None
     half = limit(0.5)
-    assert seen(replace(half, reached_ns=None)) is None
-    assert seen(replace(half, samples=half.samples[:2])) is None
+    assert step_counts(replace(half, reached_ns=None)) is None
+    assert step_counts(replace(half, samples=half.samples[:2])) is None
     last = half.samples[-1]
     ended = replace(last, counts=replace(last.counts, process_major_faults=3))  # one of its processes ended
-    assert seen(replace(half, samples=(*half.samples[:-1], ended))).process_major_faults is None
+    assert step_counts(replace(half, samples=(*half.samples[:-1], ended))).process_major_faults is None
 
 
 def pages_of(numbers) -> PageSet:
@@ -471,7 +471,7 @@ def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path
     """8192 pages, 512 a step, in room for about half: every touch misses, whatever readahead makes of it."""
     program = touches("cyclic", "--pages", "8192", "--per-step", "512")
     result = perform_limited(tmp_path, program, 20 * MIB, 6.0)
-    counted = seen(result.memory)
+    counted = step_counts(result.memory)
     assert counted is not None
     assert counted.room_bytes < 20 * MIB
     assert 0.5 * 512 < counted.swapped_in < 2 * 512
@@ -487,7 +487,7 @@ def test_a_ring_under_a_limit_brings_in_what_an_exact_lru_memory_misses(tmp_path
 @pytest.mark.slow
 def test_without_a_limit_it_is_counted_all_the_same_and_no_swap_is_made(tmp_path):
     result = perform_limited(tmp_path, touches("zipf", "--pages", "2048", "--per-step", "128"), None, 2.0)
-    counted = seen(result.memory)
+    counted = step_counts(result.memory)
     assert counted is not None
     assert counted.major_faults < 1
     assert result.memory.swap == ""
@@ -632,7 +632,7 @@ def test_who_holds_a_limit_takes_no_process_of_another_user():
         order = MemoryOrder(None, 0, ())
         with (
             pytest.raises(UserError, match=r"cannot join .*: Operation not permitted"),
-            memory_limit.limited(order) as limit,
+            memory_limit.limited_run(order) as limit,
         ):
             limit.join(other.pid)
         other.kill()

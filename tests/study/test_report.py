@@ -21,7 +21,7 @@ from memtui.study import report
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs.messages import RunResult
-from memtui.study.studies.base import Observed, Setting
+from memtui.study.studies.base import FinishedRun, Setting
 from memtui.study.studies.catalogue import STUDIES
 from tests.support.pages import EVIL, Page
 from tests.support.sessions import MS, hello, messages, write_session
@@ -44,9 +44,9 @@ def sessions(tmp_path_factory):
     return session
 
 
-def observed(study, setting, sessions) -> list[Observed]:
+def observed(study, setting, sessions) -> list[FinishedRun]:
     runs = [run for repeat in study.runs(setting) for run in repeat]
-    return [Observed(run, result_of(run), sessions(run.interval_s)) for run in runs]
+    return [FinishedRun(run, result_of(run), sessions(run.interval_s)) for run in runs]
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -134,7 +134,7 @@ def test_a_tracker_without_pages_is_one_line(tmp_path):
     study = STUDIES["filters"]
     runs = [run for repeat in study.runs(SETTING) for run in repeat]
     with pytest.raises(UserError, match="saw no pages"):
-        study.find(SETTING, [Observed(run, result_of(run), session) for run in runs])
+        study.find(SETTING, [FinishedRun(run, result_of(run), session) for run in runs])
 
 
 def test_windows_of_training_lie_between_the_first_and_the_last_step(sessions):

@@ -160,7 +160,7 @@ def _trial(engine: Engine) -> str:
 def command(engine: Engine, name: str, image: str, program: Sequence[str], user: tuple[int, int]) -> list[str]:
     """Return the command line that runs a program in a container. ``user``: uid and gid of the program."""
     shared = os.statvfs("/dev/shm")
-    python_path = os.environ.get("PYTHONPATH")  # where memtui is; the other variables come with ``Box.go``
+    python_path = os.environ.get("PYTHONPATH")  # where memtui is; the other variables come with ``Container.go``
     return [
         *(*engine.cli, "run", "--interactive", "--rm", "--name", name, "--network", "host", "--log-driver", "none"),
         *("--security-opt", "label=disable", "--shm-size", str(shared.f_blocks * shared.f_frsize)),
@@ -191,7 +191,7 @@ def _empty_tar() -> bytes:
     return file.getvalue()
 
 
-class Box:
+class Container:
     """A container with a program that waits.
 
     Attributes:
@@ -203,7 +203,7 @@ class Box:
         _, why = _run_command((*engine.cli, "import", "-", name), input=_empty_tar())
         if why:
             raise UserError(f"{engine.name} took no image: {why}", FAILURE)
-        argv = program_launcher.command_line(cpus, "", program, f"{program_launcher.BOX}{name}")
+        argv = program_launcher.command_line(cpus, "", program, f"{program_launcher.CONTAINER_PARENT}{name}")
         self._ender = subprocess.Popen(
             ["/bin/sh", "-c", _REMOVE_SCRIPT, "sh", name, *engine.cli],
             stdin=subprocess.PIPE,
@@ -276,18 +276,18 @@ class Box:
 def _is_there(pid: int, name: str) -> bool:
     """Return whether a PID is that of the waiting launcher, and not of another machine or namespace."""
     try:
-        return f"{program_launcher.BOX}{name}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return f"{program_launcher.CONTAINER_PARENT}{name}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
 
 @contextmanager
-def boxed(
+def running_container(
     engine: Engine, name: str, cpus: Sequence[int], program: Sequence[str], user: tuple[int, int]
-) -> Iterator[Box]:
+) -> Iterator[Container]:
     """Yield a container and remove it afterwards. Raises UserError."""
-    box = Box(engine, name, cpus, program, user)
+    container = Container(engine, name, cpus, program, user)
     try:
-        yield box
+        yield container
     finally:
-        box.end()
+        container.end()

@@ -41,7 +41,7 @@ _TRY_BYTES = 4 << 20
 _R = TypeVar("_R", HolderReady, ProcessJoined)
 
 
-class Limited:
+class LimitedRun:
     """A run under a memory limit. ``joins``: name of the cgroup that the program waits for before it starts."""
 
     def __init__(self, holder: _LimitHolder, ready: HolderReady, limit_bytes: int | None) -> None:
@@ -109,12 +109,12 @@ class Limited:
 
 
 @contextmanager
-def limited(order: MemoryOrder) -> Iterator[Limited]:
+def limited_run(order: MemoryOrder) -> Iterator[LimitedRun]:
     """Yield a run with cgroup and swap, and remove both afterwards. Raises UserError, which names what is missing."""
     holder = _LimitHolder(order.swap_bytes, order.folders)
     try:
         ready = holder.wait_for(HolderReady, START_SECONDS)
-        yield Limited(holder, ready, order.limit_bytes)
+        yield LimitedRun(holder, ready, order.limit_bytes)
     finally:
         holder.end()
 
@@ -124,7 +124,7 @@ def why_not(folders: Sequence[str]) -> str:
     if os.getuid() != 0:
         return "a limit on memory is root's to set: start it with sudo"
     try:
-        with limited(MemoryOrder(None, _TRY_BYTES, tuple(folders))):
+        with limited_run(MemoryOrder(None, _TRY_BYTES, tuple(folders))):
             return ""
     except UserError as error:
         return str(error)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-BOX = "box:"
+CONTAINER_PARENT = "box:"
 _PR_SET_PDEATHSIG = 1
 _JOIN_SECONDS = 60.0
 
@@ -40,7 +40,7 @@ def command_line(cpus: Sequence[int], cgroup: str, program: Sequence[str], paren
 def main() -> int:
     """Return only when the program cannot be started."""
     parent, cpus, cgroup, *program = sys.argv[1:]
-    if parent.startswith(BOX):
+    if parent.startswith(CONTAINER_PARENT):
         line = sys.stdin.readline()
         if not line:
             return 1  # the worker ended before it was time

@@ -62,8 +62,8 @@ def perform(
         KeyboardInterrupt: after the worker has ended.
     """
     session, log = Path(f"{stem}.memtui"), Path(f"{stem}.log")
-    boxed = run.place == CONTAINER
-    before, engine = (means.prefix, means.engine) if boxed else ((), None)
+    in_container = run.place == CONTAINER
+    before, engine = (means.prefix, means.engine) if in_container else ((), None)
     order = RunOrder(run, str(session), str(log), tuple(cpus), memory, before, engine)
     start_s = time.monotonic()
     attempts, again = 0, True

@@ -33,8 +33,8 @@ from memtui.study.plan import ALTERNATE, BLOCKS, CONTAINER, Run
 from memtui.study.progress_counters import Steps
 from memtui.study.runs import program_launcher
 from memtui.study.runs.container import memory_cgroup
-from memtui.study.runs.container_engine import PREFIX, boxed
-from memtui.study.runs.memory_limit import Limited, limited
+from memtui.study.runs.container_engine import PREFIX, running_container
+from memtui.study.runs.memory_limit import LimitedRun, limited_run
 from memtui.study.runs.messages import RunFailed, RunOrder, RunProgress, RunResult
 
 POLL_SECONDS = 0.02  # between two reads of the steps
@@ -51,7 +51,7 @@ Send = Callable[[Mapping[str, Any]], None]
 class _RunMonitor:
     """Watches the progress of the program while it is recorded, and decides when the run is over."""
 
-    def __init__(self, run: Run, observation: Observation, log: str, send: Send, limit: Limited | None) -> None:
+    def __init__(self, run: Run, observation: Observation, log: str, send: Send, limit: LimitedRun | None) -> None:
         self._run, self._observation, self._send, self._limit = run, observation, send, limit
         self.steps = Steps("steps", log)
         self.start_s = self._reported_s = time.monotonic()
@@ -167,16 +167,16 @@ def _work(order: RunOrder, send: Send) -> RunResult:
     # Under sudo the program is the user's, and may not join a cgroup of root's.
     may_join = run.place == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
     with ExitStack() as stack:
-        box, limit, cgroup = None, None, ""
+        container, limit, cgroup = None, None, ""
         what: int | Launch
         if order.memory is not None:
-            limit = stack.enter_context(limited(order.memory))
+            limit = stack.enter_context(limited_run(order.memory))
         if order.engine is not None:
             user = invoker()
-            box = stack.enter_context(
-                boxed(order.engine, f"{PREFIX}-{os.getpid()}", order.cpus, program, (user.uid, user.gid))
+            container = stack.enter_context(
+                running_container(order.engine, f"{PREFIX}-{os.getpid()}", order.cpus, program, (user.uid, user.gid))
             )
-            what = box.pid
+            what = container.pid
         else:
             cgroup = stack.enter_context(memory_cgroup()) if may_join else ""
             what = Launch(program_launcher.command_line(order.cpus, limit.joins if limit else cgroup, program))
@@ -185,26 +185,26 @@ def _work(order: RunOrder, send: Send) -> RunResult:
         try:
             if limit is not None:
                 limit.join(observation.pid)
-            if box is not None:
-                box.go()
+            if container is not None:
+                container.go()
             supervisor.wait(monitor.poll, POLL_SECONDS)
         finally:
             ended_s = time.monotonic()
-            if box is not None and not monitor.left and not monitor.ended_it:
-                box.wait(GRACE_SECONDS)
-            stopped_by_us = observation.outlived if box is None else box.runs
+            if container is not None and not monitor.left and not monitor.ended_it:
+                container.wait(GRACE_SECONDS)
+            stopped_by_us = observation.outlived if container is None else container.runs
             supervisor.stop()
-            if box is None:
+            if container is None:
                 _end(observation, gently=run.place != CONTAINER)
             else:
-                box.end()
+                container.end()
         observation.finish()
         monitor.steps.poll()
         return RunResult(
             seconds=ended_s - monitor.start_s,
             left=monitor.left,
             limited=monitor.limited or (monitor.blocks is not None and monitor.blocks.done),
-            exit=None if stopped_by_us else observation.exit_status if box is None else box.wait(0),
+            exit=None if stopped_by_us else observation.exit_status if container is None else container.wait(0),
             windows=0 if observation.progress is None else observation.progress.samples,
             ending=observation.ending[1] if observation.ending else "",
             cgroup=bool(cgroup),

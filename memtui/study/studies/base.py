@@ -57,7 +57,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class FinishedRun:
     """A finished run: its result, and the path of its session."""
 
     run: Run
@@ -91,7 +91,7 @@ class Study(Protocol):
     def runs(self, setting: Setting) -> list[list[Run]]:
         """Return the runs by repeat. Raises UserError where the study is impossible with this setting."""
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         """Return the findings from the finished runs. Raises SessionError."""
 
 
@@ -153,9 +153,9 @@ def of_threads(threads: int) -> str:
     return "1 thread" if threads == 1 else f"{threads} threads"
 
 
-def by_group(observed: Sequence[Observed]) -> dict[str, list[Observed]]:
+def by_group(observed: Sequence[FinishedRun]) -> dict[str, list[FinishedRun]]:
     """Return finished runs by group, in the order of repeats."""
-    groups: dict[str, list[Observed]] = {}
+    groups: dict[str, list[FinishedRun]] = {}
     for item in sorted(observed, key=lambda item: item.run.repeat):
         groups.setdefault(item.run.group, []).append(item)
     return groups

@@ -20,7 +20,7 @@ from memtui.study.plan import CONTAINER, Run
 from memtui.study.recorded_run import Trace
 from memtui.study.studies.base import (
     START_S,
-    Observed,
+    FinishedRun,
     Setting,
     advice_text,
     by_group,
@@ -30,7 +30,7 @@ from memtui.study.studies.base import (
     needs_pages,
     training,
 )
-from memtui.study.studies.pass_separation import PartSimilarity, alike
+from memtui.study.studies.pass_separation import PartSimilarity, part_similarity
 
 BARE, BOXED, IMPORT, EMPTY, PASSES = "bare", "in a container", "import only", "container only", "passes of a step"
 INTERVAL_S, PASSES_S = 0.2, 0.05
@@ -172,7 +172,7 @@ class Basic:
             runs.append(Run(EMPTY, asleep, START_S + IDLE_S, interval_s=INTERVAL_S, place=CONTAINER))
         return runs
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         trace = groups[BARE][0].trace()
         needs_pages(trace)
@@ -300,7 +300,7 @@ def passes(trace: Trace) -> tuple[PartSimilarity, HeatChart | None]:
     """Return the similarity of parts of neighbouring steps, and a picture of some steps. Close the trace."""
     times_ns = trace.result.step_times_ns
     try:
-        parts = alike(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
+        parts = part_similarity(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
         return parts, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None
     finally:
         trace.close()
@@ -343,7 +343,7 @@ def _reuse_numbers(exact: ExactReuse) -> ReuseNumbers:
     return ReuseNumbers(exact.touches, exact.first_touches, by_share, None if curve is None else knee(curve))
 
 
-def _wss(item: Observed) -> float | None:
+def _wss(item: FinishedRun) -> float | None:
     trace = item.trace()
     try:
         return mean(trace.wss())

@@ -14,7 +14,7 @@ from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
-from memtui.study.studies.base import Observed, Setting, by_group, mean, needs_pages, training
+from memtui.study.studies.base import FinishedRun, Setting, by_group, mean, needs_pages, training
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 INTERVAL_S = 0.5
@@ -87,7 +87,7 @@ class BatchSize:
             by_repeat.append(runs)
         return by_repeat
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         traces: dict[int, list[Trace]] = {
             batch: [item.trace() for item in groups[group(batch)]] for batch in BATCHES if group(batch) in groups

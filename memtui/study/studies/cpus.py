@@ -14,7 +14,7 @@ from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
-from memtui.study.studies.base import Observed, Setting, by_group, mean, needs_pages, of_threads, training
+from memtui.study.studies.base import FinishedRun, Setting, by_group, mean, needs_pages, of_threads, training
 
 INTERVAL_S = 0.5
 REPEATS = 3
@@ -72,7 +72,7 @@ class Cpus:
             by_repeat.append(runs)
         return by_repeat
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         traces: dict[int, list[Trace]] = {
             threads: [item.trace() for item in groups[of_threads(threads)]]

@@ -15,7 +15,7 @@ from memtui.reports.charts.model import Findings, Table
 from memtui.study.charts import reuse_lines
 from memtui.study.plan import Run
 from memtui.study.studies.base import (
-    Observed,
+    FinishedRun,
     Setting,
     by_group,
     interval_text,
@@ -153,7 +153,7 @@ class Filters:
             by_repeat.append(runs)
         return by_repeat
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         by_threads: dict[int, FilterNumbers] = {}
         charts, lost_rows, cost_rows, doubts = [], [], [], []
@@ -256,7 +256,7 @@ def _of_savings(savings: Savings) -> str:
     return f"{sentence}: {'time is saved' if pause.median < 1 else 'they cost time'}."
 
 
-def _lost(runs: Sequence[Observed]) -> tuple[dict[str, Losses], dict[str, Cdf], list[str]]:
+def _lost(runs: Sequence[FinishedRun]) -> tuple[dict[str, Losses], dict[str, Cdf], list[str]]:
     """Return medians over runs by filter; curves of the first run without and with all filters; doubts."""
     by_filter: dict[str, list[Losses]] = {chosen: [] for chosen in FILTERS[1:]}
     curves: dict[str, Cdf] = {}
@@ -304,7 +304,7 @@ def _medians(runs: Sequence[Losses]) -> Losses:
     )
 
 
-def _saved(without: Sequence[Observed], with_it: Sequence[Observed]) -> Savings:
+def _saved(without: Sequence[FinishedRun], with_it: Sequence[FinishedRun]) -> Savings:
     """Compare pause of a window and own CPU time: with a filter over without, in pairs of repeats."""
     before, after = ([_costs(item) for item in runs] for runs in (without, with_it))
     pauses, shares = (
@@ -313,7 +313,7 @@ def _saved(without: Sequence[Observed], with_it: Sequence[Observed]) -> Savings:
     return Savings(pauses, shares, median([cost[0] for cost in before]))
 
 
-def _costs(item: Observed) -> tuple[float | None, float | None]:
+def _costs(item: FinishedRun) -> tuple[float | None, float | None]:
     """Return (mean pause of a window in s, share of a CPU that sampler and recorder took)."""
     trace = item.trace()
     try:

@@ -14,7 +14,7 @@ from memtui.core.errors import UserError
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.plan import BLOCKS, Run
 from memtui.study.studies.base import (
-    Observed,
+    FinishedRun,
     Setting,
     by_group,
     interval_text,
@@ -99,7 +99,7 @@ class Overhead:
                 )
         return [runs]
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         points: list[OverheadPoint] = []
         every_doubt: list[str] = []
         for name, (first, *_) in by_group(observed).items():

@@ -37,7 +37,7 @@ class PartSimilarity:
         return asdict(self)
 
 
-def alike(
+def part_similarity(
     starts_ns: Sequence[int], ends_ns: Sequence[int], pages: Sequence[PageSet | None], steps_ns: Sequence[int]
 ) -> PartSimilarity:
     """Compare the pages of the parts of a step with those of the same and the opposite part of the next step.

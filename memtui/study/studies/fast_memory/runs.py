@@ -12,7 +12,7 @@ LEAST_STEPS = 2  # to be counted
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StepCounts:
     """Means over the counted steps of one run.
 
     Attributes:
@@ -34,7 +34,7 @@ class Seen:
     room_bytes: float | None
 
 
-def seen(memory: MemoryResult) -> Seen | None:
+def step_counts(memory: MemoryResult) -> StepCounts | None:
     """Return the counted steps of a run; None where too few came after the limit."""
     counted = _counted(memory.samples, memory.reached_ns)
     if len(counted) < 2 or counted[-1].steps - counted[0].steps < LEAST_STEPS:
@@ -51,7 +51,7 @@ def seen(memory: MemoryResult) -> Seen | None:
     if memory.limit_bytes is not None:
         others = [sample.counts.other_bytes for sample in counted]
         room = max(memory.limit_bytes - sum(others) / len(others), 0.0)
-    return Seen(
+    return StepCounts(
         steps=steps,
         step_s=(last.time_ns - first.time_ns) / 1e9 / steps,
         major_faults=major,

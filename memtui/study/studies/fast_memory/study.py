@@ -20,7 +20,7 @@ from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs.messages import MemoryResult
 from memtui.study.studies.base import (
-    Observed,
+    FinishedRun,
     Setting,
     by_group,
     median_of,
@@ -32,7 +32,7 @@ from memtui.study.studies.fast_memory.conclusions import NEAR, conclude, doubts_
 from memtui.study.studies.fast_memory.figures import charts_of, row, slow_down
 from memtui.study.studies.fast_memory.miss_curve import MissCurve, working_set
 from memtui.study.studies.fast_memory.numbers import Bounds, FastMemoryNumbers, LimitPoint, ProgramNumbers
-from memtui.study.studies.fast_memory.runs import SETTLE, Seen, seen
+from memtui.study.studies.fast_memory.runs import SETTLE, StepCounts, step_counts
 from memtui.study.workloads.access_orders import ORDERS, ZIPF_EXPONENT, lru_misses, touch_order
 
 INTERVAL_S = 0.1
@@ -46,7 +46,7 @@ WARM_STEPS = 64  # of an exact LRU memory, and as many counted ones
 
 
 @dataclass(frozen=True, slots=True)
-class _Touches:
+class _AccessOrder:
     """A program whose order of accesses is known (``memtui.study.workloads.known_accesses``)."""
 
     order: str
@@ -75,8 +75,8 @@ class _Touches:
 
 
 @lru_cache(256)
-def _exact(touches: _Touches, capacity_pages: int, seed: int) -> float:
-    order = touch_order(touches.order, touches.pages, touches.per_step, seed)
+def _exact(access_order: _AccessOrder, capacity_pages: int, seed: int) -> float:
+    order = touch_order(access_order.order, access_order.pages, access_order.per_step, seed)
     steps = list(itertools.islice(order, 2 * WARM_STEPS))
     return float(lru_misses(steps, capacity_pages)[WARM_STEPS:].mean())
 
@@ -136,7 +136,7 @@ class FastMemory:
             )
         return by_repeat
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         programs: dict[str, ProgramNumbers] = {}
         charts: list[Chart] = []
@@ -187,7 +187,7 @@ def shares(setting: Setting) -> tuple[float, ...]:
     return QUICK_SHARES if setting.quick else SHARES
 
 
-def sizes(recorded: Observed) -> dict[str, int]:
+def sizes(recorded: FinishedRun) -> dict[str, int]:
     """Return the sizes for the runs under a limit, from the recording.
 
     Returns:
@@ -226,53 +226,55 @@ def _programs(setting: Setting) -> dict[str, Callable[[int], dict[str, Any]]]:
 
     if setting.command:
         return {PROGRAM: trained}
-    return {touches.order: _fields_of(touches, setting) for touches in _bundled_orders(setting).values()} | {
-        TRAINING: trained
-    }
+    return {
+        access_order.order: _fields_of(access_order, setting) for access_order in _bundled_orders(setting).values()
+    } | {TRAINING: trained}
 
 
-def _bundled_orders(setting: Setting) -> dict[str, _Touches]:
+def _bundled_orders(setting: Setting) -> dict[str, _AccessOrder]:
     if setting.command:
         return {}
-    return {order: _Touches(order, 16384 if setting.quick else 65536) for order in ORDERS}
+    return {order: _AccessOrder(order, 16384 if setting.quick else 65536) for order in ORDERS}
 
 
-def _fields_of(touches: _Touches, setting: Setting) -> Callable[[int], dict[str, Any]]:
+def _fields_of(access_order: _AccessOrder, setting: Setting) -> Callable[[int], dict[str, Any]]:
     seconds = 5.0 if setting.quick else 30.0
-    return lambda seed: touches.fields(seed, seconds)
+    return lambda seed: access_order.fields(seed, seconds)
 
 
 def _program(
-    setting: Setting, name: str, trace: Trace, curves: Sequence[MissCurve], groups: Mapping[str, list[Observed]]
+    setting: Setting, name: str, trace: Trace, curves: Sequence[MissCurve], groups: Mapping[str, list[FinishedRun]]
 ) -> ProgramNumbers:
-    touches = _bundled_orders(setting).get(name)
+    access_order = _bundled_orders(setting).get(name)
     whole = working_set(trace).size_bytes
     rate = trace.result.steps_per_s if trace.by_steps else None
     points = []
     for share in (0.0, *shares(setting)):
-        runs = [(item, counted) for item in groups.get(group(name, share), []) if (counted := _seen(item)) is not None]
-        points.append(_point(share, runs, curves, touches, whole))
+        runs = [
+            (item, counted) for item in groups.get(group(name, share), []) if (counted := _counts_of(item)) is not None
+        ]
+        points.append(_point(share, runs, curves, access_order, whole))
     return ProgramNumbers(
         working_set_bytes=whole,
         steps_per_window=None if rate is None else rate * INTERVAL_S,
         touches_per_step=curves[0].touches / curves[0].steps if curves[0].steps else None,
-        known_order=touches is not None,
+        known_order=access_order is not None,
         points=points,
     )
 
 
-def _seen(item: Observed) -> Seen | None:
-    return None if item.result.memory is None else seen(item.result.memory)
+def _counts_of(item: FinishedRun) -> StepCounts | None:
+    return None if item.result.memory is None else step_counts(item.result.memory)
 
 
 def _point(
     share: float,
-    runs: Sequence[tuple[Observed, Seen]],
+    runs: Sequence[tuple[FinishedRun, StepCounts]],
     curves: Sequence[MissCurve],
-    touches: _Touches | None,
+    access_order: _AccessOrder | None,
     touched: int,
 ) -> LimitPoint:
-    by_run = [_compared(item, each, curves, touches, touched) for item, each in runs if share]
+    by_run = [_compare(item, each, curves, access_order, touched) for item, each in runs if share]
     return LimitPoint(
         share=share,
         runs=len(runs),
@@ -299,7 +301,7 @@ def _median_bounds(bounds: Sequence[Bounds]) -> Bounds | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
+class _Comparison:
     """One run compared with the prediction at its own room; see ``LimitPoint``."""
 
     predicted: Bounds
@@ -310,19 +312,19 @@ class _Compared:
     exact_factor: float | None
 
 
-def _compared(
-    item: Observed, each: Seen, curves: Sequence[MissCurve], touches: _Touches | None, touched: int
-) -> _Compared:
+def _compare(
+    item: FinishedRun, each: StepCounts, curves: Sequence[MissCurve], access_order: _AccessOrder | None, touched: int
+) -> _Comparison:
     assert each.room_bytes is not None
     (low, high), (low_merged, high_merged) = (curve.misses(each.room_bytes) for curve in curves)
     predicted, predicted_merged = (float(low), float(high)), (float(low_merged), float(high_merged))
     bounds = None if math.isnan(predicted[0]) else predicted
     exact = None
-    if touches is not None:
+    if access_order is not None:
         # The other pages of the process, of interpreter and libraries, stay in memory and take part of the room.
-        aside = max(touched - touches.pages * PAGE_BYTES, 0)
-        exact = touches.misses(each.room_bytes - aside, item.run.seed)
-    return _Compared(
+        aside = max(touched - access_order.pages * PAGE_BYTES, 0)
+        exact = access_order.misses(each.room_bytes - aside, item.run.seed)
+    return _Comparison(
         predicted,
         predicted_merged,
         exact,

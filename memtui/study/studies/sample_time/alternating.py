@@ -13,7 +13,7 @@ from memtui.core.units import percent, size
 from memtui.reports.charts.model import Table
 from memtui.study.plan import ALTERNATE, Run
 from memtui.study.studies.base import (
-    Observed,
+    FinishedRun,
     Setting,
     interval_text,
     needs_pages,
@@ -111,7 +111,7 @@ def keeps(run: Run) -> bool:
     return set(KEEPS) <= set(map(tuple, run.environment))
 
 
-def turn_points(observed: Sequence[Observed], threads: int) -> list[TurnPoint]:
+def turn_points(observed: Sequence[FinishedRun], threads: int) -> list[TurnPoint]:
     """Return the error at each coarse interval."""
     points = []
     mine = [item for item in observed if item.run.kind == ALTERNATE and item.run.cpus == threads]

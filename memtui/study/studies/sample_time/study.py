@@ -16,7 +16,7 @@ from memtui.study.charts import MIB, reuse_lines, wss_over_run
 from memtui.study.plan import RECORD, Run
 from memtui.study.recorded_run import CUT, Trace
 from memtui.study.studies.base import (
-    Observed,
+    FinishedRun,
     Setting,
     advice_text,
     by_group,
@@ -116,7 +116,7 @@ class SampleTime:
             by_repeat.append(runs)
         return by_repeat
 
-    def find(self, setting: Setting, observed: Sequence[Observed]) -> Findings:
+    def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         intervals_s = sorted({item.run.interval_s for item in observed if item.run.kind == RECORD} - {FINEST_S})
         in_turn = {threads: turn_points(observed, threads) for threads in thread_counts(setting)}
@@ -148,7 +148,7 @@ class SampleTime:
 class _Traces:
     """The traces of one number of threads, by interval and repeat; closed at the end."""
 
-    def __init__(self, groups: Mapping[str, Sequence[Observed]], threads: int, intervals_s: Sequence[float]) -> None:
+    def __init__(self, groups: Mapping[str, Sequence[FinishedRun]], threads: int, intervals_s: Sequence[float]) -> None:
         self.by_interval = {s: [item.trace() for item in groups[group(s, threads)]] for s in intervals_s}
         for trace in self.all():
             needs_pages(trace)
