@@ -13,7 +13,7 @@ from memtui.core.errors import FAILURE
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.units import size
 from memtui.formats.zpp import zpp_lines
-from memtui.reports.figures.axes import Frame, bytes_scale, footnote, time_scale
+from memtui.reports.figures.axes import Axes, bytes_scale, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 
 FOLDER = "plots"
@@ -51,17 +51,17 @@ def draw(trace: StepTrace, title: str, segments: tuple[tuple[str, ...], ...]) ->
     drawing = Drawing(COLUMN_PT, 8 + 96 + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, words)
     above = np.maximum(trace.usage_bytes - trace.start_bytes, 0)
     across = time_scale((trace.end_ns - trace.start_ns) / 1e9)
-    frame = Frame(drawing, 38.0, 8.0, COLUMN_PT - 46.0, 96.0, across, bytes_scale(float(above.max(initial=1)) * 1.02))
-    frame.grid()
-    points: list[tuple[float, float]] = [(frame.left, frame.bottom)]
+    axes = Axes(drawing, 38.0, 8.0, COLUMN_PT - 46.0, 96.0, across, bytes_scale(float(above.max(initial=1)) * 1.02))
+    axes.grid()
+    points: list[tuple[float, float]] = [(axes.left, axes.bottom)]
     for t_ns, held in zip((trace.t_ns - trace.start_ns).tolist(), above.tolist(), strict=True):
-        at = frame.x(t_ns / 1e9)
-        points += [(at, points[-1][1]), (at, frame.y(held))]
-    points.append((frame.left + frame.width, points[-1][1]))
-    drawing.polygon([*points, (frame.left + frame.width, frame.bottom)], "wss-area")
+        at = axes.x(t_ns / 1e9)
+        points += [(at, points[-1][1]), (at, axes.y(held))]
+    points.append((axes.left + axes.width, points[-1][1]))
+    drawing.polygon([*points, (axes.left + axes.width, axes.bottom)], "wss-area")
     drawing.polyline(points, "wss")
-    frame.edges()
-    frame.label_up(f"memory ({frame.up.unit if frame.up else ''})")
-    frame.label_across(f"time ({across.unit})")
-    footnote(drawing, lines, frame.bottom + 22)
+    axes.edges()
+    axes.label_up(f"memory ({axes.up.unit if axes.up else ''})")
+    axes.label_across(f"time ({across.unit})")
+    footnote(drawing, lines, axes.bottom + 22)
     return drawing

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memtui.core.units import size
 from memtui.reports.breakdown.rules import Bar
-from memtui.reports.figures.axes import Frame, bytes_scale
+from memtui.reports.figures.axes import Axes, bytes_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing, fit, text_width, wrap
 
 _BAR_PT, _GAP_PT = 9.0, 3.0
@@ -49,14 +49,14 @@ def draw(graphs: Sequence[Graph], title: str, make: Callable[[float, float, str,
             drawing.text(4, top + (row + 1) * line_pt, line, size=SMALL_PT)
         start = top + len(head) * line_pt + 6
         high = len(graph.bars) * (_BAR_PT + _GAP_PT)
-        frame = Frame(drawing, left, start, COLUMN_PT - left - right, high, scale)
+        axes = Axes(drawing, left, start, COLUMN_PT - left - right, high, scale)
         for row, bar in enumerate(graph.bars):
             y = start + row * (_BAR_PT + _GAP_PT)
-            drawing.rect(left, y, frame.x(bar.bytes) - left, _BAR_PT, "wss")
+            drawing.rect(left, y, axes.x(bar.bytes) - left, _BAR_PT, "wss")
             drawing.text(left - 3, y + 6.8, fit(bar.name, _MOST_NAME_PT, _NAME_PT), size=_NAME_PT, anchor="end")
-            drawing.text(frame.x(bar.bytes) + 2, y + 6.8, _label(bar), size=SMALL_PT)
-        frame.edges()
-        frame.label_across(f"bytes ({scale.unit})" if scale.unit != "B" else "bytes")
+            drawing.text(axes.x(bar.bytes) + 2, y + 6.8, _label(bar), size=SMALL_PT)
+        axes.edges()
+        axes.label_across(f"bytes ({scale.unit})" if scale.unit != "B" else "bytes")
         for row, line in enumerate(below):
             drawing.text(4, start + high + _BELOW_PT + row * line_pt, line, size=SMALL_PT, fill="dim")
         top += height

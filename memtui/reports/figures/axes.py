@@ -1,4 +1,4 @@
-"""Scales and ticks: round numbers in a unit that stands at the axis, and a frame to draw into."""
+"""Scales and ticks: round numbers in a unit that stands at the axis, and the axes to draw into."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _round_step(least: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Axes:
     """A rectangle of a drawing with a scale on each side."""
 
     drawing: Drawing

@@ -13,7 +13,7 @@ from memtui.analysis.resident import MEANING, RSS, resident
 from memtui.core.samples import Event
 from memtui.core.units import duration
 from memtui.reports.figures import provenance
-from memtui.reports.figures.axes import AXIS_PT, Frame, bytes_scale, captioned, footnote, time_scale
+from memtui.reports.figures.axes import AXIS_PT, Axes, bytes_scale, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.reports.source import ReportSource
 from memtui.session.sample_table import SampleTable
@@ -51,21 +51,21 @@ def draw(reader: ReportSource) -> Drawing | None:
     across = time_scale((samples.end_ns[-1] - samples.start_ns[0]) / 1e9)
     box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
     if apart:
-        upper = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(rss.most, 2))
-        lower = Frame(drawing, box[0], _TOP + heights[0] + 10, box[1], heights[1], across, bytes_scale(wss.most * 1.02))
+        upper = Axes(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(rss.most, 2))
+        lower = Axes(drawing, box[0], _TOP + heights[0] + 10, box[1], heights[1], across, bytes_scale(wss.most * 1.02))
         _panel(upper, resident_memory.name, [(rss, "rss", "")])
         _panel(lower, "working set", [(wss, "wss", "")])
         upper.label_across("", numbers=False)
-        frames = [upper, lower]
+        all_axes = [upper, lower]
     else:
         most = max(line.most for line in (wss, rss) if line.has_values) if wss.has_values or rss.has_values else 1.0
-        frame = Frame(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(most * 1.02))
+        axes = Axes(drawing, box[0], _TOP, box[1], heights[0], across, bytes_scale(most * 1.02))
         both = ((rss, "rss", resident_memory.name), (wss, "wss", "WSS"))
         shown = [(line, role, name) for line, role, name in both if line.has_values]
-        _panel(frame, "memory" if wss.has_values else resident_memory.name, shown)
-        frames = [frame]
-    _annotations(frames, reader.events(0, 2**62), int(samples.start_ns[0]))
-    frames[-1].label_across(f"time ({across.unit})")
+        _panel(axes, "memory" if wss.has_values else resident_memory.name, shown)
+        all_axes = [axes]
+    _annotations(all_axes, reader.events(0, 2**62), int(samples.start_ns[0]))
+    all_axes[-1].label_across(f"time ({across.unit})")
     footnote(drawing, lines, bottom + AXIS_PT)
     return drawing
 
@@ -117,55 +117,55 @@ class _Line:
                 yield slice(low, high)
 
 
-def _panel(frame: Frame, name: str, lines: list[tuple[_Line, str, str]]) -> None:
+def _panel(axes: Axes, name: str, lines: list[tuple[_Line, str, str]]) -> None:
     """Draw one graph with its axis; several lines are named at their right end."""
-    frame.grid()
+    axes.grid()
     for line, role, _ in lines:
         for run in line.runs():
-            x, low, high = _steps(frame, line, run)
+            x, low, high = _steps(axes, line, run)
             if line.binned:
                 band = [*zip(x, high, strict=True), *zip(x[::-1], low[::-1], strict=True)]
-                frame.drawing.polygon(band, f"{role}-area")
+                axes.drawing.polygon(band, f"{role}-area")
             elif len(lines) == 1 or role == "wss":
-                floor = [(x[-1], frame.bottom), (x[0], frame.bottom)]
-                frame.drawing.polygon([*zip(x, high, strict=True), *floor], f"{role}-area")
+                floor = [(x[-1], axes.bottom), (x[0], axes.bottom)]
+                axes.drawing.polygon([*zip(x, high, strict=True), *floor], f"{role}-area")
     for line, role, _ in lines:
         for run in line.runs():
-            x, _, _ = _steps(frame, line, run)
-            y = np.repeat([frame.y(v) for v in line.mean[run]], 2)
-            frame.drawing.polyline(zip(x, y.tolist(), strict=True), role)
-    frame.edges()
-    unit = frame.up.unit if frame.up else ""
-    frame.label_up(f"{name} ({unit})")
+            x, _, _ = _steps(axes, line, run)
+            y = np.repeat([axes.y(v) for v in line.mean[run]], 2)
+            axes.drawing.polyline(zip(x, y.tolist(), strict=True), role)
+    axes.edges()
+    unit = axes.up.unit if axes.up else ""
+    axes.label_up(f"{name} ({unit})")
     if len(lines) > 1:
-        _legend(frame, [(role, label) for _, role, label in lines])
+        _legend(axes, [(role, label) for _, role, label in lines])
 
 
-def _steps(frame: Frame, line: _Line, run: slice) -> tuple[list[float], list[float], list[float]]:
+def _steps(axes: Axes, line: _Line, run: slice) -> tuple[list[float], list[float], list[float]]:
     """Return the corners of a stepped band: two for each window."""
-    x = [corner for pair in zip(line.start_s[run], line.end_s[run], strict=True) for corner in map(frame.x, pair)]
-    low, high = (np.repeat([frame.y(v) for v in part[run]], 2).tolist() for part in (line.low, line.high))
+    x = [corner for pair in zip(line.start_s[run], line.end_s[run], strict=True) for corner in map(axes.x, pair)]
+    low, high = (np.repeat([axes.y(v) for v in part[run]], 2).tolist() for part in (line.low, line.high))
     return x, low, high
 
 
-def _legend(frame: Frame, entries: list[tuple[str, str]]) -> None:
+def _legend(axes: Axes, entries: list[tuple[str, str]]) -> None:
     """Name the lines above the picture, at its right end."""
-    x = frame.left + frame.width
+    x = axes.left + axes.width
     for role, label in entries:
         x -= text_width(label, SMALL_PT + 0.5)
-        frame.drawing.text(x, frame.top - 2, label, size=SMALL_PT + 0.5)
-        frame.drawing.line(x - 10, frame.top - 4, x - 2, frame.top - 4, role, 1.2)
+        axes.drawing.text(x, axes.top - 2, label, size=SMALL_PT + 0.5)
+        axes.drawing.line(x - 10, axes.top - 4, x - 2, axes.top - 4, role, 1.2)
         x -= 16
 
 
-def _annotations(frames: list[Frame], events: list[Event], origin_ns: int) -> None:
+def _annotations(all_axes: list[Axes], events: list[Event], origin_ns: int) -> None:
     """Draw the annotations of the user on the time axis, with text where there is room before the next one."""
     annotations = [event for event in events if event.kind == "mark"][:MAX_ANNOTATIONS]
-    across = [frames[0].x((annotation.t_ns - origin_ns) / 1e9) for annotation in annotations]
+    across = [all_axes[0].x((annotation.t_ns - origin_ns) / 1e9) for annotation in annotations]
     for x in across:
-        for frame in frames:
-            frame.drawing.line(x, frame.top, x, frame.bottom, "mark", 0.5, "2 1.5")
-    drawing, top, edge = frames[0].drawing, frames[0].top, frames[0].left + frames[0].width
+        for axes in all_axes:
+            axes.drawing.line(x, axes.top, x, axes.bottom, "mark", 0.5, "2 1.5")
+    drawing, top, edge = all_axes[0].drawing, all_axes[0].top, all_axes[0].left + all_axes[0].width
     ends = [*across[1:], edge] if across else []
     for annotation, x, end in zip(annotations, across, ends, strict=True):
         if end - x < _LABEL_PT:

@@ -13,7 +13,7 @@ from memtui.core.samples import Process
 from memtui.core.units import size
 from memtui.reports.charts.model import HEAT_TICKS
 from memtui.reports.figures import png, provenance
-from memtui.reports.figures.axes import AXIS_PT, Frame, captioned, footnote, time_scale
+from memtui.reports.figures.axes import AXIS_PT, Axes, captioned, footnote, time_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, fit, text_width
 from memtui.reports.source import ReportSource, not_stored_bytes
 from memtui.session.vma_row import VmaRow
@@ -70,13 +70,13 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
     lines = provenance.lines(reader, COLUMN_PT - 8, *notes)
     name = f"Touched pages of process {process.pid} by address and time"
     drawing = captioned(_TOP + height, name, " ".join(provenance.sentences(reader)), lines)
-    frame = Frame(drawing, _LEFT, _TOP, COLUMN_PT - _LEFT - _RIGHT, height, across)
-    drawing.image(frame.left, frame.top, frame.width, frame.height, png.encode(_pixels(share), _PALETTE))
-    _bands(frame, layout, reader.shows_distances)
-    frame.edges()
-    frame.label_across(f"time ({across.unit})")
-    _color_bar(frame, f"pid {process.pid}")
-    footnote(drawing, lines, frame.bottom + AXIS_PT)
+    axes = Axes(drawing, _LEFT, _TOP, COLUMN_PT - _LEFT - _RIGHT, height, across)
+    drawing.image(axes.left, axes.top, axes.width, axes.height, png.encode(_pixels(share), _PALETTE))
+    _bands(axes, layout, reader.shows_distances)
+    axes.edges()
+    axes.label_across(f"time ({across.unit})")
+    _color_bar(axes, f"pid {process.pid}")
+    footnote(drawing, lines, axes.bottom + AXIS_PT)
     return drawing
 
 
@@ -138,33 +138,33 @@ def _pixels(share: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.where(finite, 1 + level, 0).astype(np.uint8)
 
 
-def _bands(frame: Frame, layout: Layout, name_gaps: bool) -> None:
+def _bands(axes: Axes, layout: Layout, name_gaps: bool) -> None:
     """Draw names on the address axis, lines between ranges, and gaps marked as such."""
-    draw, row_height = frame.drawing, _ROW_PT
+    draw, row_height = axes.drawing, _ROW_PT
     for band in layout.bands:
-        top, height = frame.top + band.row * row_height, band.rows * row_height
+        top, height = axes.top + band.row * row_height, band.rows * row_height
         middle = top + height / 2
         if band.kind == "gap":
-            draw.rect(frame.left, top, frame.width, height, "ground")
+            draw.rect(axes.left, top, axes.width, height, "ground")
             text = f"gap of {size(band.size_bytes)}" if name_gaps else "gap"
-            centre = frame.left + frame.width / 2
-            side = (frame.width - text_width(text, SMALL_PT)) / 2 - 3
+            centre = axes.left + axes.width / 2
+            side = (axes.width - text_width(text, SMALL_PT)) / 2 - 3
             draw.text(centre, middle + 1.9, text, size=SMALL_PT, anchor="middle", fill="dim")
-            for left in (frame.left, frame.left + frame.width - side):
+            for left in (axes.left, axes.left + axes.width - side):
                 draw.line(left, middle, left + side, middle, "grid", 0.6, "2 2")
             continue
         label = f"{band.ranges} others" if band.kind == "more" else band.label
-        draw.text(frame.left - 4, middle + 1.9, fit(label, _LEFT - 8, SMALL_PT), size=SMALL_PT, anchor="end")
-        draw.line(frame.left - 2.5, top, frame.left, top, "ink", 0.4)
+        draw.text(axes.left - 4, middle + 1.9, fit(label, _LEFT - 8, SMALL_PT), size=SMALL_PT, anchor="end")
+        draw.line(axes.left - 2.5, top, axes.left, top, "ink", 0.4)
         if band.row:
-            draw.line(frame.left, top, frame.left + frame.width, top, "ground", 0.5)
-    draw.line(frame.left - 2.5, frame.bottom, frame.left, frame.bottom, "ink", 0.4)
+            draw.line(axes.left, top, axes.left + axes.width, top, "ground", 0.5)
+    draw.line(axes.left - 2.5, axes.bottom, axes.left, axes.bottom, "ink", 0.4)
 
 
-def _color_bar(frame: Frame, name: str) -> None:
+def _color_bar(axes: Axes, name: str) -> None:
     """Draw the legend of the colours, above the picture."""
-    draw, width = frame.drawing, 84.0
-    left, y = frame.left + frame.width - width - 12, frame.top - 8
+    draw, width = axes.drawing, 84.0
+    left, y = axes.left + axes.width - width - 12, axes.top - 8
     draw.text(4, y + 4.2, name, size=SMALL_PT + 0.5)
     draw.text(left - 4, y + 4.2, "touched share", size=SMALL_PT + 0.5, anchor="end")
     bar = np.arange(1, 256, dtype=np.uint8)[None, :]

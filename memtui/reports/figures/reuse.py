@@ -9,7 +9,7 @@ from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, ExactReuse, bin_of
 from memtui.core.units import between, percent, size
 from memtui.reports.figures import provenance
-from memtui.reports.figures.axes import AXIS_PT, Frame, Scale, captioned, footnote, octave_scale, share_scale
+from memtui.reports.figures.axes import AXIS_PT, Axes, Scale, captioned, footnote, octave_scale, share_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing
 from memtui.reports.source import ReportSource
 
@@ -31,9 +31,9 @@ def draw(reader: ReportSource, exact: ExactReuse) -> Drawing | None:
     box = (_LEFT, COLUMN_PT - _LEFT - _RIGHT)
     edges, shares = _bars(shares, across)
     most = max(float(values.max()) for values in shares.values())
-    upper = Frame(drawing, box[0], _TOP, box[1], _HEIGHT, across, share_scale(most))
+    upper = Axes(drawing, box[0], _TOP, box[1], _HEIGHT, across, share_scale(most))
     _histogram(upper, edges, shares)
-    lower = Frame(drawing, box[0], _TOP + _HEIGHT + _BETWEEN, box[1], _HEIGHT, across, share_scale(1.0))
+    lower = Axes(drawing, box[0], _TOP + _HEIGHT + _BETWEEN, box[1], _HEIGHT, across, share_scale(1.0))
     _curve(lower, MissRatioCurve.of(exact), across)
     footnote(drawing, lines, bottom + AXIS_PT)
     return drawing
@@ -76,52 +76,52 @@ def _bars(shares: dict[str, np.ndarray], across: Scale) -> tuple[np.ndarray, dic
     return edges, {bound: np.add.reduceat(values, starts) for bound, values in shares.items()}
 
 
-def _histogram(frame: Frame, edges: np.ndarray, shares: dict[str, np.ndarray]) -> None:
-    frame.grid()
-    outline: list[tuple[float, float]] = [(frame.x(edges[0]), frame.bottom)]
+def _histogram(axes: Axes, edges: np.ndarray, shares: dict[str, np.ndarray]) -> None:
+    axes.grid()
+    outline: list[tuple[float, float]] = [(axes.x(edges[0]), axes.bottom)]
     for number in range(len(edges) - 1):
-        left, right = frame.x(edges[number]), frame.x(edges[number + 1])
-        if right <= frame.left or right <= left:
+        left, right = axes.x(edges[number]), axes.x(edges[number + 1])
+        if right <= axes.left or right <= left:
             continue
-        top = frame.y(shares["upper"][number])
+        top = axes.y(shares["upper"][number])
         if shares["upper"][number]:
-            frame.drawing.rect(left + 0.15, top, right - left - 0.3, frame.bottom - top, "bound-area")
-        y = frame.y(shares["lower"][number])
+            axes.drawing.rect(left + 0.15, top, right - left - 0.3, axes.bottom - top, "bound-area")
+        y = axes.y(shares["lower"][number])
         outline += [(left, y), (right, y)]
-    frame.drawing.polyline(outline, "bound", 0.7)
-    frame.edges()
-    frame.label_up("touches (%)")
-    frame.label_across("reuse distance (bytes of other pages touched)")
-    _legend(frame, "upper bound", "lower bound")
+    axes.drawing.polyline(outline, "bound", 0.7)
+    axes.edges()
+    axes.label_up("touches (%)")
+    axes.label_across("reuse distance (bytes of other pages touched)")
+    _legend(axes, "upper bound", "lower bound")
 
 
-def _curve(frame: Frame, curve: MissRatioCurve, across: Scale) -> None:
-    frame.grid()
+def _curve(axes: Axes, curve: MissRatioCurve, across: Scale) -> None:
+    axes.grid()
     sizes = np.geomspace(across.low, across.high, POINTS)
     # Each size at which the curve falls has two points, so that steps are vertical.
     low, high = curve.miss_ratio_at(np.floor(sizes).astype(np.int64))
-    x = [frame.x(s) for s in sizes]
-    below, above = [frame.y(v) for v in low], [frame.y(v) for v in high]
+    x = [axes.x(s) for s in sizes]
+    below, above = [axes.y(v) for v in low], [axes.y(v) for v in high]
     band = [*zip(x, above, strict=True), *zip(x[::-1], below[::-1], strict=True)]
-    frame.drawing.polygon(band, "bound-area")
-    frame.drawing.polyline(zip(x, above, strict=True), "bound", 0.8)
-    frame.drawing.polyline(zip(x, below, strict=True), "bound", 0.8, "2 1.2")
-    frame.edges()
-    frame.label_up("miss ratio (%)")
-    frame.label_across("size of an LRU memory (bytes)")
-    _bounds(frame)
+    axes.drawing.polygon(band, "bound-area")
+    axes.drawing.polyline(zip(x, above, strict=True), "bound", 0.8)
+    axes.drawing.polyline(zip(x, below, strict=True), "bound", 0.8, "2 1.2")
+    axes.edges()
+    axes.label_up("miss ratio (%)")
+    axes.label_across("size of an LRU memory (bytes)")
+    _bounds(axes)
 
 
-def _legend(frame: Frame, filled: str, line: str) -> None:
-    draw, y, right = frame.drawing, frame.top - 4, frame.left + frame.width
+def _legend(axes: Axes, filled: str, line: str) -> None:
+    draw, y, right = axes.drawing, axes.top - 4, axes.left + axes.width
     draw.text(right, y + 2, line, size=SMALL_PT + 0.5, anchor="end")
     draw.line(right - 48, y, right - 40, y, "bound", 0.8)
     draw.text(right - 56, y + 2, filled, size=SMALL_PT + 0.5, anchor="end")
     draw.rect(right - 104, y - 2.5, 7, 5, "bound-area")
 
 
-def _bounds(frame: Frame) -> None:
-    draw, y, right = frame.drawing, frame.top - 4, frame.left + frame.width
+def _bounds(axes: Axes) -> None:
+    draw, y, right = axes.drawing, axes.top - 4, axes.left + axes.width
     draw.text(right, y + 2, "lower bound", size=SMALL_PT + 0.5, anchor="end")
     draw.line(right - 48, y, right - 40, y, "bound", 0.8, "2 1.2")
     draw.text(right - 56, y + 2, "upper bound", size=SMALL_PT + 0.5, anchor="end")

@@ -12,7 +12,7 @@ from memtui.core.units import size
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import (
     AXIS_PT,
-    Frame,
+    Axes,
     Scale,
     bytes_scale,
     captioned,
@@ -56,15 +56,15 @@ def _learning(reader: ReportSource) -> Drawing | None:
     if not panels:
         return None
     across = time_scale(float(seconds.max()))
-    drawing, frames = _paper(reader, "Loss and accuracy over time", across, [up for _, up, _, _ in panels], [])
-    for frame, (name, _, values, role) in zip(frames, panels, strict=True):
-        frame.grid()
+    drawing, all_axes = _canvas(reader, "Loss and accuracy over time", across, [up for _, up, _, _ in panels], [])
+    for axes, (name, _, values, role) in zip(all_axes, panels, strict=True):
+        axes.grid()
         finite = np.isfinite(values)
-        corners = zip(map(frame.x, seconds[finite].tolist()), map(frame.y, values[finite].tolist()), strict=True)
+        corners = zip(map(axes.x, seconds[finite].tolist()), map(axes.y, values[finite].tolist()), strict=True)
         drawing.polyline(corners, role)
-        frame.edges()
-        frame.label_up(name)
-    frames[-1].label_across(f"time ({across.unit})")
+        axes.edges()
+        axes.label_up(name)
+    all_axes[-1].label_across(f"time ({across.unit})")
     return drawing
 
 
@@ -82,12 +82,12 @@ def _tensors(reader: ReportSource) -> Drawing | None:
     usage_bytes = np.concatenate([part.usage.total_bytes for part in parts]).astype(np.float64)
     across = time_scale(float(end_s.max()))
     note = "What tensors held at the fullest moment of each stretch of time, as far as the cheap view sees."
-    drawing, (frame,) = _paper(
+    drawing, (axes,) = _canvas(
         reader, "Memory of tensors over time", across, [bytes_scale(float(usage_bytes.max()))], [note]
     )
-    _area(frame, *_downsampled(start_s, usage_bytes), until=float(end_s.max()))
-    frame.label_up(f"tensors ({frame.up.unit if frame.up else ''})")
-    frame.label_across(f"time ({across.unit})")
+    _area(axes, *_downsampled(start_s, usage_bytes), until=float(end_s.max()))
+    axes.label_up(f"tensors ({axes.up.unit if axes.up else ''})")
+    axes.label_across(f"time ({across.unit})")
     return drawing
 
 
@@ -105,19 +105,19 @@ def _step(reader: ReportSource) -> Drawing | None:
     across = row_scale(len(usage_bytes))
     notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the begin."]
     where = "Allocations of a file" if reader.imported() is not None else f"Allocations of step {most.step}"
-    drawing, (frame,) = _paper(reader, where, across, [bytes_scale(float(usage_bytes.max()))], notes)
+    drawing, (axes,) = _canvas(reader, where, across, [bytes_scale(float(usage_bytes.max()))], notes)
     _area(
-        frame, *_downsampled(np.arange(len(usage_bytes), dtype=np.float64), usage_bytes), until=float(len(usage_bytes))
+        axes, *_downsampled(np.arange(len(usage_bytes), dtype=np.float64), usage_bytes), until=float(len(usage_bytes))
     )
-    frame.label_up(f"held ({frame.up.unit if frame.up else ''})")
-    frame.label_across("allocations and frees, in their order")
+    axes.label_up(f"held ({axes.up.unit if axes.up else ''})")
+    axes.label_across("allocations and frees, in their order")
     return drawing
 
 
-def _paper(
+def _canvas(
     reader: ReportSource, title: str, across: Scale, ups: list[Scale], notes: list[str]
-) -> tuple[Drawing, list[Frame]]:
-    """Return a drawing with a frame for each vertical scale, the title above and the notes below."""
+) -> tuple[Drawing, list[Axes]]:
+    """Return a drawing with axes for each vertical scale, the title above and the notes below."""
     width = COLUMN_PT - 8
     lines = [line for text in (f"{title}.", *notes) for line in wrap(text, width, SMALL_PT, provenance.LINES)]
     if reader.imported() is None:
@@ -126,26 +126,26 @@ def _paper(
         lines += wrap(f"{reader.short_title}: {reader.hello.target.command}", width, SMALL_PT, provenance.LINES)
     bottom = _TOP + len(ups) * _HEIGHT + (len(ups) - 1) * _APART
     drawing = captioned(bottom, title, " ".join(lines), lines)
-    frames = [
-        Frame(drawing, _LEFT, _TOP + row * (_HEIGHT + _APART), COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, up)
+    all_axes = [
+        Axes(drawing, _LEFT, _TOP + row * (_HEIGHT + _APART), COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, up)
         for row, up in enumerate(ups)
     ]
-    for frame in frames[:-1]:
-        frame.label_across("", numbers=False)
+    for axes in all_axes[:-1]:
+        axes.label_across("", numbers=False)
     footnote(drawing, lines, bottom + AXIS_PT)
-    return drawing, frames
+    return drawing, all_axes
 
 
-def _area(frame: Frame, starts: Floats, values: Floats, *, until: float) -> None:
+def _area(axes: Axes, starts: Floats, values: Floats, *, until: float) -> None:
     """Draw steps, filled down to the axis."""
-    frame.grid()
+    axes.grid()
     edges = np.append(starts, until)
-    x = [frame.x(value) for value in np.repeat(edges, 2)[1:-1].tolist()]
-    y = [frame.y(value) for value in np.repeat(values, 2).tolist()]
+    x = [axes.x(value) for value in np.repeat(edges, 2)[1:-1].tolist()]
+    y = [axes.y(value) for value in np.repeat(values, 2).tolist()]
     points = list(zip(x, y, strict=True))
-    frame.drawing.polygon([*points, (x[-1], frame.bottom), (x[0], frame.bottom)], "wss-area")
-    frame.drawing.polyline(points, "wss")
-    frame.edges()
+    axes.drawing.polygon([*points, (x[-1], axes.bottom), (x[0], axes.bottom)], "wss-area")
+    axes.drawing.polyline(points, "wss")
+    axes.edges()
 
 
 def _downsampled(x: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -226,9 +226,8 @@ def _programs(setting: Setting) -> dict[str, Callable[[int], dict[str, Any]]]:
 
     if setting.command:
         return {PROGRAM: trained}
-    return {
-        access_order.order: _fields_of(access_order, setting) for access_order in _bundled_orders(setting).values()
-    } | {TRAINING: trained}
+    bundled = {name: _fields_of(access_order, setting) for name, access_order in _bundled_orders(setting).items()}
+    return bundled | {TRAINING: trained}
 
 
 def _bundled_orders(setting: Setting) -> dict[str, _AccessOrder]:
