@@ -12,7 +12,7 @@ from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
 from memtui.core.text import visible
 from memtui.reports.comparison.common_windows import differ, in_same_windows
-from memtui.reports.comparison.model import Recorded, SameWindows
+from memtui.reports.comparison.model import CommonWindows, ComparedSession
 from memtui.reports.comparison.text import read, same_windows, text, to_dict
 from memtui.reports.redact import open_source
 from memtui.reports.source import ReportSource
@@ -56,13 +56,15 @@ def compare(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _later(sessions: Sequence[Recorded], paths: Sequence[Path], *, redact: bool) -> Callable[[], SameWindows] | None:
+def _later(
+    sessions: Sequence[ComparedSession], paths: Sequence[Path], *, redact: bool
+) -> Callable[[], CommonWindows] | None:
     """Return ``same_windows`` for a thread of its own; None where there is nothing to do."""
     memories = [session.memory for session in sessions]
     if not differ(memories):
         return None
 
-    def derive() -> SameWindows:
+    def derive() -> CommonWindows:
         with ExitStack() as stack:
             readers = [stack.enter_context(closing(open_source(path, redact=redact))) for path in paths]
             return in_same_windows(readers, memories)
@@ -79,7 +81,7 @@ def _check_page(path: Path, *, force: bool) -> None:
     matplotlib_svg.load()
 
 
-def _write_page(path: Path, sessions: Sequence[Recorded], readers: Sequence[ReportSource]) -> None:
+def _write_page(path: Path, sessions: Sequence[ComparedSession], readers: Sequence[ReportSource]) -> None:
     from memtui.analysis.page_raster import picture_of
     from memtui.core.files import ANOTHER_FILE, write_safely
     from memtui.reports.charts import matplotlib_svg

@@ -45,7 +45,7 @@ class LargestTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class AtPeak:
+class PeakMoment:
     """The moment of the peak.
 
     Attributes:
@@ -83,7 +83,7 @@ class AllocationSummary:
     steps: int
     pids: tuple[int, ...]
     peak_bytes: PeakBytes
-    at_peak: AtPeak
+    at_peak: PeakMoment
     recording_ns: float
     lost_steps: int
 
@@ -107,10 +107,10 @@ def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> A
     )
 
 
-def _moment_of_peak(reader: ReportSource, step: RecordedStep) -> AtPeak:
+def _moment_of_peak(reader: ReportSource, step: RecordedStep) -> PeakMoment:
     trace = reader.step_trace(step)
     blocks = [block for block in trace.made_by(trace.peak_row) if block.size_bytes] if trace.peak_row >= 0 else []
-    return AtPeak(
+    return PeakMoment(
         pid=step.pid,
         step=step.step,
         op=step.peak_op,
@@ -167,7 +167,7 @@ def allocation_lines(summary: AllocationSummary | None, what: str = "training st
     ]
 
 
-def _parts(peak: AtPeak) -> list[str]:
+def _parts(peak: PeakMoment) -> list[str]:
     """Return the memory by category as text, the largest first."""
     by_size = sorted(peak.bytes.items(), key=lambda part: -part[1])
     most = {CATEGORIES[UNKNOWN]: peak.most_unknown}

@@ -26,7 +26,7 @@ from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello
 from memtui.formats.mxnet_tags import COMPAT
 from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
-from memtui.reports.source import ByRow, ReportSource, Run, Source
+from memtui.reports.source import ByRow, PageRun, ReportSource, Source
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 from memtui.session.records.learning import About, LearningPoint
@@ -61,7 +61,7 @@ class RedactedSource:
         self._source = Source(path)
         self._rows = {row.id: row for row in self._source.vma_rows()}
         self._bases = _bases(self._rows.values())
-        self._owners: dict[tuple[int, ...], _Owners] = {}
+        self._owners: dict[tuple[int, ...], _VmaIndex] = {}
         self._names, self._model, self._devices = _Labels("file"), ModelNames(), _Labels("device")
         self._mark_labels: dict[str, _Labels] = {}
         for row in self._rows.values():
@@ -113,11 +113,11 @@ class RedactedSource:
     def page_set(self, sample: int, process: int) -> PageSet | None:
         return self._source.page_set(sample, process)
 
-    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
+    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[PageRun]:
         key = tuple(row.id for row in mapped)
         if key not in self._owners:
             self._owners.clear()  # the next window has the same mappings, or never again
-            self._owners[key] = _Owners([self._rows[i] for i in key])
+            self._owners[key] = _VmaIndex([self._rows[i] for i in key])
         owners = self._owners[key]
         for start, end, page_bytes in self._source.runs(sample, process, [self._rows[i] for i in key]):
             row = owners.of(start, end)
@@ -336,7 +336,7 @@ class _Scrubber:
         return _ADDRESS.sub("address", token) if "0x" in token.lower() else token
 
 
-class _Owners:
+class _VmaIndex:
     """The VMA of an address: the shortest that contains it."""
 
     def __init__(self, rows: Sequence[VmaRow]) -> None:

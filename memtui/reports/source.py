@@ -23,7 +23,7 @@ from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 
-Run = tuple[int, int, int]
+PageRun = tuple[int, int, int]
 """Start and end of touched memory and the size of its pages, bytes."""
 ByRow = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Samples, ids of VMA rows, and bytes, each i8[n]."""
@@ -69,7 +69,7 @@ class ReportSource(Protocol):
     def page_set(self, sample: int, process: int) -> PageSet | None:
         """Touched pages at their real addresses: for pictures and sums, never as text."""
 
-    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
+    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[PageRun]:
         """Yield the runs of touched pages of a window, split where another of the mapped VMAs starts or ends.
 
         ``mapped``: the rows of ``vma_rows`` that were mapped in the window.
@@ -159,7 +159,7 @@ class Source:
     def drawn_rows(self, process: int) -> list[VmaRow]:
         return self.vma_rows(process)
 
-    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[Run]:
+    def runs(self, sample: int, process: int, mapped: Sequence[VmaRow]) -> Iterator[PageRun]:
         pages = self.page_set(sample, process)
         if pages is not None:
             yield from pages.runs([address for row in mapped for address in (row.start, row.end)])

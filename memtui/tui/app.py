@@ -18,7 +18,7 @@ from memtui.tui import terminal
 if TYPE_CHECKING:
     from textual.app import App
 
-    from memtui.reports.comparison.model import Recorded, SameWindows
+    from memtui.reports.comparison.model import CommonWindows, ComparedSession
     from memtui.session.session import Session
     from memtui.tui.screens.memory.recording_requests import Send
     from memtui.tui.session_app import MemtuiApp as MemtuiApp
@@ -149,7 +149,7 @@ def run_app(load: Callable[[], Callable[..., App[Any]]]) -> int:
         return _shown(load()).return_code or 0
 
 
-def run_comparison(sessions: Sequence[Recorded], derive: Callable[[], SameWindows] | None) -> int:
+def run_comparison(sessions: Sequence[ComparedSession], derive: Callable[[], CommonWindows] | None) -> int:
     """Show sessions over each other until it is left; the exit code. Raises UserError: no terminal to draw on.
 
     ``derive``: all of them in windows of one length, asked for in a thread; None where they have that.

@@ -17,7 +17,7 @@ from memtui.analysis.window_merging import merge_windows
 from memtui.core.page_set import PageSet
 from memtui.core.units import between, duration
 from memtui.reports.comparison.load import NOTHING, reuse_of, stepped
-from memtui.reports.comparison.model import Memory, SameWindows, letters
+from memtui.reports.comparison.model import CommonWindows, RecordedMemory, letters
 from memtui.reports.source import ReportSource
 from memtui.session.page_windows import PageWindows, busiest
 
@@ -38,12 +38,12 @@ def common_interval_s(intervals_s: Sequence[float]) -> float | None:
     return None
 
 
-def differ(memories: Sequence[Memory | None]) -> bool:
+def differ(memories: Sequence[RecordedMemory | None]) -> bool:
     """Return whether sessions have windows of different lengths."""
     return len({memory.interval_s for memory in memories if memory is not None}) > 1
 
 
-def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory | None]) -> SameWindows:
+def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[RecordedMemory | None]) -> CommonWindows:
     """Return all sessions in windows of one length. Raises SessionError.
 
     Args:
@@ -62,19 +62,21 @@ def in_same_windows(readers: Sequence[ReportSource], memories: Sequence[Memory |
         else:
             steady.append(memory.interval_s[0])
     if len(steady) < 2:
-        return SameWindows(0.0, (), reasons, "; ".join(f"{letters([index])}: {why}" for index, why in reasons.items()))
+        return CommonWindows(
+            0.0, (), reasons, "; ".join(f"{letters([index])}: {why}" for index, why in reasons.items())
+        )
     length_s = common_interval_s(steady)
     if length_s is None:
         lengths = ", ".join(f"{interval:g} s" for interval in sorted(set(steady)))
-        return SameWindows(0.0, (), reasons, f"no length is a whole number of {lengths}")
+        return CommonWindows(0.0, (), reasons, f"no length is a whole number of {lengths}")
     long = [
         None if index in reasons or memory is None else merged(reader, round(length_s / memory.interval_s[0]), length_s)
         for index, (reader, memory) in enumerate(zip(readers, memories, strict=True))
     ]
-    return SameWindows(length_s, long, reasons)
+    return CommonWindows(length_s, long, reasons)
 
 
-def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
+def merged(reader: ReportSource, count: int, length_s: float) -> RecordedMemory | None:
     """Return the stored pages of the process with the most of them, ``count`` windows in one. Raises SessionError."""
     process = busiest(reader)
     if process is None:
@@ -101,7 +103,7 @@ def merged(reader: ReportSource, count: int, length_s: float) -> Memory | None:
     indices = np.searchsorted(samples.sample, edges)
     edges_ns = np.append(samples.start_ns, samples.end_ns[-1])[indices] - samples.start_ns[0]
     line = stepped(edges_ns[:-1], wss, edges_ns[-1])
-    return Memory((length_s, length_s), line, NOTHING, NOTHING, curve, figures, reasons)
+    return RecordedMemory((length_s, length_s), line, NOTHING, NOTHING, curve, figures, reasons)
 
 
 def _groups(windows: PageWindows, count: int) -> Iterator[tuple[int, PageSet | None]]:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from memtui.analysis.resident import RSS
 from memtui.core.options import LETTERS
 from memtui.core.units import between, duration, energy, percent, power, size
-from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, against, letters
+from memtui.reports.comparison.model import (
+    CommonWindows,
+    ComparedSession,
+    ComparedTraining,
+    RecordedMemory,
+    against,
+    letters,
+)
 from memtui.reports.power_summary import PowerSummary
 
 Form = Callable[[float | None], str]
@@ -39,7 +46,7 @@ OF_WINDOWS = ("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Difference:
     """A line of the table.
 
     Attributes:
@@ -60,7 +67,7 @@ class Row:
     reasons: tuple[str, ...]
 
 
-def figure_rows(memories: Sequence[Memory | None]) -> list[Row]:
+def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
     """Return figures that at least one session has, in the order of ``FIGURES``, then power and energy by source."""
     rows = []
     for name, (label, form) in FIGURES.items():
@@ -73,7 +80,7 @@ def figure_rows(memories: Sequence[Memory | None]) -> list[Row]:
     return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
 
 
-def _power_rows(memories: Sequence[Memory | None], device: str, scope: str) -> list[Row]:
+def _power_rows(memories: Sequence[RecordedMemory | None], device: str, scope: str) -> list[Difference]:
     """Return mean power and energy of a source, as far as at least one session knows them."""
     sources = [_source(memory, device, scope) for memory in memories]
     reasons = ["no such source" if source is None else source.reason for source in sources]
@@ -89,7 +96,7 @@ def _power_rows(memories: Sequence[Memory | None], device: str, scope: str) -> l
     ]
 
 
-def training_rows(runs: Sequence[Run | None]) -> list[Row]:
+def training_rows(runs: Sequence[ComparedTraining | None]) -> list[Difference]:
     """Return the figures of trainings, where at least one session has one."""
     if not any(runs):
         return []
@@ -116,24 +123,24 @@ _OF_TRAINING: Sequence[tuple[str, str, Form, bool]] = (
 )
 
 
-def _without_other_windows(row: Row, memories: Sequence[Memory | None]) -> Row:
+def _without_other_windows(row: Difference, memories: Sequence[RecordedMemory | None]) -> Difference:
     """Return a row that depends on the length of windows, compared with windows of the same length only."""
     lengths = [None if memory is None else memory.interval_s for memory in memories]
     changes = zip(row.changes, lengths, strict=True)
     return replace(row, changes=tuple(change if length == lengths[0] else "" for change, length in changes))
 
 
-def condition_rows(sessions: Sequence[Recorded]) -> list[Row]:
+def condition_rows(sessions: Sequence[ComparedSession]) -> list[Difference]:
     """Return the conditions that differ between sessions."""
     rows = []
     for name in sessions[0].conditions:
         values = tuple(session.conditions.get(name, "") for session in sessions)
         if len(set(values)) > 1:
-            rows.append(Row(name, name, values, values, ("",) * len(values), ("",) * len(values)))
+            rows.append(Difference(name, name, values, values, ("",) * len(values), ("",) * len(values)))
     return rows
 
 
-def notes(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+def notes(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> list[str]:
     """Return the notes for a comparison of the figures, most important first."""
     lines = []
     by_length: dict[tuple[float, float], list[int]] = {}
@@ -167,7 +174,7 @@ _MATTERS = {
 }
 
 
-def _merging_clause(same: SameWindows | None) -> str:
+def _merging_clause(same: CommonWindows | None) -> str:
     if same is None:
         return ""
     if same.reason:
@@ -176,7 +183,7 @@ def _merging_clause(same: SameWindows | None) -> str:
     return f"; merged to {duration(same.interval_s)} they are{left}"
 
 
-def window_text(memories: Sequence[Memory | None]) -> str:
+def window_text(memories: Sequence[RecordedMemory | None]) -> str:
     """Return ``windows of 200 ms``, or of the shortest to the longest."""
     intervals_s = [memory.interval_s for memory in memories if memory is not None]
     if not intervals_s:
@@ -185,12 +192,12 @@ def window_text(memories: Sequence[Memory | None]) -> str:
     return f"windows of {between(duration(shortest), duration(longest))}"
 
 
-def resident_text(memories: Sequence[Memory | None]) -> str:
+def resident_text(memories: Sequence[RecordedMemory | None]) -> str:
     """Return the name of the line of resident memory: ``RSS``, or ``PSS or RSS`` where sessions differ."""
     return " or ".join(sorted({memory.resident for memory in memories if memory is not None})) or RSS
 
 
-def _source(memory: Memory | None, device: str, scope: str) -> PowerSummary | None:
+def _source(memory: RecordedMemory | None, device: str, scope: str) -> PowerSummary | None:
     sources = memory.power if memory is not None else ()
     return next((source for source in sources if (source.device, source.scope) == (device, scope)), None)
 
@@ -203,17 +210,17 @@ def _row(
     reasons: Sequence[str],
     *,
     compared: bool = True,
-) -> Row:
+) -> Difference:
     """Return a row of the table. ``compared``: whether it has changes to the first session."""
     why = tuple(reason if value is None else "" for value, reason in zip(values, reasons, strict=True))
     if name in UNCHANGED or not compared:
         changes = ("",) * len(values)
     else:
         changes = ("", *(against(value, values[0]) for value in values[1:]))
-    return Row(name, label, tuple(map(form, values)), tuple(values), changes, why)
+    return Difference(name, label, tuple(map(form, values)), tuple(values), changes, why)
 
 
-def sentences(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+def sentences(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> list[str]:
     """Return sentences on the change of the other sessions to the first, of comparable figures only."""
     recorded = [session.memory for session in sessions]
     merged = list(same.memories) if same is not None and not same.reason else None
@@ -225,7 +232,9 @@ def sentences(sessions: Sequence[Recorded], same: SameWindows | None) -> list[st
     return lines
 
 
-def _of_memory(index: int, recorded: Sequence[Memory | None], merged: Sequence[Memory | None] | None) -> list[str]:
+def _of_memory(
+    index: int, recorded: Sequence[RecordedMemory | None], merged: Sequence[RecordedMemory | None] | None
+) -> list[str]:
     memory, first = recorded[index], recorded[0]
     if memory is None or first is None:
         return []
@@ -240,7 +249,7 @@ def _of_memory(index: int, recorded: Sequence[Memory | None], merged: Sequence[M
     return clauses + _compared(memory, first, "pss_median_bytes", "median PSS")
 
 
-def _of_windows(memory: Memory | None, first: Memory | None, merged: str) -> list[str]:
+def _of_windows(memory: RecordedMemory | None, first: RecordedMemory | None, merged: str) -> list[str]:
     """Return sentences on figures that depend on the length of windows; ``merged``: suffix for merged windows."""
     if memory is None or first is None:
         return ["windows of different lengths, so that working sets and reuse are not held against each other"]
@@ -251,14 +260,14 @@ def _of_windows(memory: Memory | None, first: Memory | None, merged: str) -> lis
     return [*clauses[:-1], f"{clauses[-1]} (windows of {between(*map(duration, memory.interval_s))}{merged})"]
 
 
-def _compared(memory: Memory, first: Memory, name: str, label: str) -> list[str]:
+def _compared(memory: RecordedMemory, first: RecordedMemory, name: str, label: str) -> list[str]:
     value, of_first = memory.figures.get(name), first.figures.get(name)
     if value is None or not of_first:
         return []
     return [f"{label} {size(value)} instead of {size(of_first)}, {_more(value / of_first - 1)}"]
 
 
-def _of_training(run: Run | None, first: Run | None) -> list[str]:
+def _of_training(run: ComparedTraining | None, first: ComparedTraining | None) -> list[str]:
     if run is None or first is None:
         return []
     clauses = []

@@ -19,7 +19,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
 from memtui.core.options import tracker_label
 from memtui.core.units import between, duration, percent, size
-from memtui.reports.comparison.model import Memory, Recorded
+from memtui.reports.comparison.model import ComparedSession, RecordedMemory
 from memtui.reports.comparison.training import run_of
 from memtui.reports.figures.provenance import doubts
 from memtui.reports.power_summary import power_summaries
@@ -29,9 +29,9 @@ from memtui.reports.source import ReportSource
 NOTHING = Line(np.empty(0), np.empty(0))
 
 
-def recorded(reader: ReportSource, name: str) -> Recorded:
+def recorded(reader: ReportSource, name: str) -> ComparedSession:
     """Return a session of the comparison. Raises SessionError."""
-    return Recorded(
+    return ComparedSession(
         name,
         reader.hello.target.command,
         conditions(reader),
@@ -72,7 +72,7 @@ def conditions(reader: ReportSource) -> dict[str, str]:
     }
 
 
-def memory_of(reader: ReportSource) -> Memory | None:
+def memory_of(reader: ReportSource) -> RecordedMemory | None:
     """Return the recorded memory of the whole tree; None without a window."""
     samples = reader.samples
     if not len(samples):
@@ -102,7 +102,7 @@ def memory_of(reader: ReportSource) -> Memory | None:
         if figures[name] is None:
             reasons[name] = no_wss or "no window was complete"
     reasons |= {name: "PSS was not read" for name in ("pss_median_bytes", "pss_p95_bytes") if figures[name] is None}
-    return Memory(
+    return RecordedMemory(
         intervals_s(samples.asked_ns, hello.options.interval_ns)
         if allowed(hello.options.max_overhead_ppm) is None
         else intervals_s(samples.intervals_ns(), 0),

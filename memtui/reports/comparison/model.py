@@ -11,7 +11,7 @@ from memtui.reports.power_summary import PowerSummary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class ComparedTraining:
     """One training.
 
     Attributes:
@@ -51,7 +51,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class RecordedMemory:
     """The recorded memory of a program, or the same in longer windows.
 
     Attributes:
@@ -76,7 +76,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
+class ComparedSession:
     """A session of a comparison.
 
     Attributes:
@@ -91,13 +91,13 @@ class Recorded:
     name: str
     program: str
     conditions: Mapping[str, str]
-    training: Run | None
-    memory: Memory | None
+    training: ComparedTraining | None
+    memory: RecordedMemory | None
     doubts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SameWindows:
+class CommonWindows:
     """Sessions of different windows in windows of one length, of the pages that were stored of one process each.
 
     Attributes:
@@ -108,12 +108,12 @@ class SameWindows:
     """
 
     interval_s: float
-    memories: Sequence[Memory | None]
+    memories: Sequence[RecordedMemory | None]
     reasons: Mapping[int, str] = field(default_factory=dict)
     reason: str = ""
 
 
-def change_text(run: Run, first: Run) -> str:
+def change_text(run: ComparedTraining, first: ComparedTraining) -> str:
     """Return the relative change of a training's peak above its start to that of the first training, as text."""
     if run is first or not run.peak_above_start_bytes or not first.peak_above_start_bytes:
         return ""

@@ -12,7 +12,7 @@ from memtui.core.options import LETTERS
 from memtui.core.units import duration
 from memtui.reports.charts.model import Chart, ChartLine, HeatChart, Table
 from memtui.reports.comparison.differences import (
-    Row,
+    Difference,
     condition_rows,
     figure_rows,
     notes,
@@ -21,7 +21,7 @@ from memtui.reports.comparison.differences import (
     training_rows,
     window_text,
 )
-from memtui.reports.comparison.model import Recorded, SameWindows
+from memtui.reports.comparison.model import CommonWindows, ComparedSession
 from memtui.reports.figures.svg import escape
 from memtui.reports.html import dim, document, figures, findings_table, section
 
@@ -43,8 +43,8 @@ MERGED = (
 
 
 def page(
-    sessions: Sequence[Recorded],
-    same: SameWindows | None,
+    sessions: Sequence[ComparedSession],
+    same: CommonWindows | None,
     pictures: Sequence[Picture | None],
     draw: Callable[[Chart | HeatChart], str],
 ) -> str:
@@ -85,7 +85,7 @@ def page(
     return document("memtui compare: " + ", ".join(labels), "\n".join(filter(None, parts)))
 
 
-def _table(title: str, labels: Sequence[str], rows: Sequence[Row]) -> str:
+def _table(title: str, labels: Sequence[str], rows: Sequence[Difference]) -> str:
     """Return a row for each figure; an unknown figure has its reason in its place."""
     if not rows:
         return ""
@@ -109,7 +109,7 @@ def _chart(
     return [Chart(name, title, across, up, lines, from_zero=from_zero, note=note)] if lines else []
 
 
-def _memory(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
+def _memory(sessions: Sequence[ComparedSession], labels: Sequence[str]) -> list[Chart]:
     """Return the charts of memory, over time and by size."""
     pairs = zip(labels, sessions, strict=True)
     recorded = [(label, session.memory) for label, session in pairs if session.memory is not None]
@@ -145,7 +145,7 @@ def _reuse(name: str, window: str, labels: Sequence[str], curves: Sequence[Line]
     ]
 
 
-def _merged(same: SameWindows | None, labels: Sequence[str]) -> list[Chart]:
+def _merged(same: CommonWindows | None, labels: Sequence[str]) -> list[Chart]:
     if same is None or same.reason:
         return []
     merged = [(label, memory) for label, memory in zip(labels, same.memories, strict=True) if memory is not None]
@@ -160,7 +160,7 @@ def _merged(same: SameWindows | None, labels: Sequence[str]) -> list[Chart]:
     ]
 
 
-def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Chart]:
+def _trainings(sessions: Sequence[ComparedSession], labels: Sequence[str]) -> list[Chart]:
     """Return loss, accuracy and memory of tensors, of the sessions that have a training."""
     pairs = zip(labels, sessions, strict=True)
     runs = [(label, session.training) for label, session in pairs if session.training is not None]
@@ -178,7 +178,9 @@ def _trainings(sessions: Sequence[Recorded], labels: Sequence[str]) -> list[Char
     ]
 
 
-def _heat(sessions: Sequence[Recorded], labels: Sequence[str], pictures: Sequence[Picture | None]) -> list[HeatChart]:
+def _heat(
+    sessions: Sequence[ComparedSession], labels: Sequence[str], pictures: Sequence[Picture | None]
+) -> list[HeatChart]:
     """Return a picture of accesses by address and time for each session, on one axis of time."""
     memories = [session.memory for session in sessions]
     lengths = [float(memory.figures["duration_s"] or 0.0) if memory is not None else 0.0 for memory in memories]

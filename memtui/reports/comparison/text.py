@@ -15,14 +15,20 @@ from memtui.core.text import short_command
 from memtui.core.units import duration, size
 from memtui.reports.as_dict import json_value
 from memtui.reports.comparison.common_windows import differ, in_same_windows
-from memtui.reports.comparison.differences import FIGURES, Row, condition_rows, figure_rows, notes, sentences
+from memtui.reports.comparison.differences import FIGURES, Difference, condition_rows, figure_rows, notes, sentences
 from memtui.reports.comparison.load import names, recorded
-from memtui.reports.comparison.model import Memory, Recorded, Run, SameWindows, change_text
+from memtui.reports.comparison.model import (
+    CommonWindows,
+    ComparedSession,
+    ComparedTraining,
+    RecordedMemory,
+    change_text,
+)
 from memtui.reports.comparison.training import with_distinct_titles
 from memtui.reports.source import ReportSource
 
 
-def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool = False) -> list[Recorded]:
+def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool = False) -> list[ComparedSession]:
     """Return the sessions. Raises UserError."""
     sessions = [recorded(reader, name) for reader, name in zip(readers, names(paths, redact=redact), strict=True)]
     for path, session in zip(paths, sessions, strict=True):
@@ -34,13 +40,13 @@ def read(readers: Sequence[ReportSource], paths: Sequence[Path], *, redact: bool
     return with_distinct_titles(sessions)
 
 
-def same_windows(sessions: Sequence[Recorded], readers: Sequence[ReportSource]) -> SameWindows | None:
+def same_windows(sessions: Sequence[ComparedSession], readers: Sequence[ReportSource]) -> CommonWindows | None:
     """Return all sessions in windows of one length; None where they have one length already. Raises SessionError."""
     memories = [session.memory for session in sessions]
     return in_same_windows(readers, memories) if differ(memories) else None
 
 
-def to_dict(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequence[str]) -> dict[str, Any]:
+def to_dict(sessions: Sequence[ComparedSession], same: CommonWindows | None, titles: Sequence[str]) -> dict[str, Any]:
     """Return the document of ``--json``: figures, curves as pairs, and changes to the first session."""
     memories = [session.memory for session in sessions]
     rows = [*figure_rows(memories), *condition_rows(sessions)]
@@ -69,7 +75,7 @@ def to_dict(sessions: Sequence[Recorded], same: SameWindows | None, titles: Sequ
     }
 
 
-def _shares(row: Row) -> list[float | None]:
+def _shares(row: Difference) -> list[float | None]:
     """Return the relative change of each value to the first, 0.1: a tenth more; None where it is meaningless."""
     first = row.values[0]
     return [
@@ -78,13 +84,13 @@ def _shares(row: Row) -> list[float | None]:
     ]
 
 
-def _training(run: Run) -> dict[str, Any]:
+def _training(run: ComparedTraining) -> dict[str, Any]:
     lines = ("loss", "accuracy", "memory", "loss_s", "accuracy_s", "memory_s", "step")
-    figures = {name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in lines}
+    figures = {name: getattr(run, name) for name in ComparedTraining.__dataclass_fields__ if name not in lines}
     return {**figures, "curves": {name: _pairs(getattr(run, name)) for name in lines}}
 
 
-def _memory(memory: Memory) -> dict[str, Any]:
+def _memory(memory: RecordedMemory) -> dict[str, Any]:
     return {
         "interval_s": list(memory.interval_s),
         **memory.figures,
@@ -98,7 +104,7 @@ def _pairs(line: Line) -> list[list[float | None]]:
     return [line.x.tolist(), [None if np.isnan(value) else value for value in line.y.tolist()]]
 
 
-def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
+def text(sessions: Sequence[ComparedSession], same: CommonWindows | None) -> list[str]:
     """Return the lines: trainings, figures, different conditions, and notes."""
     memories = [session.memory for session in sessions]
     lettered = list(zip(LETTERS, sessions, strict=False))
@@ -118,7 +124,7 @@ def text(sessions: Sequence[Recorded], same: SameWindows | None) -> list[str]:
     return [line for number, part in enumerate(parts) for line in ([""] * bool(number) + part)]
 
 
-def _aligned(rows: Sequence[Row], count: int) -> list[str]:
+def _aligned(rows: Sequence[Difference], count: int) -> list[str]:
     """Return a column for each session, with its change to the first."""
     head = ["", *LETTERS[:count]]
     figures = any(row.name in FIGURES for row in rows)
@@ -139,7 +145,7 @@ def _aligned(rows: Sequence[Row], count: int) -> list[str]:
     ]
 
 
-def table(runs: Sequence[tuple[str, Run]]) -> list[str]:
+def table(runs: Sequence[tuple[str, ComparedTraining]]) -> list[str]:
     """Return the lines: a head and one line for each training."""
     head = ("", "training", "iterations", "accuracy", "loss", "iteration", "peak above start", "against", "in")
     first = runs[0][1]

@@ -12,7 +12,7 @@ from memtui.analysis.lines import Line
 from memtui.analysis.peak_segment import segment_words
 from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
-from memtui.reports.comparison.model import Recorded, Run
+from memtui.reports.comparison.model import ComparedSession, ComparedTraining
 from memtui.reports.source import ReportSource
 from memtui.reports.training_summary import peak_step, usage_in_step
 from memtui.session.records.allocations import RecordedStep
@@ -21,7 +21,7 @@ from memtui.session.records.training import RecordedProgress
 _NONE = Line(np.empty(0), np.empty(0))
 
 
-def run_of(reader: ReportSource) -> Run | None:
+def run_of(reader: ReportSource) -> ComparedTraining | None:
     """Return the first training of a session; None without a training."""
     about = next(iter(reader.trainings()), None)
     rows = reader.training()
@@ -42,7 +42,7 @@ def run_of(reader: ReportSource) -> Run | None:
     last = max(
         [point.iteration for point in points[-1:]] + [row.first_step + row.steps for row in rows[-1:]], default=0
     )
-    return Run(
+    return ComparedTraining(
         title=f"{about.network} by {about.rule}" if about is not None else reader.hello.target.command,
         loss=_line(iterations, [point.loss for point in points]),
         accuracy=_line(iterations, [point.accuracy for point in points]),
@@ -64,7 +64,7 @@ def run_of(reader: ReportSource) -> Run | None:
     )
 
 
-def with_distinct_titles(sessions: Sequence[Recorded]) -> list[Recorded]:
+def with_distinct_titles(sessions: Sequence[ComparedSession]) -> list[ComparedSession]:
     """Return the sessions, with the name of the session after a title that several trainings have."""
     titles = Counter(session.training.title for session in sessions if session.training is not None)
     return [

@@ -18,8 +18,8 @@ from textual.widget import Widget
 from memtui.analysis.lines import Line
 from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
-from memtui.reports.comparison.differences import Row as Difference
 from memtui.reports.comparison.differences import (
+    Difference,
     condition_rows,
     figure_rows,
     notes,
@@ -27,7 +27,7 @@ from memtui.reports.comparison.differences import (
     training_rows,
     window_text,
 )
-from memtui.reports.comparison.model import Memory, Recorded, SameWindows, change_text
+from memtui.reports.comparison.model import CommonWindows, ComparedSession, RecordedMemory, change_text
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import LARGE_COLUMNS, too_small
 from memtui.widgets import text
@@ -36,7 +36,7 @@ from memtui.widgets.overlay_chart import OverlayChart
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.comparison import OverlayView
 
-Derive = Callable[[], SameWindows]
+Derive = Callable[[], CommonWindows]
 TRAINING, MEMORY = "training", "memory"
 NOTE_LINES = 2
 COMFORTABLE_ROWS = 14  # of charts and table together
@@ -70,7 +70,7 @@ _SESSIONS = (
 class _Derived(Message):
     """Windows of one length were made, or could not be."""
 
-    def __init__(self, same: SameWindows) -> None:
+    def __init__(self, same: CommonWindows) -> None:
         super().__init__()
         self.same = same
 
@@ -98,17 +98,17 @@ class ComparisonScreen(Screen[None]):
         Binding("q,escape", "app.quit", "end"),
     ]
 
-    def __init__(self, sessions: Sequence[Recorded], derive: Derive | None = None) -> None:
+    def __init__(self, sessions: Sequence[ComparedSession], derive: Derive | None = None) -> None:
         super().__init__()
         self._sessions, self._derive = sessions, derive
         self._runs = [session.training for session in sessions]
-        self._memories: list[Memory | None] = [session.memory for session in sessions]
+        self._memories: list[RecordedMemory | None] = [session.memory for session in sessions]
         learns = all(run is not None and (len(run.loss.x) or len(run.step.x)) for run in self._runs)
         self._page = TRAINING if learns or not any(self._memories) else MEMORY
         self._other_axis = False  # seconds of a training, the share of a session
         self._one = any(run is not None and len(run.step.x) for run in self._runs)  # iteration, not the training
         self._vm = self._missed = self._merged = self._differences = False
-        self._same: SameWindows | None = None
+        self._same: CommonWindows | None = None
         self._note = 0
         self._first = 1  # of the sessions beside A, where not all have room
         self.head = Words("title", id="header")
@@ -138,7 +138,7 @@ class ComparisonScreen(Screen[None]):
         try:
             same = self._derive()
         except UserError as error:
-            same = SameWindows(0.0, (), {}, str(error))
+            same = CommonWindows(0.0, (), {}, str(error))
         self.post_message(_Derived(same))
 
     def on__derived(self, message: _Derived) -> None:
@@ -279,7 +279,7 @@ class ComparisonScreen(Screen[None]):
             window = window.removeprefix("windows of ")
         over = "share" if self._other_axis else "s"
 
-        def over_time(name: str, memories: Sequence[Memory | None]) -> tuple[Line, ...]:
+        def over_time(name: str, memories: Sequence[RecordedMemory | None]) -> tuple[Line, ...]:
             lines = (_NONE if memory is None else getattr(memory, name) for memory in memories)
             return tuple(_share(line) if self._other_axis else line for line in lines)
 
@@ -293,7 +293,7 @@ class ComparisonScreen(Screen[None]):
         title = "VM" if self._vm else resident_text(self._memories)
         self.below.show(OverlayView(title, over_time(name, self._memories), "bytes", over))
 
-    def _of_windows(self) -> Sequence[Memory | None]:
+    def _of_windows(self) -> Sequence[RecordedMemory | None]:
         return self._same.memories if self._merged and self._same is not None else self._memories
 
     def _listing(self) -> ListingView:
@@ -389,7 +389,7 @@ def _fitting(words: Sequence[str], cells: int) -> str:
 class ComparisonApp(TerminalApp[None]):
     """Shows sessions that were read before. ``derive``: them in windows of one length, where theirs differ."""
 
-    def __init__(self, sessions: Sequence[Recorded], derive: Derive | None = None, **how: object) -> None:
+    def __init__(self, sessions: Sequence[ComparedSession], derive: Derive | None = None, **how: object) -> None:
         super().__init__(**how)  # type: ignore[arg-type]
         self._sessions, self._derive = sessions, derive
 
