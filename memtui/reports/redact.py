@@ -190,8 +190,8 @@ class RedactedSource:
 
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
         scrub = self._scrubber.scrub
-        true = next((name for name in self._source.training_devices() if self._device(name) == device), device)
-        rows = self._source.training(first_ns, last_ns, true)
+        source_device = next((name for name in self._source.training_devices() if self._device(name) == device), device)
+        rows = self._source.training(first_ns, last_ns, source_device)
         return [permitted(row, view=scrub(row.view), reason=scrub(row.reason), device=device) for row in rows]
 
     def training_devices(self) -> list[str]:
@@ -308,8 +308,8 @@ class _Scrubber:
         for name in names:
             candidates.add(name.rpartition("/")[2])
         # Short words and numbers of a command line identify nobody: "-m", "64".
-        telling = {word for word in candidates if len(word) > 2 and not re.fullmatch(r"[0-9.]+", word)}
-        self._secret = {word.casefold() for word in always | telling} - {"", "root", "memtui"}
+        identifying = {word for word in candidates if len(word) > 2 and not re.fullmatch(r"[0-9.]+", word)}
+        self._secret = {word.casefold() for word in always | identifying} - {"", "root", "memtui"}
 
     def scrub(self, text: str) -> str:
         """Return the text with labels for whole commands and files, and ``***`` for a word that could be a secret."""

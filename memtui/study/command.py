@@ -71,7 +71,7 @@ def study(args: argparse.Namespace, console: Console) -> int:
             for plan, of_plan in zip(plans, wanted, strict=True):
                 observed: list[FinishedRun] = []
                 for run, key in of_plan:
-                    observed.append(study_runner.done(plan.study.name, run, key, observed))
+                    observed.append(study_runner.finished_run(plan.study.name, run, key, observed))
                 line.tell("", f"{plan.study.name}: reading the sessions and drawing")
                 documents.append(_report(user, plan.study, setting, observed, machine, folder, args.redact))
                 if not args.json:
@@ -213,7 +213,7 @@ class _StudyRunner:
         self._swap_folders = tuple(swap_folders)
         self._cpus = sorted(os.sched_getaffinity(0))
 
-    def done(self, name: str, run: Run, key: str, before: Sequence[FinishedRun]) -> FinishedRun:
+    def finished_run(self, name: str, run: Run, key: str, before: Sequence[FinishedRun]) -> FinishedRun:
         """Return a finished run, from the state or by performing it now.
 
         ``before``: finished runs of its study. Raises UserError.

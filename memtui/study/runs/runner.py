@@ -121,10 +121,10 @@ def _worker(order: RunOrder, log: Path) -> Iterator[int]:
         os.close(reading)
         with suppress(BrokenPipeError):
             worker.stdin.close()
-        _await(worker)
+        _wait_for_end(worker)
 
 
-def _await(worker: subprocess.Popen[bytes]) -> None:
+def _wait_for_end(worker: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a worker; a second ^C does not leave it behind."""
     deadline_s = time.monotonic() + STOP_SECONDS
     while True:
@@ -139,7 +139,8 @@ def _await(worker: subprocess.Popen[bytes]) -> None:
 
 def _listen(pipe: int, show: Show) -> WorkerMessage | None:
     """Show the progress of a worker until it ends; return its last message."""
-    lines, last = b"", None
+    lines = b""
+    last: WorkerMessage | None = None
     while chunk := os.read(pipe, 65536):
         *whole, lines = (lines + chunk).split(b"\n")
         for line in whole:

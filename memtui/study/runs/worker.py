@@ -168,7 +168,7 @@ def _work(order: RunOrder, send: Send) -> RunResult:
     may_join = run.place == CONTAINER and os.geteuid() == 0 and "SUDO_UID" not in os.environ
     with ExitStack() as stack:
         container, limit, cgroup = None, None, ""
-        what: int | Launch
+        target: int | Launch
         if order.memory is not None:
             limit = stack.enter_context(limited_run(order.memory))
         if order.engine is not None:
@@ -176,11 +176,11 @@ def _work(order: RunOrder, send: Send) -> RunResult:
             container = stack.enter_context(
                 running_container(order.engine, f"{PREFIX}-{os.getpid()}", order.cpus, program, (user.uid, user.gid))
             )
-            what = container.pid
+            target = container.pid
         else:
             cgroup = stack.enter_context(memory_cgroup()) if may_join else ""
-            what = Launch(program_launcher.command_line(order.cpus, limit.joins if limit else cgroup, program))
-        observation = Observation(what, _options(run), Path(order.session), force=True, verb="study")
+            target = Launch(program_launcher.command_line(order.cpus, limit.joins if limit else cgroup, program))
+        observation = Observation(target, _options(run), Path(order.session), force=True, verb="study")
         supervisor, monitor = Supervisor(observation), _RunMonitor(run, observation, order.log, send, limit)
         try:
             if limit is not None:

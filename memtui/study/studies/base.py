@@ -161,7 +161,7 @@ def by_group(observed: Sequence[FinishedRun]) -> dict[str, list[FinishedRun]]:
     return groups
 
 
-def needs_pages(trace: Trace) -> None:
+def require_pages(trace: Trace) -> None:
     """Raise UserError where the trace has no page sets."""
     if trace.main is None:
         pages = trace.hello.pages
@@ -177,10 +177,6 @@ def mean(values: Any) -> float | None:
     finite = np.asarray(values, float)
     finite = finite[~np.isnan(finite)]
     return float(finite.mean()) if len(finite) else None
-
-
-def mib(value: float | None) -> str:
-    return size(value)
 
 
 def interval_text(interval: MedianInterval | None, *, sign: bool = False) -> str:

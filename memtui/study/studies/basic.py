@@ -27,7 +27,7 @@ from memtui.study.studies.base import (
     interval_text,
     mean,
     median_of,
-    needs_pages,
+    require_pages,
     training,
 )
 from memtui.study.studies.pass_separation import PartSimilarity, part_similarity
@@ -175,7 +175,7 @@ class Basic:
     def find(self, setting: Setting, observed: Sequence[FinishedRun]) -> Findings:
         groups = by_group(observed)
         trace = groups[BARE][0].trace()
-        needs_pages(trace)
+        require_pages(trace)
         exact = trace.reuse()
         merged = trace.reuse(training=True, count=2)
         wss_bytes = {group: [_wss(item) for item in groups.get(group, [])] for group in (BARE, BOXED)}

@@ -14,7 +14,7 @@ from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
-from memtui.study.studies.base import FinishedRun, Setting, by_group, mean, needs_pages, training
+from memtui.study.studies.base import FinishedRun, Setting, by_group, mean, require_pages, training
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 INTERVAL_S = 0.5
@@ -93,7 +93,7 @@ class BatchSize:
             batch: [item.trace() for item in groups[group(batch)]] for batch in BATCHES if group(batch) in groups
         }
         for of_batch in traces.values():
-            needs_pages(of_batch[0])
+            require_pages(of_batch[0])
         points = [_point(batch, of_batch) for batch, of_batch in traces.items()]
         firsts = {f"batch {batch}": of_batch[0] for batch, of_batch in traces.items()}
         curves = {

@@ -14,7 +14,7 @@ from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
 from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
-from memtui.study.studies.base import FinishedRun, Setting, by_group, mean, needs_pages, of_threads, training
+from memtui.study.studies.base import FinishedRun, Setting, by_group, mean, of_threads, require_pages, training
 
 INTERVAL_S = 0.5
 REPEATS = 3
@@ -80,7 +80,7 @@ class Cpus:
             if of_threads(threads) in groups
         }
         for of_count in traces.values():
-            needs_pages(of_count[0])
+            require_pages(of_count[0])
         points = [_point(threads, of_count) for threads, of_count in traces.items()]
         points = [replace(point, speed_up=speed_up(points[0], point)) for point in points]
         window = f"windows of {INTERVAL_S:g} s"

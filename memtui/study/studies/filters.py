@@ -20,8 +20,8 @@ from memtui.study.studies.base import (
     by_group,
     interval_text,
     mean,
-    needs_pages,
     of_threads,
+    require_pages,
     thread_counts,
     training,
 )
@@ -263,7 +263,7 @@ def _lost(runs: Sequence[FinishedRun]) -> tuple[dict[str, Losses], dict[str, Cdf
     doubts: list[str] = []
     for item in runs:
         trace = item.trace()
-        needs_pages(trace)
+        require_pages(trace)
         doubts += trace.doubts()
         whole = [pages for pages in trace.training_pages() if pages is not None]
         reuse = reuse_of(whole)

@@ -24,7 +24,7 @@ from memtui.study.studies.base import (
     Setting,
     by_group,
     median_of,
-    needs_pages,
+    require_pages,
     training,
     without_end,
 )
@@ -144,7 +144,7 @@ class FastMemory:
         doubts: list[str] = []
         for name in _programs(setting):
             trace = groups[group(name, None)][0].trace()
-            needs_pages(trace)
+            require_pages(trace)
             doubts += [f"{name}, recorded: {text}" for text in trace.doubts()]
             curves = [MissCurve.of(trace, count) for count in (1, MERGED)]
             programs[name] = program = _program(setting, name, trace, curves, groups)
@@ -198,7 +198,7 @@ def sizes(recorded: FinishedRun) -> dict[str, int]:
     """
     trace = recorded.trace()
     try:
-        needs_pages(trace)
+        require_pages(trace)
         if not trace.by_steps or not trace.training.any():
             raise UserError(
                 f"{recorded.run.group}: fewer than two steps with a whole window between them were seen, and misses "

@@ -16,8 +16,8 @@ from memtui.study.studies.base import (
     FinishedRun,
     Setting,
     interval_text,
-    needs_pages,
     of_threads,
+    require_pages,
     training,
     without_end,
 )
@@ -120,7 +120,7 @@ def turn_points(observed: Sequence[FinishedRun], threads: int) -> list[TurnPoint
         assert coarse_s is not None
         trace = item.trace()
         try:
-            needs_pages(trace)
+            require_pages(trace)
             stretches, left_out = stretches_of(trace, item.result.blocks or (), item.run.interval_s, coarse_s)
             given_back = trace.given_back_bytes[trace.training & is_as_long(trace, coarse_s)]
         finally:

@@ -21,8 +21,8 @@ from memtui.study.studies.base import (
     advice_text,
     by_group,
     mean,
-    needs_pages,
     of_threads,
+    require_pages,
     thread_counts,
     training,
 )
@@ -151,7 +151,7 @@ class _Traces:
     def __init__(self, groups: Mapping[str, Sequence[FinishedRun]], threads: int, intervals_s: Sequence[float]) -> None:
         self.by_interval = {s: [item.trace() for item in groups[group(s, threads)]] for s in intervals_s}
         for trace in self.all():
-            needs_pages(trace)
+            require_pages(trace)
 
     def all(self) -> list[Trace]:
         return [trace for traces in self.by_interval.values() for trace in traces]
