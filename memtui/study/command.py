@@ -324,9 +324,8 @@ def _files_of(user: Invoker) -> Iterator[None]:
     if os.geteuid() != 0 or user.uid == 0:
         yield
         return
-    os.environ.update(
-        users_environment(user)
-    )  # the parent of a worker is not sudo, so the worker cannot find out itself
+    # The parent of a worker is not sudo, so the worker cannot find out itself.
+    os.environ.update(users_environment(user))
     groups = os.getgroups()
     os.setgroups(groups_of(user))
     os.setegid(user.gid)

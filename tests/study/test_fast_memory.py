@@ -30,7 +30,26 @@ from memtui.study.plan import Run
 from memtui.study.recorded_run import Trace
 from memtui.study.runs import cgroup_limit, memory_limit, runner, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
-from memtui.study.runs.messages import MemoryOrder, MemoryResult, RunResult
+from memtui.study.runs.limit_messages import (
+    HolderFailed,
+    HolderGone,
+    HolderReady,
+    JoinRequest,
+    LimitOrder,
+    LimitReached,
+    LimitRequest,
+    ProcessJoined,
+    reply_of,
+    request_of,
+)
+from memtui.study.runs.messages import (
+    MemoryOrder,
+    MemoryResult,
+    RunFailed,
+    RunProgress,
+    RunResult,
+    worker_message_of,
+)
 from memtui.study.studies.base import Setting
 from memtui.study.studies.catalogue import STUDIES
 from memtui.study.studies.fast_memory.conclusions import conclude, factor, verdict
@@ -177,6 +196,33 @@ def test_a_limit_that_does_not_come_down_is_told(tmp_path):
     (group / "memory.current").write_text(str(900 * MIB))
     with pytest.raises(UserError, match="came down to"):
         LimitGroup(2, group).limit(60 * MIB, 20 * MIB, 0.05)
+
+
+def sent(message: dict) -> dict:
+    return json.loads(json.dumps(message))
+
+
+def test_messages_of_a_limit_arrive_as_they_were_sent():
+    order = LimitOrder(4096, ("/var/tmp", "/tmp"), 1000)
+    assert LimitOrder.from_dict(sent(order.to_dict())) == order
+    for request in (JoinRequest(42), LimitRequest(1 << 30)):
+        assert request_of(sent(request.to_dict())) == request
+    ready = HolderReady(2, "/sys/fs/cgroup/memtui-limit-1-2", "a file on ext4", 4096)
+    for reply in (
+        ready,
+        ProcessJoined(42),
+        LimitReached(1 << 30),
+        HolderFailed("no", 2),
+        HolderGone("/dev/loop3: busy"),
+    ):
+        assert reply_of(sent(reply.to_dict())) == reply
+
+
+def test_messages_of_a_worker_arrive_as_they_were_sent():
+    for message in (RunProgress(1.5, 3.0, None), RunFailed("no", 1)):
+        assert worker_message_of(sent(message.to_dict())) == message
+    result = RunResult(seconds=2.0, step_times_ns=(1, 2), memory=limit(0.5))
+    assert worker_message_of({"done": sent(result.to_dict())}) == result
 
 
 def limit(share: float) -> MemoryResult:
