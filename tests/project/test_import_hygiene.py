@@ -21,6 +21,7 @@ SCREEN = {"textual", "rich"}
         ("import memtui.training.tune.command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
         ("import memtui.tui.app, memtui.tui.session_app, memtui.session.session", HEAVY | {"psutil", "pynvml"}),
         ("import memtui.study.command, memtui.study.report", HEAVY | SCREEN | {"pynvml"}),
+        ("import memtui.study.runs.limit_holder", HEAVY | SCREEN | {"numpy", "psutil", "pynvml"}),
         ("import memtui.formats.command, memtui.reports.breakdown.command", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.training.command, memtui.training.torch.worker", HEAVY | SCREEN),
         ("import memtui.reports.comparison.text", HEAVY),

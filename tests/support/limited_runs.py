@@ -13,8 +13,8 @@ from memtui.study.runs.runner import perform
 MIB = 1 << 20
 
 
-def touches(order: str, *words: str) -> tuple[str, ...]:
-    return (sys.executable, "-P", "-m", "memtui.study.workloads.known_accesses", order, *words)
+def touches(order: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", "memtui.study.workloads.known_accesses", order, *arguments)
 
 
 def perform_limited(folder: Path, program, limit_bytes: int | None, seconds: float = 4.0):

@@ -35,8 +35,8 @@ def result_of(run: Run) -> RunResult:
 
 def _result(run: Run) -> dict:
     interval_ns = round(run.interval_s * 1e9) + 3 * MS
-    steps = [interval_ns * at for at in range(2, SAMPLES, 8)]
-    found = {
+    steps = [interval_ns * index for index in range(2, SAMPLES, 8)]
+    result = {
         "seconds": 12.0,
         "took_s": 14.0,
         "windows": SAMPLES,
@@ -49,35 +49,35 @@ def _result(run: Run) -> dict:
         "others_cpus": 0.0,
     }
     if run.memory_share is not None:
-        found["memory"] = under_a_limit(run.memory_share)
+        result["memory"] = under_a_limit(run.memory_share)
     if run.kind == BLOCKS:
-        found["blocks"] = [
+        result["blocks"] = [
             asdict(Block(pair, on, 0.0, 1.0, 10.0 - on, 1.0, 20, 5 * on)) for pair in range(6) for on in (True, False)
         ]
     if run.kind == ALTERNATE:
         half_s = SAMPLES * interval_ns / 2e9
-        found["blocks"] = [
+        result["blocks"] = [
             asdict(Block(0, fine, half_s * (not fine), half_s * (2 - fine), 9.0, 1.0, 9)) for fine in (True, False)
         ]
-    return found
+    return result
 
 
 def under_a_limit(share: float) -> dict:
     """What a worker tells of a limit: twelve steps, each with as many faults."""
-    marks = [
+    samples = [
         {
-            "at_ns": 1000 * MS + at * 200 * MS,
-            "steps": float(at),
-            "major_faults": 100 * at if share else 0,
-            "faults": 900 * at,
-            "swapped_in": 700 * at if share else 0,
-            "process_major_faults": 100 * at if share else 0,
+            "at_ns": 1000 * MS + index * 200 * MS,
+            "steps": float(index),
+            "major_faults": 100 * index if share else 0,
+            "faults": 900 * index,
+            "swapped_in": 700 * index if share else 0,
+            "process_major_faults": 100 * index if share else 0,
             "used_bytes": 40 << 20,
             "pages_bytes": 36 << 20,
             "other_bytes": 4 << 20,
             "swap_bytes": 20 << 20,
         }
-        for at in range(13)
+        for index in range(13)
     ]
     return {
         "version": 2,
@@ -88,17 +88,17 @@ def under_a_limit(share: float) -> dict:
         "swapped_in_is_its_own": True,
         "page_cluster": 3,
         "kills": 0,
-        "marks": marks,
+        "marks": samples,
     }
 
 
 def inline_figures(page: Page) -> list[ET.Element]:
-    found = []
+    figures = []
     for image in page.named("img"):
         head, _, data = (image["src"] or "").partition(",")
         assert head == "data:image/svg+xml;base64"
-        found.append(ET.fromstring(base64.b64decode(data)))
-    return found
+        figures.append(ET.fromstring(base64.b64decode(data)))
+    return figures
 
 
 def assert_harmless(page: Page) -> None:
