@@ -1,4 +1,4 @@
-"""The access patterns do what their first line says."""
+"""The access patterns access exactly the pages of their first line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of what training touches: which windows of a program that sleeps are its sleep."""
+"""The study ``basic``: which windows of a sleeping program are its sleep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real_clock
 
 
 def test_what_an_interpreter_does_at_its_end_is_no_sleep(tmp_path):
-    """It works for 1.5 s after its sleep: as long as large frameworks take to come down."""
+    """The program works for 1.5 s after its sleep, as long as large frameworks take to shut down."""
     path = tmp_path / "s.memtui"
     code = (
         "import atexit, time\n"

@@ -1,4 +1,4 @@
-"""``memtui calibrate``: a program that is slowed is seen to be, and what is not known is said."""
+"""``memtui calibrate``: it finds the slow-down of a program, and reports what is unknown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAST = ("--interval", 0.1, *TRACKER)
 
 
 def simulate(slower: float, *, pairs: int = 8, step_s: float = 0.01, poll_s: float = 0.02, drift: float = 0.0):
-    """Blocks over a program whose steps take so much longer while it is watched."""
+    """Return blocks over a program whose steps take ``slower`` longer under observation."""
     watched, now_s, steps, due_s = [False], 0.0, 0, step_s
     times: list[float] = []
     values: list[float] = []

@@ -1,4 +1,4 @@
-"""``memtui study`` as a user meets it: bad input in a line, a real study at a tiny size, and every kind of end."""
+"""``memtui study`` on the command line: bad input, a real study at a tiny size, and every kind of end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_program_that_ends_at_once_is_one_line_and_exit_1(tmp_path):
 @needs_figures
 @needs_tracker
 def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_path, program):
-    """The real command on a real program: sessions, state and report, and nothing is done again."""
+    """The real command on a real program: sessions, state and report; no run is done twice."""
     arguments = ["study", "filters", "--quick", "--cpus", 1, "--seconds", 1.5, "-o", tmp_path / "out", "--json"]
     program = [*program, "--token=hunter2"]
     done = memtui(*arguments, "--", *program, timeout=180)
@@ -137,7 +137,7 @@ def test_an_end_in_the_middle_leaves_no_process_and_loses_one_run_at_most(tmp_pa
         while not running(program[1]):
             time.sleep(0.02)
         time.sleep(1.0)
-        # ^C reaches everybody in the foreground; a kill is for one.
+        # ^C reaches every process in the foreground; a kill reaches one process.
         (os.killpg if number == signal.SIGINT else os.kill)(child.pid, number)
         child.communicate(timeout=30)
     assert child.returncode == (130 if number == signal.SIGINT else -number)

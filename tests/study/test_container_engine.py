@@ -1,4 +1,4 @@
-"""A program in a container by an engine: seen from its first instruction, and gone afterwards whoever is killed.
+"""A program in a container of an engine: observed from its first instruction, and gone whichever process is killed.
 
 The engines are those that work here, docker and podman, and a stand-in for docker's command line and daemon.
 """
@@ -57,7 +57,7 @@ def daemon(folder: Path):
 
 @pytest.fixture(params=[STAND_IN, "docker", "podman"])
 def means(request, tmp_path, monkeypatch):
-    """How a program comes into a container with an engine; skips where that one does not work."""
+    """The method of an engine; the test is skipped where the engine does not work."""
     if request.param == STAND_IN:
         with daemon(tmp_path / "engine"):
             monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
@@ -120,7 +120,7 @@ def test_a_program_is_seen_from_its_first_instruction_and_nothing_is_left(tmp_pa
     first, *_ = trace._reader.processes()
     assert (
         f"memtui.study.runs.program_launcher box:{PREFIX}-" in first.command
-    )  # it was watched before it became the program
+    )  # it was observed before it executed the program
     assert trace.main.pid == first.pid
     assert program[1] in trace.main.command
     assert trace.main.command != first.command
@@ -202,7 +202,7 @@ def test_an_engine_that_cannot_run_is_told_and_leaves_nothing(tmp_path, monkeypa
 
 @needs_root
 def test_a_process_that_is_not_the_one_is_not_watched(tmp_path, monkeypatch):
-    """An engine on another machine, or that of the machine around this one, tells of numbers that mean others here."""
+    """An engine on another machine, or on the host of this one, reports PIDs that are other processes here."""
     monkeypatch.setattr(container_engine, "ENGINES", ("docker",))
     monkeypatch.setattr(container_engine, "_START_SECONDS", 1.0)
     with daemon(tmp_path / "engine"):
@@ -237,7 +237,7 @@ def test_what_of_this_machine_is_in_a_container(tmp_path):
 
 
 def test_under_sudo_nothing_of_the_user_reaches_the_engine_of_root(monkeypatch, tmp_path):
-    """Their path, libraries and configuration would run as root."""
+    """The user's path, libraries and configuration would run as root."""
     mine = tmp_path / "docker"
     mine.write_text('#!/bin/sh\ntouch "$0.ran"\n')
     mine.chmod(0o755)

@@ -124,7 +124,7 @@ def test_both_versions_of_the_interface_are_read(tmp_path):
         assert counts.swap_bytes == 31322112
     assert first.other_bytes == 9641984 - 9068544 + 344064
     assert second.other_bytes == 9641984 - 9068544 + 1048576
-    # Version 1 does not tell of pages from swap: the machine does.
+    # Version 1 does not count pages from swap: the machine does.
     assert (first.swapped_in, second.swapped_in) == (99999, 17650)
 
 
@@ -171,7 +171,7 @@ def test_whether_swap_was_full_is_read_from_both_versions(tmp_path):
 def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
     tmp_path, monkeypatch, kills, swap_was_full, starts, says
 ):
-    """The kernel gives up now and then where all pages are touched again and again."""
+    """The kernel sometimes gives up where all pages are accessed again and again."""
     memory = {"limit_bytes": MIB, "swap_bytes": 2 * MIB, "swap_was_full": swap_was_full}
     kills_left = iter(kills)
     ended = {"limited": False, "exit": 0, "seconds": 9.0, "windows": 9, "ending": ""}
@@ -235,7 +235,7 @@ def test_steps_are_counted_after_the_limit_and_some_time_to_settle():
     assert (counted.major_faults, counted.swapped_in, counted.minor_faults) == (100, 700, 800)
     assert counted.steps <= 9  # of twelve
     assert counted.step_s == pytest.approx(0.2)
-    assert counted.room_bytes == 28 * MIB  # 32 MiB less what is no page of the program
+    assert counted.room_bytes == 28 * MIB  # 32 MiB less page cache and kernel memory
     assert step_counts(limit(0.0)).room_bytes is None
     half = limit(0.5)
     assert step_counts(replace(half, reached_ns=None)) is None
@@ -596,7 +596,7 @@ def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
     if "worker" in who:
         by_name["memtui.study.runs.worker"].send_signal(signal.SIGKILL)
     if who == "holder":
-        # It alone: the worker takes down what it held, when the program ends.
+        # Only the holder: the worker takes down cgroup and swap when the program ends.
         by_name["memtui.study.runs.limit_holder"].send_signal(signal.SIGKILL)
         program.terminate()
     study.communicate(timeout=60)
@@ -607,7 +607,7 @@ def test_a_kill_leaves_neither_swap_nor_cgroup_nor_process(tmp_path, who):
 @needs_limit
 @pytest.mark.slow
 def test_what_was_left_behind_all_the_same_is_swept_by_the_next_one():
-    """Whoever made it is gone: its name is that of a process that never was."""
+    """Its owner is gone: the name is that of a process that never existed."""
     gone = f"{Path('/proc/self/ns/pid').stat().st_ino}-{(1 << 22) + 1}"
     script = f"""
 from memtui.study.runs import cgroup_limit, swap_file
@@ -630,7 +630,7 @@ print(cgroup_limit.LimitGroup.make().folder, swap.device, flush=True)
 @needs_figures
 @pytest.mark.slow
 def test_the_whole_study_on_a_program_of_ones_own(tmp_path):
-    """A ring in less memory than it needs: the curve says that all is missed, and all is brought in."""
+    """A ring in too little memory: the curve predicts a miss for every access, and every page is swapped in."""
     program = touches("cyclic", "--pages", "8192", "--per-step", "512")
     arguments = ["study", "fast-memory", "--quick", "--cpus", 1, "--seconds", 5, "-o", tmp_path / "out", "--json"]
     done = memtui(*arguments, "--", *program, timeout=300)
@@ -697,7 +697,7 @@ def test_a_program_without_steps_is_one_line(tmp_path):
 
 
 def test_a_step_is_counted_between_windows_too(tmp_path):
-    """However many windows are one, and whatever lies between them, the same time holds the same steps."""
+    """The same time has the same steps, for any number of merged windows and any time between them."""
     run = Run("x", ("x",), 1.0, interval_s=0.2)
     session = write_session(tmp_path / "s.memtui", messages(SAMPLES, interval_ns=200 * MS))
     trace = Trace(session, result_of(run))

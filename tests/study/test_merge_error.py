@@ -34,12 +34,12 @@ def window(first: int, last: int) -> PageSet:
 
 
 def ring(moments: range) -> PageSet:
-    """What is touched at these moments: 10 pages each, going round 80."""
+    """Return the pages at these moments: 10 pages each, going round 80."""
     return PageSet.from_pages(np.unique([moment % 8 * 10 + page for moment in moments for page in range(10)]))
 
 
 def pair_of(number: int, *, lost: int = 0) -> list[Stretch]:
-    """Blocks of 15 moments; a coarse window misses the first ``lost`` of its moments, as memory given back."""
+    """Return blocks of 15 moments; a coarse window misses its first ``lost`` moments, like released memory."""
     fine = [ring(range(start, start + 1)) for start in range(number, number + 15)]
     coarse = [ring(range(start + lost, start + COUNT)) for start in range(number, number + 15, COUNT)]
     return [Stretch(number, True, fine), Stretch(number, False, coarse)]
@@ -80,7 +80,7 @@ def test_a_window_that_does_not_count_takes_its_group_with_it():
 
 
 def test_windows_are_those_of_their_block_as_long_as_asked_and_undisturbed(tmp_path):
-    """Windows of 100 ms, each 103 ms after the one before: in one block taken as fine, in the other as coarse."""
+    """Windows of 100 ms, each 103 ms after the one before: fine in one block, coarse in the other."""
     stream = []
     for message in messages(40, interval_ns=100 * MS):
         if isinstance(message, Window) and message.sample == 4:
@@ -158,7 +158,7 @@ def test_there_are_pairs_enough_for_an_interval_and_windows_in_each_block(quick,
 
 
 def error_of(tmp_path, arguments, pages: int, run: Run):
-    """The error within the program's own mapping of so many pages, and what a long window gave back (median)."""
+    """Return the error within the program's own mapping, and the released bytes of a long window (median)."""
     run = replace(run, program=(sys.executable, *arguments))
     result = perform(run, tmp_path / "turns", sorted(os.sched_getaffinity(0)), container.means(), lambda word: None)
     assert len(result.blocks) == 2 * run.pairs
@@ -179,7 +179,7 @@ def error_of(tmp_path, arguments, pages: int, run: Run):
 
 TURNS = Run("turns", (), 20.0, interval_s=0.1, other_interval_s=0.4, kind=ALTERNATE, pairs=6, block_s=1.4)
 
-# Touches a quarter after the other and tells of its steps; with --lose it gives one back before it takes the next.
+# Accesses one quarter after the other and prints its steps; with --lose it releases each before the next.
 QUARTERS = """
 import mmap, sys, time
 size = 4 << 20
@@ -215,7 +215,7 @@ def test_in_one_run_the_union_of_fine_windows_is_the_coarse_one(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", [False, True])
 def test_memory_that_is_given_back_is_seen_by_fine_windows_alone(tmp_path, lose):
-    """A turn takes 0.4 s. Without giving back both see all four quarters; with it a coarse one sees one or two."""
+    """A turn takes 0.4 s. Without releases both see all four quarters; with them a coarse window sees one or two."""
     path = tmp_path / "quarters.py"
     path.write_text(QUARTERS)
     arguments = (str(path), *(["--lose"] if lose else []))

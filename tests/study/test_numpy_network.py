@@ -59,7 +59,7 @@ def test_gradient_by_the_input_of_a_convolution(padding):
     rng = np.random.default_rng(6)
     layer = Convolution(rng, 2, 3, padding=padding)
     layer.weights = [rng.normal(size=weight.shape) for weight in layer.weights]
-    images = rng.normal(size=(5, 6, 5, 2))  # more images than are worked on at once, and a last part of one
+    images = rng.normal(size=(5, 6, 5, 2))  # more images than a block has, and an incomplete last block
     pull = rng.normal(size=layer.forward(images, learning=True).shape)
     gradient = layer.backward(pull)
     for place in rng.choice(images.size, 40, replace=False):
@@ -113,7 +113,7 @@ def test_loss_falls():
     images, labels = make_images(24, 0)
     network = NumpyNetwork(seed=0)
     before, _ = network.evaluate(images, labels)
-    assert before / 24 == pytest.approx(np.log(10), abs=0.1)  # it knows nothing yet
+    assert before / 24 == pytest.approx(np.log(10), abs=0.1)  # it has not learned yet
     for _ in range(12):
         network.step(images, labels)
     after, _ = network.evaluate(images, labels)

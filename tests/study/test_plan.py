@@ -1,4 +1,4 @@
-"""Plan and state of studies: what runs in which order, and what a crash leaves."""
+"""Plan and state of studies: the order of runs, and the state after a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of studies from made-up sessions: whole, self-contained, and with nothing of a stranger's that could act."""
+"""Reports of studies from made-up sessions: complete, self-contained, and without active foreign markup."""
 
 from __future__ import annotations
 
