@@ -66,18 +66,22 @@ def perform(
     before, engine = (means.prefix, means.engine) if in_container else ((), None)
     order = RunOrder(run, str(session), str(log), tuple(cpus), memory, before, engine)
     start_s = time.monotonic()
-    attempts, again = 0, True
-    while again:
-        attempts += 1
-        with _worker(order, log) as pipe:
-            last = _listen(pipe, show)
-        if isinstance(last, RunFailed):
-            raise UserError(f"{run.group}: {last.text}", last.code)
-        if not isinstance(last, RunResult):
-            raise UserError(f"{run.group}: the worker ended without a word ({_last_line(log)})", FAILURE)
-        again = attempts < _ATTEMPTS and _was_killed_for_nothing(last)
-    _check(run, last, log)
-    return replace(last, took_s=time.monotonic() - start_s, attempts=attempts)
+    attempts, done = 1, _attempt(order, log, show)
+    while attempts < _ATTEMPTS and _was_killed_for_nothing(done):
+        attempts, done = attempts + 1, _attempt(order, log, show)
+    _check(run, done, log)
+    return replace(done, took_s=time.monotonic() - start_s, attempts=attempts)
+
+
+def _attempt(order: RunOrder, log: Path, show: Show) -> RunResult:
+    """Perform a run once. Raises UserError where its worker failed."""
+    with _worker(order, log) as pipe:
+        last = _listen(pipe, show)
+    if isinstance(last, RunFailed):
+        raise UserError(f"{order.run.group}: {last.text}", last.code)
+    if not isinstance(last, RunResult):
+        raise UserError(f"{order.run.group}: the worker ended without a word ({_last_line(log)})", FAILURE)
+    return last
 
 
 def _killed_in(done: RunResult) -> MemoryResult | None:
