@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memtui.core.page_set import PAGE_BYTES
-from memtui.reports.figures.axes import Frame, Scale, footnote, octave_scale
+from memtui.reports.figures.axes import Axes, Scale, footnote, octave_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 
 if TYPE_CHECKING:
@@ -45,25 +45,25 @@ def _panel(drawing: Drawing, top: float, costs: Sequence[Cost], floor_ns: float)
     values = [getattr(cost, name) for _, name, _, _ in _LINES for cost in costs] + [floor_ns]
     sizes = [cost.gib * 2**30 for cost in costs]
     across = octave_scale(min(sizes), max(sizes))
-    frame = Frame(drawing, _LEFT, top, COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, decades(min(values), max(values)))
+    axes = Axes(drawing, _LEFT, top, COLUMN_PT - _LEFT - _RIGHT, _HEIGHT, across, decades(min(values), max(values)))
     kind = "4 KiB pages" if costs[0].page_bytes == PAGE_BYTES else "2 MiB pages"
     drawing.text(_LEFT, top - 5, kind)
-    frame.grid()
+    axes.grid()
     ends = []
     for label, name, role, dash in _LINES:
         drawing.polyline(
-            [(frame.x(s), frame.y(getattr(c, name))) for s, c in zip(sizes, costs, strict=True)], role, 1.0, dash
+            [(axes.x(s), axes.y(getattr(c, name))) for s, c in zip(sizes, costs, strict=True)], role, 1.0, dash
         )
-        ends.append((frame.y(getattr(costs[-1], name)), label, role))
-    drawing.line(frame.left, frame.y(floor_ns), frame.left + frame.width, frame.y(floor_ns), "dim", 0.8, "2 1.5")
-    ends.append((frame.y(floor_ns), "floor", "dim"))
-    frame.edges()
-    frame.label_up("ns a page")
-    frame.label_across("resident memory")
+        ends.append((axes.y(getattr(costs[-1], name)), label, role))
+    drawing.line(axes.left, axes.y(floor_ns), axes.left + axes.width, axes.y(floor_ns), "dim", 0.8, "2 1.5")
+    ends.append((axes.y(floor_ns), "floor", "dim"))
+    axes.edges()
+    axes.label_up("ns a page")
+    axes.label_across("resident memory")
     free = 0.0
     for y, label, role in sorted(ends):  # one below the other, where lines end close to each other
         free = max(free, y + 2)
-        drawing.text(frame.left + frame.width + 3, free, label, size=SMALL_PT + 0.5, fill=role)
+        drawing.text(axes.left + axes.width + 3, free, label, size=SMALL_PT + 0.5, fill=role)
         free += SMALL_PT + 1.5
 
 
