@@ -41,7 +41,7 @@ class Home:
         user = user_name(os.getuid())
         processes = tuple(
             ProcessRow(c.pid, c.user, c.kinds, c.rss_bytes, c.age_s, c.command, self._recording(running, c))
-            for c in sorted(self._candidates.look(), key=lambda c: c.user != user)
+            for c in sorted(self._candidates.scan(), key=lambda c: c.user != user)
         )
         note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
         recorded, now_s = frozenset(r.path for r in running), time.monotonic()

@@ -73,7 +73,7 @@ def _mark(args: argparse.Namespace, console: Console) -> int:
 
     from memtui.core.options import MARK_CHARACTERS
     from memtui.core.text import storable
-    from memtui.recording.client import ask, choices, choose, observer_of, only_one
+    from memtui.recording.client import choices, choose, observer_of, send_request, sole_recording
 
     t_ns = time.monotonic_ns()
     text = storable(args.text)
@@ -84,13 +84,13 @@ def _mark(args: argparse.Namespace, console: Console) -> int:
         (running,) = choose(found, args.session)
     elif (observer := observer_of(os.getpid())) is not None:
         running = observer
-    elif (only := only_one(found)) is not None:
+    elif (only := sole_recording(found)) is not None:
         running = only
         notice = f"marked in {only.path}, the recording of PID {only.pid}"
     else:
         what = "name one with --session" if found else "there is nothing to mark"
         raise UserError(f"{what}; {choices(found)}")
-    ask(running, "mark", text=text, t_ns=t_ns)
+    send_request(running, "mark", text=text, t_ns=t_ns)
     console.notify(notice)
     return 0
 

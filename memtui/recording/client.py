@@ -1,4 +1,4 @@
-"""Speaks to recordings that run: asks one, follows one to its end, finds the one that is meant, and marks it.
+"""The client side of running recordings: sends requests, follows a recording to its end, finds it and marks it.
 
 ``put`` is behind ``memtui.mark()``, so nothing heavy is imported here.
 """
@@ -25,8 +25,8 @@ STOP_SECONDS = 30.0
 _COMMAND_CHARACTERS = 40  # of each in a line that names all
 
 
-def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> Answer:
-    """Return the answer of a recording. Raises UserError when there is none, or when it refuses."""
+def send_request(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> Answer:
+    """Return the answer of a recording. Raises UserError when it does not answer, or refuses."""
     try:
         with connect(Path(running.control), seconds) as connection:
             connection.sendall(request(do, **fields))
@@ -39,18 +39,21 @@ def ask(running: Running, do: str, seconds: float = SECONDS, **fields: Any) -> A
 
 
 def state_of(running: Running) -> RecordingState:
-    """Return what a recording does now. Raises UserError as ``ask``."""
+    """Return what a recording does now. Raises UserError as ``send_request``."""
     try:
-        return RecordingState.from_dict(ask(running, "status"))
+        return RecordingState.from_dict(send_request(running, "status"))
     except ValueError as error:
         raise _silent(running, error) from None
 
 
 def order(session: Path, do: str, **fields: Any) -> Answer:
-    """Return the answer of whoever records into this file now. Raises UserError as ``ask``, and when nobody does."""
+    """Return the answer of whoever records into this file now.
+
+    Raises UserError as ``send_request``, and when nobody records into it.
+    """
     for running in find_all(state_directory(invoker())):
         if running.path == str(session.absolute()):
-            return ask(running, do, **fields)
+            return send_request(running, do, **fields)
     raise UserError("nobody records into this session now")
 
 
@@ -69,7 +72,7 @@ def stop(running: Running) -> Ended:
 
 
 def choose(recordings: Sequence[Running], name: str) -> list[Running]:
-    """Return the one recording somebody means by an ID or the PID of a target. Raises UserError."""
+    """Return the recording that an ID or the PID of a target names. Raises UserError."""
     chosen = [r for r in recordings if name in (r.id, str(r.pid))]
     if not chosen:
         raise UserError(f"no recording of yours has the ID or PID {name!r}; {choices(recordings)}")
@@ -79,7 +82,7 @@ def choose(recordings: Sequence[Running], name: str) -> list[Running]:
 
 
 def choices(recordings: Sequence[Running]) -> str:
-    """Return what there is to choose from, in one line."""
+    """Return the recordings to choose from, in one line."""
     if not recordings:
         return "none of yours runs"
     named = (f"{r.id} (PID {r.pid}, {short_command(r.command, _COMMAND_CHARACTERS)})" for r in recordings)
@@ -87,7 +90,7 @@ def choices(recordings: Sequence[Running]) -> str:
 
 
 class Follower:
-    """Hears of the end of a recording without waiting for it."""
+    """Notices the end of a recording without waiting for it."""
 
     def __init__(self, running: Running) -> None:
         self._ended: Ended | None = None
@@ -97,10 +100,10 @@ class Follower:
             connection.sendall(request("follow"))
             self._answers = Answers(connection)
         except OSError:
-            pass  # an older recording, or one without a socket: its session tells of the end, too
+            pass  # an older recording, or one without a socket: its session has the end, too
 
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the recording has ended."""
         return self._poll() is not None
 
     def stopped(self) -> bool:
@@ -136,11 +139,11 @@ def _silent(running: Running, error: Exception) -> UserError:
     return UserError(f"recording {running.id} (PID {running.pid}) does not answer: {why}; {remedy}", FAILURE)
 
 
-RETRY_S = 1.0  # how often a process that nobody records looks whether somebody began to
+RETRY_S = 1.0  # how often a process that nobody records checks whether somebody began to
 _MOST_ANCESTORS = 64
 _control = ""
-_observed = False  # whether that is of a recording that observes this process: it stays the one that is meant
-_looked_s = float("-inf")
+_observed = False  # whether the recording behind ``_control`` observes this process: it then stays the one meant
+_searched_s = float("-inf")
 
 
 def put(text: object) -> bool:
@@ -148,30 +151,30 @@ def put(text: object) -> bool:
     global _control
     t_ns = time.monotonic_ns()
     if not (_control and _observed):
-        _look()
+        _find_recording()
     if not _control:
         return False
-    words = storable(str(text))[:MARK_CHARACTERS]
-    line = json.dumps({"do": "mark", "text": words, "t_ns": t_ns}, ensure_ascii=False).encode() + b"\n"
+    mark_text = storable(str(text))[:MARK_CHARACTERS]
+    line = json.dumps({"do": "mark", "text": mark_text, "t_ns": t_ns}, ensure_ascii=False).encode() + b"\n"
     try:
         with connect(Path(_control)) as connection:
             connection.send(line)
     except BlockingIOError:
-        return False  # so many marks wait that this one is not worth waiting for
+        return False  # the socket's queue is full of marks: this mark is not worth waiting for
     except OSError:
-        _control = ""  # it ended; another one may begin
+        _control = ""  # the recording ended; another one may begin
         return False
     return True
 
 
-def _look() -> None:
-    """Find the recording that is meant. The only one that runs may be joined by another, so it is asked for again."""
-    global _control, _observed, _looked_s
-    if time.monotonic() - _looked_s < RETRY_S:
+def _find_recording() -> None:
+    """Find the recording that is meant; again now and then, as a second one may start beside the only one."""
+    global _control, _observed, _searched_s
+    if time.monotonic() - _searched_s < RETRY_S:
         return
-    _looked_s = time.monotonic()
+    _searched_s = time.monotonic()
     observer = observer_of(os.getpid())
-    running = observer or only_one(find_all(state_directory(invoker())))
+    running = observer or sole_recording(find_all(state_directory(invoker())))
     _observed = observer is not None
     _control = running.control if running is not None else ""
 
@@ -192,8 +195,8 @@ def observer_of(pid: int) -> Running | None:
     return None
 
 
-def only_one(recordings: Sequence[Running]) -> Running | None:
-    """Return the recording that is meant where none observes the caller: the only one that runs; of several, none.
+def sole_recording(recordings: Sequence[Running]) -> Running | None:
+    """Return the recording that is meant where none observes the caller: the only one that runs; None of several.
 
     A calibration is not meant: it is thrown away, and marks may be what it counts.
     """

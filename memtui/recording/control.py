@@ -1,7 +1,8 @@
-"""The control socket of a recording: what its user may ask while it runs.
+"""The control socket of a recording: what its user may request while it runs.
 
-One JSON object a line, each answered by one. The socket lies in a folder of mode 0700 and only the user who records,
-or root, is listened to (SO_PEERCRED). Nothing here ever waits: a client that is slow, silent or too long is let go.
+Each line is a JSON object and is answered by one. The socket lies in a folder of mode 0700 and only the user who
+records, or root, is served (SO_PEERCRED). Nothing here ever waits: a client that is slow or silent, or whose lines are
+too long, is disconnected.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
 from memtui.recording.progress import Progress
 
 FOLDER = "control"
-LINE_BYTES = 4096  # no request is longer
-ANSWER_BYTES = 1 << 17  # nor any answer
-CLIENTS = 32  # at once; the one that was silent longest gives way
+LINE_BYTES = 4096  # of a request at most
+ANSWER_BYTES = 1 << 17  # of an answer at most
+CLIENTS = 32  # at once; the client that was silent longest is disconnected for a new one
 PATIENCE_S = 10.0  # for the rest of a request
-_WAITING = 64  # connections the kernel keeps until they are looked at
+_WAITING = 64  # connections the kernel queues until they are accepted
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 Answer = dict[str, Any]
 SIGNALS = frozenset({"SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"})  # those that are passed on to a program
 Limit = tuple[int, int] | int | frozenset[str]
-# Every word with its fields: a range for a number, a length or the choices for a text; those with a ? may be left out.
-WORDS: dict[str, dict[str, Limit]] = {
+# Each request with its fields: a range for a number, a length or the choices for a text; those with a ? are optional.
+REQUESTS: dict[str, dict[str, Limit]] = {
     "status": {},
     "follow": {},
     "stop": {},
@@ -46,13 +47,13 @@ WORDS: dict[str, dict[str, Limit]] = {
 
 
 def request(do: str, **fields: Any) -> bytes:
-    """Return the line that asks for something."""
+    """Return the line of a request."""
     return json.dumps({"do": do} | fields).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for. Fields that a word does not have, or that were left out, keep their defaults."""
+    """What a client requests. Fields that a request does not have, or that were left out, keep their defaults."""
 
     do: str
     interval_ns: int = 0
@@ -69,8 +70,8 @@ class RecordingState:
     Attributes:
         progress: None before the first commit.
         log: of the program's output; empty when there is none.
-        interval_ns: that was asked for.
-        max_overhead_ppm: the budget; None: none.
+        interval_ns: that was requested.
+        max_overhead_ppm: the budget; None: without one.
         paused: sampling is paused.
     """
 
@@ -99,13 +100,13 @@ _IF_ANY = ("why", "error", "code")  # fields of Ended that are sent where there 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a recording ended, told to all who follow it.
+    """How a recording ended, reported to all who follow it.
 
     Attributes:
-        asked: a client asked for the end.
+        asked: a client requested the end.
         exit_status: of the program that was started, as a shell gives it.
-        outlived: that program runs still.
-        why: the recorder's reason to end it, if it had one.
+        outlived: that program still runs.
+        why: the recorder's reason to end the recording, if it had one.
         error: what went wrong, in a line; empty when nothing did.
         code: the exit code for that.
     """
@@ -118,7 +119,7 @@ class Ended:
     code: int = 0
 
     def to_dict(self) -> Answer:
-        """Return it as JSON, without what there is nothing to say about."""
+        """Return the end as JSON, without fields of ``_IF_ANY`` that are empty."""
         values = asdict(self)
         return {"ended": {name: value for name, value in values.items() if value or name not in _IF_ANY}}
 
@@ -132,23 +133,23 @@ class Ended:
 
 
 def parse_request(line: bytes) -> Request:
-    """Return what one line asks for; every key, type and range is checked. Raises ValueError."""
+    """Return the request of a line; every key, type and range is checked. Raises ValueError."""
     if len(line) > LINE_BYTES:
         raise ValueError(f"longer than {LINE_BYTES} bytes")
     try:
-        plain = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         raise ValueError("no JSON") from None
-    if not isinstance(plain, dict) or not isinstance(plain.get("do"), str) or plain["do"] not in WORDS:
-        raise ValueError(f'an object whose "do" is one of {", ".join(WORDS)} was expected')
-    word = plain.pop("do")
-    known = {name.rstrip("?"): limit for name, limit in WORDS[word].items()}
-    needed = {name for name in WORDS[word] if not name.endswith("?")}
-    if not needed <= plain.keys() <= known.keys():
-        raise ValueError(f"{word} has the fields {', '.join(WORDS[word]) or 'do'} and no others")
-    for name, value in plain.items():
-        _check_field(name, value, known[name])
-    return Request(word, **plain)
+    if not isinstance(fields, dict) or not isinstance(fields.get("do"), str) or fields["do"] not in REQUESTS:
+        raise ValueError(f'an object whose "do" is one of {", ".join(REQUESTS)} was expected')
+    word = fields.pop("do")
+    limits = {name.rstrip("?"): limit for name, limit in REQUESTS[word].items()}
+    needed = {name for name in REQUESTS[word] if not name.endswith("?")}
+    if not needed <= fields.keys() <= limits.keys():
+        raise ValueError(f"{word} has the fields {', '.join(REQUESTS[word]) or 'do'} and no others")
+    for name, value in fields.items():
+        _check_field(name, value, limits[name])
+    return Request(word, **fields)
 
 
 def _check_field(name: str, value: object, limit: Limit) -> None:
@@ -164,7 +165,7 @@ def _check_field(name: str, value: object, limit: Limit) -> None:
 
 
 class Listener:
-    """A socket in a folder that only its user can enter, taken away when it is closed."""
+    """A socket in a folder that only its user can enter, removed when it is closed."""
 
     def __init__(self, folder: Path, name: str) -> None:
         """Raise OSError where no socket can be made (some network and container file systems)."""
@@ -175,7 +176,7 @@ class Listener:
         self.path = folder / name
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # A recording of this process that was killed left it; of one that lives the sampler would have said so.
+            # A killed recording of this process left the file; the sampler would have reported one that lives.
             self.path.unlink(missing_ok=True)
             with _Short(self.path) as short:
                 self.socket.bind(short)
@@ -192,7 +193,7 @@ class Listener:
 
 
 def open_listener(folders: Iterable[Path], name: str) -> Listener | None:
-    """Open a socket in the first folder where that works; None when there is none."""
+    """Open a socket in the first folder where that works; None where it works in none."""
     for folder in folders:
         try:
             return Listener(folder, name)
@@ -217,15 +218,15 @@ class _Short:
 
 def connect(path: Path, seconds: float | None = None) -> socket.socket:
     """Return a connection to a control socket; without ``seconds`` nothing waits. Raises OSError."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.settimeout(seconds or 0.0)
+        connection.settimeout(seconds or 0.0)
         with _Short(path) as short:
-            made.connect(short)
+            connection.connect(short)
     except OSError:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
 class Answers:
@@ -236,14 +237,14 @@ class Answers:
         self._received = b""
 
     def next(self, deadline_s: float | None = None) -> Answer | None:
-        """Return the next one; None when there will be no more.
+        """Return the next answer; None when there will be no more.
 
         Args:
             deadline_s: until when to wait (``time.monotonic``); 0 takes what is there, None waits for ever.
 
         Raises:
-            OSError: it failed, or nothing came in time (TimeoutError, or BlockingIOError for a deadline of 0).
-            ValueError: that was no answer.
+            OSError: reading failed, or nothing came in time (TimeoutError, or BlockingIOError for a deadline of 0).
+            ValueError: the line is not an answer.
         """
         while b"\n" not in self._received:
             self._connection.settimeout(deadline_s and max(deadline_s - time.monotonic(), 0.01))
@@ -267,11 +268,11 @@ class _Client:
         connection.setblocking(False)
         self.connection = connection
         self.received = b""
-        self.heard_s = time.monotonic()
+        self.last_received_s = time.monotonic()
         self.follows = False
 
     def send(self, answer: Answer) -> bool:
-        """Send a line; False when the client does not take it at once: then it is not worth waiting for."""
+        """Send a line; False when the client does not take it at once: nobody waits for a slow client."""
         line = json.dumps(answer).encode() + b"\n"
         try:
             return self.connection.send(line) == len(line)
@@ -283,8 +284,8 @@ class Control:
     """Serves the clients of one recording.
 
     Args:
-        do: answers a checked request; ValueError is told to the client.
-        listener: where clients come from; none when there is no socket.
+        do: answers a checked request; the text of a ValueError is sent to the client.
+        listener: where clients connect; None when there is no socket.
     """
 
     def __init__(self, do: Callable[[Request], Answer], listener: Listener | None) -> None:
@@ -292,26 +293,26 @@ class Control:
         self._clients: dict[int, _Client] = {}
 
     def adopt(self, connection: socket.socket) -> None:
-        """Take in the screen that this recording was started from; it is told of the end."""
+        """Add the screen that this recording was started from; it follows the recording."""
         client = self._clients[connection.fileno()] = _Client(connection)
         client.follows = True
 
     @property
     def fds(self) -> list[int]:
-        """What to wait on before ``serve``."""
+        """The descriptors to wait on before ``serve``."""
         return [*self._clients, *([self._listener.socket.fileno()] if self._listener else [])]
 
     def serve(self, ready: Iterable[int]) -> None:
-        """Take in who comes, and answer what was asked."""
+        """Accept connections and answer requests."""
         listening = self._listener.socket.fileno() if self._listener else -1
         for fd in ready:
             if fd == listening:
                 self._accept()
-            elif (client := self._clients.get(fd)) and not self._hear(client):
+            elif (client := self._clients.get(fd)) and not self._receive(client):
                 self._drop(fd)
         deadline = time.monotonic() - PATIENCE_S
         for fd, client in tuple(self._clients.items()):
-            if client.heard_s < deadline and not client.follows:
+            if client.last_received_s < deadline and not client.follows:
                 self._drop(fd)
 
     def notify_followers(self, ended: Ended) -> None:
@@ -331,37 +332,39 @@ class Control:
         try:
             connection, _ = self._listener.socket.accept()
         except OSError:
-            return  # it left again, or no descriptor is free
+            return  # the client left again, or no descriptor is free
         peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         if peer[1] not in (os.geteuid(), 0):
             connection.close()
             return
         if len(self._clients) >= CLIENTS:
-            self._drop(min(self._clients, key=lambda fd: (self._clients[fd].follows, self._clients[fd].heard_s)))
+            self._drop(
+                min(self._clients, key=lambda fd: (self._clients[fd].follows, self._clients[fd].last_received_s))
+            )
         self._clients[connection.fileno()] = _Client(connection)
 
-    def _hear(self, client: _Client) -> bool:
-        """Read what a client says; False when it is to be let go."""
+    def _receive(self, client: _Client) -> bool:
+        """Receive from a client and answer; False when the client is to be disconnected."""
         try:
             chunk = client.connection.recv(LINE_BYTES)
         except BlockingIOError:
             return True
         except OSError:
             return False
-        client.heard_s = time.monotonic()
+        client.last_received_s = time.monotonic()
         *lines, client.received = (client.received + chunk).split(b"\n")
         if len(client.received) > LINE_BYTES:
             client.send({"ok": False, "error": f"longer than {LINE_BYTES} bytes"})
             return False
-        answers = [self._answer(client, line) for line in lines]  # done even for one that is gone already
+        answers = [self._answer(client, line) for line in lines]  # requests count even of a client that is gone
         return all(map(client.send, answers)) and bool(chunk)
 
     def _answer(self, client: _Client, line: bytes) -> Answer:
         try:
-            asked = parse_request(line)
-            if asked.do == "follow":
+            parsed = parse_request(line)
+            if parsed.do == "follow":
                 client.follows = True
-            return {"ok": True} | self._do(asked)
+            return {"ok": True} | self._do(parsed)
         except ValueError as error:
             return {"ok": False, "error": str(error)}
 

@@ -15,21 +15,21 @@ _Id = tuple[int, int]  # PID and start time in ticks
 
 
 class RecordedTrees:
-    """Answers for one list of recordings after the other; what a session said of a process is kept."""
+    """Answers for one list of recordings after the other; the members that a session lists are cached."""
 
     def __init__(self) -> None:
         self._members: dict[str, frozenset[_Id]] = {}
 
     def by(self, running: Sequence[Running], pid: int, start_ticks: int) -> Running | None:
-        """Return the recording among these that watches a process, the innermost where several could; None: none does.
+        """Return the recording among these that watches a process, the innermost where several could; None without one.
 
-        A process is a member when it descends from the target now and the session tells of it. A child of a target
-        that is recorded without its children is none.
+        A process is a member when it descends from the target now and the session lists it. A child of a target
+        that is recorded without its children is not a member.
         """
-        targets = {(one.pid, one.start_ticks): one for one in running}
+        targets = {(r.pid, r.start_ticks): r for r in running}
         process = pid, start_ticks
-        if found := targets.get(process):
-            return found
+        if recording := targets.get(process):
+            return recording
         ancestor = pid
         for _ in range(_MOST_ANCESTORS if targets else 0):
             try:
@@ -39,8 +39,8 @@ class RecordedTrees:
                 return None
             if above is None:
                 return None
-            if (found := targets.get(above)) and self._has(found, process):
-                return found
+            if (recording := targets.get(above)) and self._has(recording, process):
+                return recording
         return None
 
     def _has(self, running: Running, process: _Id) -> bool:
@@ -48,5 +48,5 @@ class RecordedTrees:
             try:
                 self._members[running.path] = members(Path(running.path))
             except SessionError:
-                return False  # not begun yet, or taken away
+                return False  # not started yet, or removed
         return process in self._members[running.path]

@@ -10,11 +10,11 @@ READY = b"ready"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a recording is.
+    """State of a recording after a commit.
 
     Attributes:
         samples: windows in the session.
-        wss_bytes: of the last window; None: not known.
+        wss_bytes: of the last window; None: not measured.
         rss_bytes: as ``wss_bytes``.
         cpu_ns: CPU time of the recorder since it was started.
         file_bytes: size of the session on the disk.

@@ -1,7 +1,7 @@
-"""Which recordings this user has running: a small file for each, locked for as long as it is true.
+"""Which recordings this user has running: a small file for each, locked for as long as the recording runs.
 
 The file lies in the user's own state directory, so no other user can put one there. The lock belongs to the process
-that supervises the recording and goes with it, however it ends; a file without a lock is a leftover and is taken away.
+that supervises the recording and goes with it, however it ends; a file without a lock is a leftover and is removed.
 Homes are shared between machines: what another machine wrote is left alone.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FOLDER = "running"
-CALIBRATION = "memtui-calibrate-"  # how the names of sessions begin that are thrown away
+CALIBRATION = "memtui-calibrate-"  # prefix of the names of sessions that are thrown away
 _FILE_BYTES = 1 << 16
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz"  # without those that look like others
 _ID_LENGTH = 4
@@ -29,14 +29,14 @@ class Running:
 
     pid: int  # of the target
     start_ticks: int
-    memtui_pid: int  # who supervises it, and ends it
+    memtui_pid: int  # of the supervisor, which ends it
     sampler_pid: int
     path: str  # the session
     command: str = ""
     began_s: float = 0.0  # seconds since the epoch
-    control: str = ""  # the socket that takes orders; empty when there is none
+    control: str = ""  # the socket that takes requests; empty when there is none
     host: str = ""
-    told: str = ""  # the socket over which the target tells of its training; empty when there is none
+    told: str = ""  # the socket over which the target reports its training; empty when there is none
 
     @property
     def id(self) -> str:
@@ -50,14 +50,14 @@ class Running:
 
 
 class Entry:
-    """Announces a recording until it is closed."""
+    """Announces a recording until the entry is closed."""
 
     def __init__(self, state: Path, running: Running) -> None:
         """Raise OSError where the file cannot be made; nobody then finds the recording, and nothing else is lost."""
         folder = state / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = _place(state, running.pid, running.start_ticks)
-        # Written under another name: whoever sees the name sees a whole file, and a lock on it.
+        # Written under another name first: whoever sees the final name sees a whole file, and a lock on it.
         draft = self._path.with_suffix(f".{os.getpid()}.new")
         self._fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -75,7 +75,7 @@ class Entry:
 
 
 def host_name() -> str:
-    """Return the machine, as entries name it."""
+    """Return the name of this machine, as entries have it."""
     return os.uname().nodename
 
 
@@ -91,12 +91,12 @@ def find_all(state: Path) -> list[Running]:
         names = sorted((state / FOLDER).glob("*.json"))
     except OSError:
         return []
-    found = [running for name in names if (running := _read(name)) is not None]
-    return sorted((r for r in found if r.host == host_name()), key=lambda running: running.began_s)
+    recordings = [running for name in names if (running := _read(name)) is not None]
+    return sorted((r for r in recordings if r.host == host_name()), key=lambda running: running.began_s)
 
 
 def _read(path: Path) -> Running | None:
-    """Return what an entry says, if its lock is held; a leftover is taken away."""
+    """Return the recording of an entry if its lock is held; a leftover is removed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -128,11 +128,11 @@ def _read(path: Path) -> Running | None:
     return None
 
 
-def _checked(plain: object) -> Running:
-    """Raise ValueError and TypeError."""
-    if not isinstance(plain, dict):
+def _checked(fields: object) -> Running:
+    """Return the recording that an entry describes. Raises ValueError and TypeError."""
+    if not isinstance(fields, dict):
         raise ValueError("no entry")
-    running = Running(**plain)
+    running = Running(**fields)
     for name in ("pid", "start_ticks", "memtui_pid", "sampler_pid"):
         if type(getattr(running, name)) is not int:
             raise ValueError(f"{name} is no number")

@@ -1,4 +1,4 @@
-"""The state of the recordings that run now, as plain data and as a table."""
+"""The state of the recordings that run now, as dataclasses and as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_LIMIT = 1 << 16  # cells of a line that goes to no terminal
 
 @dataclass(frozen=True, slots=True)
 class RecordingStatus:
-    """One recording, as ``list --json`` has it. What it does not answer is None, and ``reason`` says why."""
+    """One recording, as ``list --json`` has it. Values it did not answer are None, and ``reason`` says why."""
 
     id: str
     pid: int
@@ -39,7 +39,7 @@ class RecordingStatus:
 
 
 def describe(recordings: Sequence[Running]) -> list[RecordingStatus]:
-    """Return the state of each recording, which is asked for it."""
+    """Request the state of each recording, and return them."""
     return [_describe(running) for running in recordings]
 
 
@@ -70,9 +70,9 @@ def _describe(running: Running) -> RecordingStatus:
 
 
 def format_table(recordings: Sequence[RecordingStatus], room: int = NO_LIMIT) -> str:
-    """Return a line for each, or one line that says that there is none.
+    """Return a line for each recording, or one line that says that none runs.
 
-    Commands share what ``room`` cells a line leave.
+    Commands share what other columns leave of the ``room`` cells of a line.
     """
     if not recordings:
         return "no recording of yours runs; memtui attach PID begins one"

@@ -1,7 +1,7 @@
 """The process that is to be observed: found by name or rank, checked, or proposed.
 
-A name finds one process, as pgrep would, but only one. Whether it may and can be observed is known before anything is
-started. Candidates are processes that train, and those that are large.
+A name finds one process, as pgrep would, but only one. Whether that process may and can be observed is checked before
+anything is started. Candidates are processes that train, and those that are large.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from memtui.core.text import short_command
 _MOST_CANDIDATES = 8
 
 
-def sudo_line(*words: str) -> str:
+def sudo_line(*arguments: str) -> str:
     """Return the exact command that runs memtui as root: sudo's secure_path does not find a virtual environment."""
     program = Path(sys.argv[0]).absolute()
     installed = program.name == "memtui" and program.is_file() and os.access(program, os.X_OK)
-    return shlex.join(["sudo", *([str(program)] if installed else [sys.executable, "-m", "memtui"]), *words])
+    return shlex.join(["sudo", *([str(program)] if installed else [sys.executable, "-m", "memtui"]), *arguments])
 
 
 def parse_pid(text: str) -> int:
@@ -55,14 +55,14 @@ def find_target(pid: int) -> tuple[int, str]:
         if process == pid:
             return pid, ""
         return process, f"{pid} is a thread of process {process} ({_short_command(process)})"
-    found = pids_inside(pid)
-    if not found:
+    pids = pids_inside(pid)
+    if not pids:
         raise UserError(f"no process has PID {pid}, here or in a container; `ps aux` shows what runs")
-    if len(found) > 1:
-        some = ", ".join(f"{outer} ({_short_command(outer)})" for outer in found[:_MOST_CANDIDATES])
-        more = f" and {len(found) - _MOST_CANDIDATES} more" if len(found) > _MOST_CANDIDATES else ""
-        raise UserError(f"PID {pid} exists in {len(found)} containers only; name one by its PID here: {some}{more}")
-    return found[0], f"PID {pid} exists in a container only; out here it is {found[0]} ({_short_command(found[0])})"
+    if len(pids) > 1:
+        some = ", ".join(f"{outer} ({_short_command(outer)})" for outer in pids[:_MOST_CANDIDATES])
+        more = f" and {len(pids) - _MOST_CANDIDATES} more" if len(pids) > _MOST_CANDIDATES else ""
+        raise UserError(f"PID {pid} exists in {len(pids)} containers only; name one by its PID here: {some}{more}")
+    return pids[0], f"PID {pid} exists in a container only; out here it is {pids[0]} ({_short_command(pids[0])})"
 
 
 def _process_of(thread: int) -> int:
@@ -70,13 +70,13 @@ def _process_of(thread: int) -> int:
     try:
         status = (PROC / str(thread) / "status").read_text(errors="replace")
     except OSError:
-        return thread  # it ended, which is told later
+        return thread  # it ended, which is reported later
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("Tgid:")), thread)
 
 
 def pids_inside(pid: int, proc: Path = PROC) -> list[int]:
     """Return the processes that have this number in a PID namespace below this one, by their number here."""
-    found = []
+    pids = []
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
@@ -88,12 +88,12 @@ def pids_inside(pid: int, proc: Path = PROC) -> list[int]:
         # line, because the kernel writes line breaks in names as \n.
         numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
         if str(pid) in numbers[1:]:
-            found.append(int(entry.name))
-    return sorted(found)
+            pids.append(int(entry.name))
+    return sorted(pids)
 
 
 def _short_command(pid: int) -> str:
-    """Return enough of a command line to know it by, and nothing that a terminal would act on."""
+    """Return enough of a command line to recognise it by, and nothing that a terminal would act on."""
     try:
         command = command_of(pid)
     except ProcessLookupError:
@@ -143,20 +143,20 @@ def others(proc: Path = PROC) -> Iterator[tuple[int, Stat]]:
 
 def ancestors(pid: int) -> set[int]:
     """Return the parent of a process, its parent, and so on up to 1."""
-    found: set[int] = set()
+    pids: set[int] = set()
     while pid > 1:
         pid = read_stat(pid).parent_pid
-        found.add(pid)
-    return found
+        pids.add(pid)
+    return pids
 
 
 _MOST_NAMED = 6
 _INTERPRETER = re.compile(r"(?:python|pypy|bash|sh|perl|ruby|node|julia)[\d.]*")
-_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python whose value is a word of its own
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of Python whose value is an argument of its own
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _NamedProcess:
     pid: int
     names: frozenset[str]
     command: str
@@ -186,42 +186,42 @@ def find(text: str | None, rank: int | None) -> tuple[int, str]:
         where = f"those called {text!r}" if text else "all of them"
     if rank is not None:
         inside = [p for p in inside if ranks_of(p.pid).get("RANK") == rank]
-    found = _outermost(inside)
-    if not found:
+    matches = _outermost(inside)
+    if not matches:
         raise UserError(_nothing(text, rank, where))
-    if len(found) > 1:
-        some = ", ".join(f"{p.pid} ({_short(p, 50)})" for p in found[:_MOST_NAMED])
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    if len(matches) > 1:
+        some = ", ".join(f"{p.pid} ({_short(p, 50)})" for p in matches[:_MOST_NAMED])
+        more = f" and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
         what = " ".join([*([repr(text)] if text else []), *([f"rank {rank}"] if rank is not None else [])])
-        raise UserError(f"{what} is {len(found)} processes; name one by its PID: {some}{more}")
-    return found[0].pid, f"process {found[0].pid} ({_short(found[0], 160)})"
+        raise UserError(f"{what} is {len(matches)} processes; name one by its PID: {some}{more}")
+    return matches[0].pid, f"process {matches[0].pid} ({_short(matches[0], 160)})"
 
 
-def processes(proc: Path = PROC) -> list[_Found]:
+def processes(proc: Path = PROC) -> list[_NamedProcess]:
     """Return what runs and is neither memtui, nor what memtui was started from, nor the kernel's."""
-    found = []
+    result = []
     for pid, _ in others(proc):
         folder = proc / str(pid)
         try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            argv = (folder / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
             title = (folder / "comm").read_text(errors="replace").rstrip("\n")
             command = command_of(pid)
         except OSError:
             continue
         if not is_own(command):
-            found.append(_Found(pid, names_of(title, words), command))
-    return sorted(found, key=lambda p: p.pid)
+            result.append(_NamedProcess(pid, names_of(title, argv), command))
+    return sorted(result, key=lambda p: p.pid)
 
 
-def names_of(title: str, words: list[str]) -> frozenset[str]:
+def names_of(title: str, argv: list[str]) -> frozenset[str]:
     """Return what a process is called: its title, its program, what its interpreter runs, with and without ``.py``."""
-    program = words[0].rpartition("/")[2] if words else ""
-    found = {title, program}
+    program = argv[0].rpartition("/")[2] if argv else ""
+    names = {title, program}
     if _INTERPRETER.fullmatch(program):
-        rest = iter(words[1:])
+        rest = iter(argv[1:])
         for word in rest:
             if word == "-m":
-                found.add(next(rest, ""))
+                names.add(next(rest, ""))
             elif word == "-c":
                 pass  # what follows is a program text
             elif word in _WITH_VALUE:
@@ -231,23 +231,23 @@ def names_of(title: str, words: list[str]) -> frozenset[str]:
                 continue
             else:
                 script = word.rpartition("/")[2]
-                found |= {script, script.removesuffix(".py")}
+                names |= {script, script.removesuffix(".py")}
             break
-    return frozenset(found - {""})
+    return frozenset(names - {""})
 
 
-def _named(text: str, every: list[_Found]) -> list[_Found]:
-    """Return those that are called so; if none is, those with the text anywhere in the command line."""
+def _named(text: str, every: list[_NamedProcess]) -> list[_NamedProcess]:
+    """Return the processes of that name; without any, those with the text anywhere in the command line."""
     return [p for p in every if text in p.names] or [p for p in every if text.lower() in p.command.lower()]
 
 
-def _below(root: int, every: list[_Found]) -> list[_Found]:
-    """Return a process and all that come from it."""
+def _below(root: int, every: list[_NamedProcess]) -> list[_NamedProcess]:
+    """Return a process and its descendants."""
     return [p for p in every if p.pid == root or root in _ancestors(p.pid)]
 
 
-def _outermost(some: Iterable[_Found]) -> list[_Found]:
-    """Return them without those that another of them started: workers have the name of their parent."""
+def _outermost(some: Iterable[_NamedProcess]) -> list[_NamedProcess]:
+    """Return the processes without descendants of another one: workers have the name of their parent."""
     some = list(some)
     pids = {p.pid for p in some}
     return [p for p in some if not pids & _ancestors(p.pid)]
@@ -260,7 +260,7 @@ def _ancestors(pid: int) -> set[int]:
         return set()
 
 
-def _short(process: _Found, characters: int) -> str:
+def _short(process: _NamedProcess, characters: int) -> str:
     return short_command(mask_secrets(process.command), characters)
 
 
@@ -271,9 +271,9 @@ def _nothing(text: str | None, rank: int | None, where: str) -> str:
 
 
 LARGE_BYTES = 256 << 20  # of resident memory: worth a line whatever it is
-_LOOKED_INTO_BYTES = 32 << 20  # less resident memory than this is no training
+_LOOKED_INTO_BYTES = 32 << 20  # a process with less resident memory than this is not a training
 _YOUNG_S = 60.0  # until then a program may still load its libraries
-_OLDER = 1.5  # times the age at which a young one was looked into: then it is once more
+_OLDER = 1.5  # a young process is inspected again at this multiple of its age at the last inspection
 _KINDS = ((b"libtorch", "torch"), (b"tensorflow", "tensorflow"), (b"jaxlib", "jax"), (b"/dev/nvidia", "GPU"))
 _PYTHON = re.compile(r"^(?:.*/)?python[\d.]*(?:\s|$)")
 _OWN = re.compile(
@@ -298,7 +298,7 @@ def user_name(uid: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A process that runs now. ``age_s``: since it began."""
+    """A process that runs now. ``age_s``: since its start."""
 
     pid: int
     start_ticks: int
@@ -310,34 +310,34 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What changes seldom in a process."""
+class _CachedDetails:
+    """Details of a process that seldom change."""
 
     start_ticks: int
     user: str
     command: str
     kinds: tuple[str, ...]
-    at_s: float  # its age when this was found out
+    age_s: float  # of the process when the details were read
 
 
 class Candidates:
-    """Looks through /proc; what was found out about a process is kept until it ends.
+    """Scans /proc; details of a process are cached until it ends.
 
-    A look reads one small file of each process, as the start page looks every two seconds and machines have hundreds
-    of them: who they are is asked once, for as long as the kernel shows the same inode under their number.
+    A scan reads one small file of each process, because the start page scans every two seconds and machines have
+    hundreds of processes. Their identity is read once, for as long as the kernel shows the same inode under their PID.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
         self._met: dict[int, tuple[int, Stat | None]] = {}  # inode of its folder; None: of the kernel
-        self._known: dict[int, _Known] = {}
-        self._listed: set[tuple[int, int]] = set()  # PID and start: what was large once is listed until it ends
+        self._cached: dict[int, _CachedDetails] = {}
+        self._listed: set[tuple[int, int]] = set()  # PID and start: a process that was large is listed until it ends
 
-    def look(self) -> list[Candidate]:
-        """Return those that train first, then the largest. Never raises."""
+    def scan(self) -> list[Candidate]:
+        """Return candidates, those that train first, then by size. Never raises."""
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         hidden = ancestors(os.getpid()) | {os.getpid()}
-        found, met, large = [], {}, set()
+        candidates, met, large = [], {}, set()
         with os.scandir(self._proc) as entries:
             numbered = [(int(entry.name), entry.inode()) for entry in entries if entry.name.isdecimal()]
         for pid, inode in numbered:
@@ -352,18 +352,20 @@ class Candidates:
                     continue
                 large.add(pid)
                 age_s = now_s - stat.start_ticks / _TICKS
-                known = self._find_out(pid, stat, age_s)
+                details = self._find_out(pid, stat, age_s)
             except OSError:
                 continue
-            if (known.kinds or rss_bytes >= LARGE_BYTES or listed) and not is_own(known.command):
-                found.append(Candidate(pid, stat.start_ticks, known.user, known.kinds, rss_bytes, age_s, known.command))
+            if (details.kinds or rss_bytes >= LARGE_BYTES or listed) and not is_own(details.command):
+                candidates.append(
+                    Candidate(pid, stat.start_ticks, details.user, details.kinds, rss_bytes, age_s, details.command)
+                )
         self._met = met
-        self._listed = {(c.pid, c.start_ticks) for c in found}
-        self._known = {pid: known for pid, known in self._known.items() if pid in large}
-        return sorted(found, key=lambda c: (set(c.kinds) <= {"python"}, not c.kinds, -c.rss_bytes))
+        self._listed = {(c.pid, c.start_ticks) for c in candidates}
+        self._cached = {pid: details for pid, details in self._cached.items() if pid in large}
+        return sorted(candidates, key=lambda c: (set(c.kinds) <= {"python"}, not c.kinds, -c.rss_bytes))
 
     def _stat(self, pid: int, inode: int) -> Stat | None:
-        """Return who has this number now; None for a thread of the kernel. Raises OSError."""
+        """Return the process that has this PID now; None for a kernel thread. Raises OSError."""
         before = self._met.get(pid)
         if before is not None and before[0] == inode:
             return before[1]
@@ -377,24 +379,24 @@ class Candidates:
         finally:
             os.close(fd)
 
-    def _find_out(self, pid: int, stat: Stat, age_s: float) -> _Known:
-        known = self._known.get(pid)
-        if known is not None and known.start_ticks == stat.start_ticks:
-            again_s = min(_OLDER * known.at_s, _YOUNG_S) if known.at_s <= _YOUNG_S else math.inf
+    def _find_out(self, pid: int, stat: Stat, age_s: float) -> _CachedDetails:
+        cached = self._cached.get(pid)
+        if cached is not None and cached.start_ticks == stat.start_ticks:
+            again_s = min(_OLDER * cached.age_s, _YOUNG_S) if cached.age_s <= _YOUNG_S else math.inf
             if age_s <= again_s:
-                return known
+                return cached
         uid = (self._proc / str(pid)).stat().st_uid
         user = user_name(uid)
         command = mask_secrets(command_of(pid))
         kinds = self._kinds(pid)
         if not kinds and _PYTHON.match(command):
             kinds = ("python",)
-        made = _Known(stat.start_ticks, user, command, kinds, age_s)
-        self._known[pid] = made
-        return made
+        details = _CachedDetails(stat.start_ticks, user, command, kinds, age_s)
+        self._cached[pid] = details
+        return details
 
     def _kinds(self, pid: int) -> tuple[str, ...]:
-        """Return the kinds by the files it has mapped; nothing of another user's process, unless this is root."""
+        """Return the kinds of a process by the files it has mapped; another user's process only shows them to root."""
         try:
             text = (self._proc / str(pid) / "maps").read_bytes()
         except OSError:

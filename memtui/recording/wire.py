@@ -1,6 +1,6 @@
-"""Messages as frames on a pipe: versioned, self-delimiting, no pickle.
+"""Messages on a pipe: versioned, self-delimiting, no pickle.
 
-A frame is a 16-byte head (magic, protocol, kind, JSON length, array length), a JSON object, and the raw bytes of the
+A message is a 16-byte head (magic, protocol, kind, JSON length, array length), a JSON object, and the raw bytes of the
 arrays that the object describes (little endian, in order). A pipe carries it, and so does ``ssh host sudo ...``.
 """
 
@@ -46,37 +46,37 @@ _SETS = ("pages", "resident")
 _VMA_SIZES = ("vma_wss_bytes", "vma_rss_bytes", "vma_shared_bytes")
 
 
-class FrameError(ValueError):
-    """The stream is not memtui frames, is damaged, or speaks another protocol version."""
+class DecodeError(ValueError):
+    """The stream does not consist of memtui's messages, is damaged, or speaks another protocol version."""
 
 
-def _plain_table(table: VmaTable) -> dict[str, Any]:
+def _table_to_dict(table: VmaTable) -> dict[str, Any]:
     vmas = [[v.start, v.end, v.perms, v.name] for v in table.vmas]
     return {"process": table.process, "sample": table.sample, "vmas": vmas}
 
 
-def _plain_window(window: Window, arrays: list[np.ndarray]) -> dict[str, Any]:
-    def plain_set(pages: PageSet | None) -> bool:
+def _window_to_dict(window: Window, arrays: list[np.ndarray]) -> dict[str, Any]:
+    def append_set(pages: PageSet | None) -> bool:
         if pages is not None:
             arrays.extend((pages.blocks, pages.bits, pages.huge, pages.giant))
         return pages is not None
 
-    def plain_process(process: ProcessWindow) -> dict[str, Any]:
+    def process_to_dict(process: ProcessWindow) -> dict[str, Any]:
         names = (name for name in ProcessWindow.__dataclass_fields__ if name not in _SETS)
-        plain = {name: getattr(process, name) for name in names}
-        return plain | {name: plain_set(getattr(process, name)) for name in _SETS}
+        fields = {name: getattr(process, name) for name in names}
+        return fields | {name: append_set(getattr(process, name)) for name in _SETS}
 
-    plain = {name: getattr(window, name) for name in Window.__dataclass_fields__ if name != "processes"}
-    return plain | {"processes": [plain_process(p) for p in window.processes]}
+    fields = {name: getattr(window, name) for name in Window.__dataclass_fields__ if name != "processes"}
+    return fields | {"processes": [process_to_dict(p) for p in window.processes]}
 
 
-def _read_window(plain: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
+def _read_window(window: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
     def read_process(fields: dict[str, Any]) -> ProcessWindow:
         sets = {name: PageSet(*(next(arrays) for _ in range(4))) if fields[name] else None for name in _SETS}
         sizes = {name: None if fields[name] is None else tuple(map(tuple, fields[name])) for name in _VMA_SIZES}
         return ProcessWindow(**(fields | sets | sizes))
 
-    return Window(**(plain | {"processes": tuple(read_process(p) for p in plain["processes"])}))
+    return Window(**(window | {"processes": tuple(read_process(p) for p in window["processes"])}))
 
 
 _KINDS: tuple[type, ...] = (
@@ -111,21 +111,21 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
 
 
 def encode(message: Message) -> bytes:
-    """Return one frame."""
+    """Return the bytes of a message."""
     arrays: list[np.ndarray] = []
     if isinstance(message, Window):
-        plain = _plain_window(message, arrays)
+        values = _window_to_dict(message, arrays)
     elif isinstance(message, VmaTable):
-        plain = _plain_table(message)
+        values = _table_to_dict(message)
     elif isinstance(message, TracerMessage):
         fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
-        plain = {name: value for name, value in fields.items() if not isinstance(value, np.ndarray)}
+        values = {name: value for name, value in fields.items() if not isinstance(value, np.ndarray)}
         arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
     else:
-        plain = asdict(message)
+        values = asdict(message)
     kinds = [_ARRAYS.get(a.dtype.kind, "u8") for a in arrays]
-    plain["arrays"] = [[kind, list(a.shape)] for kind, a in zip(kinds, arrays, strict=True)]
-    text = json.dumps(plain, separators=(",", ":")).encode()
+    values["arrays"] = [[kind, list(a.shape)] for kind, a in zip(kinds, arrays, strict=True)]
+    text = json.dumps(values, separators=(",", ":")).encode()
     raw = b"".join(np.ascontiguousarray(a, _DTYPES[k]).tobytes() for k, a in zip(kinds, arrays, strict=True))
     return _HEAD.pack(MAGIC, PROTOCOL, _KINDS.index(type(message)), len(text), len(raw)) + text + raw
 
@@ -134,8 +134,8 @@ class Decoder:
     """Turns chunks of a byte stream back into messages.
 
     Args:
-        preface_bytes: so much may stand before the first frame: what the ``sitecustomize`` of a Python says when it
-            starts lands in the same pipe.
+        preface_bytes: how much may stand before the first message: what the ``sitecustomize`` of a Python prints when
+            it starts lands in the same pipe.
     """
 
     def __init__(self, preface_bytes: int = 0) -> None:
@@ -144,26 +144,26 @@ class Decoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that has not arrived whole."""
+        """Bytes of a message that has not arrived whole."""
         return len(self._buffer)
 
     def feed(self, chunk: bytes) -> Iterator[Message]:
         """Yield every message that is now complete. Raises FrameError."""
         self._buffer += chunk
         if self._preface_bytes:
-            begin = self._buffer.find(MAGIC)
-            if begin < 0 and len(self._buffer) <= self._preface_bytes:
+            start = self._buffer.find(MAGIC)
+            if start < 0 and len(self._buffer) <= self._preface_bytes:
                 return
-            del self._buffer[: max(begin, 0)]
+            del self._buffer[: max(start, 0)]
             self._preface_bytes = 0
         while len(self._buffer) >= _HEAD.size:
             magic, protocol, kind, text_bytes, raw_bytes = _HEAD.unpack_from(self._buffer)
             if magic != MAGIC:
-                raise FrameError("not a memtui stream")
+                raise DecodeError("not a memtui stream")
             if protocol != PROTOCOL:
-                raise FrameError(f"stream speaks protocol {protocol}, this memtui speaks {PROTOCOL}")
+                raise DecodeError(f"stream speaks protocol {protocol}, this memtui speaks {PROTOCOL}")
             if kind >= len(_KINDS) or text_bytes > MAX_JSON_BYTES or raw_bytes > MAX_ARRAY_BYTES:
-                raise FrameError("damaged frame head")
+                raise DecodeError("damaged frame head")
             end = _HEAD.size + text_bytes + raw_bytes
             if len(self._buffer) < end:
                 return
@@ -175,10 +175,10 @@ class Decoder:
 
 def _decode(kind: type, text: bytes, raw: bytes) -> Message:
     try:
-        plain = json.loads(text)
-        return _READ[kind](plain, iter(_split(raw, plain.pop("arrays"))))
+        fields = json.loads(text)
+        return _READ[kind](fields, iter(_split(raw, fields.pop("arrays"))))
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise FrameError(f"damaged {kind.__name__} frame: {error}") from error
+        raise DecodeError(f"damaged {kind.__name__} frame: {error}") from error
 
 
 def _split(raw: bytes, described: list[tuple[str, list[int]]]) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from memtui.core.console import Console
 from memtui.core.errors import UserError, silence
 from memtui.core.text import visible
 from memtui.recording.arguments import given, observe
-from memtui.recording.client import Follower, ask, order
+from memtui.recording.client import Follower, order, send_request
 from memtui.recording.control import SIGNALS, Ended
 from memtui.recording.registry import Running
 from memtui.recording.supervisor.background import Recording
@@ -153,7 +153,7 @@ def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) 
         Path(running.path),
         live=True,
         stopped=follower.stopped,
-        order=partial(ask, running),
+        order=partial(send_request, running),
         began_it=False,
         process=pid if pid != running.pid else None,
         said="; ".join(lines),
@@ -171,8 +171,8 @@ def _request(running: Running, asked: RejoinRequest) -> list[str]:
     """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
     lines = []
     if asked.interval_ns is not None:
-        before_ns = ask(running, "status")["interval_ns"]
-        ask(running, "interval", interval_ns=asked.interval_ns)
+        before_ns = send_request(running, "status")["interval_ns"]
+        send_request(running, "interval", interval_ns=asked.interval_ns)
         before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
         lines.append(f"recording {running.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
     if asked.others:

@@ -305,11 +305,11 @@ def test_it_is_refreshed_within_two_seconds_and_reads_one_file_of_a_process_that
     before = os.open
     monkeypatch.setattr(os, "open", lambda path, *more: opened.append(str(path)) or before(path, *more))
     with subprocess.Popen(["sleep", "60"]) as child:
-        looks.look()
+        looks.scan()
         assert child.pid in read
         read.clear()
         opened.clear()
-        looks.look()
+        looks.scan()
         assert child.pid not in read
         assert [path for path in opened if path.startswith(f"/proc/{child.pid}/")] == [f"/proc/{child.pid}/statm"]
         child.kill()
@@ -332,9 +332,9 @@ def test_a_number_that_is_another_process_now_is_looked_at_anew(tmp_path):
         pid = child.pid
         put("first", 100)
         looks = Candidates(tmp_path)
-        assert [(c.pid, c.start_ticks) for c in looks.look()] == [(pid, 100)]
+        assert [(c.pid, c.start_ticks) for c in looks.scan()] == [(pid, 100)]
         put("second", 200)
-        assert [(c.pid, c.start_ticks) for c in looks.look()] == [(pid, 200)]
+        assert [(c.pid, c.start_ticks) for c in looks.scan()] == [(pid, 200)]
         child.kill()
 
 
@@ -367,7 +367,7 @@ def test_processes_are_known_by_what_they_have_mapped(tmp_path):
     with subprocess.Popen([sys.executable, "-c", code, secret], stdout=subprocess.PIPE) as child:
         try:
             child.stdout.readline()
-            found = {c.pid: c for c in Candidates().look()}
+            found = {c.pid: c for c in Candidates().scan()}
             mine = found[child.pid]
             assert mine.kinds == ("torch",)
             assert mine.rss_bytes >= 48 << 20
@@ -386,9 +386,9 @@ def test_what_ended_is_forgotten():
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as child:  # fmt: skip
         child.stdout.readline()
-        assert child.pid in {c.pid for c in candidates.look()}
+        assert child.pid in {c.pid for c in candidates.scan()}
         child.kill()
-    assert child.pid not in {c.pid for c in candidates.look()}
+    assert child.pid not in {c.pid for c in candidates.scan()}
     assert child.pid not in candidates._known
 
 

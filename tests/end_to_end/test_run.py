@@ -263,7 +263,7 @@ def test_a_second_screen_shows_the_output_and_passes_nothing_on(started, termina
     assert again.end(20) == 143
     assert again.restored()
     assert run.prints()
-    client.ask(run.running, "signal", name="SIGTERM")
+    client.send_request(run.running, "signal", name="SIGTERM")
     assert gone(run.program)
     run.screen.read(20, until="ended")  # nobody signalled this screen: it stays
     run.screen.send("q")
@@ -347,9 +347,9 @@ def test_a_process_nobody_here_started_is_never_signalled(state, tmp_path):
         wait_for_samples(path, 3).close()
         (running,) = find_all(state)
         with pytest.raises(UserError, match="only a program that memtui started is signalled"):
-            client.ask(running, "signal", name="SIGTERM")
+            client.send_request(running, "signal", name="SIGTERM")
         with pytest.raises(UserError, match="name must be one of SIGINT, SIGTERM, SIGUSR1, SIGUSR2"):
-            client.ask(running, "signal", name="SIGKILL")
+            client.send_request(running, "signal", name="SIGKILL")
         assert runs(truth["pid"])
         code, _, err = stop(child, signal.SIGTERM)
         assert code == 143, err

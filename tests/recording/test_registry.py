@@ -17,7 +17,7 @@ import pytest
 from memtui.core import options
 from memtui.core.errors import UserError
 from memtui.recording import client
-from memtui.recording.client import only_one
+from memtui.recording.client import sole_recording
 from memtui.recording.registry import Running, find_all
 from memtui.session.session import Session
 from tests.support.cli import memtui, refused
@@ -130,8 +130,8 @@ def test_a_moment_that_cannot_be_is_not_believed(recording):
     running, path, _ = recording
     now_ns = time.monotonic_ns()
     for t_ns in (0, max(now_ns - 3600 * 10**9, 1), now_ns + 3600 * 10**9):
-        client.ask(running, "mark", text=str(t_ns), t_ns=t_ns)
-    client.ask(running, "mark", text="late", t_ns=now_ns - 10**9)
+        client.send_request(running, "mark", text=str(t_ns), t_ns=t_ns)
+    client.send_request(running, "mark", text="late", t_ns=now_ns - 10**9)
     found = wait_for(lambda: len(events(path, "mark")) == 4 and events(path, "mark"))
     told = {text: t_ns for t_ns, text in found}
     assert told.pop("late") == now_ns - 10**9
@@ -143,7 +143,7 @@ def test_too_many_marks_are_refused_and_the_recording_goes_on(recording):
     taken, why = 0, ""
     while not why and taken < 5000:
         try:
-            client.ask(running, "mark", text="x" * options.MARK_CHARACTERS)
+            client.send_request(running, "mark", text="x" * options.MARK_CHARACTERS)
             taken += 1
         except UserError as error:
             if "too slow" not in str(error):  # the recorder had no CPU for a moment: another reason, for another test
@@ -224,9 +224,9 @@ def test_marks_of_a_stranger_go_to_the_only_recording(recording, tmp_path):
     assert [text for _, text in events(other, "mark")] == ["mine"]
     assert [text for _, text in events(path, "mark")] == ["alone"]
     calibration = Running(1, 1, 1, 1, "/tmp/memtui-calibrate-1-ab.memtui")
-    assert only_one([calibration]) is None
-    assert only_one([calibration, running]) == running
-    assert only_one([running, running]) is None
+    assert sole_recording([calibration]) is None
+    assert sole_recording([calibration, running]) == running
+    assert sole_recording([running, running]) is None
 
 
 def test_a_mark_where_nobody_records_does_nothing_and_loads_nothing():
@@ -245,7 +245,7 @@ def test_a_mark_where_nobody_records_does_nothing_and_loads_nothing():
 
 def test_another_interval(recording):
     running, path, _ = recording
-    client.ask(running, "interval", interval_ns=400_000_000)
+    client.send_request(running, "interval", interval_ns=400_000_000)
     assert json.loads(memtui("list", "--json").stdout)["recordings"][0]["interval_s"] == 0.4
     reader = wait_for_samples(path, 1)
     wait_for(lambda: reader.refresh() and (reader.samples.asked_ns == 400_000_000).sum() >= 4)
@@ -257,14 +257,14 @@ def test_another_interval(recording):
     assert [text for _, text in events(path, "interval")] == ["the interval is 0.4 s from here on"]
     reader.close()
     with pytest.raises(client.UserError, match="interval_ns must be a whole number from"):
-        client.ask(running, "interval", interval_ns=5)
+        client.send_request(running, "interval", interval_ns=5)
 
 
 @needs_tracker
 def test_pause_and_go_on(recording):
     """While it is paused nothing of the target is looked at; the time between is no window."""
     running, path, pid = recording
-    client.ask(running, "pause")
+    client.send_request(running, "pause")
     began_ns = wait_for(lambda: events(path, "gap"))[0][0]
     assert json.loads(memtui("list", "--json").stdout)["recordings"][0]["paused"]
     assert "sampling is paused" in memtui("list").stdout
@@ -274,7 +274,7 @@ def test_pause_and_go_on(recording):
     held = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("TracerPid")]
     assert held == ["TracerPid:\t0"]
     count = len(reader.samples)
-    client.ask(running, "resume")
+    client.send_request(running, "resume")
     wait_for(lambda: reader.refresh() and len(reader.samples) > count + 5)
     (_, _), (again_ns, text) = events(path, "gap")
     assert text.startswith("sampling goes on after ")
@@ -288,7 +288,7 @@ def test_pause_and_go_on(recording):
 
 def test_stop_while_paused(recording):
     running, path, _ = recording
-    client.ask(running, "pause")
+    client.send_request(running, "pause")
     wait_for(lambda: events(path, "gap"))
     last = len(Session(path).samples)
     assert memtui("stop", running.id).returncode == 0

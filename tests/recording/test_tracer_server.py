@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from memtui.core.samples import AllocationStep, End, Event
-from memtui.recording.recorder import tracer_server as traced_module
+from memtui.recording.recorder import tracer_server as tracer_server
 from memtui.recording.recorder.session_builder import SessionBuilder
-from memtui.recording.recorder.tracer_server import Traced
+from memtui.recording.recorder.tracer_server import TracerServer
 from memtui.recording.wire import Decoder, encode
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -35,7 +35,7 @@ def listening():
     listener.bind("")  # a name the kernel makes
     listener.listen(8)
     name = listener.getsockname()
-    traced = Traced(listener.detach())
+    server = TracerServer(listener.detach())
     made = []
 
     def connect():
@@ -44,17 +44,17 @@ def listening():
         made[-1].setblocking(False)
         return made[-1]
 
-    yield traced, connect
-    traced.close()
+    yield server, connect
+    server.close()
     for one in made:
         one.close()
 
 
-def heard(traced: Traced, seconds: float = 0.3) -> list:
+def receive(server: TracerServer, seconds: float = 0.3) -> list:
     found, end = [], time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        ready = select.select(traced.fds, [], [], left)[0]
-        found += traced.read(ready, 42)
+        ready = select.select(server.fds, [], [], left)[0]
+        found += server.read(ready, 42)
     return found
 
 
@@ -71,24 +71,24 @@ def test_a_step_as_a_frame():
 
 
 def test_steps_of_several_programs_at_once(listening):
-    traced, connect = listening
+    server, connect = listening
     first, second = connect(), connect()
     data = encode(step(1)) + encode(step(2))
     for at in range(0, len(data), 100):  # in pieces, in turn
         first.send(data[at : at + 100])
         second.send(data[at : at + 100])
-    found = heard(traced)
+    found = receive(server)
     assert sorted(message.step for message in found) == [1, 1, 2, 2]
     assert all(same(message, step(message.step)) for message in found)
     assert {message.pid for message in found} == {os.getpid()}, "the kernel says who it is, not the message"
 
 
 def test_what_was_sent_before_the_end_is_heard(listening):
-    traced, connect = listening
+    server, connect = listening
     connection = connect()
     connection.send(encode(step(3)))
     connection.close()
-    assert [message.step for message in traced.rest(0)] == [3]
+    assert [message.step for message in server.drain(0)] == [3]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_what_was_sent_before_the_end_is_heard(listening):
     ],
 )
 def test_a_stream_of_something_else_is_closed_with_a_word(listening, data, why):
-    traced, connect = listening
+    server, connect = listening
     bad, good = connect(), connect()
     bad.send(data)
     good.send(encode(step(5)))
-    found = heard(traced)
+    found = receive(server)
     (warning,) = (message for message in found if isinstance(message, Event))
     assert warning.kind == "warning"
     assert why in warning.text
@@ -117,22 +117,22 @@ def test_a_stream_of_something_else_is_closed_with_a_word(listening, data, why):
 
 
 def test_a_message_without_end_takes_no_memory(listening, monkeypatch):
-    monkeypatch.setattr(traced_module, "MAX_PENDING_BYTES", 10_000)
-    traced, connect = listening
+    monkeypatch.setattr(tracer_server, "MAX_PENDING_BYTES", 10_000)
+    server, connect = listening
     connection = connect()
     connection.send(encode(step(1, columns=np.zeros((7, 5000), np.int64)))[:50_000])
-    (warning,) = heard(traced)
+    (warning,) = receive(server)
     assert "more than" in warning.text
-    assert len(traced.fds) == 1
+    assert len(server.fds) == 1
 
 
 def test_no_more_connections_than_it_can_hold(listening, monkeypatch):
-    monkeypatch.setattr(traced_module, "CONNECTIONS", 2)
-    traced, connect = listening
+    monkeypatch.setattr(tracer_server, "CONNECTIONS", 2)
+    server, connect = listening
     for _ in range(5):
         connect()
-    heard(traced)
-    assert len(traced.fds) == 2
+    receive(server)
+    assert len(server.fds) == 2
 
 
 def recorded(record: AllocationStepRecord) -> RecordedStep:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Capability, Clock, End, Hello, Host, Options, Target
-from memtui.recording.wire import Decoder, FrameError, encode
+from memtui.recording.wire import DecodeError, Decoder, encode
 from tests.support.strategies import MESSAGES, same_pages
 
 HELLO = Hello(
@@ -64,12 +64,12 @@ def test_what_a_start_up_file_says_before_the_first_frame_is_passed_over(preface
     assert len([m for i in range(0, len(stream), 7) for m in decoder.feed(stream[i : i + 7])]) == 2
     strict = Decoder(preface_bytes=300)
     list(strict.feed(encode(HELLO)))
-    with pytest.raises(FrameError, match="not a memtui stream"):
+    with pytest.raises(DecodeError, match="not a memtui stream"):
         list(strict.feed(b"something else, in the middle"))
 
 
 def test_noise_without_an_end_is_no_preface():
-    with pytest.raises(FrameError, match="not a memtui stream"):
+    with pytest.raises(DecodeError, match="not a memtui stream"):
         list(Decoder(preface_bytes=300).feed(b"x" * 400))
 
 
@@ -80,7 +80,7 @@ def test_noise_without_an_end_is_no_preface():
 def test_damage_is_refused(position, byte, says):
     frame = bytearray(encode(End(1, "stopped")))
     frame[position : position + 1] = byte
-    with pytest.raises(FrameError, match=says):
+    with pytest.raises(DecodeError, match=says):
         list(Decoder().feed(bytes(frame)))
 
 
@@ -88,5 +88,5 @@ def test_damage_is_refused(position, byte, says):
 def test_noise_never_raises_anything_else(noise):
     try:
         list(Decoder().feed(noise))
-    except FrameError:
+    except DecodeError:
         pass

@@ -1,8 +1,8 @@
-"""The recorder: frames on standard input -> cheap numbers -> session file.
+"""The recorder: messages on standard input -> cheap numbers -> session file.
 
-Run as ``python -m memtui.recording.recorder FILE``. It runs as the invoking user. What it commits is at most a second
-behind; it says ``ready`` and then one JSON line of progress per commit on standard output, and one line on standard
-error when something is wrong.
+Run as ``python -m memtui.recording.recorder FILE``. The recorder runs as the invoking user. What it commits is at most
+a second behind; it prints ``ready`` and then one JSON line of progress per commit on standard output, and one line on
+standard error when something is wrong.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from memtui.recording.progress import READY, Progress
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.session_builder import SessionBuilder, UnsupportedRequest
 from memtui.recording.recorder.stop_condition import StopCondition
-from memtui.recording.recorder.tracer_server import Traced
-from memtui.recording.wire import Decoder, FrameError
+from memtui.recording.recorder.tracer_server import TracerServer
+from memtui.recording.wire import DecodeError, Decoder
 from memtui.session.file_format import SessionError, size_on_disk
 from memtui.session.writer import SessionWriter
 
 COMMIT_SECONDS = 0.5
 READ_BYTES = 1 << 18
-PREFACE_BYTES = 1 << 16  # that a start-up file of somebody may write into the pipe before the sampler does
+PREFACE_BYTES = 1 << 16  # that a start-up file of the user may write into the pipe before the sampler does
 
 
-class Marks:
-    """Marks that the user makes, a JSON line each. They come from the supervisor: the sampler takes no texts."""
+class MarkReader:
+    """Reads the user's marks, a JSON line each. They come from the supervisor: the sampler takes no texts."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -45,7 +45,7 @@ class Marks:
         self._rest = b""
 
     def read(self) -> list[Event]:
-        """Return those that have come since."""
+        """Return the marks that have come since the last call."""
         events = []
         for fd in tuple(self.fds):
             try:
@@ -64,30 +64,30 @@ def record(
     writer: SessionWriter,
     stop_fd: int,
     report: Callable[[], object],
-    marks: Marks | None = None,
-    traced: Traced | None = None,
+    mark_reader: MarkReader | None = None,
+    tracer_server: TracerServer | None = None,
 ) -> None:
     """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
     decoder, began, news = Decoder(PREFACE_BYTES), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         left = max(commit_due - time.monotonic(), 0)
-        others = [*(marks.fds if marks else ()), *(traced.fds if traced else ())]
+        others = [*(mark_reader.fds if mark_reader else ()), *(tracer_server.fds if tracer_server else ())]
         ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], left)
-        for message in _of_others(builder, ready, marks, traced):
+        for message in _other_messages(builder, ready, mark_reader, tracer_server):
             builder.take(message)
             news = True
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
-                for message in traced.rest(time.monotonic_ns()) if traced else ():
+                for message in tracer_server.drain(time.monotonic_ns()) if tracer_server else ():
                     builder.take(message)
                 return
             for message in decoder.feed(chunk):
                 builder.take(message)
                 news = True
                 if isinstance(message, Process) and not began:
-                    began, commit_due = True, 0.0  # a viewer and a program at the gate wait for this
+                    began, commit_due = True, 0.0  # a viewer and a program at the exec gate wait for this
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
@@ -95,21 +95,21 @@ def record(
             commit_due, news = time.monotonic() + COMMIT_SECONDS, False
 
 
-def _of_others(
-    builder: SessionBuilder, ready: list[int], marks: Marks | None, traced: Traced | None
+def _other_messages(
+    builder: SessionBuilder, ready: list[int], mark_reader: MarkReader | None, tracer_server: TracerServer | None
 ) -> Iterator[Message]:
-    """Yield what has come from traced programs and from the user."""
-    if traced:
-        yield from traced.read(ready, time.monotonic_ns())
-    if marks and builder.hello is not None:
-        yield from marks.read()
+    """Yield the messages of traced programs and the marks of the user that have come."""
+    if tracer_server:
+        yield from tracer_server.read(ready, time.monotonic_ns())
+    if mark_reader and builder.hello is not None:
+        yield from mark_reader.read()
 
 
 def _commit(builder: SessionBuilder, writer: SessionWriter, report: Callable[[], object], *, news: bool) -> None:
-    """Commit what is new, and look after the file."""
-    if builder.limits and builder.limits.look_after_place():
+    """Commit what is new, and check that the file is still in its place."""
+    if builder.limits and builder.limits.check_displaced():
         report()
-    if news:  # where windows are far apart, a look at the disk twice a second is most of the cost
+    if news:  # where windows are far apart, checking the disk twice a second is most of the cost
         builder.keep_limits()
         writer.commit()
         report()
@@ -143,7 +143,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             writer.close()
         except sqlite3.Error:
-            code = 1  # a disk that is full, which was said above
+            code = 1  # a disk that is full, which was reported above
         except OSError as error:
             _complain(f"{options.path}: {error.strerror}")
             code = 1
@@ -179,17 +179,17 @@ def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd:
         _print(progress.to_line())
 
     try:
-        marks = Marks(options.marks) if options.marks is not None else None
-        traced = Traced(options.traced) if options.traced is not None else None
-        record(0, builder, writer, stop_fd, report, marks, traced)
-    except FrameError as error:
+        mark_reader = MarkReader(options.marks) if options.marks is not None else None
+        tracer_server = TracerServer(options.traced) if options.traced is not None else None
+        record(0, builder, writer, stop_fd, report, mark_reader, tracer_server)
+    except DecodeError as error:
         _complain(f"the stream of the sampler broke: {error}")
         code = 1
     if not builder.began:  # the sampler says why
         writer.discard()
         return 1
     if builder.limits:
-        builder.limits.look_after_place()
+        builder.limits.check_displaced()
     if builder.end is None:
         builder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
         code = 1
@@ -222,7 +222,7 @@ def _print(line: bytes) -> None:
     try:
         os.write(1, line)
     except OSError:
-        pass  # nobody listens, or not now (lines this short are sent whole or not at all): the recording goes on
+        pass  # nobody reads, or not now (lines this short are sent whole or not at all): the recording goes on
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What bounds a recording besides its duration: place and size of its file, the room on the disk, a condition."""
+"""Limits of a recording besides its duration: place and size of its file, the room on the disk, a condition."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memtui.session.writer import SessionWriter
 
 LEFT_BYTES = 200 << 20  # on the file system for everybody else
 SMALL_SHARE = 20  # of a small file system a twentieth
-LEFT_PROCESSES = 1 << 14  # may begin until the sampler has stopped
+LEFT_PROCESSES = 1 << 14  # that may start until the sampler has stopped
 # Kinds of an end.
 CONDITION, LOW_DISK, FULL, DISPLACED, PROCESSES = "condition", "low disk", "size limit", "displaced", "process limit"
 
 
 class Limits:
-    """Looks after one session. ``ending`` is (kind, words) once there is a reason to end it."""
+    """Checks the limits of one session. ``ending`` is (kind, text) once there is a reason to end it."""
 
     def __init__(self, writer: SessionWriter, max_bytes: int | None, condition: StopCondition | None) -> None:
         self._writer = writer
@@ -44,19 +44,19 @@ class Limits:
                 self.ending = CONDITION, reached
 
     def note_process(self, key: int) -> None:
-        """Count a process. Rows are numbered by sample and process, with so many bits for each."""
+        """Count a process. Rows are numbered by sample and process, with a fixed number of bits for each."""
         if key >= MAX_PROCESS - LEFT_PROCESSES and self.ending is None:
             self.ending = PROCESSES, f"{key:,} processes were recorded, and a session has room for {MAX_PROCESS:,}"
 
-    def look_after_place(self) -> bool:
-        """Whether the file is found to be in its place no more: nobody would find what is recorded from here on."""
+    def check_displaced(self) -> bool:
+        """Whether the file is no longer in its place: nobody would find what is recorded from here on."""
         if self.ending is not None or not (why := self._writer.displaced()):
             return False
         self.ending = DISPLACED, f"{self._writer.path}: {why}"
         return True
 
     def keep(self, now_ns: int) -> list[Event]:
-        """Make room before a commit, and look whether there is some; return what is worth telling."""
+        """Make room before a commit, and check whether the disk has some; return events to store."""
         if self.ending is None and (low := check_disk(self._writer.path)):
             self.ending = LOW_DISK, low
         thinner = self._thinner
@@ -68,16 +68,16 @@ class Limits:
         if thinner.thinned == before:
             return []
         self._writer.put_meta(thinned={"samples": thinner.thinned, "max_bytes": thinner.max_bytes})
-        words = f"the file reached {size(thinner.max_bytes)} (--max-size): page sets are thinned, the oldest first"
-        return [] if before else [Event(now_ns, "thinned", words)]
+        text = f"the file reached {size(thinner.max_bytes)} (--max-size): page sets are thinned, the oldest first"
+        return [] if before else [Event(now_ns, "thinned", text)]
 
 
 def check_disk(path: Path) -> str:
-    """Return why a recording must end before its disk is full, in words; empty while there is room."""
+    """Return why a recording must end before its disk is full; empty while there is room."""
     try:
         room = os.statvfs(path.parent)
     except OSError:
-        return ""  # what is wrong there the next write tells better
+        return ""  # the next write reports better what is wrong there
     left, whole = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
     if left >= min(LEFT_BYTES, whole // SMALL_SHARE):
         return ""

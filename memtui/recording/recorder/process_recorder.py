@@ -1,4 +1,4 @@
-"""What the recorder knows of one process, one address space of it, and what it writes of each of its windows."""
+"""State that the recorder keeps for one address space of a process, and the records of each of its windows."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class ObservedProcess:
         Args:
             key: of the process in the session.
             writer: of the session.
-            keep: which ranges are kept.
+            keep: which ranges are stored.
             row_numbers: of VMA rows, unique in the session.
         """
         self._key, self._writer, self._filter, self._row_numbers = key, writer, keep, row_numbers
         self._starts = self._ends = np.empty(0, np.uint64)
         self._rows = np.empty(0, np.int64)  # vma row of each vma
-        self._kept = np.empty(0, bool)
+        self._included = np.empty(0, bool)
         self._merger, self._reuse, self._touches = RangeMerger(), ReuseTracker(), TouchLevels()
         self._reasons: dict[int, tuple[Vma, str | None]] = {}  # each VMA of the newest table by start, its filter term
         self._row_ids: dict[int, int] = {}  # id of the merger -> id in the session
@@ -66,23 +66,23 @@ class ObservedProcess:
         """Take a new table of mappings."""
         self._starts = np.array([v.start for v in table.vmas], np.uint64)
         self._ends = np.array([v.end for v in table.vmas], np.uint64)
-        known = self._reasons
+        previous = self._reasons
         reasons = []
         for vma in table.vmas:
-            before, reason = known.get(vma.start, (None, None))
+            before, reason = previous.get(vma.start, (None, None))
             reasons.append(reason if before == vma else self._filter.leaves_out(vma))
         self._reasons = {v.start: (v, reason) for v, reason in zip(table.vmas, reasons, strict=True)}
-        self._kept = np.array([r is None for r in reasons], bool)
+        self._included = np.array([r is None for r in reasons], bool)
         merged = self._merger.assign(table.vmas, table.sample).tolist()
         self._rows = np.array([self._session_row(row) for row in merged], np.int64)
         gone = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
-        found = zip(merged, table.vmas, reasons, strict=True)
-        parts = ((row, v.end - v.start, v.perms, reason, v.name) for row, v, reason in found)
+        table_rows = zip(merged, table.vmas, reasons, strict=True)
+        parts = ((row, v.end - v.start, v.perms, reason, v.name) for row, v, reason in table_rows)
         self._write_states(gone, self._states.take(table.sample, parts, gone))
         aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in gone.items()]
         for number, _ in aliases:
             self._written.pop(number, None)
-        self._merger.aliases.clear()  # all that it told of has its new row by now
+        self._merger.aliases.clear()  # every row in it has its new row by now
         self._writer.insert(VmaAliasRecord(*alias) for alias in aliases)
         self._writer.delete(VmaRecord, (old for old, _ in aliases))
         self._write_rows(_STILL_MAPPED)
@@ -98,18 +98,18 @@ class ObservedProcess:
         return replace(window, pages=self._select(window.pages, np.ones(len(self._starts), bool)))
 
     def take_window(self, sample: int, window: ProcessWindow) -> tuple[int | None, ReuseSample | None]:
-        """Store its part of a window: (bytes that the filter kept, their reuse distances)."""
+        """Store the process's part of a window: (bytes that the filter includes, their reuse distances)."""
         self._last_sample = sample
         key = row_id(sample, self._key)
         stored = reuse = None
         if window.pages is not None:
             self._store_by_vma(VmaWssRecord, key, window.pages, window.vma_wss_bytes or (), window.scale)
-            kept = window.pages if self._kept.all() else self._select(window.pages, self._kept)
-            self._writer.insert([PageSetRecord(key, CODEC_ZLIB, kept.encode())])
-            self._touches.tally.add(kept)
-            stored = round(kept.size_bytes * (window.scale or 1))
+            included = window.pages if self._included.all() else self._select(window.pages, self._included)
+            self._writer.insert([PageSetRecord(key, CODEC_ZLIB, included.encode())])
+            self._touches.tally.add(included)
+            stored = round(included.size_bytes * (window.scale or 1))
             if window.scale is None:  # of a part of the memory, another one in each window, nothing is touched again
-                reuse = self._reuse.touch(kept)
+                reuse = self._reuse.touch(included)
                 self._writer.insert([ReuseRecord(key, encode_reuse(reuse))])
         elif window.vma_wss_bytes is not None:
             self._store_counted(VmaWssRecord, key, window.vma_wss_bytes)
@@ -129,7 +129,7 @@ class ObservedProcess:
         self._writer.insert(TouchSumRecord(level, key, encode_touch_sum(touched)) for level, touched in sums)
 
     def let_go(self, sample: int) -> None:
-        """Store the sums of all levels as far as they got: nothing is added to them any more."""
+        """Store the sums of all levels as they stand: nothing is added to them any more."""
         key = row_id(sample, self._key)
         sums = self._touches.end_all()
         self._writer.insert(TouchSumRecord(level, key, encode_touch_sum(touched)) for level, touched in sums)
@@ -149,7 +149,7 @@ class ObservedProcess:
                 )
 
     def _write_states(self, merged: Mapping[int, int], changed: Iterable[int]) -> None:
-        """Write what rows are from when on, of those that were not always the same."""
+        """Write the states of rows over time, of rows that were not always the same."""
         other = [row for row in (*merged, *merged.values()) if self._states_written.pop(row, 0)]
         self._writer.delete(VmaStateRecord, map(self._session_row, other), by="row")
         for row in changed:
@@ -164,15 +164,15 @@ class ObservedProcess:
                 self._states_written[row] = len(states)
 
     def _session_row(self, merger_row: int) -> int:
-        known = self._row_ids.get(merger_row)
-        if known is None:
-            known = self._row_ids[merger_row] = next(self._row_numbers)
-        return known
+        number = self._row_ids.get(merger_row)
+        if number is None:
+            number = self._row_ids[merger_row] = next(self._row_numbers)
+        return number
 
     def _store_by_vma(
         self, record: PairsRecord, key: int, pages: PageSet, unseen: VmaSizes = (), scale: float | None = None
     ) -> None:
-        """``unseen``: VMAs of whose pages nothing can be known; ``scale``: see ``ProcessWindow``."""
+        """Store sizes by VMA. ``unseen``: VMAs whose pages cannot be seen; ``scale``: see ``ProcessWindow``."""
         sizes = bytes_by_range(pages, self._starts, self._ends)
         if scale is not None:
             sizes = np.rint(sizes * scale).astype(np.int64)
@@ -187,14 +187,14 @@ class ObservedProcess:
         self._writer.insert([record(key, encode_pairs(rows, summed))])
 
     def _store_counted(self, record: PairsRecord, key: int, sizes: VmaSizes) -> None:
-        """Sizes by the start of their VMA. A row of which nothing can be known has -1."""
+        """Store sizes by the start of their VMA. A row whose size cannot be measured has -1."""
         summed: dict[int, int] = {}
         row_of = dict(zip(self._starts.tolist(), self._rows.tolist(), strict=True))
         for start, size in sizes:
             row = row_of.get(start)  # none: mapped in the moment between the two tables
             if row is not None:
-                known = summed.get(row, UNKNOWN_BYTES)
-                summed[row] = known if size is None else max(known, 0) + size
+                sum_bytes = summed.get(row, UNKNOWN_BYTES)
+                summed[row] = sum_bytes if size is None else max(sum_bytes, 0) + size
         rows = sorted(summed)
         values = [summed[row] for row in rows]
         self._writer.insert([record(key, encode_pairs(np.array(rows, np.int64), np.array(values, np.int64)))])

@@ -53,11 +53,11 @@ from memtui.session.writer import SessionWriter
 
 
 class UnsupportedRequest(Exception):
-    """What was asked for cannot be had of this stream; the text says why."""
+    """The stream cannot provide what was requested; the text says why."""
 
 
 class SessionBuilder:
-    """Takes messages and writes what a session keeps of them."""
+    """Takes messages and writes the records that a session keeps of them."""
 
     def __init__(self, writer: SessionWriter, limits: Limits | None = None) -> None:
         self._writer, self.limits = writer, limits
@@ -68,7 +68,7 @@ class SessionBuilder:
         self._absent: set[int] = set()  # those that are observed and were not in it
         self._histogram = ReuseHistogram()
         self._row_numbers = itertools.count(1)  # of VMAs
-        self._told = itertools.count()
+        self._reported_ids = itertools.count()
         self._about: dict[int, LearningAboutRecord] = {}  # what is trained, by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
@@ -98,9 +98,9 @@ class SessionBuilder:
                 self._writer.insert(filter(self._is_news, message.readings))
                 self._writer.insert(filter(self._is_change, message.gpu_memory))
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
-                self._take_told(message)
+                self._take_reported(message)
             case Event():
-                # What the sampler says may quote a command line; a mark is what the user chose to write down.
+                # A text of the sampler may quote a command line; the text of a mark is the user's own choice.
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
                 self._writer.insert([replace(message, text=text)])
             case End():
@@ -127,26 +127,26 @@ class SessionBuilder:
         self._writer.insert([Event(end.t_ns, "end", end.words)])
         self._writer.put_meta(end={"t_ns": end.t_ns, "kind": end.kind, "text": end.text})
 
-    def _take_told(self, message: TracerMessage) -> None:
-        """Store what a program tells of itself, which may be anything."""
+    def _take_reported(self, message: TracerMessage) -> None:
+        """Store what a program reports about itself, which may be anything."""
         try:
             if isinstance(message, AllocationStep):
-                step = step_record(next(self._told), message)
+                step = step_record(next(self._reported_ids), message)
                 self._writer.insert([step])
                 if message.device != MAIN_MEMORY:
                     self._writer.insert([AllocationDeviceRecord(step.id, storable(message.device))])
                     return
                 self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             elif isinstance(message, TensorRanges):
-                self._writer.insert([ranges_record(next(self._told), message)])
+                self._writer.insert([ranges_record(next(self._reported_ids), message)])
             elif isinstance(message, LearningProgress):
-                points, about = learning_records(self._told, message), about_record(message)
+                points, about = learning_records(self._reported_ids, message), about_record(message)
                 self._writer.insert(points)
                 if self._about.get(message.pid) != about:
                     self._writer.insert([about])
                     self._about[message.pid] = about
             else:
-                progress = progress_record(next(self._told), message)
+                progress = progress_record(next(self._reported_ids), message)
                 self._writer.insert([progress])
                 if message.device != MAIN_MEMORY:
                     self._writer.insert([ProgressDeviceRecord(progress.id, storable(message.device))])
@@ -155,7 +155,7 @@ class SessionBuilder:
             self.take(Event(time.monotonic_ns(), "warning", what))
 
     def keep_limits(self) -> None:
-        """Before a commit."""
+        """Apply the limits before a commit."""
         for event in self.limits.keep(time.monotonic_ns()) if self.limits else ():
             self.take(event)
 
@@ -208,13 +208,13 @@ class SessionBuilder:
             seen.checkpoint(sample)
 
     def _note_ended(self, running: set[int]) -> None:
-        """Write until when the ranges of processes were mapped that are there no more."""
+        """Write until when the ranges of processes that have ended were mapped."""
         for process in self._running - running:
             self._observed[process].note_ended()
         self._running = running
 
     def _of(self, process: int) -> ObservedProcess:
-        """Return what is known of a process; its first table or window comes, or one after it was let go."""
+        """Return the state of a process; it is created at the first table or window, also after ``_let_go``."""
         if process not in self._observed:
             self._observed[process] = ObservedProcess(process, self._writer, self._filter, self._row_numbers)
         return self._observed[process]
@@ -222,7 +222,7 @@ class SessionBuilder:
     def _let_go(self, sample: int) -> None:
         """Store what is left of processes that were in neither of the last two windows, and forget them.
 
-        One that was taken for ended and is there all the same is back in the next window.
+        A process that was taken for ended and still runs is back in the next window.
         """
         absent = self._observed.keys() - self._running
         for process in absent & self._absent:
@@ -233,7 +233,7 @@ class SessionBuilder:
         self._absent = absent & self._observed.keys()
 
     def _take_process(self, sample: int, process: ProcessWindow) -> int | None:
-        """Store one process's part of a window; the bytes of it that the filter kept."""
+        """Store one process's part of a window; return how many bytes of it the filter includes."""
         stored, reuse = self._observed[process.process].take_window(sample, process)
         if reuse is not None:
             self._histogram.add(reuse)
@@ -247,19 +247,19 @@ class SessionBuilder:
         self._absent_power[key] = absent
         return news
 
-    def _is_change(self, held: GpuMemory) -> bool:
-        """Whether it differs from what the session says of that process until now."""
-        before = self._gpu_memory.get(held.process)
-        if before is not None and replace(before, t_ns=held.t_ns) == held:
+    def _is_change(self, memory: GpuMemory) -> bool:
+        """Whether a reading differs from what the session has of that process until now."""
+        before = self._gpu_memory.get(memory.process)
+        if before is not None and replace(before, t_ns=memory.t_ns) == memory:
             return False
-        self._gpu_memory[held.process] = held
+        self._gpu_memory[memory.process] = memory
         return True
 
 
 def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:
     """(working set, shared part of it) of a tree: a page frame that several processes touched counts once.
 
-    Without ``excess_bytes`` the shared part is not known, and the working set an upper bound: it counts for each.
+    Without ``excess_bytes`` the shared part is not known, and the working set is an upper bound: each process counts.
     """
     total, shared = whole_sum(p.wss_bytes for p in processes), whole_sum(p.shared_bytes for p in processes)
     if total is None or shared is None or excess_bytes is None:

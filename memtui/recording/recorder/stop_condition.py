@@ -1,4 +1,4 @@
-"""A condition that ends a recording: ``wss>8GiB``, ``rss<2G for 5s``. Pure, and cheap to ask of every window."""
+"""A condition that ends a recording: ``wss>8GiB``, ``rss<2G for 5s``. Pure, and cheap to test in every window."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class StopCondition:
 
     @classmethod
     def parse(cls, text: str) -> StopCondition:
-        """Raise ValueError with what is wrong and what would be right."""
-        found = _FORM.fullmatch(text)
-        if found is None:
+        """Return the condition of a text. Raises ValueError with what is wrong and what would be right."""
+        match = _FORM.fullmatch(text)
+        if match is None:
             raise ValueError(f"{text!r} is no condition: say wss>8GiB, rss<500MB or wss>8GiB for 5s")
-        for_ns = round(float(found["time"]) * _UNITS[found["unit"] or "s"]) if found["time"] else 0
+        for_ns = round(float(match["time"]) * _UNITS[match["unit"] or "s"]) if match["time"] else 0
         if for_ns > _MOST_NS:
             raise ValueError(f"{text!r}: for more than a year")
-        return cls(found["what"], found["sign"] == ">", parse_size(found["size"]), for_ns)
+        return cls(match["what"], match["sign"] == ">", parse_size(match["size"]), for_ns)
 
     def holds(self, value: float) -> bool:
         return value > self.size_bytes if self.above else value < self.size_bytes
 
 
 class Watch:
-    """Asks a condition of window after window."""
+    """Tests a condition in window after window."""
 
     def __init__(self, condition: StopCondition) -> None:
         self.condition = condition
         self._since_ns: int | None = None
 
     def take(self, start_ns: int, end_ns: int, wss_bytes: int | None, rss_bytes: int | None) -> str:
-        """Return what came true with this window; empty: nothing did. A window without the value says nothing."""
+        """Return what came true with this window, or an empty text. A window without the value changes nothing."""
         condition = self.condition
         value = wss_bytes if condition.what == "wss" else rss_bytes
         if value is None:

@@ -1,4 +1,4 @@
-"""What programs tell of their allocations, over connections of their own: nothing of it is believed unchecked."""
+"""Receives what programs report about their allocations, over connections of their own; everything is checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memtui.core.samples import Event, TracerMessage
-from memtui.recording.wire import Decoder, FrameError
+from memtui.recording.wire import DecodeError, Decoder
 
 CONNECTIONS = 64  # of the ranks of one machine
 MAX_PENDING_BYTES = 64 << 20  # of a message that has not arrived whole
@@ -17,8 +17,8 @@ READ_BYTES = 1 << 18
 _PEER = struct.Struct("iII")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
-class Traced:
-    """Takes connections on a listening socket, and what comes over them."""
+class TracerServer:
+    """Accepts connections on a listening socket, and decodes the messages that come over them."""
 
     def __init__(self, fd: int) -> None:
         self._listener = socket.socket(fileno=fd)
@@ -32,15 +32,15 @@ class Traced:
         return [*listening, *self._open]
 
     def read(self, ready: list[int], now_ns: int) -> Iterator[TracerMessage | Event]:
-        """Yield what has come; a warning for a connection that sends anything else, which is closed."""
+        """Yield the messages that have come; a warning for a connection that sends anything else, which is closed."""
         for fd in ready:
             if fd == self._listener.fileno():
                 self._accept()
             elif fd in self._open:
-                yield from self._read_one(fd, now_ns)
+                yield from self._read_connection(fd, now_ns)
 
-    def rest(self, now_ns: int) -> Iterator[TracerMessage | Event]:
-        """Yield what programs that have ended had sent by then."""
+    def drain(self, now_ns: int) -> Iterator[TracerMessage | Event]:
+        """Yield the rest of what programs that have ended had sent by then."""
         while ready := select.select(self.fds, [], [], 0)[0]:
             yield from self.read(ready, now_ns)
 
@@ -60,22 +60,22 @@ class Traced:
         pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
         self._open[connection.fileno()] = connection, Decoder(), pid
 
-    def _read_one(self, fd: int, now_ns: int) -> Iterator[TracerMessage | Event]:
+    def _read_connection(self, fd: int, now_ns: int) -> Iterator[TracerMessage | Event]:
         connection, decoder, pid = self._open[fd]
         wrong = ""
         try:
             chunk = connection.recv(READ_BYTES)
             for message in decoder.feed(chunk):
                 if not isinstance(message, TracerMessage):
-                    raise FrameError(f"a program may not send a {type(message).__name__}")
-                yield replace(message, pid=pid)  # whoever it says it is
+                    raise DecodeError(f"a program may not send a {type(message).__name__}")
+                yield replace(message, pid=pid)  # the peer's pid, whatever the message claims
             if decoder.pending_bytes > MAX_PENDING_BYTES:
-                raise FrameError(f"a step takes more than {MAX_PENDING_BYTES >> 20} MiB")
+                raise DecodeError(f"a step takes more than {MAX_PENDING_BYTES >> 20} MiB")
         except BlockingIOError:
             return
         except OSError:
             chunk = b""
-        except FrameError as error:
+        except DecodeError as error:
             chunk, wrong = b"", str(error)
         if not chunk:
             del self._open[fd]
