@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.timed_sampler import run
 from memtui.core.samples import ProcessWindow, Window
 from memtui.probes.pages.pagetable.rearm import FULL, Rearmer
-from memtui.recording.sampler import frame_queue
+from memtui.recording.sampler import message_queue
 
 RESTING, DEARER, STAYED = "rests after an earlier one", "costs less than by working set", "marks stayed"
 
@@ -26,7 +26,7 @@ class Notes:
 
     def attach(self) -> None:
         """Look over the shoulder of ``Rearmer``."""
-        rearm, is_worth_it, put = Rearmer.rearm, Rearmer._is_worth_it, frame_queue.FrameQueue.put
+        rearm, is_worth_it, put = Rearmer.rearm, Rearmer._is_worth_it, message_queue.MessageQueue.put
 
         @functools.wraps(is_worth_it)
         def asking(rearmer: Rearmer, pid: int, *of: int) -> bool:
@@ -42,13 +42,13 @@ class Notes:
             return done
 
         @functools.wraps(put)
-        def putting(to: frame_queue.FrameQueue, message: Any) -> None:
+        def putting(to: message_queue.MessageQueue, message: Any) -> None:
             if isinstance(message, Window):
                 self.windows += [self._of(window) for window in message.processes]
             put(to, message)
 
         Rearmer.rearm, Rearmer._is_worth_it = rearming, asking  # type: ignore[method-assign]
-        frame_queue.FrameQueue.put = putting  # type: ignore[method-assign]
+        message_queue.MessageQueue.put = putting  # type: ignore[method-assign]
 
     def _of(self, window: ProcessWindow) -> dict[str, Any]:
         why, self._why = self._why, ""

@@ -19,7 +19,7 @@ from memtui.core.samples import Window
 from memtui.probes.pages.pagetable import rearm, tracker, walk
 from memtui.probes.pause import pauser
 from memtui.probes.usage import UsageProbe
-from memtui.recording.sampler import __main__, frame_queue, tracked_process
+from memtui.recording.sampler import __main__, message_queue, tracked_process
 from memtui.recording.sampler.tree_window import TreeWindows
 
 PARTS = ("pause", "walk", "re-arm", "maps", "let go", "usage", "send")  # in the order of a window
@@ -83,15 +83,15 @@ def attach(watch: Stopwatch) -> None:
     watch.part(tracker, "read_maps", "maps")
     watch.part(tracked_process.MapsParser, "parse", "maps")
     watch.part(UsageProbe, "read", "usage")
-    put = frame_queue.FrameQueue.put
+    put = message_queue.MessageQueue.put
 
-    def noting(self: frame_queue.FrameQueue, message: Any) -> None:
+    def noting(self: message_queue.MessageQueue, message: Any) -> None:
         if isinstance(message, Window):
             watch.note("paused", sum(p.paused_ns or 0 for p in message.processes) / 1e9)
         put(self, message)
 
-    frame_queue.FrameQueue.put = noting  # type: ignore[method-assign]
-    watch.part(frame_queue.FrameQueue, "put", "send")
+    message_queue.MessageQueue.put = noting  # type: ignore[method-assign]
+    watch.part(message_queue.MessageQueue, "put", "send")
 
 
 def run(windows: list[Any]) -> int:

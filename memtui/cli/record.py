@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     else:
         what = find_pid(args, console)
 
-    def tell(path: Path, shown: bool) -> None:
+    def print_result(path: Path, shown: bool) -> None:
         from memtui.cli.report import print_report
         from memtui.reports.report import budget_line, untraced
 
@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         if args.trace:
             console.notify(untraced(path))
 
-    return record(lambda: observe(args, what), console, tell, program=bool(args.command))
+    return record(lambda: observe(args, what), console, print_result, program=bool(args.command))
 
 
 RECORD = Command(

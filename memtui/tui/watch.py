@@ -60,7 +60,7 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
         recording = Recording(lambda: observe(args, what))  # in its supervisor
     except AlreadyRunning as error:
         prepare_screen(args)
-        return _rejoin(error.found, error.pid, _asked(args), console)
+        return _rejoin(error.running, error.pid, _asked(args), console)
     console.notify(recording.notice)
     prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
     if isinstance(what, int):

@@ -9,7 +9,7 @@ import pytest
 
 from memtui.analysis.alike import groups, like
 from memtui.core.samples import End, Window
-from memtui.recording.sampler.commands import STOP, interval_word
+from memtui.recording.sampler.commands import STOP, interval_command
 from memtui.recording.wire import Decoder
 from memtui.reports.report import build_report, report_of
 from memtui.reports.source import Source
@@ -126,7 +126,7 @@ def test_after_another_interval_was_asked_for_the_second_window_says_its_true_on
         seen, decoder = [], Decoder()
         while (windows := sum(isinstance(message, Window) for message in seen)) < 5:
             seen += decoder.feed(sampler.stdout.read1(1 << 16))
-        sampler.stdin.write(interval_word(1000 * MS))
+        sampler.stdin.write(interval_command(1000 * MS))
         sampler.stdin.flush()
         while sum(isinstance(message, Window) for message in seen) < windows + 4:
             seen += decoder.feed(sampler.stdout.read1(1 << 16))

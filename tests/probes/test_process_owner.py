@@ -13,7 +13,7 @@ import pytest
 from memtui.core.samples import Event, Hello, Process
 from memtui.probes import process_owner
 from memtui.probes.process_owner import NotOwn, check_owner
-from memtui.recording.sampler.commands import SamplerState, budget_word
+from memtui.recording.sampler.commands import SamplerState, budget_command
 from tests.support.live import needs_tracker, pattern, runs, wait_until
 from tests.support.streams import Stream, finish, order_for
 from tests.support.users import NO_PASSWORD, own_process, temporary_user
@@ -72,12 +72,12 @@ def test_one_that_has_ended_or_says_nothing(tmp_path):
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 250_000), (10_000, 10_000), (900_000, 250_000)])
 def test_there_is_always_a_budget(asked, given):
-    wishes = SamplerState(10**9, asked, most_overhead_ppm=250_000)
-    assert wishes.max_overhead_ppm == given
-    wishes = SamplerState(10**9, 1, most_overhead_ppm=250_000)
-    wishes.receive(budget_word(asked))
-    assert wishes.max_overhead_ppm == given
-    assert not wishes.stop
+    state = SamplerState(10**9, asked, most_overhead_ppm=250_000)
+    assert state.max_overhead_ppm == given
+    state = SamplerState(10**9, 1, most_overhead_ppm=250_000)
+    state.receive(budget_command(asked))
+    assert state.max_overhead_ppm == given
+    assert not state.stop
 
 
 def through_sudo(user, pid: int, seconds: float = 2) -> Stream:

@@ -180,7 +180,7 @@ def test_words_after_the_order(words, interval_ns, paused, stop):
 
 def test_the_recorders_cpu_time_is_heard():
     wishes = SamplerState(GOOD.options.interval_ns)
-    wishes.receive(commands.recorder_word(5) + commands.recorder_word(123_456_789)[:-1])
+    wishes.receive(commands.recorder_command(5) + commands.recorder_command(123_456_789)[:-1])
     assert wishes.recorder_cpu_ns == 5
     wishes.receive(b"\n")
     assert wishes.recorder_cpu_ns == 123_456_789
@@ -188,9 +188,9 @@ def test_the_recorders_cpu_time_is_heard():
 
 def test_another_budget_is_heard():
     wishes = SamplerState(GOOD.options.interval_ns, 10_000)
-    wishes.receive(commands.budget_word(50_000))
+    wishes.receive(commands.budget_command(50_000))
     assert wishes.max_overhead_ppm == 50_000
-    wishes.receive(commands.budget_word(None))
+    wishes.receive(commands.budget_command(None))
     assert wishes.max_overhead_ppm is None
     wishes.receive(b"budget 1000001\n")
     assert (wishes.max_overhead_ppm, wishes.stop) == (None, True)

@@ -13,7 +13,7 @@ import pytest
 from memtui.core.procfs import read_stat
 from memtui.core.samples import End, Event, Options, Power, Window
 from memtui.recording.sampler.commands import SamplerConfig
-from memtui.recording.sampler.frame_queue import FrameQueue
+from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.tracked_process import TrackedProcess
 from memtui.recording.wire import Decoder
 from tests.support.live import needs_tracker, pattern
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.real_clock
 
 def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
     read, write = os.pipe()
-    box, decoder = FrameQueue(write), Decoder()
+    box, decoder = MessageQueue(write), Decoder()
     os.set_blocking(read, False)
 
     def got() -> list[type]:

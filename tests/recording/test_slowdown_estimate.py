@@ -40,9 +40,9 @@ def window(pages: int, *, faults: int | None = 0, faulted_in: int = 0, key: int 
     )
 
 
-def loss(*windows: ProcessWindow, machine: Machine = TWO_CPUS, held_ns=0, own_cpu_ns=0, busy=1.0, clears=True):
+def loss(*windows: ProcessWindow, machine: Machine = TWO_CPUS, paused_ns=0, own_cpu_ns=0, busy=1.0, clears=True):
     before = {w.process: 0 for w in windows}
-    return estimate(windows, before, machine, held_ns=held_ns, own_cpu_ns=own_cpu_ns, busy_cpus=busy, clears=clears)
+    return estimate(windows, before, machine, paused_ns=paused_ns, own_cpu_ns=own_cpu_ns, busy_cpus=busy, clears=clears)
 
 
 @given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 500), st.integers(0, 50))
@@ -58,13 +58,13 @@ def test_a_tracker_that_counts_by_mapping_counts_in_pages():
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=4), st.floats(0, 64), COUNTS, COUNTS)
-def test_a_loss_is_the_sum_of_its_parts_and_grows_with_each(counts, busy, held_ns, own_cpu_ns):
+def test_a_loss_is_the_sum_of_its_parts_and_grows_with_each(counts, busy, paused_ns, own_cpu_ns):
     windows = [window(count, key=key) for key, count in enumerate(counts)]
-    found = loss(*windows, held_ns=held_ns, own_cpu_ns=own_cpu_ns, busy=busy)
+    found = loss(*windows, paused_ns=paused_ns, own_cpu_ns=own_cpu_ns, busy=busy)
     assert found.set_again_ns is not None
-    assert found.lost_ns == held_ns + found.set_again_ns + found.displaced_ns
+    assert found.lost_ns == paused_ns + found.set_again_ns + found.displaced_ns
     assert found.set_again_ns == pytest.approx(sum(counts) * 250 / max(busy, 1), abs=1)
-    more = loss(*windows, window(1000, key=99), held_ns=held_ns + 1, own_cpu_ns=own_cpu_ns + 1, busy=busy)
+    more = loss(*windows, window(1000, key=99), paused_ns=paused_ns + 1, own_cpu_ns=own_cpu_ns + 1, busy=busy)
     assert more.lost_ns is not None
     assert more.lost_ns > found.lost_ns
 
@@ -77,7 +77,7 @@ def test_memtui_displaces_only_a_program_that_leaves_no_cpu_free():
 
 def test_a_tracker_that_clears_nothing_costs_no_bits_and_an_unknown_cost_is_none():
     assert loss(window(1000), clears=False).set_again_ns == 0
-    unknown = loss(window(1000), machine=Machine(2, None), held_ns=7)
+    unknown = loss(window(1000), machine=Machine(2, None), paused_ns=7)
     assert (unknown.set_again_ns, unknown.lost_ns) == (None, None)
 
 

@@ -91,7 +91,7 @@ def test_a_process_is_sent_once_its_accessed_bits_are_cleared():
         assert process.pid == one.pid
         assert begun_when_sent == [[one.pid]]
         tracked = one.tree.processes[one.pid]
-        assert (tracked.held_ns, tracked.maps) == (7, Path(f"/proc/{one.pid}/maps").read_bytes())
+        assert (tracked.paused_ns, tracked.maps) == (7, Path(f"/proc/{one.pid}/maps").read_bytes())
         one.round()
         assert (one.reader.begun, one.outbox.take()) == ([one.pid], [])
 

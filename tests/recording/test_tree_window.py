@@ -35,14 +35,14 @@ class Watch:
         warnings = PauseWarnings(order, self.outbox, self.reader)
         self.tree = TrackedTree(order, None, self.outbox, self.reader, warnings, TargetLocks())
         clock = SampleClock(options, SamplerState(INTERVAL_NS), None, clears=False)
-        clock.begin()
+        clock.start()
         self.windows = TreeWindows(
             self.tree, self.reader, clock, self.outbox, warnings, max_overhead_ppm=None, together=False
         )
         self.tree.refresh()
         self.tree.follow()
         self.tree.take_gaps()
-        self.windows.begin()
+        self.windows.start()
         self.outbox.take()
 
     def reads(self, generation: int = 0, **more) -> None:

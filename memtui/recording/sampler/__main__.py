@@ -1,6 +1,6 @@
 """Starts the sampler, the only part of memtui that is ever root: ``python -m memtui.recording.sampler``.
 
-The order comes on standard input (see ``memtui.recording.sampler.commands``), messages go to standard output.
+Its configuration comes on standard input (see ``memtui.recording.sampler.commands``), messages go to standard output.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from memtui.core import capabilities, single_threaded  # noqa: F401 (for its eff
 from memtui.core.text import visible
 from memtui.probes.pages.select_tracker import NoTracker
 from memtui.probes.process_owner import NotOwn
-from memtui.recording.sampler.commands import OWN, READY, TELL, SamplerConfig, read_order
-from memtui.recording.sampler.frame_queue import FrameQueue, RecorderGone
+from memtui.recording.sampler.commands import OWN, READY, REPORT_READY, SamplerConfig, read_order
+from memtui.recording.sampler.message_queue import MessageQueue, RecorderGone
 from memtui.recording.sampler.sampler import Sampler
 from memtui.recording.sampler.target_lock import CLAIMED, TargetLocked
 
@@ -26,7 +26,7 @@ HIGHEST_PRIORITY = -20  # a sampler that waits for a CPU during a pause makes th
 
 
 def main() -> int:
-    """Exit 0 after an orderly end; 2, or 3 for a claimed target, with one line on stderr when nothing came of it."""
+    """Exit 0 after an orderly end; 2, or 3 for a locked target, with one line on stderr when nothing was observed."""
     sys.stdout.flush()  # what a sitecustomize printed comes before the first message, and not after the last one
     stop_fd = _stop_on_signals()
     owner = None
@@ -36,7 +36,7 @@ def main() -> int:
     except (KeyError, ValueError):
         print(f"{OWN} is for sudo, which says whose processes are watched (SUDO_UID)", file=sys.stderr)
         return 2
-    if TELL in sys.argv[1:]:
+    if REPORT_READY in sys.argv[1:]:
         _leave_sudos_terminal()
     try:
         if os.geteuid() == 0:
@@ -63,10 +63,10 @@ def _stop_on_signals() -> int:
 
 
 def _leave_sudos_terminal() -> None:
-    """Let go of the terminal on which sudo asked and of the user's variables, and say so.
+    """Leave the terminal on which sudo asked, clear the user's variables, and report the pid.
 
-    ^Z there would stop this process, perhaps while it holds the target; and sudo, which stays there, passes on its
-    hang-up, which is the screen's and not the recording's. The end of the input tells when to stop.
+    ^Z in that terminal would stop this process, perhaps during a pause of the target; and sudo, which stays there,
+    passes on its hang-up, which is the screen's and not the recording's. The end of the input is the signal to stop.
     """
     try:
         os.setsid()
@@ -79,7 +79,7 @@ def _leave_sudos_terminal() -> None:
 
 
 def _raise_limits() -> None:
-    """Take as many files as there may be, and the highest priority where that is allowed."""
+    """Raise the limit of open files to its maximum, and the priority to the highest where that is allowed."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a few files are open for every process of the tree
     try:
@@ -90,7 +90,7 @@ def _raise_limits() -> None:
 
 def _sample(order: SamplerConfig, stop_fd: int, owner: int | None) -> int:
     """Observe, and return the exit status."""
-    outbox = FrameQueue(1)
+    outbox = MessageQueue(1)
     try:
         Sampler(order, outbox, 0, stop_fd, owner).run()
         outbox.drain(DRAIN_SECONDS)

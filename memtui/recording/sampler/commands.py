@@ -1,10 +1,11 @@
-"""What the supervisor tells the sampler, as JSON lines on the sampler's standard input.
+"""What the supervisor sends the sampler, as lines on the sampler's standard input.
 
-The first line is the order. After it come words: another interval or budget, ``pause``, ``resume``, and how much CPU
-time the recorder has used, which the sampler cannot know and a budget counts. Everything else, and the end of the
-input, ends the observation, so a supervisor that dies for whatever reason ends it too.
+The first line is the order, a ``SamplerConfig`` as JSON. After it come commands: another interval or budget, ``pause``,
+``resume``, and how much CPU time the recorder has used, which the sampler cannot measure and a budget counts.
+Everything else, and the end of the input, ends the observation, so a supervisor that dies for whatever reason ends it
+too.
 
-The sampler may be root and the supervisor never is, so nothing of an order is believed before it was checked.
+The sampler may be root and the supervisor never is, so an order is checked before any of it is used.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from memtui.core.options import (
 from memtui.core.samples import Options
 
 OWN = "--own"  # the sampler watches processes of SUDO_UID only
-TELL = "--tell"  # the sampler says READY before it reads its order
-READY = b"+%d\n"  # with the pid of the sampler, which is no child of the supervisor
+REPORT_READY = "--tell"  # the sampler prints READY before it reads its order
+READY = b"+%d\n"  # with the pid of the sampler, which is not a child of the supervisor
 STOP, PAUSE, RESUME = b"stop\n", b"pause\n", b"resume\n"
 _INTERVAL = re.compile(rb"interval ([1-9][0-9]{0,15})")
 _BUDGET = re.compile(rb"budget (0|[1-9][0-9]{0,9})")
 _RECORDER = re.compile(rb"recorder (0|[1-9][0-9]{0,17})")
-_WORD_BYTES = 64  # no word is longer
-LINE_BYTES = 1 << 18  # no order is longer
+_COMMAND_BYTES = 64  # of a command at most
+LINE_BYTES = 1 << 18  # of an order at most
 _TEXT_CHARACTERS = 1 << 12
 TRACE_EVERY = 1, 1 << 31
 PID = 1, 1 << 22  # the kernel's PID_MAX_LIMIT
@@ -52,11 +53,11 @@ _CHOICES = {"tracker": TRACKERS, "pages": PAGES, "flush": FLUSHES, "rearm": REAR
 
 @dataclass(frozen=True, slots=True)
 class SamplerConfig:
-    """Observe this process, this way.
+    """The order: which process to observe, and how.
 
-    ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is what it will become, for one that
-    waits at the gate. ``hold_filtered``: pause also what a pause may do harm to (seccomp). ``max_pause_ns``: what would
-    have to be held for longer is read while it runs.
+    ``start_ticks`` guards against a pid that was reused meanwhile; ``command`` is the program that a process at the
+    exec gate will become. ``hold_filtered``: pause also processes that a pause may harm (seccomp). ``max_pause_ns``: a
+    process that would have to be paused for longer is read while it runs.
     """
 
     pid: int
@@ -68,8 +69,8 @@ class SamplerConfig:
 
     def to_line(self) -> bytes:
         """Return one line of JSON."""
-        plain = asdict(self) | {"command": self.command[:COMMAND_CHARACTERS]}
-        return json.dumps(plain).encode() + b"\n"
+        values = asdict(self) | {"command": self.command[:COMMAND_CHARACTERS]}
+        return json.dumps(values).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> SamplerConfig:
@@ -77,18 +78,18 @@ class SamplerConfig:
         if len(line) > LINE_BYTES:
             raise ValueError(f"not an order: longer than {LINE_BYTES} bytes")
         try:
-            plain = json.loads(line)
+            values = json.loads(line)
         except (ValueError, RecursionError):
             raise ValueError("not an order: no JSON") from None
         of_order = _checked(
-            cls, plain, {"pid": PID, "start_ticks": (0, 1 << 63), "max_pause_ns": MAX_PAUSE_NS}, {}, COMMAND_CHARACTERS
+            cls, values, {"pid": PID, "start_ticks": (0, 1 << 63), "max_pause_ns": MAX_PAUSE_NS}, {}, COMMAND_CHARACTERS
         )
         of_order["options"] = Options(**_checked(Options, of_order["options"], _RANGES, _CHOICES, _TEXT_CHARACTERS))
         return cls(**of_order)
 
 
 def read_order(fd: int) -> SamplerConfig | None:
-    """Return the first line of the input; None when it ends before there was one. Raises ValueError.
+    """Return the order, the first line of the input; None when the input ends before it. Raises ValueError.
 
     Not a byte is taken beyond the line, and never more than the longest order.
     """
@@ -103,31 +104,31 @@ def read_order(fd: int) -> SamplerConfig | None:
     return SamplerConfig.from_line(bytes(line))
 
 
-def interval_word(interval_ns: int) -> bytes:
-    """Return the word for another interval."""
+def interval_command(interval_ns: int) -> bytes:
+    """Return the command for another interval."""
     return b"interval %d\n" % interval_ns
 
 
-def budget_word(ppm: int | None) -> bytes:
-    """Return the word for another budget, in parts per million of the time; None: for none."""
+def budget_command(ppm: int | None) -> bytes:
+    """Return the command for another budget, in parts per million of the time; None: without a budget."""
     return b"budget %d\n" % (ppm or 0)
 
 
-def recorder_word(cpu_ns: int) -> bytes:
-    """Return the word for the CPU time that the recorder has used since it began."""
+def recorder_command(cpu_ns: int) -> bytes:
+    """Return the command that reports the CPU time that the recorder has used since it began."""
     return b"recorder %d\n" % cpu_ns
 
 
 @dataclass(slots=True)
 class SamplerState:
-    """What a sampler was told after its order."""
+    """State of a sampler after its order and the commands that came since."""
 
     interval_ns: int
     max_overhead_ppm: int | None = None
     paused: bool = False
     stop: bool = False
     recorder_cpu_ns: int = 0
-    most_overhead_ppm: int | None = None  # there is always a budget, and none above this
+    most_overhead_ppm: int | None = None  # where set there is always a budget, of this at most
     _rest: bytes = b""
 
     def __post_init__(self) -> None:
@@ -139,9 +140,9 @@ class SamplerState:
         return min(ppm or self.most_overhead_ppm, self.most_overhead_ppm)
 
     def receive(self, chunk: bytes) -> None:
-        """Take in bytes of the input. Nothing but the words that there are changes anything; the rest means stop."""
+        """Apply commands from bytes of the input. The end of the input, and anything but a command, means stop."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        self.stop |= not chunk or len(self._rest) > _WORD_BYTES or not self._rest.isascii()
+        self.stop |= not chunk or len(self._rest) > _COMMAND_BYTES or not self._rest.isascii()
         for line in lines:
             if (match := _INTERVAL.fullmatch(line)) and INTERVAL_NS[0] <= int(match[1]) <= INTERVAL_NS[1]:
                 self.interval_ns = int(match[1])
@@ -157,17 +158,17 @@ class SamplerState:
 
 def _checked(
     kind: type,
-    plain: Any,
+    values: Any,
     ranges: dict[str, tuple[int, int]],
     choices: dict[str, tuple[str, ...]],
     text_characters: int,
 ) -> dict[str, Any]:
     """Return the fields of a dataclass out of JSON. Raises ValueError."""
     wanted = {field.name for field in fields(kind)}
-    if not isinstance(plain, dict) or set(plain) != wanted:
+    if not isinstance(values, dict) or set(values) != wanted:
         raise ValueError(f"not an order: {kind.__name__} has the fields {', '.join(sorted(wanted))} and no others")
     hints = get_type_hints(kind)
-    for name, value in plain.items():
+    for name, value in values.items():
         allowed = get_args(hints[name]) or (hints[name],)
         # JSON knows objects, not dataclasses; and True is an int to Python, but not to us.
         if type(value) not in allowed and not (isinstance(value, dict) and hints[name] is Options):
@@ -180,4 +181,4 @@ def _checked(
             low, high = ranges.get(name, (0, 1 << 63))
             if not low <= value <= high:
                 raise ValueError(f"not an order: {name} must be from {low} to {high}, not {value}")
-    return dict(plain)
+    return dict(values)

@@ -1,7 +1,7 @@
 """The sampler: probes on a clock, messages into a pipe.
 
-It opens no file of the user's, never writes to the pipe while the target is paused, and its death, however it comes,
-lets the target go.
+The sampler opens no file of the user's, never writes to the pipe while the target is paused, and its death, however it
+comes, resumes the target.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from memtui.probes.process_exit import how_it_ended
 from memtui.probes.process_owner import check_owner
 from memtui.probes.window_reader import PageReader
 from memtui.recording.sampler.commands import SamplerConfig, SamplerState
-from memtui.recording.sampler.frame_queue import FrameQueue
 from memtui.recording.sampler.hello import hello
+from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock
 from memtui.recording.sampler.slowdown_estimate import SPARE_CPUS
@@ -43,19 +43,19 @@ MOST_OVERHEAD_OF_OWN_PPM = 250_000  # that a process loses to a sampler which it
 
 
 class Sampler:
-    """Observes one process tree until it ends, the time is up or somebody says stop."""
+    """Observes one process tree until the tree ends, the time is up or a command says stop."""
 
     def __init__(
-        self, order: SamplerConfig, outbox: FrameQueue, commands_fd: int, stop_fd: int, owner: int | None = None
+        self, order: SamplerConfig, outbox: MessageQueue, commands_fd: int, stop_fd: int, owner: int | None = None
     ) -> None:
-        """Choose a tracker and prepare everything that a pause should not wait for.
+        """Choose a tracker and prepare everything, so that no pause waits for it.
 
         Args:
             order: what to observe, and how.
             outbox: takes the messages.
             commands_fd: where the commands after the order come from.
             stop_fd: anything to read here means stop.
-            owner: a user whose processes are watched, and no others; there is a limit to what they lose then.
+            owner: a user whose processes are watched, and no others; their overhead is limited then.
 
         Raises:
             NotOwn: the target is another user's.
@@ -120,21 +120,21 @@ class Sampler:
         self._outbox.put(hello(self._order, self._options, self._tracker, self._rejected))
         began_ns = time.monotonic_ns()
         until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
-        self._warnings.begin()
+        self._warnings.start()
         try:
             self._check_notice()
             self._tree.refresh()
             self._tree.follow()
             self._tree.take_gaps()  # what was there before the first window
-            self._windows.begin()
+            self._windows.start()
             # Nothing below allocates cycles; a collection in the middle of a pause would lengthen it.
             gc.collect()
             gc.freeze()
-            self._clock.begin()
+            self._clock.start()
             end: End | None = None
             while end is None:
                 end = self._round(power, until_ns)
-            if end.kind != "target exited" and self._is_worth_a_window():
+            if end.kind != "target exited" and self._should_take_last_window():
                 self._windows.take(self._options.interval_ns)
             self._outbox.put(end)
         except ProcessLookupError as error:
@@ -176,8 +176,8 @@ class Sampler:
         tried_ns = min((tracked.tried_ns for tracked in self._tree.processes.values()), default=now_ns)
         return max(tried_ns + self._clock.interval_ns, now_ns)
 
-    def _is_worth_a_window(self) -> bool:
-        """Whether what has run since the last window is at least half of one: a sliver would look like a collapse."""
+    def _should_take_last_window(self) -> bool:
+        """Whether the time since the last window is at least half of one: a sliver would look like a collapse."""
         if self._paused_since_ns is not None:
             return False
         if not self._windows.sample:
@@ -212,7 +212,7 @@ class Sampler:
         return applied
 
     def _pause(self) -> None:
-        """Leave the target alone from here on."""
+        """Stop sampling the target from here on."""
         self._paused_since_ns = time.monotonic_ns()
         self._tracker.pace(None)
         text = "sampling is paused (x goes on): the target is left alone, and what it touches is not seen"
@@ -257,7 +257,7 @@ class Sampler:
         return End(time.monotonic_ns(), "target exited", how_it_ended(self._order.pid, self._target_fd))
 
     def _check_notice(self) -> None:
-        """Report now and then what has changed about the worth of the numbers."""
+        """Report now and then what has changed about the reliability of the numbers."""
         now_ns = time.monotonic_ns()
         if now_ns >= self._notice_due_ns:
             self._notice_due_ns = now_ns + NOTICE_EVERY_NS

@@ -1,4 +1,4 @@
-"""When the sampler samples: at the interval that was asked for, or at what a budget makes of it."""
+"""When the sampler samples: at the interval that was requested, or at what a budget makes of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart:
 
 
 class SampleClock:
-    """Of one observation. ``begin`` is called when what costs begins."""
+    """The clock of one observation. ``start`` is called when what costs begins."""
 
     def __init__(self, options: Options, state: SamplerState, set_cost: SetCost | None, *, clears: bool) -> None:
         """Begin.
@@ -35,7 +35,7 @@ class SampleClock:
         self._cpu_before_ns = 0
         self._faults: dict[int, int] = {}  # of each process, up to its last window
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Forget what was spent until now: it is not a cost of watching."""
         self._cpu_before_ns = self._cpu_ns()
         self.set_budget(self._options.max_overhead_ppm)
@@ -46,7 +46,7 @@ class SampleClock:
 
     @property
     def budgeted_ns(self) -> int | None:
-        """What the budget makes of the interval that is asked for; None without one."""
+        """What the budget makes of the interval that is requested; None without a budget."""
         return None if self._budget is None else self._budget.interval_ns(self._state.interval_ns)
 
     @property
@@ -56,35 +56,35 @@ class SampleClock:
 
     @property
     def power_every_ns(self) -> int:
-        """How often power is read: this is what goes on between windows, so it is what a budget cannot stretch."""
+        """How often power is read: between windows too, so that a budget cannot stretch it like the interval."""
         if self._budget is None:
             return POWER_EVERY_NS
         return min(max(POWER_EVERY_NS, self.interval_ns // 10), POWER_SELDOM_NS)
 
-    def note(self, windows: Sequence[ProcessWindow], held_ns: int, busy_cpus: float) -> TargetLoss:
-        """Take in a window of the tree, for which processes were held so long; what the tree lost by it."""
+    def note(self, windows: Sequence[ProcessWindow], paused_ns: int, busy_cpus: float) -> TargetLoss:
+        """Add a window of the tree, for which processes were paused for ``paused_ns``; return what the tree lost."""
         cpu_ns = self._cpu_ns()
         loss = estimate(
             windows,
             self._faults,
             self._machine,
-            held_ns=held_ns,
-            own_cpu_ns=cpu_ns - self._cpu_before_ns - held_ns,
+            paused_ns=paused_ns,
+            own_cpu_ns=cpu_ns - self._cpu_before_ns - paused_ns,
             busy_cpus=busy_cpus,
             clears=self._clears,
         )
         self._cpu_before_ns = cpu_ns
         self._faults = {w.process: w.minor_faults for w in windows if w.minor_faults is not None}
         if self._budget is not None:
-            self._budget.note(time.monotonic_ns(), loss.known_ns, cpu_ns)
+            self._budget.note(time.monotonic_ns(), loss.measured_ns, cpu_ns)
         return loss
 
     def warning(self) -> str:
-        """Say once, in a line for the user, that the budget and the cost of a window do not fit each other."""
+        """Return once, as a line for the user, that the budget and the cost of a window do not fit each other."""
         return "" if self._budget is None else self._budget.warning()
 
     def set_budget(self, ppm: int | None) -> None:
-        """Keep this budget from here on, in parts per million of the time; None: none."""
+        """Keep this budget from here on, in parts per million of the time; None: without one."""
         if ppm is None:
             self._budget = None
         elif self._budget is not None:
@@ -94,5 +94,5 @@ class SampleClock:
             self._budget = Budget(ppm, longest_ns, time.monotonic_ns(), self._cpu_ns())
 
     def _cpu_ns(self) -> int:
-        """Return the CPU time of sampler and recorder, the latter's as far as it was reported."""
+        """Return the CPU time of sampler and recorder, of the recorder as far as it was reported."""
         return time.process_time_ns() + self._state.recorder_cpu_ns

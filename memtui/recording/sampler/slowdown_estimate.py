@@ -1,8 +1,8 @@
 """How much time a program loses by being watched, estimated window by window. Pure.
 
-Three things are lost. While a window is read the program is held. After that its processors set the accessed bit of
-every page that is touched again, one page at a time, which takes CPU time on each of the CPUs that the program keeps
-busy. And where the program leaves no CPU free, memtui runs in its place. What caches lose is not in it.
+Three things are lost. While a window is read the program is paused. After that its processors set the accessed bit of
+every page that is accessed again, one page at a time, which takes CPU time on each of the CPUs that the program keeps
+busy. And where the program leaves no CPU free, memtui runs in its place. The estimate leaves out what caches lose.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from memtui.core.accessed_bits import SetCost
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import ProcessWindow
 
-SPARE_CPUS = 0.5  # with so much of a CPU left by the program, memtui runs on what is free
+SPARE_CPUS = 0.5  # if the program leaves this much of a CPU, memtui runs on what is free
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the estimate knows of this machine.
+    """This machine, as far as the estimate needs it.
 
     Attributes:
         cpus: how many CPUs there are.
-        set_cost: what setting bits again takes; None: not known.
+        set_cost: what setting bits again takes; None: not measured.
     """
 
     cpus: int
@@ -35,35 +35,35 @@ class TargetLoss:
     """Time in ns that a program lost by one window.
 
     Attributes:
-        held_ns: it was held.
+        paused_ns: it was paused.
         set_again_ns: it set accessed bits again; None where the cost of that could not be measured.
         displaced_ns: memtui ran in its place.
     """
 
-    held_ns: int
+    paused_ns: int
     set_again_ns: int | None
     displaced_ns: int
 
     @property
-    def known_ns(self) -> int:
-        """The sum of the parts that are known."""
-        return self.held_ns + (self.set_again_ns or 0) + self.displaced_ns
+    def measured_ns(self) -> int:
+        """The sum of the parts that were measured."""
+        return self.paused_ns + (self.set_again_ns or 0) + self.displaced_ns
 
     @property
     def lost_ns(self) -> int | None:
-        """All of it; None where a part is not known."""
-        return None if self.set_again_ns is None else self.known_ns
+        """The sum of all parts; None where one could not be measured."""
+        return None if self.set_again_ns is None else self.measured_ns
 
 
 def pages_set_again(window: ProcessWindow, faults_before: int | None) -> int:
-    """Count the pages whose bit was clear when they were touched.
+    """Count the pages whose bit was clear when they were accessed.
 
-    A page that came by a fault in this window is marked by the fault, so faults and what they brought with them are
-    taken off. A huge page has one bit.
+    A fault sets the accessed bit of its page, so faults in this window and what they brought with them are subtracted.
+    A huge page has one bit.
 
     Args:
         window: of a process.
-        faults_before: its minor faults when the window began; None: not known, so nothing is taken off.
+        faults_before: its minor faults when the window began; None: not measured, so nothing is subtracted.
     """
     by_vma = (window.wss_bytes or 0) // PAGE_BYTES  # of a tracker that knows no pages
     touched = window.pages.touch_count if window.pages is not None else by_vma
@@ -78,7 +78,7 @@ def estimate(
     faults_before: Mapping[int, int],
     machine: Machine,
     *,
-    held_ns: int,
+    paused_ns: int,
     own_cpu_ns: int,
     busy_cpus: float,
     clears: bool,
@@ -89,8 +89,8 @@ def estimate(
         windows: of its processes.
         faults_before: minor faults by key of the process, when the window began.
         machine: this one.
-        held_ns: for how long any process was held.
-        own_cpu_ns: CPU time of memtui since the window before, without what it used while the tree was held.
+        paused_ns: for how long any process was paused.
+        own_cpu_ns: CPU time of memtui since the window before, without what it used while the tree was paused.
         busy_cpus: how many CPUs the tree keeps busy.
         clears: the tracker clears accessed bits.
     """
@@ -100,4 +100,4 @@ def estimate(
         cost = machine.set_cost
         set_again_ns = None if cost is None else round(sum(map(cost.of_ns, pages)) / max(busy_cpus, 1.0))
     displaced_ns = max(own_cpu_ns, 0) if machine.cpus - busy_cpus < SPARE_CPUS else 0
-    return TargetLoss(held_ns, set_again_ns, displaced_ns)
+    return TargetLoss(paused_ns, set_again_ns, displaced_ns)

@@ -1,9 +1,9 @@
 """One sampler per process: a lock that only one memtui of the machine can hold, and that the kernel drops with it.
 
-The lock is an advisory ``flock`` on ``/proc/PID/clear_refs``, the very file through which marks are cleared. It needs
-no directory and no cleaning up: it dies with its holder (also by ``kill -9``) and with the process it is about, so a
-reused pid begins free. Only root and the owner of the process can open that file, so nobody else can squat on it.
-It holds among all who look through the same mount of /proc; a container with a mount of its own is another world.
+The lock is an advisory ``flock`` on ``/proc/PID/clear_refs``, the very file through which accessed bits are cleared. It
+needs no directory and no cleaning up: it dies with its holder (also by ``kill -9``) and with the locked process, so a
+reused pid starts unlocked. Only root and the owner of the process can open that file, so nobody else can squat on it.
+The lock is seen by all who use the same mount of /proc; a container with a mount of its own does not see it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 
 from memtui.core.file_lock import lock_holder
 
-CLAIMED = 3  # how a sampler exits that found the target claimed
+CLAIMED = 3  # exit status of a sampler whose target was locked by another one
 
 
 class TargetLocked(Exception):
@@ -26,17 +26,17 @@ class TargetLocked(Exception):
 
 
 class TargetLocks:
-    """The processes that this sampler alone may watch."""
+    """The processes that this sampler has locked."""
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}
+        self._fds: dict[int, int] = {}
 
     def take(self, pid: int) -> None:
-        """Claim a process; again is no error. Raises Claimed.
+        """Lock a process; locking it again does nothing. Raises TargetLocked.
 
-        A process whose file cannot be opened is not locked: its marks cannot be cleared either.
+        A process whose file cannot be opened is not locked: its accessed bits cannot be cleared either.
         """
-        if pid in self._held:
+        if pid in self._fds:
             return
         try:
             fd = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
@@ -51,13 +51,13 @@ class TargetLocks:
         except OSError:  # a kernel that cannot lock here
             os.close(fd)
             return
-        self._held[pid] = fd
+        self._fds[pid] = fd
 
     def release(self, pid: int) -> None:
-        fd = self._held.pop(pid, None)
+        fd = self._fds.pop(pid, None)
         if fd is not None:
             os.close(fd)
 
     def close(self) -> None:
-        for pid in tuple(self._held):
+        for pid in tuple(self._fds):
             self.release(pid)

@@ -1,4 +1,4 @@
-"""One watched process between its windows, and a window of it in the words of the vocabulary."""
+"""State kept for one tracked process between its windows, and the conversion of a reading to a ProcessWindow."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ APPROXIMATE = "the target ran on while its pages were read"
 
 @dataclass(slots=True)
 class TrackedProcess:
-    """One process between its windows."""
+    """State of one process between its windows."""
 
     process: Process
     pidfd: int
     maps: bytes
     vmas: tuple[Vma, ...]
-    start_ns: int  # when it was last let go with all marks cleared
-    tried_ns: int  # when it was last let go at all
-    since_ns: int  # when this address space came into sight
-    held_ns: int = 0  # how long it was held to clear its marks before its first window
+    start_ns: int  # when it was last resumed with all accessed bits cleared
+    tried_ns: int  # when it was last resumed at all
+    since_ns: int  # when this address space was first seen
+    paused_ns: int = 0  # how long it was paused to clear its accessed bits before its first window
     table_due: bool = True
     mapping: int = 0  # the tracker's number of the address space; another one means exec
     stopped: bool = False  # by somebody else: SIGSTOP, ^Z
-    trouble: str = ""  # why the last window was lost; told once, not every window
+    trouble: str = ""  # why the last window was lost; reported once, not every window
     busy_cpus: float = 0.0  # how many CPUs it kept busy, of late
     cpu_read: tuple[int, int] | None = None  # when its CPU time was read, and what that was
     first_mappings: FirstMappings = field(default_factory=FirstMappings)
@@ -52,12 +52,12 @@ class TrackedProcess:
         return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas, sharers)
 
     def note_maps(self, maps: bytes) -> None:
-        """Take a new table of VMAs, if it is one."""
+        """Parse a table of VMAs, if it is a new one."""
         if maps != self.maps:
             self.maps, self.vmas, self.table_due = maps, self.parser.parse(maps), True
 
     def note_cpu(self, cpu_ns: int) -> None:
-        """Take its CPU time in, and how busy it was since the last time."""
+        """Record the CPU time of the process, and how busy it was since the last time."""
         now_ns = time.monotonic_ns()
         if self.cpu_read is not None:
             then_ns, before_ns = self.cpu_read
@@ -74,7 +74,10 @@ class TrackedProcess:
         shared: TouchedFrames | None,
         pss: Pss,
     ) -> ProcessWindow:
-        """``lost``: status and reason where there is no reading; ``shared``: what other processes touched, too."""
+        """Return the window of an outcome.
+
+        ``lost``: status and reason where there is no reading; ``shared``: what other processes accessed, too.
+        """
         if pss.t_ns is not None and pss.t_ns < self.since_ns:
             pss = Pss(None, None, CHANGED)  # of the address space before this one
         reading = outcome if isinstance(outcome, Reading) else None
@@ -92,7 +95,7 @@ class TrackedProcess:
             elif status == Status.OK:
                 few = f", of {seen.blocks} blocks of 2 MiB: too few for an interval" if seen.blocks < FEW_BLOCKS else ""
                 status, reason = Status.APPROXIMATE, f"{PART}{few}"
-        paused_ns, self.held_ns = max(outcome.paused_ns, self.held_ns), 0
+        paused_ns, self.paused_ns = max(outcome.paused_ns, self.paused_ns), 0
         return ProcessWindow(
             process=self.process.key,
             start_ns=start_ns,
@@ -128,13 +131,13 @@ class TrackedProcess:
 
 
 def gpu_memory(tracked: Iterable[TrackedProcess], holders: Holders | None) -> tuple[GpuMemory, ...]:
-    """Return what each process held of the GPUs at that moment.
+    """Return what each process had allocated on the GPUs at that moment.
 
-    A process that was not there yet is left out, whoever had its number.
+    A process that did not exist yet is left out, whoever had its PID.
     """
     if holders is None:
         return ()
-    there = [one.process for one in tracked if one.since_ns <= holders.t_ns]
+    there = [t.process for t in tracked if t.since_ns <= holders.t_ns]
     holdings = [(process.key, holders.of(process.pid)) for process in there]
     return tuple(GpuMemory(holders.t_ns, key, h.gpu_bytes, h.status, h.reason) for key, h in holdings)
 

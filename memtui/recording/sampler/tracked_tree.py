@@ -16,7 +16,7 @@ from memtui.probes.process_tree import ProcessTree
 from memtui.probes.usage import UsageProbe
 from memtui.probes.window_reader import PageReader, Subject
 from memtui.recording.sampler.commands import SamplerConfig
-from memtui.recording.sampler.frame_queue import FrameQueue
+from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.target_lock import TargetLocked, TargetLocks
 from memtui.recording.sampler.tracked_process import TrackedProcess
@@ -26,7 +26,7 @@ TREE_REST = 49  # a refresh of the tree is followed by this many times its durat
 
 
 class TrackedTree:
-    """Follows the tree: begins with processes that were born and releases those that ended.
+    """Follows the tree: starts to track processes that were born and releases those that ended.
 
     Attributes:
         processes: by pid, what is tracked.
@@ -37,16 +37,16 @@ class TrackedTree:
         self,
         order: SamplerConfig,
         owner: int | None,
-        outbox: FrameQueue,
+        outbox: MessageQueue,
         reader: PageReader,
         warnings: PauseWarnings,
         locks: TargetLocks,
     ) -> None:
-        """Begin; nobody is tracked before ``follow``.
+        """Track nothing before ``follow``.
 
         Args:
             order: what to observe.
-            owner: a user whose processes are tracked, and no others; None: everybody's.
+            owner: a user whose processes are tracked, and no others; None: those of all users.
             outbox: takes processes and events.
             reader: clears accessed bits before a first window.
             warnings: about pauses.
@@ -80,7 +80,7 @@ class TrackedTree:
         return gaps
 
     def subject(self, tracked: TrackedProcess) -> Subject:
-        """Return what to read of a process."""
+        """Return a process as the page reader takes it."""
         return tracked.subject(self._sharers.of(tracked.process.pid))
 
     def new_generation(self, pid: int) -> Process:
@@ -88,7 +88,7 @@ class TrackedTree:
         return self._tree.new_generation(pid)
 
     def check_observed(self, error: OSError) -> None:
-        """Raise it where the target ended before anything of it was observed: nothing was recorded then."""
+        """Raise the error where the target ended before anything of it was observed: nothing was recorded then."""
         if not self.processes and not self.observed:
             raise error
 
@@ -105,23 +105,23 @@ class TrackedTree:
         self._gaps += len(new) + len(ended) + self._tree.unseen
 
     def follow(self) -> None:
-        """Release those that ended and begin with those that were born.
+        """Release processes that ended and start to track those that were born.
 
         Raises RecorderGone, and ProcessLookupError where nothing is left and nothing was observed.
         """
         for process in self._ended:
             self.forget(process.pid)
         new = {process.pid for process in self._new}
-        for process in self._tree.processes:  # also one that was taken for ended and is there all the same
+        for process in self._tree.processes:  # also one that was taken for ended and still runs
             if process.pid not in self.processes:
-                self._begin(process)
+                self._start_tracking(process)
             if process.pid in new:
                 # After its accessed bits were cleared: who waits for this message may let it start.
                 self._outbox.put(process)
         self._new, self._ended = [], []
 
     def forget(self, pid: int) -> None:
-        """Release everything that is kept for a process."""
+        """Release everything that was allocated for a process."""
         if tracked := self.processes.pop(pid, None):
             os.close(tracked.pidfd)
         self._sharers.forget(pid)
@@ -129,9 +129,9 @@ class TrackedTree:
         self._reader.forget(pid)
         self._locks.release(pid)
 
-    def _begin(self, process: Process) -> None:
-        """Clear the accessed bits of a process and track it from here on, if nothing speaks against it."""
-        pid, held_ns = process.pid, 0
+    def _start_tracking(self, process: Process) -> None:
+        """Clear the accessed bits of a process and track it from here on, unless it has to be left out."""
+        pid, paused_ns = process.pid, 0
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
@@ -152,7 +152,7 @@ class TrackedTree:
             self._left_out.discard(pid)
             maps = read_maps(pid)
             vmas = parse_maps(maps)
-            held_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
+            paused_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
         except ProcessLookupError as error:
             os.close(pidfd)
             self.check_observed(error)
@@ -166,15 +166,15 @@ class TrackedTree:
             self._leave_out(pid, f"{error}: it is left out (sudo memtui watches it)")
             return
         except (PauseError, TrackerError, TooManyMappings, OSError) as error:
-            held_ns = error.held_ns if isinstance(error, PauseError) else 0
+            paused_ns = error.held_ns if isinstance(error, PauseError) else 0
             text = f"pid {pid}: not cleared before its first window, which says what is resident: {error}"
             self._outbox.put_event("gap", text)
         self._warnings.update()
         now_ns = time.monotonic_ns()
-        self.processes[pid] = TrackedProcess(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, held_ns)
+        self.processes[pid] = TrackedProcess(process, pidfd, maps, vmas, now_ns, now_ns, now_ns, paused_ns)
 
     def _leave_out(self, pid: int, why: str) -> None:
-        """Report it once; it is tried again at every ``follow``, as the other memtui may end first."""
+        """Report once that a process is left out; every ``follow`` tries again, as the other memtui may end first."""
         if pid not in self._left_out:
             self._left_out.add(pid)
             self._outbox.put_event("warning", why)

@@ -10,7 +10,7 @@ from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pss import PssProbe
 from memtui.probes.window_reader import Outcome, PageReader, Reading, shared_pages
-from memtui.recording.sampler.frame_queue import FrameQueue
+from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock
 from memtui.recording.sampler.tracked_process import TrackedProcess, why_lost
@@ -27,7 +27,7 @@ class TreeWindows:
         tree: TrackedTree,
         reader: PageReader,
         clock: SampleClock,
-        outbox: FrameQueue,
+        outbox: MessageQueue,
         warnings: PauseWarnings,
         *,
         max_overhead_ppm: int | None,
@@ -38,7 +38,7 @@ class TreeWindows:
         Args:
             tree: whose windows.
             reader: reads the pages.
-            clock: takes in what a window cost.
+            clock: records the cost of windows.
             outbox: takes windows and events.
             warnings: about pauses.
             max_overhead_ppm: the budget of all that watching costs, if there is one.
@@ -51,7 +51,7 @@ class TreeWindows:
         self._disturbance = DisturbanceProbe()
         self._resident_due_ns = 0
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Count disturbances of the target from here on."""
         self._disturbance.read(tuple(self._tree.processes))
 
@@ -65,7 +65,7 @@ class TreeWindows:
         Raises RecorderGone, and ProcessLookupError when the root of the tree ended; its window was sent then.
 
         Args:
-            interval_ns: that was asked for.
+            interval_ns: that was requested.
             keep: the window is a sample.
         """
         want_resident = time.monotonic_ns() >= self._resident_due_ns
@@ -75,7 +75,7 @@ class TreeWindows:
         pids = tuple(process.process.pid for process in tracked)
         outcomes = self._reader.read([self._tree.subject(process) for process in tracked], want_resident=want_resident)
         self._warnings.update()
-        self._outbox.pump()  # what did not fit into the pipe, or if nothing could be held
+        self._outbox.pump()  # what did not fit into the pipe, or everything if nothing was paused
         if keep:
             self._pss.look(pids)
         shared, excess_bytes = shared_pages(outcomes)
@@ -118,7 +118,7 @@ class TreeWindows:
     def _window_of(
         self, tracked: TrackedProcess, outcome: Outcome, shared: TouchedFrames | None
     ) -> ProcessWindow | None:
-        """Return one window of one process; None when it ended."""
+        """Return the window of one process; None when the process ended."""
         pid, start_ns = tracked.process.pid, tracked.start_ns
         pages: PageWindow | None = None
         status, reason, end_ns = Status.OK, "", time.monotonic_ns()
@@ -156,7 +156,7 @@ class TreeWindows:
         return tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
 
     def _send_exec(self, tracked: TrackedProcess, process: Process) -> None:
-        """Send what a process is after its exec; its mappings follow."""
+        """Send the new description of a process after its exec; its mappings follow."""
         tracked.process, tracked.table_due = process, True
         self._outbox.put(process)
         self._outbox.put_event("exec", f"pid {process.pid} is now {process.command}")

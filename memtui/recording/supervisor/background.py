@@ -1,8 +1,8 @@
 """A recording in a process of its own, so that the screen it was started from may go and come back.
 
-The two part before anything is started. The supervisor stays in the terminal's foreground for as long as sudo may ask
-there; then it leaves for a session of its own, where no hang-up and no key reaches it. What the two say to each other
-are the words of the control socket (``memtui.recording.control``), on a pair of sockets that nobody else has.
+Screen and supervisor fork before anything is started. The supervisor stays in the terminal's foreground for as long as
+sudo may ask there; then it moves to a session of its own, where no hang-up and no key reaches it. The two exchange the
+messages of the control socket (``memtui.recording.control``), on a pair of sockets that no other process has.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ STOP_SECONDS = 30.0  # all parts of a recording have ended long before, one way 
 
 
 class Recording:
-    """A recording that a supervisor in the background takes care of.
+    """A recording whose supervisor runs in the background.
 
     Args:
-        observe: makes the observation; called in the supervisor.
+        observe: starts the observation; called in the supervisor.
 
     Raises:
         AlreadyRunning: this user records the process already.
@@ -79,16 +79,16 @@ class Recording:
             self._pidfd = os.pidfd_open(self.pid)
 
     def ended(self) -> Ended | None:
-        """Return how it ended, once it has, without waiting."""
+        """Return how the recording ended, once it has, without waiting."""
         if self._ended is None and self._connection.fileno() >= 0:
             with suppress(BlockingIOError):
                 self._ended = self._read_end(0.0)
         return self._ended
 
     def signal(self, number: int) -> None:
-        """Pass a signal on to the program that was started for this, also when it outlived its recording.
+        """Pass a signal on to the program that was started for this, also when the program outlived its recording.
 
-        Returns at once, and says nothing where there is no program any more.
+        Returns at once, and does nothing where the program has ended.
         """
         try:
             self._connection.send(request("signal", name=signal.Signals(number).name))
@@ -98,7 +98,7 @@ class Recording:
                 os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """End it in order and wait for that. Raises UserError with what went wrong, if anything did."""
+        """End the recording in order and wait for that. Raises UserError with what went wrong, if anything did."""
         if self.ended() is None:
             deadline_s = time.monotonic() + STOP_SECONDS
             self._connection.settimeout(STOP_SECONDS)
@@ -125,16 +125,16 @@ class Recording:
 
 
 def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoReturn:
-    """Run as the supervisor; it never returns into what the other process was doing."""
+    """Run as the supervisor; never returns into the code of the process that forked."""
     code = FAILURE
     try:
-        observation = _begin(observe, viewer)
+        observation = _start_observation(observe, viewer)
         if observation is not None:
             supervisor = Supervisor(observation, viewer)
             try:
                 supervisor.wait()
             except SystemExit:
-                pass  # somebody asks this process to end: in order, like everything else
+                pass  # a signal requests the end of this process: in order, like everything else
             finally:
                 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                     signal.signal(number, signal.SIG_IGN)
@@ -144,12 +144,12 @@ def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoR
         os._exit(code)
 
 
-def _begin(observe: Callable[[], Observation], viewer: socket.socket) -> Observation | None:
-    """Start, leave the terminal, and notify the screen; None when nothing came of it, which the screen knows then."""
+def _start_observation(observe: Callable[[], Observation], viewer: socket.socket) -> Observation | None:
+    """Start, leave the terminal, and notify the screen; None when the start failed, which the screen is told."""
     try:
         observation = observe()
     except AlreadyRunning as error:
-        message: StartMessage = RecordedAlready(error.found, error.pid)
+        message: StartMessage = RecordedAlready(error.running, error.pid)
     except UserError as error:
         message = Failed(str(error), error.code)
     except KeyboardInterrupt:
@@ -168,14 +168,14 @@ def _begin(observe: Callable[[], Observation], viewer: socket.socket) -> Observa
         )
         if _send(viewer, began):
             return observation
-        observation.stop()  # nobody has seen it begin: a terminal that was lost while sudo asked
+        observation.stop()  # the screen has not seen the start: its terminal was lost while sudo asked
         return None
     _send(viewer, message)
     return None
 
 
 def _send(viewer: socket.socket, message: StartMessage) -> bool:
-    """Send to the screen; False when it is gone."""
+    """Send a message to the screen; False when the screen is gone."""
     try:
         viewer.sendall(start_message.to_line(message))
     except OSError:

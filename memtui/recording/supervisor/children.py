@@ -12,7 +12,7 @@ STOP_SECONDS = 5.0
 
 
 def start_module(module: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """Start a module of memtui in a process and session of its own: signals of the terminal are not for it.
+    """Start a module of memtui in a process and session of its own: signals of the terminal do not reach it.
 
     ``-P`` keeps the current directory, which may be anybody's, off the module path.
     """
@@ -29,7 +29,7 @@ def close_input(child: subprocess.Popen[bytes] | Adopted) -> None:
 
 
 def terminate(child: subprocess.Popen[bytes] | Adopted) -> None:
-    """SIGTERM, and SIGKILL when that was not heard. sudo, which is root, hears neither: its input has ended by now."""
+    """Send SIGTERM, then SIGKILL. sudo, which is root, cannot be signalled: it ends because its input has ended."""
     for end in (child.terminate, child.kill):
         if child.poll() is not None:
             return

@@ -1,4 +1,4 @@
-"""A process is recorded once: a second recording of the same user is refused, and the first one named."""
+"""A process is recorded once: a second recording by the same user is refused with an error that names the first."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ class AlreadyRunning(UserError):
     """This user records that process already: by itself, or as a member of the tree of another one.
 
     Attributes:
-        found: the recording.
-        pid: the process that was asked for.
+        running: the recording.
+        pid: the process that was requested.
     """
 
-    def __init__(self, found: Running, pid: int) -> None:
-        tree = "" if pid == found.pid else f" in the tree of process {found.pid}"
+    def __init__(self, running: Running, pid: int) -> None:
+        tree = "" if pid == running.pid else f" in the tree of process {running.pid}"
         super().__init__(
-            f"process {pid} is recorded already{tree}, by sampler {found.sampler_pid} of memtui {found.memtui_pid}, "
-            f"into {found.path}; memtui attach {pid} shows it, memtui stop {found.id} ends it"
+            f"process {pid} is recorded already{tree}, by sampler {running.sampler_pid} of memtui "
+            f"{running.memtui_pid}, into {running.path}; memtui attach {pid} shows it, memtui stop {running.id} ends it"
         )
-        self.found, self.pid = found, pid
+        self.running, self.pid = running, pid
 
 
 def refuse_second(user: Invoker, pid: int, start_ticks: int, seconds: float = 0.0) -> None:
     """Raise AlreadyRunning when this user records the process already, or does so within some time."""
     deadline = time.monotonic() + seconds
     while True:
-        if running := find_all(state_directory(user)):
+        if recordings := find_all(state_directory(user)):
             from memtui.recording.membership import RecordedTrees  # reads sessions, which nothing else here does
 
-            if found := RecordedTrees().by(running, pid, start_ticks):
-                raise AlreadyRunning(found, pid)
+            if running := RecordedTrees().by(recordings, pid, start_ticks):
+                raise AlreadyRunning(running, pid)
         if time.monotonic() >= deadline:
             return
         time.sleep(0.05)

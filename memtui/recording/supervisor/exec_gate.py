@@ -1,7 +1,7 @@
-"""Waits for a word and then becomes another program, so that it is observed from its first instruction.
+"""Waits for ``GO`` and then becomes another program, which is so observed from its first instruction.
 
-Run as ``python -m memtui.recording.supervisor.exec_gate FD PROGRAM [ARGUMENT...]``. A closed pipe without the word
-means: do not start.
+Run as ``python -m memtui.recording.supervisor.exec_gate FD PROGRAM [ARGUMENT...]``. A pipe that is closed without
+``GO`` means: do not start.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import signal
 import sys
 
 GO = b"g"
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell says it
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes of a shell
 
 
 def main() -> int:
-    """Return only when the program could not be started."""
+    """Execute the program; return an exit code only when it was not started."""
     return become(int(sys.argv[1]), sys.argv[2:])
 
 
 def become(fd: int, command: list[str]) -> int:
-    """Wait for the word on ``fd`` and execute the command; an exit code when that was not to be."""
-    word = os.read(fd, 1)
+    """Wait for ``GO`` on ``fd`` and execute the command; return an exit code when it was not started."""
+    received = os.read(fd, 1)
     os.close(fd)
-    if word != GO:
+    if received != GO:
         return 0
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals, and a program inherits that
         signal.signal(number, signal.SIG_DFL)
     if os.environ.get("MEMTUI_TRACE_SOCKET"):
         from memtui.recording.tracer.inject import injected

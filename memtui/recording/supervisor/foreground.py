@@ -1,4 +1,4 @@
-"""A recording without a screen: from the start to the end, with a line about how far it is."""
+"""A recording without a screen: from the start to the end, with a line of progress."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ REACHED = 3  # exit code of a recording that its --stop-when ended
 def record(
     observe: Callable[[], Observation],
     console: Console,
-    tell: Callable[[Path, bool], object],
+    print_result: Callable[[Path, bool], object],
     *,
     program: bool,
 ) -> int:
-    """Record until it ends by itself, or somebody ends it; return the exit code, the program's where there is one.
+    """Record until the recording ends or is stopped; return the exit code, the program's where there is one.
 
     Args:
         observe: starts the recording.
-        console: takes lines for the user, and how far it is.
-        tell: prints the result: of which session, and whether its path stood on the terminal already.
+        console: takes lines for the user, and the progress.
+        print_result: prints the result: of which session, and whether its path stood on the terminal already.
         program: a program is started for this; SIGTERM, SIGUSR1 and SIGUSR2 are passed on to it.
 
     Raises:
         UserError: nothing was recorded, or something went wrong on the way.
     """
     began: list[Observation] = []
-    begin_s = time.monotonic()  # starting takes some seconds, in which sudo may ask and nothing else is written
+    start_s = time.monotonic()  # starting takes some seconds, in which sudo may ask and nothing else is written
     _handle_signals(began, program=program)
     observation = observe()
     began.append(observation)
@@ -53,19 +53,19 @@ def record(
         if shows:
             print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
 
-    # On a terminal it stands there from the first second.
-    with console.progress("recording", wanted=not shows, silent_since_s=begin_s) as line:
+    # On a terminal the line stands there from the first second.
+    with console.progress("recording", wanted=not shows, silent_since_s=start_s) as line:
         try:
             supervisor.wait(show)
         except KeyboardInterrupt:
-            pass  # ^C is how a recording without an end is ended
+            pass  # ^C is how a recording without a limit is ended
         finally:
             supervisor.stop()
             if shows:
                 print(f"\r{_progress(observation)}\x1b[K", file=sys.stderr)
     observation.finish()
     console.notify(observation.owner_notice)
-    tell(observation.path, shows)
+    print_result(observation.path, shows)
     if (ending := observation.ending) is not None:
         from memtui.recording.recorder.limits import CONDITION
 

@@ -40,9 +40,9 @@ from memtui.recording.sampler.commands import (
     RESUME,
     STOP,
     SamplerConfig,
-    budget_word,
-    interval_word,
-    recorder_word,
+    budget_command,
+    interval_command,
+    recorder_command,
 )
 from memtui.recording.sampler.target_lock import CLAIMED
 from memtui.recording.supervisor.children import STOP_SECONDS, close_input, end, last_line, start_module, terminate
@@ -54,11 +54,11 @@ from memtui.recording.supervisor.sudo import start_sampler
 from memtui.recording.targets import belongs_to_another, check_target
 from memtui.recording.tracer.inject import asked_for
 
-START_SECONDS = 60.0  # a loaded or emulated machine takes its time; a child that ends is noticed at once
-KEEPER_SECONDS = 1.0  # for the last words of a program on their way to the log
+START_SECONDS = 60.0  # a loaded or emulated machine is slow; a child that ends is noticed at once
+PTY_LOGGER_SECONDS = 1.0  # for the last output of a program on its way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
-SUDO_SAYS = "sudo: "  # of a command that was stopped and killed, whatever came to its mind
-# Whoever kills it, by SIGKILL, leaves no word.
+SUDO_SAYS = "sudo: "  # prefix of what sudo prints when its command was stopped and killed
+# SIGKILL leaves no message of the sampler's own.
 SAMPLER_KILLED = (
     "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped, frozen "
     "(SIGSTOP, a cgroup) or without a CPU while it held the target; the target runs on, what was recorded can be read"
@@ -67,17 +67,17 @@ SAMPLER_KILLED = (
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A program to start and observe. Without a log its output stays where memtui's goes."""
+    """A program to start and observe. Without a log its output goes where memtui's goes."""
 
     command: tuple[str, ...]
     name: str = ""  # for the session file; the program's name when empty
-    log: bool = False  # it gets a terminal of its own, and its output goes to a file beside the session
+    log: bool = False  # the program gets a terminal of its own, and its output goes to a file beside the session
     dies_with_memtui: bool = False  # only with a log
     trace_every: int | None = None  # every allocation of one training step in so many is recorded, from inside
 
     @property
     def session_name(self) -> str:
-        """How the name of the session begins where no file was named."""
+        """Prefix of the session's name where no file was named."""
         return self.name or Path(self.command[0]).name
 
 
@@ -107,27 +107,27 @@ class Observation:
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         if not was_root or user.uid == 0:
-            _check_asked(what, output, force)  # before anything is started or made
+            _check_inputs(what, output, force)  # before anything is started or created
         if isinstance(what, Launch):
             options = replace(options, trace_every=what.trace_every)
         pid, start_ticks = (what, check_target(what)) if isinstance(what, int) else (0, 0)
         foreign = pid if pid and belongs_to_another(pid) else 0
         if pid and not was_root:
-            refuse_second(user, pid, start_ticks)  # before a password is asked for
+            refuse_second(user, pid, start_ticks)  # before sudo asks for a password
         self.log: Path | None = None
         self.progress: Progress | None = None
         self.interval_ns, self.paused = options.interval_ns, False
         self.max_overhead_ppm = options.max_overhead_ppm
         self._recorder_began_ns: int | None = None  # its CPU time when the first process was observed
         self._target: subprocess.Popen[bytes] | Adopted | None = None
-        self._keeper: subprocess.Popen[bytes] | None = None  # of the terminal of the target
+        self._pty_logger: subprocess.Popen[bytes] | None = None  # of the terminal of the target
         self._dies = False
-        self._gate = -1
+        self._exec_gate_fd = -1  # the end that is written to
         self._lines = b""
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._entry: Entry | None = None
         self.listener: Listener | None = None
-        self._traced: Listener | None = None  # where the recorder hears of allocations
+        self._traced: Listener | None = None  # where tracers connect to the recorder
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self._sampler_fd = started.pidfd()
@@ -137,7 +137,7 @@ class Observation:
             if pid and was_root:
                 refuse_second(user, pid, start_ticks)
             if was_root and user.uid:
-                _check_asked(what, output, force)  # with the rights of the user, and not of root
+                _check_inputs(what, output, force)  # with the rights of the user, and not of root
             self.path = output or default_session(user, str(what) if isinstance(what, int) else what.session_name)
             self._traced = open_socket(user, f"trace-{os.getpid()}")
             if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
@@ -150,11 +150,11 @@ class Observation:
             command = shlex.join(what.command) if isinstance(what, Launch) else ""
             if was_root and user.uid:
                 forbid_new_privileges()  # not before: a training may need set-user-ID programs
-            self._tell(SamplerConfig(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
+            self._send_command(SamplerConfig(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
             self._await_first_process(user, pid, start_ticks)
             self.pid = pid
             self.id = self._announce(user, pid, start_ticks, started.pid, command)
-            self._open_gate()
+            self._release_program()
         except BaseException:
             self._abandon()
             raise
@@ -164,10 +164,10 @@ class Observation:
         """False once the recorder has written the end."""
         return self._recorder.poll() is None
 
-    def look(self) -> None:
-        """Let the recording end when its sampler was killed under a sudo that is stopped.
+    def check_sampler(self) -> None:
+        """End the recording when its sampler was killed under a sudo that is stopped.
 
-        A sudo stops itself when its command is stopped, and the stream stays open as long as it has it.
+        sudo stops itself when its command is stopped, and the stream stays open for as long as sudo has it open.
         """
         if self._sampler_fd < 0 or not select.select([self._sampler_fd], [], [], 0)[0]:
             return
@@ -184,12 +184,12 @@ class Observation:
         return self._recorder.stdout.fileno()
 
     def read_progress(self) -> None:
-        """Take in what the recorder has said."""
+        """Read the progress that the recorder has printed."""
         self._read_lines(0.05)
 
     def stop(self) -> None:
         """End the recording in order: the last window is taken, the session is closed."""
-        self._tell(STOP)
+        self._send_command(STOP)
         end(self._sampler)
         deadline = time.monotonic() + STOP_SECONDS
         while self.running and (left := deadline - time.monotonic()) > 0:
@@ -206,47 +206,47 @@ class Observation:
             self._entry = None
         if self._target is not None and self._dies and self._target.poll() is None:
             terminate(self._target)
-            self._target = None  # its exit status is ours, and says nothing
-        if self._keeper is not None and (self._target is None or self._target.poll() is not None):
-            with suppress(subprocess.TimeoutExpired):  # somebody else may have the terminal, too
-                self._keeper.wait(KEEPER_SECONDS)
+            self._target = None  # its exit status comes from this signal, and means nothing
+        if self._pty_logger is not None and (self._target is None or self._target.poll() is not None):
+            with suppress(subprocess.TimeoutExpired):  # another process may still have the terminal open
+                self._pty_logger.wait(PTY_LOGGER_SECONDS)
 
     @property
     def ending(self) -> tuple[str, str] | None:
-        """(kind, words) when the recorder sees a reason to end it, see ``memtui.recording.recorder.limits``."""
+        """(kind, text) when the recorder has a reason to end, see ``memtui.recording.recorder.limits``."""
         return self.progress.ending if self.progress is not None else None
 
     def set_budget(self, ppm: int | None) -> None:
-        """Ask the sampler to keep another budget, in parts per million of the time; None: none."""
+        """Make the sampler keep another budget, in parts per million of the time; None: without one."""
         self.max_overhead_ppm = ppm
-        self._tell(budget_word(ppm))
+        self._send_command(budget_command(ppm))
 
     def set_interval(self, interval_ns: int) -> None:
-        """Take another interval from the next window on."""
+        """Make the sampler use another interval from the next window on."""
         self.interval_ns = interval_ns
-        self._tell(interval_word(interval_ns))
+        self._send_command(interval_command(interval_ns))
 
     def pause(self, paused: bool) -> None:
-        """Leave the target alone for a while, or go on."""
+        """Pause sampling, or resume it."""
         self.paused = paused
-        self._tell(PAUSE if paused else RESUME)
+        self._send_command(PAUSE if paused else RESUME)
 
     def mark(self, t_ns: int, text: str) -> bool:
-        """Put a mark on the time axis; False when the recorder takes no more of them now."""
+        """Put a mark on the time axis; False when the recorder takes no more marks now."""
         line = json.dumps([t_ns, storable(text)], ensure_ascii=False).encode() + b"\n"
         try:
-            return os.write(self._marks, line) == len(line)  # lines this short are taken whole or not at all
+            return os.write(self._mark_fd, line) == len(line)  # lines this short are written whole or not at all
         except OSError:
             return False
 
     def signal(self, number: int) -> None:
-        """Pass a signal on to the program that was started here; one that has ended hears nothing.
+        """Pass a signal on to the program that was started here, unless it has ended.
 
-        With a terminal of its own it is its process group that gets it, as from a key. Otherwise that would be the
-        group of memtui, and of the script that called it.
+        With a terminal of its own its process group gets the signal, as from a key. Otherwise that would be the group
+        of memtui, and of the script that called it.
 
         Raises:
-            ValueError: this is no program that was started here, or it may not be signalled.
+            ValueError: the target was not started here, or it may not be signalled.
         """
         target = self._target
         if target is None:
@@ -254,81 +254,83 @@ class Observation:
         if target.poll() is not None:
             return
         try:
-            (os.kill if self._keeper is None else os.killpg)(target.pid, number)
+            (os.kill if self._pty_logger is None else os.killpg)(target.pid, number)
         except ProcessLookupError:
             pass
         except PermissionError:
             raise ValueError("the program has another user's rights now, and cannot be signalled") from None
 
     def finish(self) -> None:
-        """Raise UserError after the end with what went wrong, if anything did."""
+        """Wait for the end and raise UserError with what went wrong, if anything did."""
         cut_short = self._recorder.wait()
-        if cut_short and (words := last_line(self._recorder_says)):
-            raise UserError(words, FAILURE)
+        if cut_short and (message := last_line(self._recorder_says)):
+            raise UserError(message, FAILURE)
         if cut_short < 0:
             raise UserError("the recorder was killed", FAILURE)
         end(self._sampler)
         if cut_short or self._sampler.returncode:
-            words = last_line(self._sampler_says)
-            if not words or words.startswith(SUDO_SAYS):
-                words = SAMPLER_KILLED
+            message = last_line(self._sampler_says)
+            if not message or message.startswith(SUDO_SAYS):
+                message = SAMPLER_KILLED
             runs_on = f"; the program that was started runs on as PID {self.pid}" if self.outlived else ""
-            raise UserError(words + runs_on, FAILURE)
+            raise UserError(message + runs_on, FAILURE)
 
     @property
     def exit_status(self) -> int:
-        """Of the program that was started here, as a shell gives it; 0 while it runs, and for any other program."""
+        """Exit status of the program that was started here, as in a shell; 0 while it runs and for other targets."""
         code = self._target.poll() if self._target is not None else 0
         return 128 - code if code is not None and code < 0 else code or 0
 
     @property
     def outlived(self) -> bool:
-        """Whether the program that was started here runs still."""
+        """Whether the program that was started here still runs."""
         return self._target is not None and self._target.poll() is None
 
     def _launch(self, launch: Launch, force: bool) -> int:
-        gate, self._gate = os.pipe()
+        exec_gate_fd, self._exec_gate_fd = os.pipe()
         try:
             more: dict[str, str] = {}
             if self._traced is not None and launch.trace_every is not None:
                 more = asked_for(self._traced.path, launch.trace_every)
             if not launch.log:
-                self._target = start_here(launch.command, gate, more)
+                self._target = start_here(launch.command, exec_gate_fd, more)
                 return self._target.pid
             path = log_beside(self.path)
             log = create_log(path, force=force)
             self.log, self._dies = path, launch.dies_with_memtui
             try:
-                self._target, self._keeper = start_apart(launch.command, gate, log, more, dies_with_this=self._dies)
+                self._target, self._pty_logger = start_apart(
+                    launch.command, exec_gate_fd, log, more, dies_with_this=self._dies
+                )
             finally:
                 os.close(log)
             return self._target.pid
         finally:
-            os.close(gate)
+            os.close(exec_gate_fd)
 
-    def _tell(self, line: bytes) -> None:
+    def _send_command(self, line: bytes) -> None:
         assert self._sampler.stdin is not None
         try:
             self._sampler.stdin.write(line)
             self._sampler.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass  # it ended by itself; its exit code and its words tell why
+            pass  # the sampler ended by itself; its exit code and its messages say why
 
-    def _open_gate(self) -> None:
-        """Let the program run that waits at the gate, if one was started."""
-        if self._gate >= 0:
-            os.write(self._gate, GO)
-            os.close(self._gate)
+    def _release_program(self) -> None:
+        """Let the program that waits at the exec gate run, if one was started."""
+        if self._exec_gate_fd >= 0:
+            os.write(self._exec_gate_fd, GO)
+            os.close(self._exec_gate_fd)
 
     def _start_recorder(self, stream: int, *, force: bool, max_bytes: int | None, stop_when: str | None) -> None:
-        """Start the recorder on the sampler's messages, which are its own from here on."""
+        """Start the recorder as the only reader of the sampler's messages."""
         traced = [self._traced.socket.fileno()] if self._traced is not None else []
-        marks, self._marks = os.pipe()
-        os.set_blocking(self._marks, False)
+        mark_fd, self._mark_fd = os.pipe()
+        os.set_blocking(self._mark_fd, False)
         self._recorder = start_module(
             "memtui.recording.recorder",
             *(["--force"] if force else []),
-            *("--marks", str(marks)),
+            *("--marks", str(mark_fd)),
             *(argument for fd in traced for argument in ("--traced", str(fd))),
             *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
             *(["--stop-when", stop_when] if stop_when else []),
@@ -336,12 +338,12 @@ class Observation:
             stdin=stream,
             stdout=subprocess.PIPE,
             stderr=self._recorder_says,
-            pass_fds=(marks, *traced),
+            pass_fds=(mark_fd, *traced),
         )
         if self._traced is not None:
-            self._traced.socket.close()  # it is the recorder's
+            self._traced.socket.close()  # the recorder has it open
         os.close(stream)
-        os.close(marks)
+        os.close(mark_fd)
 
     def _await_first_process(self, user: Invoker, pid: int, start_ticks: int) -> None:
         """Wait until the target is observed. Raises UserError, and AlreadyRunning where another memtui was first."""
@@ -353,7 +355,7 @@ class Observation:
             raise
 
     def _await_recorder(self, is_it: Callable[[bytes], object]) -> None:
-        """Wait for a line of the recorder; a child that ends before it said so is a UserError with its words."""
+        """Wait for a line of the recorder. Raises UserError, with the child's message, if a child ends before it."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for line in self._read_lines(0.05):
@@ -394,16 +396,16 @@ class Observation:
             return
         if self._recorder_began_ns is None:
             self._recorder_began_ns = progress.cpu_ns
-        self._tell(recorder_word(progress.cpu_ns - self._recorder_began_ns))
+        self._send_command(recorder_command(progress.cpu_ns - self._recorder_began_ns))
 
     def _abandon(self) -> None:
-        """End every child where nothing came of it, and take away the file that holds nothing."""
+        """End every child after a failed start, and remove files without contents."""
         for listener in (self.listener, self._traced):
             if listener is not None:
                 listener.close()
         if self._entry is not None:
             self._entry.close()
-        close_input(self._sampler)  # a sampler under sudo hears nothing else from here
+        close_input(self._sampler)  # nothing else ends a sampler under sudo
         for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
             if child is not None:
                 terminate(child)
@@ -411,9 +413,9 @@ class Observation:
             self.log.unlink(missing_ok=True)  # as the recorder does with its file, and for the next try
 
     def _announce(self, user: Invoker, pid: int, start_ticks: int, sampler_pid: int, command: str) -> str:
-        """Let others of this user find the recording; its short name."""
+        """Let other processes of this user find the recording; return its short name."""
         if not command:
-            with suppress(ProcessLookupError):  # it has ended meanwhile, which the recording tells
+            with suppress(ProcessLookupError):  # it has ended meanwhile, which the recording reports
                 command = command_of(pid)
         self.listener = open_socket(user, f"{pid}-{start_ticks}")
         entry = Running(
@@ -435,8 +437,8 @@ class Observation:
         return entry.id
 
 
-def _check_asked(what: int | Launch, output: Path | None, force: bool) -> None:
-    """Raise UserError for a program that is not there, or a session that could not be written."""
+def _check_inputs(what: int | Launch, output: Path | None, force: bool) -> None:
+    """Raise UserError for a program that does not exist, or a session that could not be written."""
     if isinstance(what, Launch) and shutil.which(what.command[0]) is None:
         raise UserError(f"{what.command[0]}: no such program (or not executable)")
     if output is not None:

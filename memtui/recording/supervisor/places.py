@@ -1,4 +1,4 @@
-"""Where a recording puts its session and its sockets when nobody says where."""
+"""Default places for the session and the sockets of a recording."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memtui.recording.control import FOLDER, Listener, open_listener
 
 
 def default_session(user: Invoker, name: str) -> Path:
-    """Return a named file under the user's state directory, which is made with mode 0700. Raises UserError."""
+    """Return a named file under the user's state directory, which is created with mode 0700. Raises UserError."""
     folder = made_folder(sessions_directory(user), "name a file with -o")
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
 
 
 def open_socket(user: Invoker, name: str) -> Listener | None:
     """Return a named socket that this user alone can reach; None where none can be made."""
-    # The state directory first: the other one goes when its user logs out, and a recording need not.
+    # The state directory first: the runtime directory is removed when its user logs out, and a recording may go on.
     folders = [folder / FOLDER for folder in (state_directory(user), runtime_directory(user)) if folder is not None]
     return open_listener(folders, name)

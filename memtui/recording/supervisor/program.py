@@ -1,6 +1,6 @@
-"""A program that memtui starts: in the terminal memtui runs in, or in one of its own whose other end is a log.
+"""A program that memtui starts: in the terminal memtui runs in, or in one of its own whose output goes to a log.
 
-Either way it waits at the gate (``memtui.recording.supervisor.exec_gate``) until it is observed.
+Either way the program waits at the exec gate (``memtui.recording.supervisor.exec_gate``) until it is observed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from memtui.core.errors import FAILURE, UserError
 
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
 COLUMNS, ROWS = 120, 36  # where memtui has no terminal either
-FRAME = 2  # columns the screen needs around the output
+BORDER_COLUMNS = 2  # that the screen needs around the output
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LEAST_COLUMNS, _LEAST_ROWS = 40, 10
 
 
 class Adopted:
-    """A child of this process that another one has made; what ``subprocess.Popen`` would know of it."""
+    """A child of this process that another process forked, with the methods of ``subprocess.Popen``."""
 
     stdin = None
 
@@ -37,18 +37,18 @@ class Adopted:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return its exit code, negative for a signal; None while it runs."""
+        """Return the exit code of the child, negative for a signal; None while it runs."""
         if self.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                pid, status = self.pid, 0  # SIGCHLD is ignored here: nobody will ever know
+                pid, status = self.pid, 0  # SIGCHLD is ignored here: the status is lost
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Raise subprocess.TimeoutExpired."""
+        """Wait for the exit code. Raises subprocess.TimeoutExpired."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
             if deadline is not None and time.monotonic() > deadline:
@@ -63,22 +63,29 @@ class Adopted:
         self._send(signal.SIGKILL)
 
     def _send(self, number: int) -> None:
-        if self.poll() is None:  # until then the pid is nobody else's
+        if self.poll() is None:  # until then the pid is not reused
             os.kill(self.pid, number)
 
 
-def start_here(command: Sequence[str], gate: int, more: Mapping[str, str] = _NOTHING) -> subprocess.Popen[bytes]:
-    """Start it with streams, terminal and process group of this process, and ``more`` in its environment."""
-    words = [sys.executable, "-P", "-m", "memtui.recording.supervisor.exec_gate", str(gate), *command]
-    return subprocess.Popen(words, pass_fds=(gate,), env={**os.environ, **more})
+def start_here(
+    command: Sequence[str], exec_gate_fd: int, more: Mapping[str, str] = _NOTHING
+) -> subprocess.Popen[bytes]:
+    """Start a program with streams, terminal and process group of this process, and ``more`` in its environment."""
+    argv = [sys.executable, "-P", "-m", "memtui.recording.supervisor.exec_gate", str(exec_gate_fd), *command]
+    return subprocess.Popen(argv, pass_fds=(exec_gate_fd,), env={**os.environ, **more})
 
 
 def start_apart(
-    command: Sequence[str], gate: int, log: int, more: Mapping[str, str] = _NOTHING, *, dies_with_this: bool = False
+    command: Sequence[str],
+    exec_gate_fd: int,
+    log: int,
+    more: Mapping[str, str] = _NOTHING,
+    *,
+    dies_with_this: bool = False,
 ) -> tuple[Adopted, subprocess.Popen[bytes]]:
-    """Start it in a terminal of its own, and the logger of that terminal, which writes to ``log``.
+    """Start a program in a terminal of its own, and the logger of that terminal, which writes to ``log``.
 
-    The keeper is ``memtui.recording.supervisor.pty_logger``. Nobody types there: a read sees the end of the input at
+    The logger is ``memtui.recording.supervisor.pty_logger``. Nobody types there: a read sees the end of the input at
     once.
 
     Raises UserError.
@@ -88,15 +95,15 @@ def start_apart(
     except OSError as error:
         raise UserError(f"no terminal can be made for the program: {error.strerror}", FAILURE) from None
     _prepare(slave)
-    told, tell = os.pipe()
-    words = os.memfd_create("command")
-    os.write(words, b"\0".join(map(os.fsencode, command)))
-    os.lseek(words, 0, os.SEEK_SET)
-    fds = (master, log, words, tell, gate)
+    pid_read, pid_write = os.pipe()
+    command_fd = os.memfd_create("command")
+    os.write(command_fd, b"\0".join(map(os.fsencode, command)))
+    os.lseek(command_fd, 0, os.SEEK_SET)
+    fds = (master, log, command_fd, pid_write, exec_gate_fd)
     how = [*(["--with-parent"] if dies_with_this else []), *map(str, fds), str(os.getpid())]
     _adopt_orphans(True)
     try:
-        keeper = subprocess.Popen(
+        pty_logger = subprocess.Popen(
             [sys.executable, "-P", "-m", "memtui.recording.supervisor.pty_logger", *how],
             stdin=slave,
             stdout=slave,
@@ -105,20 +112,20 @@ def start_apart(
             env={**os.environ, **more},
             start_new_session=True,
         )
-        for fd in (words, tell, slave):
+        for fd in (command_fd, pid_write, slave):
             os.close(fd)
-        with os.fdopen(told) as pipe:
+        with os.fdopen(pid_read) as pipe:
             pid = pipe.readline()
         if not pid:
-            raise UserError(f"no terminal can be made for the program: {_last_words(master)}", FAILURE)
+            raise UserError(f"no terminal can be made for the program: {_last_line(master)}", FAILURE)
     finally:
         _adopt_orphans(False)
         os.close(master)
-    return Adopted(int(pid)), keeper
+    return Adopted(int(pid)), pty_logger
 
 
 def _prepare(terminal: int) -> None:
-    """Make it as large as the one memtui runs in, with output as it was printed, and input that is at its end."""
+    """Make a terminal as large as the one memtui runs in, with output as it was printed and input at its end."""
     mode = termios.tcgetattr(terminal)
     mode[1] &= ~termios.OPOST  # or every line in the log would end with a carriage return
     mode[3] &= ~(termios.ICANON | termios.ECHO)
@@ -129,7 +136,7 @@ def _prepare(terminal: int) -> None:
         with suppress(OSError):
             columns, rows = os.get_terminal_size(fd)
             break
-    columns, rows = max(_LEAST_COLUMNS, columns - FRAME), max(_LEAST_ROWS, rows)
+    columns, rows = max(_LEAST_COLUMNS, columns - BORDER_COLUMNS), max(_LEAST_ROWS, rows)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
@@ -137,7 +144,7 @@ def _adopt_orphans(on: bool) -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(on), ctypes.c_ulong(0), ctypes.c_ulong(0), 0)
 
 
-def _last_words(master: int) -> str:
+def _last_line(master: int) -> str:
     os.set_blocking(master, False)
     with suppress(OSError):
         if lines := os.read(master, 1 << 16).decode(errors="replace").split("\n"):

@@ -1,15 +1,15 @@
-"""The terminal of a program that memtui started behind a screen: takes in what it prints and writes it to the log.
+"""The terminal of a program that memtui started behind a screen: reads what the program prints and writes it to a log.
 
-Run as ``python -m memtui.recording.supervisor.pty_logger [--with-parent] MASTER LOG WORDS TELL GATE PARENT``, with the
-terminal as its standard streams, at the head of a session of its own, by the process PARENT, which adopts orphans. The
-program (its words lie in the file WORDS: who looks for it by its command line must not find this) becomes PARENT's
-child, so that its exit status is known there, and its pid is told on TELL. ``--with-parent``: it ends when PARENT does,
-however that comes.
+Run as ``python -m memtui.recording.supervisor.pty_logger [--with-parent] MASTER LOG COMMAND PID GATE PARENT``, with the
+terminal as its standard streams, as leader of a session of its own, by the process PARENT, which adopts orphans. The
+program's command line lies in the file COMMAND, so that a search by command line does not find the logger. The program
+becomes PARENT's child, so that PARENT can wait for its exit status, and its pid is written to PID. ``--with-parent``:
+the program ends when PARENT does, for whatever reason.
 
-A keeper belongs to the program and not to memtui: whatever of memtui dies, it goes on reading, or the program would
-wait for ever on a terminal that is full. It is the head of the session in the program's place, because the kernel hangs
-up on all who are left when that one ends: helpers of a training (such as the one of ``multiprocessing`` that clears up
-shared memory) end after it. It ends when nobody has the terminal any more.
+A logger belongs to the program and not to memtui: whatever of memtui dies, the logger goes on reading, or the program
+would wait for ever on a terminal that is full. The logger leads the session in the program's place, because the kernel
+hangs up on the remaining processes when the leader ends: helpers of a training (such as the one of ``multiprocessing``
+that cleans up shared memory) end after the program. The logger ends when no process has the terminal open any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import time
 from memtui.recording.supervisor import exec_gate
 
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
-LOOK_SECONDS = 0.5  # where nobody has the terminal open, but somebody may open it again
+POLL_SECONDS = 0.5  # where no process has the terminal open, but one may open it again
 ADOPTION_SECONDS = 10.0
 BLOCK_BYTES = 1 << 16
 FAILURE = 1
@@ -33,7 +33,7 @@ _DEAF = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SI
 
 
 class Log:
-    """A file that may be full for a while: what it could not take is counted, and told once it takes some again."""
+    """A file whose disk may be full for a while: lost bytes are counted, and reported once writing works again."""
 
     def __init__(self, fd: int) -> None:
         self._fd, self._lost, self._why = fd, 0, ""
@@ -46,7 +46,7 @@ class Log:
             self._lost += len(data)
 
     def report_loss(self) -> bool:
-        """Say what is missing, if anything is; False when there is no room for that either."""
+        """Write how many bytes are missing, if any are; False when there is no room for that either."""
         if not self._lost:
             return True
         note = f"\n[memtui: {self._lost} bytes of output are missing here: {self._why}]\n"
@@ -56,7 +56,7 @@ class Log:
         return True
 
     def _put(self, data: bytes) -> int:
-        """Return how many bytes it did not take."""
+        """Write data, and return how many bytes could not be written."""
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -66,17 +66,17 @@ class Log:
 
 
 def main() -> int:
-    words = sys.argv[1:]
-    if with_parent := words[0] == "--with-parent":
-        words = words[1:]
-    master, log, command, tell, go, parent = map(int, words)
+    arguments = sys.argv[1:]
+    if with_parent := arguments[0] == "--with-parent":
+        arguments = arguments[1:]
+    master, log, command, pid_fd, go, parent = map(int, arguments)
     with os.fdopen(command, "rb") as file:
         program = [os.fsdecode(word) for word in file.read().split(b"\0")]
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     between = os.fork()
     if not between:
         if os.fork():
-            os._exit(0)  # and the other one is an orphan, which PARENT adopts
+            os._exit(0)  # and the new child is an orphan, which PARENT adopts
         code = FAILURE
         try:
             os.close(master)
@@ -85,8 +85,8 @@ def main() -> int:
                 _become_foreground()
                 if with_parent:
                     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-                os.write(tell, b"%d\n" % os.getpid())
-                os.close(tell)
+                os.write(pid_fd, b"%d\n" % os.getpid())
+                os.close(pid_fd)
                 code = exec_gate.become(go, program)
             sys.stderr.flush()
         finally:
@@ -94,33 +94,33 @@ def main() -> int:
     for number in _DEAF:
         signal.signal(number, signal.SIG_IGN)
     os.waitpid(between, 0)
-    for fd in (tell, go):
+    for fd in (pid_fd, go):
         os.close(fd)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):  # the terminal is open as long as anybody has it open, and this one is not to count
+    for fd in range(3):  # the terminal is open as long as any process has it open, and this one is not to count
         os.dup2(nothing, fd)
     os.close(nothing)
-    os.chdir("/")  # no file system is in use by this
+    os.chdir("/")  # so that this process keeps no file system in use
     keep(master, Log(log))
     return 0
 
 
 def keep(master: int, log: Log) -> None:
-    """Write what comes to the log until nobody has the terminal any more."""
+    """Write output to the log until no process has the terminal open any more."""
     while True:
         try:
             data = os.read(master, BLOCK_BYTES)
-        except OSError:  # EIO: nobody has it open now
+        except OSError:  # EIO: no process has the terminal open now
             if not _members():
                 log.report_loss()
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             continue
         log.write(data)
 
 
 def _members() -> bool:
-    """Whether anybody else is in this session, who could open the terminal again, and whom its end would hang up."""
+    """Whether another process is in this session: it could open the terminal again, and would get a hang-up."""
     own = os.getpid()
     for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib would be loaded for this alone)
         if not name.isdigit() or int(name) == own:
@@ -146,7 +146,7 @@ def _adopted(parent: int) -> bool:
 
 
 def _become_foreground() -> None:
-    """Make a process group in the foreground of the terminal, as a shell starts a program."""
+    """Create a process group in the foreground of the terminal, as a shell starts a program."""
     os.setpgid(0, 0)
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     os.tcsetpgrp(0, os.getpid())

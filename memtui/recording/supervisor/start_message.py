@@ -1,4 +1,4 @@
-"""How the supervisor of a recording in the background tells the screen that it began, or why it did not."""
+"""Messages by which the supervisor of a recording in the background reports its start, or a failure, to the screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAlready:
-    """The process that was asked for, ``pid``, is recorded by ``running``."""
+    """The process that was requested, ``pid``, is recorded by ``running``."""
 
     running: Running
     pid: int
@@ -52,7 +52,7 @@ _ALREADY = "already"
 
 
 def to_line(message: StartMessage) -> bytes:
-    """Return one line of JSON: an object whose one key says which message it is."""
+    """Return one line of JSON: an object whose only key is the kind of the message."""
     kind = next((name for name, type_ in _KINDS.items() if isinstance(message, type_)), _ALREADY)
     return json.dumps({kind: asdict(message)}).encode() + b"\n"
 

@@ -1,8 +1,8 @@
-"""Starts the sampler: as it is, or through sudo, which then asks for the password before there is a screen.
+"""Starts the sampler: as this user, or through sudo, which then asks for the password before there is a screen.
 
-Only the sampler is ever run through sudo, never the screen or the recorder. It says its pid when it is there, so that
-a password may be typed at leisure, and a refusal of sudo is told apart from one of the sampler. Nobody here can signal
-a sampler that is root; it ends when its input does, and sudo with it.
+Only the sampler is ever run through sudo, never the screen or the recorder. It reports its pid when it runs, so that
+a password may be typed at leisure, and a refusal of sudo differs from one of the sampler. A sampler that is root cannot
+be signalled from here; it ends when its input does, and sudo with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from memtui.core.errors import UserError
-from memtui.recording.sampler.commands import OWN, READY, TELL
+from memtui.recording.sampler.commands import OWN, READY, REPORT_READY
 from memtui.recording.targets import sudo_line
 
 SAMPLER = "memtui.recording.sampler"
@@ -50,29 +50,29 @@ class _Refused(Exception):
     """sudo did not start the sampler; the text says why.
 
     Attributes:
-        for_good: another try changes nothing: this user has no right to sudo, or there is none.
+        for_good: another try changes nothing: this user has no right to sudo, or sudo is not installed.
     """
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
-        self.for_good = why == _NOT_INSTALLED or any(words in why for words in _NO_RIGHTS)
+        self.for_good = why == _NOT_INSTALLED or any(phrase in why for phrase in _NO_RIGHTS)
 
 
 def start_sampler(
     says: IO[bytes], *, sudo: bool | None, tracker: str, foreign: int = 0, verb: str = "attach"
 ) -> Started:
-    """Start the sampler with the rights that the work needs, as far as they can be had.
+    """Start the sampler with the rights that the work needs, as far as they are granted.
 
     Args:
         says: a file for what it writes to standard error.
         sudo: True: only through sudo; False: never; None: where root is of use and sudo grants it, asking for the
             password when there is a terminal to ask on.
-        tracker: the one that was asked for.
+        tracker: the one that was requested.
         foreign: the pid of the target when only root may observe it; otherwise 0.
-        verb: the command that asks, for the line that says what to do.
+        verb: the command of the user, for the error that says what to do.
 
     Raises:
-        UserError: root is needed and cannot be had.
+        UserError: root is needed and is not granted.
     """
     if os.geteuid() == 0:
         return _direct(says)
@@ -98,7 +98,7 @@ def start_sampler(
 
 
 def _direct(says: IO[bytes], notice: str = "") -> Started:
-    """Start it with the rights of this process."""
+    """Start the sampler with the rights of this process."""
     stream, stream_write = os.pipe()
     # Root works for another user: neither that user's variables nor site-packages may decide what code runs.
     for_another = os.geteuid() == 0 and "SUDO_UID" in os.environ
@@ -109,7 +109,7 @@ def _direct(says: IO[bytes], notice: str = "") -> Started:
             stdout=stream_write,
             stderr=says,
             env=_SAFE_ENVIRONMENT if for_another else None,
-            start_new_session=True,  # signals of the terminal are not for it
+            start_new_session=True,  # signals of the terminal do not reach it
         )
     except BaseException:
         os.close(stream)
@@ -120,16 +120,16 @@ def _direct(says: IO[bytes], notice: str = "") -> Started:
 
 
 def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
-    """Start it for processes of this user, or for all. Raises _Refused."""
+    """Start the sampler for processes of this user, or for all. Raises _Refused."""
     sudo = shutil.which("sudo")
     if sudo is None:
         raise _Refused(_NOT_INSTALLED)
-    ask = ["-p", PROMPT] if _may_ask() else ["-n"]
-    words = [sudo, *ask, "--", sys.executable, "-I", "-m", SAMPLER, TELL, *([OWN] if own else [])]
+    prompt_options = ["-p", PROMPT] if _can_prompt() else ["-n"]
+    argv = [sudo, *prompt_options, "--", sys.executable, "-I", "-m", SAMPLER, REPORT_READY, *([OWN] if own else [])]
     stream, stream_write = os.pipe()
     try:
-        # In this session, because sudo asks on its terminal; the sampler leaves it by itself.
-        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=stream_write, stderr=says)
+        # In this session, because sudo asks on its terminal; the sampler leaves the session by itself.
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stream_write, stderr=says)
     except BaseException:
         os.close(stream)
         raise
@@ -150,19 +150,19 @@ def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
 
 
 def _read_pid(stream: int) -> int:
-    """Return what the sampler says of itself before anything else; 0 when it never came to that."""
-    word = b""
-    while not word.endswith(b"\n") and len(word) < _READY_BYTES:
+    """Return the pid that the sampler reports before anything else; 0 when it ended before that."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _READY_BYTES:
         byte = os.read(stream, 1)
         if not byte:
             return 0
-        word += byte
-    digits = word[1:-1]
-    return int(digits) if digits.isdigit() and word == READY % int(digits) else 0
+        line += byte
+    digits = line[1:-1]
+    return int(digits) if digits.isdigit() and line == READY % int(digits) else 0
 
 
 def give_up(process: subprocess.Popen[bytes], stream: int) -> None:
-    """Leave a sampler that is not wanted: without input and without a reader, it ends by itself."""
+    """Abandon a sampler: without input and without a reader, it ends by itself."""
     os.close(stream)
     if process.stdin is not None:
         process.stdin.close()
@@ -176,8 +176,8 @@ def give_up(process: subprocess.Popen[bytes], stream: int) -> None:
             pass
 
 
-def _may_ask() -> bool:
-    """Whether somebody can type a password: there is a terminal, and this process is in its foreground."""
+def _can_prompt() -> bool:
+    """Whether the user can type a password: there is a terminal, and this process is in its foreground."""
     try:
         if not os.isatty(0):
             return False
@@ -193,7 +193,7 @@ def _may_ask() -> bool:
 
 
 def _reason(says: IO[bytes]) -> str:
-    """Return what sudo, or the Python under it, said last."""
+    """Return the last line that sudo, or the Python under it, printed."""
     says.seek(0)
     lines = [line.strip() for line in says.read().decode(errors="replace").splitlines() if line.strip()]
     says.seek(0)

@@ -1,4 +1,4 @@
-"""Stays with a recording until its end and answers for it: to the screen it was started from and on its socket."""
+"""Runs until the end of a recording and answers requests: of the screen it was started from and on its socket."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from memtui.core.errors import UserError
 from memtui.recording.control import Answer, Control, Ended, RecordingState, Request
 from memtui.recording.supervisor.launch import Observation
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 MARKS_PER_SECOND, MARKS_AT_ONCE = 50, 500
 MARK_LATE_NS = 5_000_000_000
 
 
 class Supervisor:
-    """Of one recording. ``viewer``: the connection to the screen that it was started from."""
+    """The supervisor of one recording. ``viewer``: the connection to the screen that it was started from."""
 
     def __init__(self, observation: Observation, viewer: socket.socket | None = None) -> None:
         self._observation = observation
         self._control = Control(self._do, observation.listener)
-        self._stop_asked = False
+        self._stop_requested = False
         self._marks_left, self._marked_ns = float(MARKS_AT_ONCE), time.monotonic_ns()
         if viewer is not None:
             self._control.adopt(viewer)
 
-    def wait(self, look: Callable[[], object] = lambda: None, seconds: float = LOOK_SECONDS) -> None:
-        """Wait until the recording ends by itself, or somebody asks for its end.
+    def wait(self, poll: Callable[[], object] = lambda: None, seconds: float = POLL_SECONDS) -> None:
+        """Wait until the recording ends by itself, or a client requests its end.
 
-        ``look`` is called about once in so many seconds; True from it ends the wait, too.
+        ``poll`` is called about every ``seconds``; if it returns True the wait ends, too.
         """
         due_s = time.monotonic() + seconds
-        while self._observation.running and not self._stop_asked and not self._observation.ending:
+        while self._observation.running and not self._stop_requested and not self._observation.ending:
             fds = [self._observation.progress_fd, *self._control.fds]
             ready, _, _ = select.select(fds, [], [], max(due_s - time.monotonic(), 0))
             if self._observation.progress_fd in ready:
@@ -43,15 +43,15 @@ class Supervisor:
             self._control.serve(ready)
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + seconds
-                self._observation.look()
-                if look() is True:
+                self._observation.check_sampler()
+                if poll() is True:
                     return
 
     def stop(self) -> None:
-        """End the recording in order, and tell all who follow it how it ended."""
+        """End the recording in order, and notify all who follow it how it ended."""
         self._observation.stop()
-        ended = Ended(self._stop_asked, self._observation.exit_status, self._observation.outlived)
-        if self._observation.ending and not self._stop_asked:
+        ended = Ended(self._stop_requested, self._observation.exit_status, self._observation.outlived)
+        if self._observation.ending and not self._stop_requested:
             ended = replace(ended, why=self._observation.ending[1])
         try:
             self._observation.finish()
@@ -65,7 +65,7 @@ class Supervisor:
         observation = self._observation
         match request.do:
             case "stop":
-                self._stop_asked = True
+                self._stop_requested = True
             case "status":
                 return RecordingState(
                     observation.progress,
@@ -87,14 +87,14 @@ class Supervisor:
         return {}
 
     def _mark(self, text: str, t_ns: int) -> None:
-        """Store a mark, up to a number: a program that marks without end must not fill the disk. Raises ValueError."""
+        """Store a mark, up to a rate: a program that marks without end must not fill the disk. Raises ValueError."""
         now_ns = time.monotonic_ns()
         self._marks_left = min(MARKS_AT_ONCE, self._marks_left + (now_ns - self._marked_ns) * MARKS_PER_SECOND / 1e9)
         self._marked_ns = now_ns
         if self._marks_left < 1:
             raise ValueError(f"more than {MARKS_PER_SECOND} marks a second: this one is left out")
         self._marks_left -= 1
-        # A moment that its sender told is as good as the way here was long; any other is no moment of this recording.
+        # The sender's time counts if it is recent; anything else is not a time of this recording.
         moment_ns = t_ns if now_ns - MARK_LATE_NS <= t_ns <= now_ns else now_ns
         if not self._observation.mark(moment_ns, text):
             raise ValueError("the recorder is too slow: this mark is left out")

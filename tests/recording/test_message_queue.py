@@ -9,8 +9,8 @@ import pytest
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Event, Power, Process, ProcessWindow, Status, Vma, VmaTable, Window
-from memtui.recording.sampler import frame_queue as outbox_module
-from memtui.recording.sampler.frame_queue import FrameQueue, RecorderGone
+from memtui.recording.sampler import message_queue as outbox_module
+from memtui.recording.sampler.message_queue import MessageQueue, RecorderGone
 from memtui.recording.wire import Decoder
 
 
@@ -30,7 +30,7 @@ def pipe():
             pass
 
 
-def everything(read: int, box: FrameQueue) -> list:
+def everything(read: int, box: MessageQueue) -> list:
     """Drain both ends in turn."""
     decoder, got = Decoder(), []
     os.set_blocking(read, False)
@@ -45,7 +45,7 @@ def everything(read: int, box: FrameQueue) -> list:
 
 def test_order_and_content_survive_a_slow_reader(pipe):
     read, write = pipe
-    box = FrameQueue(write)
+    box = MessageQueue(write)
     for sample in range(50):
         box.put(window(sample))
     assert box.waiting_bytes > 0, "the pipe must be full for this test to mean anything"
@@ -59,7 +59,7 @@ def test_thins_then_drops_then_tells(pipe, monkeypatch):
     monkeypatch.setattr(outbox_module, "THIN_BYTES", 500_000)
     monkeypatch.setattr(outbox_module, "DROP_BYTES", 540_000)
     read, write = pipe
-    box = FrameQueue(write)
+    box = MessageQueue(write)
     for sample in range(100):
         box.put(window(sample))
     got = everything(read, box)
@@ -80,12 +80,12 @@ def test_a_gone_reader_is_noticed(pipe):
     assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
     os.close(read)
     with pytest.raises(RecorderGone):
-        FrameQueue(write).put(End(0, "stopped"))
+        MessageQueue(write).put(End(0, "stopped"))
 
 
 def test_drain_gives_up(pipe):
     _, write = pipe
-    box = FrameQueue(write)
+    box = MessageQueue(write)
     for sample in range(50):
         box.put(window(sample))
     box.drain(0.05)
@@ -98,7 +98,7 @@ def full(pipe, monkeypatch):
     monkeypatch.setattr(outbox_module, "THIN_BYTES", 200_000)
     monkeypatch.setattr(outbox_module, "DROP_BYTES", 300_000)
     read, write = pipe
-    box = FrameQueue(write)
+    box = MessageQueue(write)
     sample = 0
     while box.waiting_bytes <= 300_000:
         box.put(window(sample))

@@ -1,4 +1,4 @@
-"""Sends frames into a pipe without ever waiting for its reader."""
+"""Sends messages into a pipe without ever waiting for its reader."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SLOW = "the recorder was too slow to take the pages"
 
 
 class RecorderGone(Exception):
-    """Nobody reads the pipe any more."""
+    """The pipe has no reader any more."""
 
 
-class FrameQueue:
+class MessageQueue:
     """A bounded queue in front of a pipe: a slow disk or viewer must never delay the target.
 
-    What is dropped is counted, and told in a ``gap`` event before the next window; windows also leave their numbers
-    (``Window.sample``) missing.
+    What is dropped is counted, and reported in a ``gap`` event before the next window; the numbers of dropped windows
+    (``Window.sample``) are missing.
 
     Attributes:
         fd: the pipe.
         waiting_bytes: queued and not sent.
-        holds: windows wait for somebody to ``pump``: their reader is to work while the target stands still.
+        holds: windows wait for a ``pump``: their reader is to work while the target is paused.
     """
 
     def __init__(self, fd: int) -> None:
@@ -39,17 +39,17 @@ class FrameQueue:
         self.waiting_bytes = 0
         self.holds = False
         self._dropped_windows = self._dropped_others = 0
-        self._gaps = 0  # of the windows that were dropped; the next one takes them over
-        self._tables: dict[int, VmaTable] = {}  # the newest of each process: the next window cannot do without it
+        self._gaps = 0  # of the windows that were dropped; the next window takes them over
+        self._tables: dict[int, VmaTable] = {}  # the newest of each process: the next window depends on it
 
     def put(self, message: Message) -> None:
-        """Queue one message and, unless it is held, send what the pipe takes now. Raises RecorderGone."""
+        """Queue one message and, unless windows wait, send what the pipe takes now. Raises RecorderGone."""
         if self.waiting_bytes > DROP_BYTES and self._drop(message):
             return
         if isinstance(message, (Window, End)):
             message = self._make_up(message)
         if isinstance(message, Window) and self.waiting_bytes > THIN_BYTES:
-            message = replace(message, processes=tuple(_thinned(p) for p in message.processes))
+            message = replace(message, processes=tuple(_without_pages(p) for p in message.processes))
         if isinstance(message, VmaTable):
             self._tables.pop(message.process, None)
         self._append(message)
@@ -61,11 +61,11 @@ class FrameQueue:
         self.put(Event(time.monotonic_ns(), kind, text))
 
     def _drop(self, message: Message) -> bool:
-        """Whether the message need not be sent. Processes, their ends and the end of all are, at any price."""
+        """Drop a message and return True, or return False: processes and the end are sent at any price."""
         match message:
             case Window():
-                there = {process.process for process in message.processes}
-                self._tables = {key: table for key, table in self._tables.items() if key in there}  # others ended
+                window_keys = {process.process for process in message.processes}
+                self._tables = {key: table for key, table in self._tables.items() if key in window_keys}  # others ended
                 self._dropped_windows += 1
                 self._gaps += message.gaps
             case Power() | Event():
@@ -77,7 +77,7 @@ class FrameQueue:
         return True
 
     def _make_up(self, message: Window | End) -> Message:
-        """Send what a message rests on before it goes through again, and report what was lost."""
+        """Queue what a message depends on when messages go through again, and report what was lost."""
         for table in self._tables.values():
             # The recorder takes it from its own sample on, and the window it was made for may be lost.
             self._append(table)
@@ -119,12 +119,12 @@ class FrameQueue:
             self.pump()
 
     def _append(self, message: Message) -> None:
-        frame = encode(message)
-        self._queue.append(memoryview(frame))
-        self.waiting_bytes += len(frame)
+        encoded = encode(message)
+        self._queue.append(memoryview(encoded))
+        self.waiting_bytes += len(encoded)
 
 
-def _thinned(process: ProcessWindow) -> ProcessWindow:
+def _without_pages(process: ProcessWindow) -> ProcessWindow:
     if process.pages is None:
         return process
     return replace(process, pages=None, resident=None, status=Status.DROPPED, reason=SLOW)
