@@ -16,7 +16,7 @@ from memtui.recording.tracer import torch_private  # noqa: E402
 from memtui.recording.tracer.cuda_history import MOST_ENTRIES, histories  # noqa: E402
 from memtui.recording.tracer.layer_labels import layer_labels  # noqa: E402
 from memtui.recording.tracer.step_recorder import ExactStep  # noqa: E402
-from memtui.recording.tracer.tensor_registry import Held, Known  # noqa: E402
+from memtui.recording.tracer.tensor_registry import Storage, TensorRegistry  # noqa: E402
 
 pytestmark = pytest.mark.skipif(torch_private.problem() is not None, reason=str(torch_private.problem()))
 GPU = "cuda:0"
@@ -45,7 +45,7 @@ class OnGpu(torch.nn.Module):
 def test_every_block_is_told_with_its_layer(gpu):
     weights, other = gpu.allocate(1000), gpu.allocate(700)
     net = torch.nn.Sequential(OnGpu(gpu))
-    known = Known(weights={weights: Held(1000, "0", "weight")}, devices={weights: GPU})
+    known = TensorRegistry(weights={weights: Storage(1000, "0", "weight")}, devices={weights: GPU})
     recorder = ExactStep(4, known)
     with layer_labels([net]), recorder:
         net(torch.zeros(3))
@@ -67,29 +67,29 @@ def test_every_block_is_told_with_its_layer(gpu):
 
 
 def test_a_block_that_a_second_stream_uses_is_held_until_that_is_done(gpu):
-    recorder = ExactStep(0, Known())
+    recorder = ExactStep(0, TensorRegistry())
     with recorder:
         first = gpu.allocate(5000, stream=1)
         gpu.free(first, waits=True)
         gpu.allocate(2000)
         gpu.complete(first)
-    trace = recorder.trace(Known(), GPU)
+    trace = recorder.trace(TensorRegistry(), GPU)
     assert trace.delta_bytes.tolist() == [5000, 2000, -5000]
 
 
 def test_a_block_that_awaits_its_end_is_there(gpu):
     waiting = gpu.allocate(100)
     gpu.free(waiting, waits=True)
-    recorder = ExactStep(0, Known())
+    recorder = ExactStep(0, TensorRegistry())
     with recorder:
         gpu.allocate(50)
-    assert recorder.trace(Known(), GPU).delta_bytes.tolist() == [100, 50]
+    assert recorder.trace(TensorRegistry(), GPU).delta_bytes.tolist() == [100, 50]
 
 
 def test_the_programs_own_history_comes_first(gpu):
     torch.cuda.memory._record_memory_history("all")
     calls = len(gpu.calls)
-    with ExactStep(0, Known()) as recorder:
+    with ExactStep(0, TensorRegistry()) as recorder:
         gpu.allocate(50)
     assert len(gpu.calls) == calls, "it is not touched"
     assert gpu.enabled == "all"
@@ -98,29 +98,29 @@ def test_the_programs_own_history_comes_first(gpu):
 
 @pytest.mark.parametrize("what", ["all", None])
 def test_a_history_that_the_program_switches_in_the_step_is_the_programs(gpu, what):
-    with ExactStep(0, Known()) as recorder:
+    with ExactStep(0, TensorRegistry()) as recorder:
         gpu.allocate(50)
         torch.cuda.memory._record_memory_history(what)
         gpu.allocate(60)
     assert gpu.enabled == what
     assert GPU not in recorder.devices
     assert recorder.history_problem == ""
-    recorder.trace(Known())
+    recorder.trace(TensorRegistry())
 
 
 def test_a_history_of_another_form_leaves_what_the_profiler_told(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"traces": []})
-    with ExactStep(0, Known()) as recorder:
+    with ExactStep(0, TensorRegistry()) as recorder:
         made = torch.zeros(1000)
     assert "another form: KeyError" in recorder.history_problem
     assert gpu.enabled is None
-    assert made.nbytes in recorder.trace(Known()).delta_bytes.tolist()
+    assert made.nbytes in recorder.trace(TensorRegistry()).delta_bytes.tolist()
 
 
 def test_a_history_that_lost_its_begin_is_none(gpu, monkeypatch):
     monkeypatch.setattr("memtui.recording.tracer.step_recorder.MOST_ENTRIES", 4)
     monkeypatch.setattr("memtui.recording.tracer.cuda_history.MOST_ENTRIES", 4)
-    with ExactStep(0, Known()) as recorder:
+    with ExactStep(0, TensorRegistry()) as recorder:
         for _ in range(9):
             gpu.allocate(8)
     assert "more than 4 entries" in recorder.history_problem

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from memtui.recording.tracer import step_recorder, torch_private  # noqa: E402
 from memtui.recording.tracer.layer_labels import layer_labels  # noqa: E402
 from memtui.recording.tracer.step_recorder import ExactStep  # noqa: E402
-from memtui.recording.tracer.tensor_registry import Departures, Held, Known, known_of  # noqa: E402
+from memtui.recording.tracer.tensor_registry import Departures, Storage, TensorRegistry, build_registry  # noqa: E402
 
 nn = torch.nn
 pytestmark = [
@@ -43,10 +43,10 @@ def recorded(
     step: Callable[[ExactStep], None], modules=(), optimizers=(), inputs=(), number=0
 ) -> tuple[StepTrace, ExactStep]:
     """A step as it is recorded in a tracer; every trace is checked against the invariants."""
-    recorder = ExactStep(number, known_of(modules, optimizers, inputs))
+    recorder = ExactStep(number, build_registry(modules, optimizers, inputs))
     with layer_labels(modules), recorder:
         step(recorder)
-    trace = recorder.trace(known_of(modules, optimizers, inputs))
+    trace = recorder.trace(build_registry(modules, optimizers, inputs))
     assert trace.check() == []
     assert np.array_equal(trace.usage_bytes, np.cumsum(trace.delta_bytes))
     assert np.array_equal(trace.by_category().sum(axis=1), trace.usage_bytes)
@@ -146,7 +146,7 @@ def medium(momentum: float) -> tuple[StepTrace, ExactStep]:
     def step(recorder: ExactStep | None = None) -> None:
         nn.functional.cross_entropy(model(x), y).backward()
         if recorder is not None:
-            recorder.note_gradients(known_of([model], []))
+            recorder.note_gradients(build_registry([model], []))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -221,7 +221,7 @@ def test_what_holds_for_every_step(make, make_optimizer, set_to_none, accumulate
     def step(recorder: ExactStep) -> None:
         for _ in range(accumulated):
             nn.functional.cross_entropy(model(x), y).backward()
-        recorder.note_gradients(known_of([model], [optimizer]))
+        recorder.note_gradients(build_registry([model], [optimizer]))
         optimizer.step()
         optimizer.zero_grad(set_to_none=set_to_none)
 
@@ -311,7 +311,7 @@ def test_gradients_that_are_dropped_by_hand_are_gone_at_the_end():
     assert trace.usage_bytes[-1] == trace.start_bytes - 184
 
 
-def synthetic(known: Known, events: list[tuple[int, int, int]], after: Known, device="cpu"):
+def synthetic(known: TensorRegistry, events: list[tuple[int, int, int]], after: TensorRegistry, device="cpu"):
     """(trace, recorder) of hand-made (time, address, bytes), in a step from 1 to 9."""
     raw = [torch_private.RawEvent(t, ptr, size, None, (), "", None, 1, device) for t, ptr, size in events]
     recorder = ExactStep(0, known)
@@ -322,7 +322,7 @@ def synthetic(known: Known, events: list[tuple[int, int, int]], after: Known, de
 
 
 def test_a_block_whose_address_is_used_again_was_freed_right_before():
-    known = Known(gradients={4096: Held(64, "0")})
+    known = TensorRegistry(gradients={4096: Storage(64, "0")})
     trace, _ = synthetic(known, [(4, 8192, 16), (5, 4096, 32), (6, 8192, 48)], known)
     assert trace.delta_bytes.tolist() == [64, 16, -64, 32, -16, 48]
     assert trace.t_ns.tolist() == [1, 4, 5, 5, 6, 6]
@@ -330,14 +330,14 @@ def test_a_block_whose_address_is_used_again_was_freed_right_before():
 
 
 def test_inputs_that_nobody_mentions_afterwards_are_kept():
-    known = Known(inputs={4096: Held(64, "")})
-    assert synthetic(known, [], Known())[0].returns_to_start
-    assert not synthetic(known, [], Known(inputs={8192: Held(64, "")}))[0].returns_to_start
+    known = TensorRegistry(inputs={4096: Storage(64, "")})
+    assert synthetic(known, [], TensorRegistry())[0].returns_to_start
+    assert not synthetic(known, [], TensorRegistry(inputs={8192: Storage(64, "")}))[0].returns_to_start
 
 
 def test_the_memory_of_each_device_is_a_step_of_its_own():
     """As the profiler tells of a GPU; no GPU was asked."""
-    known = Known(weights={4096: Held(100, "0"), 1 << 40: Held(64, "0")}, devices={1 << 40: "cuda:0"})
+    known = TensorRegistry(weights={4096: Storage(100, "0"), 1 << 40: Storage(64, "0")}, devices={1 << 40: "cuda:0"})
     events = [
         torch_private.RawEvent(t, ptr, size, None, (), "aten::mm", None, 1, device)
         for t, ptr, size, device in (
@@ -358,7 +358,9 @@ def test_the_memory_of_each_device_is_a_step_of_its_own():
 
 def test_a_stale_size_of_the_profiler_does_not_count():
     """Its table keeps blocks that were freed between two steps; a later block there may have another size."""
-    trace, recorder = synthetic(Known(buffers={4096: Held(100, "0")}), [(5, 4096, -64), (6, 8192, -32)], Known())
+    trace, recorder = synthetic(
+        TensorRegistry(buffers={4096: Storage(100, "0")}), [(5, 4096, -64), (6, 8192, -32)], TensorRegistry()
+    )
     assert trace.delta_bytes.tolist() == [100, -100]
     assert recorder.dropped == 1
 
@@ -370,13 +372,13 @@ def test_data_loaded_in_the_step_are_inputs():
     def step(recorder: ExactStep) -> None:
         x = torch.randn(16, 8)
         kept.append(torch.randn(32, 8))
-        recorder.note_inputs(Known(inputs=known_of([], [], [x]).inputs))
+        recorder.note_inputs(TensorRegistry(inputs=build_registry([], [], [x]).inputs))
         nn.functional.cross_entropy(model(x), y).backward()
 
-    recorder = ExactStep(0, known_of([model], [], [y]))
+    recorder = ExactStep(0, build_registry([model], [], [y]))
     with recorder:
         step(recorder)
-    trace = recorder.trace(known_of([model], [], {"batch": [y, *kept]}))
+    trace = recorder.trace(build_registry([model], [], {"batch": [y, *kept]}))
     assert trace.check() == []
     inputs = trace.by_category()[:, CATEGORIES.index("inputs")]
     assert (inputs.max(), inputs[-1]) == (128 + 512 + 1024, 128 + 1024)
@@ -437,7 +439,7 @@ def test_known_storages_are_found_once():
     optimizer = momentum([*model.parameters(), other])
     (model.first.weight.sum() + other.sum()).backward()
     optimizer.step()
-    known = known_of([model], [optimizer], [{"x": whole[:6]}, (whole[6:], model.mean, 3, None)])
+    known = build_registry([model], [optimizer], [{"x": whole[:6]}, (whole[6:], model.mean, 3, None)])
     assert sorted(known.weights.values()) == [
         (12, "Tied", "scale"), (16, "first", "bias"), (28, "", "float32[7]"), (64, "first", "weight")
     ]  # fmt: skip
@@ -448,7 +450,7 @@ def test_known_storages_are_found_once():
     assert list(known.buffers.values()) == [(20, "Tied", "mean")]
     assert list(known.inputs.values()) == [(48, "", "float32")]  # a part of more numbers
     assert known.weights[model.first.weight.untyped_storage().data_ptr()] == (64, "first", "weight")
-    two = known_of([nn.Linear(1, 1), nn.Sequential(nn.Linear(1, 1)), nn.Linear(1, 1)], [])
+    two = build_registry([nn.Linear(1, 1), nn.Sequential(nn.Linear(1, 1)), nn.Linear(1, 1)], [])
     assert [held.layer for held in two.weights.values()] == [
         "Linear",
         "Linear",
@@ -457,8 +459,8 @@ def test_known_storages_are_found_once():
         "Linear#2",
         "Linear#2",
     ]
-    assert known_of([nn.Linear(1, 1, device="meta")], []) == Known()
-    assert known_of([], [], torch.eye(3).to_sparse()) == Known()
+    assert build_registry([nn.Linear(1, 1, device="meta")], []) == TensorRegistry()
+    assert build_registry([], [], torch.eye(3).to_sparse()) == TensorRegistry()
 
 
 def cpu_profiler(**options) -> torch.profiler.profile:
@@ -576,12 +578,12 @@ def test_a_label_of_the_program_around_the_step_changes_nothing():
 
 
 def test_a_profiler_of_the_program_is_left_alone():
-    recorder = ExactStep(0, Known())
+    recorder = ExactStep(0, TensorRegistry())
     with cpu_profiler() as profiler, recorder:
         torch.empty(3)
     assert recorder.problem == "the profiler of torch did not start: another profiler is on"
     with pytest.raises(RuntimeError, match="another profiler is on"):
-        recorder.trace(Known())
+        recorder.trace(TensorRegistry())
     assert any(event.key == "aten::empty" for event in profiler.key_averages())
     assert own(recorded(lambda recorder: None)[0]) == []
 
@@ -589,7 +591,7 @@ def test_a_profiler_of_the_program_is_left_alone():
 def test_a_profiler_of_the_program_that_warms_up_is_left_alone():
     """Without care this is a segmentation fault of torch 2.13."""
     with cpu_profiler(schedule=torch.profiler.schedule(wait=0, warmup=1, active=1)) as profiler:
-        recorder = ExactStep(0, Known())
+        recorder = ExactStep(0, TensorRegistry())
         with recorder:
             torch.empty(3)
         profiler.step()
@@ -599,20 +601,20 @@ def test_a_profiler_of_the_program_that_warms_up_is_left_alone():
 
 
 def test_a_profiler_that_the_program_starts_in_the_step_gets_its_turn():
-    recorder = ExactStep(0, Known())
+    recorder = ExactStep(0, TensorRegistry())
     with recorder:
         torch.empty(3)
         with cpu_profiler() as profiler:
             torch.empty(3)
-        recorder.note(Known())
+        recorder.note(TensorRegistry())
     assert any(event.key == "aten::empty" for event in profiler.key_averages())
     with pytest.raises(RuntimeError, match="the program started its own profiler in the step"):
-        recorder.trace(Known())
+        recorder.trace(TensorRegistry())
     assert own(recorded(lambda recorder: torch.empty(3))[0]) == [12, -12]
 
 
 def test_an_exception_of_the_program_passes_through():
-    recorder = ExactStep(0, Known())
+    recorder = ExactStep(0, TensorRegistry())
 
     def fail() -> None:
         with recorder:
@@ -621,27 +623,27 @@ def test_an_exception_of_the_program_passes_through():
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert own(recorder.trace(Known())) == [12, -12]
+    assert own(recorder.trace(TensorRegistry())) == [12, -12]
 
 
 def test_a_torch_without_the_event_tree_is_told(monkeypatch):
     monkeypatch.setattr(torch_private, "_missing", lambda: "it has no experimental_event_tree")
-    recorder = ExactStep(0, Known())
+    recorder = ExactStep(0, TensorRegistry())
     with recorder:
         torch.empty(3)
     with pytest.raises(RuntimeError, match=r"does not tell every allocation \(it has no exper"):
-        recorder.trace(Known())
+        recorder.trace(TensorRegistry())
 
 
 QUIET = """
 import torch
-from memtui.recording.tracer.step_recorder import ExactStep, Known
+from memtui.recording.tracer.step_recorder import ExactStep, TensorRegistry
 older = [torch.empty(1000) for _ in range(3000)]  # torch warns of every thousandth such free
-recorder = ExactStep(0, Known())
+recorder = ExactStep(0, TensorRegistry())
 with recorder:
     older.clear()
     torch.empty(3)
-assert recorder.trace(Known()).delta_bytes.tolist() == [12, -12]
+assert recorder.trace(TensorRegistry()).delta_bytes.tolist() == [12, -12]
 """
 
 
@@ -657,13 +659,13 @@ def test_nothing_is_written_to_the_standard_error_stream():
 def test_what_was_there_and_goes_is_freed_at_that_moment():
     """The profiler says nothing of it: the memory is older than itself."""
     first, second = torch.zeros(1000), torch.zeros(500)
-    known = known_of([], [], (), [first, second])
+    known = build_registry([], [], (), [first, second])
     recorder = ExactStep(0, known, Departures([first, second], known.others))
     with recorder:
         made = torch.empty(3)
         del first
         more = torch.empty(4)
-    trace = recorder.trace(Known())
+    trace = recorder.trace(TensorRegistry())
     assert not trace.check()
     assert trace.delta_bytes.tolist() == [4000, 2000, 12, -4000, 16]
     assert [CATEGORIES[kind] for kind in trace.category.tolist()] == ["unknown"] * 5

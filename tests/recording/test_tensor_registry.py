@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
-from memtui.recording.tracer.tensor_registry import LastingTensors, known_of, located
+from memtui.recording.tracer.tensor_registry import LastingTensors, build_registry, located
 from memtui.reports.allocation_summary import LargestTensor, of_it
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -25,7 +25,7 @@ def test_the_data_set_that_has_a_tensor():
     lasting = LastingTensors()
     lasting.now()
     holders = lasting.holders()
-    known = known_of((), (), others=[*data.tensors, alone], holders=holders)
+    known = build_registry((), (), others=[*data.tensors, alone], holders=holders)
     assert known.others[located(data.tensors[0])[1]].part == "int64[1000, 64] of TensorDataset.tensors"
     assert known.others[located(alone)[1]].part == "float32[500, 3]"
     del data

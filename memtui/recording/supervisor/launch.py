@@ -52,7 +52,7 @@ from memtui.recording.supervisor.places import default_session, open_socket
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
 from memtui.recording.supervisor.sudo import start_sampler
 from memtui.recording.targets import belongs_to_another, check_target
-from memtui.recording.tracer.inject import asked_for
+from memtui.recording.tracer.inject import trace_environment
 
 START_SECONDS = 60.0  # a loaded or emulated machine is slow; a child that ends is noticed at once
 PTY_LOGGER_SECONDS = 1.0  # for the last output of a program on its way to the log
@@ -291,7 +291,7 @@ class Observation:
         try:
             more: dict[str, str] = {}
             if self._traced is not None and launch.trace_every is not None:
-                more = asked_for(self._traced.path, launch.trace_every)
+                more = trace_environment(self._traced.path, launch.trace_every)
             if not launch.log:
                 self._target = start_here(launch.command, exec_gate_fd, more)
                 return self._target.pid

@@ -1,4 +1,4 @@
-"""``memtui.trace()``: a program lets itself be recorded from inside, by a recording that runs or one of its own."""
+"""``memtui.trace()``: records a program from inside, by a recording that runs or one that the program starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PACKAGES = str(Path(__file__).parents[3])
 
 @contextmanager
 def tracing(model: Any, optimizer: Any, every: int, output: str | os.PathLike[str] | None) -> Iterator[None]:
-    """See ``memtui.trace``. Raises ValueError and TypeError for arguments that mean nothing."""
+    """See ``memtui.trace``. Raises ValueError and TypeError for invalid arguments."""
     if type(every) is not int or every < 1:
         raise ValueError(f"every must be a whole number from 1 on, not {every!r}")
     from memtui.recording.tracer import tracer
@@ -53,13 +53,13 @@ def tracing(model: Any, optimizer: Any, every: int, output: str | os.PathLike[st
 
 
 def _record(output: Path | None) -> Running:
-    """Return a recording of this process that nobody else began. Raises UserError and OSError."""
+    """Start a recording of this process and return it. Raises UserError and OSError."""
     command = [sys.executable, "-m", "memtui", "record", str(os.getpid()), "--no-sudo"]
     command += ["-o", str(output.absolute())] if output is not None else []
     path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH", ""))))
     with tempfile.TemporaryFile() as says:
         # A process cannot be observed by one of its descendants, which would be stopped with it: the shell in between
-        # goes at once, and leaves an orphan.
+        # ends at once, and leaves an orphan.
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
             stdin=subprocess.DEVNULL,
@@ -71,13 +71,13 @@ def _record(output: Path | None) -> Running:
         )
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            found = observer_of(os.getpid())
-            if found is not None and found.pid == os.getpid():
-                return found
+            running = observer_of(os.getpid())
+            if running is not None and running.pid == os.getpid():
+                return running
             says.seek(0)
-            words = says.read().decode(errors="replace").strip().splitlines()
-            if words and "memtui record: root" not in words[-1]:
-                raise UserError(words[-1].removeprefix("memtui record: "))
+            lines = says.read().decode(errors="replace").strip().splitlines()
+            if lines and "memtui record: root" not in lines[-1]:
+                raise UserError(lines[-1].removeprefix("memtui record: "))
             time.sleep(0.02)
     raise UserError(f"the recording did not begin within {START_S:g} s")
 
@@ -85,6 +85,6 @@ def _record(output: Path | None) -> Running:
 def _end(own: Running) -> None:
     from memtui.recording.client import stop
 
-    with suppress(UserError):  # it ended before; the session has what there was
+    with suppress(UserError):  # the recording ended before; the session has what was recorded
         stop(own)
     print(f"memtui: {own.path} has the training (memtui replay)", file=sys.stderr)

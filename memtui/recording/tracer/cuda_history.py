@@ -1,7 +1,7 @@
-"""A step in the memory of GPUs as PyTorch's allocator remembers it: every block, whoever asked for it, on every stream.
+"""A step in the memory of GPUs as PyTorch's allocator recorded it: every block, whoever requested it, on every stream.
 
-The history is that of ``torch.cuda.memory._record_memory_history``, whose entries have a time and an address and no
-operator; the profiler's spans tell what ran at that time.
+The history is that of ``torch.cuda.memory._record_memory_history``, whose entries have a time and an address but no
+operator; the profiler's spans show which operator ran at that time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from memtui.recording.tracer.torch_private import RawEvent, RawSpan, RawStep
 
 MOST_ENTRIES = 1 << 18  # of one step on one device
 _US = 1000  # nanoseconds
-_LOOK_BACK = 64  # spans that began before a moment, of which one may still go on
+_SEARCHED_SPANS = 64  # spans that began before a moment, of which one may still be open
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,24 @@ class History:
 
 
 def histories(snapshot: Mapping[str, Any], monotonic_minus_epoch_ns: int) -> dict[str, History]:
-    """Of each device that has any, by name.
+    """Return the history of each device that has one, by name.
 
     Args:
         snapshot: as ``torch.cuda.memory._snapshot`` has it, taken at the end of a history that began empty.
-        monotonic_minus_epoch_ns: what turns its times into CLOCK_MONOTONIC.
+        monotonic_minus_epoch_ns: converts its times to CLOCK_MONOTONIC.
 
     Raises:
-        ValueError: it is of another form, or its begin is lost.
+        ValueError: the snapshot has another form, or the start of the history is lost.
     """
-    found: dict[str, History] = {}
+    result: dict[str, History] = {}
     try:
         for device, entries in enumerate(snapshot["device_traces"]):
-            segments = [one for one in snapshot["segments"] if one["device"] == device]
+            segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
             if entries or segments:
-                found[f"cuda:{device}"] = _history(entries, segments, monotonic_minus_epoch_ns)
+                result[f"cuda:{device}"] = _history(entries, segments, monotonic_minus_epoch_ns)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the allocator's history has another form: {type(error).__name__}: {error}") from None
-    return found
+    return result
 
 
 def _history(entries: Sequence[Mapping[str, Any]], segments: list[Mapping[str, Any]], offset_ns: int) -> History:
@@ -80,11 +80,11 @@ def _history(entries: Sequence[Mapping[str, Any]], segments: list[Mapping[str, A
     return History(before, tuple(changes))
 
 
-def with_history(raw: RawStep, found: Mapping[str, History]) -> RawStep:
-    """Return the step with what the histories say in place of what the profiler told of these devices."""
-    events = [event for event in raw.events if event.device not in found]
+def with_history(raw: RawStep, by_device: Mapping[str, History]) -> RawStep:
+    """Return the step with the events of the histories in place of the profiler's for these devices."""
+    events = [event for event in raw.events if event.device not in by_device]
     starts = [span.start_ns for span in raw.spans]
-    for device, history in found.items():
+    for device, history in by_device.items():
         for t_ns, address, size_bytes in history.changes:
             span = _around(raw.spans, starts, t_ns)
             path, op, sequence, thread = ((), "", None, 0) if span is None else _place(span)
@@ -94,10 +94,10 @@ def with_history(raw: RawStep, found: Mapping[str, History]) -> RawStep:
 
 
 def _around(spans: Sequence[RawSpan], starts: list[int], t_ns: int) -> RawSpan | None:
-    """Return the innermost span at a moment: of those that go on, the one that began last."""
-    # Times of the history are whole microseconds, cut off: the operator may have begun in the same one.
+    """Return the innermost span at a moment: of the open spans, the one that began last."""
+    # Times of the history are truncated to microseconds: the operator may have begun in the same one.
     last = bisect_right(starts, t_ns + _US - 1)
-    for number in range(last - 1, max(-1, last - 1 - _LOOK_BACK), -1):
+    for number in range(last - 1, max(-1, last - 1 - _SEARCHED_SPANS), -1):
         if spans[number].end_ns >= t_ns:
             return spans[number]
     return None

@@ -1,4 +1,4 @@
-"""Labels in torch's profile that tell which layer an operation is of, in the forward pass and in one by hand."""
+"""Labels in torch's profile that name the layer of an operation, in the forward pass and in backward passes by hand."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def layer_names(root_modules: Iterable[nn.Module]) -> dict[int, str]:
 
 @contextmanager
 def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Mark the operations of each module's forward pass with its name, for the profiler.
+    """Label the operations of each module's forward pass with its name, for the profiler.
 
-    To be in force only while an exact step is recorded: without it the modules are as they were.
+    To be in force only while an exact step is recorded; afterwards the modules are as before.
     """
     local = threading.local()
 
@@ -62,20 +62,20 @@ def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 class HandLabels:
-    """Marks backward passes by hand with the name of their module, for the profiler."""
+    """Labels backward passes by hand with the name of their module, for the profiler."""
 
     def __init__(self, names: Mapping[int, str] | None = None) -> None:
         self.names = names or {}
-        """Of modules, by identity; of others it is the class."""
+        """Names of modules by identity; other modules are named by their class."""
         self._open: list[Any] = []
 
     @property
     def inside(self) -> bool:
-        """Whether one has not ended."""
+        """Whether a backward pass by hand has not ended."""
         return bool(self._open)
 
     def enter_backward(self, module: nn.Module) -> None:
-        """Note that a backward pass begins."""
+        """Label a backward pass that begins."""
         label: Any = torch.profiler.record_function(BY_HAND + self.names.get(id(module), type(module).__name__))
         label.__enter__()
         self._open.append(label)

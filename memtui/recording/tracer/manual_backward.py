@@ -1,4 +1,4 @@
-"""Where a program that computes its gradients itself does so, told to whoever traces it. Imports no torch."""
+"""Backward passes that a program computes itself, reported to its tracer. Does not import torch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 
 class Listener(Protocol):
-    """Hears of backward passes by hand; one module's may lie inside another's."""
+    """Is notified of backward passes by hand; one module's may lie inside another's."""
 
     def enter_backward(self, module: Any) -> None:
-        """Note that a backward pass begins."""
+        """Start a backward pass."""
 
     def leave_backward(self, module: Any) -> None:
         """End a backward pass: the gradients of the module's parameters are in their ``grad``."""
@@ -19,7 +19,7 @@ listeners: list[Listener] = []
 
 
 class Backward:
-    """See ``memtui.backward``. Costs a fraction of a microsecond where nobody listens."""
+    """See ``memtui.backward``. Costs a fraction of a microsecond where nothing traces."""
 
     __slots__ = ("_module",)
 

@@ -1,4 +1,4 @@
-"""What seeing costs a training: how long the steps take that are seen, how long the others; and what that allows."""
+"""What watching costs a training: the length of watched steps against that of others; and what that allows."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from collections import deque
 from statistics import median
 
 SHARE = 0.1  # of the time may go into watching: where a step costs more, only some steps are watched
-CHEAP = 0.01  # of a step: below that nothing is held against it
-ALWAYS = 16  # recorded steps are so many whatever they cost; then they, too, keep to their share
-LEAST = 5  # steps of both sorts, before their difference is believed
-_EACH = 16  # of so many steps one is not watched, to have something to hold the others against
-_KEPT = 31
+CHEAP = 0.01  # of a step: a cost below that is ignored
+ALWAYS = 16  # steps that are recorded whatever they cost; further ones keep to their share
+LEAST = 5  # steps of both sorts, before their difference is used
+_EACH = 16  # of this many steps one is not watched, to compare the others with
+_STEPS_COMPARED = 31
 _PESSIMISM = 3  # an operator in a tight loop costs less than one in a step
 
 
 class Expense:
-    """Takes the length of every step, and says whether the next one may be watched."""
+    """Takes the length of every step, and decides whether the next one may be watched."""
 
     def __init__(self) -> None:
-        self._watched: deque[int] = deque(maxlen=_KEPT)
-        self._others: deque[int] = deque(maxlen=_KEPT)
+        self._watched: deque[int] = deque(maxlen=_STEPS_COMPARED)
+        self._others: deque[int] = deque(maxlen=_STEPS_COMPARED)
         self._steps = self._elapsed_ns = 0
         self._cheap = False
         self._recorded = self._recorded_ns = 0
         self.cost_ns = 0
-        """Of all that was watched so far."""
+        """Cost of all steps that were watched so far."""
 
     def take(self, step_ns: int, watched: bool, least_ns: int) -> None:
         """Count a step that ended.
 
         Args:
             step_ns: how long it took.
-            watched: whether it was.
-            least_ns: what watching it took at least: operators in a tight loop, and work of our own.
+            watched: whether it was watched.
+            least_ns: what watching it took at least: operators in a tight loop, and the tracer's own work.
         """
         self._steps += 1
         self._elapsed_ns += step_ns
         (self._watched if watched else self._others).append(step_ns)
         if watched:
             self._cheap = _PESSIMISM * least_ns <= CHEAP * step_ns
-            self.cost_ns += self._cost_of_one(least_ns)
+            self.cost_ns += self._step_cost_ns(least_ns)
 
     def take_recorded(self, step_ns: int, more_ns: int) -> None:
-        """Count a step that was recorded whole, and what came on top of it before and after."""
+        """Count a step that was recorded whole, and the work before and after it."""
         usual_ns = median(self._others) if self._others else step_ns
         self._recorded += 1
         self._elapsed_ns += step_ns + more_ns
@@ -53,7 +53,7 @@ class Expense:
         """Whether the next step may be recorded whole."""
         return self._recorded < ALWAYS or self._recorded_ns <= SHARE * self._elapsed_ns
 
-    def _cost_of_one(self, least_ns: int) -> int:
+    def _step_cost_ns(self, least_ns: int) -> int:
         if min(len(self._watched), len(self._others)) < LEAST:
             return least_ns if self._cheap else _PESSIMISM * least_ns
         return max(least_ns, round(median(self._watched) - median(self._others)))

@@ -1,4 +1,4 @@
-"""When training steps ended and what tensors held in them, gathered to some messages a second."""
+"""Ends of training steps and the tensor memory in them, batched to a few messages a second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Seen = tuple[NDArray[np.int64], tuple[str, ...]]  # stretches of a step, and the
 
 @dataclass(slots=True)
 class _Usage:
-    """What tensors held in the memory of one device."""
+    """Tensor memory on one device."""
 
     columns: list[NDArray[np.int64]] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class ProgressLog:
         self._reason, self._cost_ns = "", 0
 
     def take(self, end_ns: int, seen: Mapping[str, Seen] | None, reason: str, cost_ns: int) -> None:
-        """Take a step that ended.
+        """Add a step that ended.
 
         Args:
-            end_ns: when.
+            end_ns: when it ended.
             seen: what was seen of it, by device; None: nothing.
-            reason: why nothing is.
+            reason: why nothing was seen.
             cost_ns: of all that was seen so far.
         """
         self._ends_ns.append(end_ns)
@@ -57,17 +57,17 @@ class ProgressLog:
         self._reason, self._cost_ns = reason, cost_ns
         if seen is not None:
             self._seen += 1
-            for device, held in seen.items():
-                self._usage.setdefault(device, _Usage()).take(held)
+            for device, device_seen in seen.items():
+                self._usage.setdefault(device, _Usage()).take(device_seen)
         if end_ns - self._start_ns >= SEND_NS:
             self.flush()
 
     def flush(self) -> None:
-        """Send what there is."""
+        """Send the steps that were added since the last message."""
         if not self._ends_ns:
             return
         main = self._usage[MAIN_MEMORY]
-        told = TrainingProgress(
+        message = TrainingProgress(
             self._pid,
             self._first,
             self._start_ns,
@@ -78,10 +78,10 @@ class ProgressLog:
             self._reason,
             self._cost_ns,
         )
-        self._send(told)
-        for device, held in self._usage.items():
+        self._send(message)
+        for device, usage in self._usage.items():
             if device != MAIN_MEMORY:
-                self._send(replace(told, usage=held.joined(), names=tuple(held.names), device=device))
+                self._send(replace(message, usage=usage.joined(), names=tuple(usage.names), device=device))
         self._first, self._start_ns = self._first + len(self._ends_ns), self._ends_ns[-1]
         self._ends_ns, self._usage = [], {MAIN_MEMORY: _Usage()}
 

@@ -1,4 +1,4 @@
-"""Sends what was traced to the recorder, in a thread of its own: the training never waits for it."""
+"""Sends traced messages to the recorder, in a thread of its own: the training never waits for it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from memtui.core.samples import TracerMessage
 from memtui.recording.wire import encode
 
 WAITING = 8  # messages; a recorder that is this far behind loses some
-LAST_S = 2.0  # for what is left when the program ends
+LAST_S = 2.0  # for queued messages when the program ends
 
 
 class Sender:
-    """One connection to the recorder. Raises OSError when nobody listens."""
+    """One connection to the recorder. Raises OSError when no recorder listens."""
 
     def __init__(self, path: Path) -> None:
         from memtui.recording.control import connect
@@ -29,17 +29,17 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="memtui trace", daemon=True)
         self._thread.start()
 
-    def send(self, told: TracerMessage) -> None:
-        """Leave it to the thread; what it has no room for is counted."""
+    def send(self, message: TracerMessage) -> None:
+        """Queue a message for the thread; messages that do not fit are counted."""
         if os.getpid() != self._owner:  # a fork has the connection, but not the thread
             return
         try:
-            self._queue.put_nowait(told)
+            self._queue.put_nowait(message)
         except queue.Full:
             self.lost += 1
 
     def close(self) -> None:
-        """Send what waits, for a moment at most."""
+        """Send queued messages, for ``LAST_S`` at most."""
         if os.getpid() == self._owner and self._thread.is_alive():
             try:
                 self._queue.put(None, timeout=LAST_S)
@@ -48,12 +48,12 @@ class Sender:
             self._thread.join(LAST_S)
 
     def _run(self) -> None:
-        while (told := self._queue.get()) is not None:
+        while (message := self._queue.get()) is not None:
             if self._socket is None:
                 self.lost += 1
                 continue
             try:
-                self._socket.sendall(encode(told))
+                self._socket.sendall(encode(message))
             except OSError:  # the recording has ended; the program goes on
                 self._socket.close()
                 self._socket = None

@@ -23,7 +23,7 @@ from memtui.recording.tracer.tensor_registry import (
     TEMPORARIES,
     UNKNOWN,
     Departures,
-    Known,
+    TensorRegistry,
 )
 from memtui.recording.tracer.torch_private import (
     BACKWARD,
@@ -46,28 +46,28 @@ FORWARD, IN_BACKWARD, OPTIMISER, BETWEEN = range(len(PHASES))
 
 
 class ExactStep(AbstractContextManager["ExactStep"]):
-    """Records what runs inside ``with`` as one step: ``trace`` tells it afterwards.
+    """Records what runs inside ``with`` as one step: ``trace`` returns it afterwards.
 
     The program goes on in any case: where torch cannot record, ``problem`` says why and ``trace`` raises.
 
     Args:
         step: number of the step, from 0.
-        known_before: what exists now.
-        departures: of what of that goes.
+        registry_before: the tensors that exist now.
+        departures: notes when tensors of these are freed.
     """
 
-    def __init__(self, step: int, known_before: Known, departures: Departures | None = None) -> None:
+    def __init__(self, step: int, registry_before: TensorRegistry, departures: Departures | None = None) -> None:
         self.step = step
         self.dropped = 0
-        """Frees of blocks that nobody knew, once ``trace`` was called."""
+        """Frees of unknown blocks, once ``trace`` was called."""
         self.history_problem = ""
-        """Why it is the profiler that tells of GPUs, where their allocator's history was asked."""
+        """Why events of GPUs are the profiler's, where their allocator's history was requested."""
         self._histories: dict[str, History] = {}
         self.problem: str | None = problem()
-        self._before = known_before
-        self._gone_ns = departures.at_ns if departures is not None else {}
+        self._before = registry_before
+        self._gone_ns = departures.freed_ns if departures is not None else {}
         self._departures = departures
-        self._notes: list[Known] = []
+        self._notes: list[TensorRegistry] = []
         self._profiler: torch.profiler.profile | None = None
         self._hush = ExitStack()
         self._raw: RawStep | None = None
@@ -78,7 +78,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             self._hush.enter_context(hushed())
             try:
                 self._profiler = turns.start(self._give_way)
-                self._begin_history()
+                self._start_history()
             except RuntimeError as error:
                 self._hush.close()
                 self.problem = f"the profiler of torch did not start: {_first_line(error)}"
@@ -88,29 +88,29 @@ class ExactStep(AbstractContextManager["ExactStep"]):
     def __exit__(self, *exception: object) -> None:
         self._end_ns = time.monotonic_ns()
         self._departures = None
-        profiler, self._profiler = self._profiler, None  # it holds all events a second time
+        profiler, self._profiler = self._profiler, None  # which has all events a second time
         if profiler is None:
             return
         try:
             turns.stop(profiler)
             self._raw = raw_step(profiler)
-        except Exception as error:  # interfaces that are not public: whatever they do, the training goes on
+        except Exception as error:  # interfaces that are not public: whatever they raise, the training goes on
             self.problem = f"the profiler of torch did not finish: {_first_line(error)}"
         finally:
             self._end_history()
             self._hush.close()
 
-    def _begin_history(self) -> None:
+    def _start_history(self) -> None:
         try:
             cuda_history.start(MOST_ENTRIES)
-        except Exception as error:  # not public either: what the profiler tells of GPUs remains
+        except Exception as error:  # not public either: the profiler's events of GPUs remain
             self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
 
     def _end_history(self) -> None:
         try:
-            found = cuda_history.stop()
-            if found is not None and self._raw is not None:
-                self._histories = histories(*found)
+            result = cuda_history.stop()
+            if result is not None and self._raw is not None:
+                self._histories = histories(*result)
                 self._raw = with_history(self._raw, self._histories)
         except Exception as error:
             self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
@@ -119,33 +119,33 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         self.abandon("the program started its own profiler in the step")
 
     def abandon(self, why: str) -> None:
-        """Stop within the step: what was recorded so far is no whole one."""
+        """Stop within the step: what was recorded so far is not a whole step."""
         self.__exit__()
         self._raw, self.problem = None, why
 
-    def note(self, known: Known) -> None:
-        """Say what the memory is used for at this moment of the step: blocks alive now at these addresses."""
+    def note(self, registry: TensorRegistry) -> None:
+        """Note what the memory is used for at this moment of the step: blocks alive now at these addresses."""
         if self._profiler is None:
             return
-        # A label, so that the moment is told by the same clock as the allocations.
+        # A label, so that the moment is taken by the same clock as the allocations.
         with torch.profiler.record_function(f"{_NOTE_LABEL}{len(self._notes)}"):
-            self._notes.append(known)
+            self._notes.append(registry)
 
-    def note_gradients(self, known: Known) -> None:
+    def note_gradients(self, registry: TensorRegistry) -> None:
         """Note gradients only; best right before the optimiser's step."""
-        self.note(Known(gradients=known.gradients))
+        self.note(TensorRegistry(gradients=registry.gradients))
 
-    def note_inputs(self, known: Known) -> None:
+    def note_inputs(self, registry: TensorRegistry) -> None:
         """Note inputs only; best when the forward pass begins."""
-        self.note(Known(inputs=known.inputs))
+        self.note(TensorRegistry(inputs=registry.inputs))
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Whose memory the step used, main memory first."""
+        """The devices whose memory the step used, main memory first."""
         seen = {event.device for event in self._raw.events} if self._raw is not None else set()
         return (MAIN_MEMORY, *sorted({*seen, *self._histories, *self._before.devices.values()} - {MAIN_MEMORY}))
 
-    def trace(self, known_after: Known, device: str = MAIN_MEMORY) -> StepTrace:
+    def trace(self, registry_after: TensorRegistry, device: str = MAIN_MEMORY) -> StepTrace:
         """Return the step as it was in the memory of one device.
 
         Raises:
@@ -155,11 +155,11 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             raise RuntimeError(self.problem or "the step was not recorded")
         builder = _Builder(self._raw, self._start_ns, self._end_ns, self._notes)
         history = self._histories.get(device)
-        builder.begin(self._before, device, history.before if history is not None else {})
+        builder.add_existing(self._before, device, history.before if history is not None else {})
         for event in self._raw.events:
             if event.device == device and event.size_bytes:
                 builder.take(event)
-        builder.finish(known_after, self._gone_ns)
+        builder.finish(registry_after, self._gone_ns)
         self.dropped = builder.dropped
         return builder.trace(self.step)
 
@@ -172,7 +172,7 @@ def _first_line(error: Exception) -> str:
 class _Block:
     ptr: int
     size_bytes: int
-    category: int | None  # None: told at the end, from its life
+    category: int | None  # None: derived at the end, from its lifetime
     layer: str
     phase: int
     start_ns: int
@@ -184,7 +184,7 @@ class _Phases:
     """Phase of a moment and the path around it."""
 
     def __init__(self, spans: Sequence[RawSpan]) -> None:
-        decisive = [(span.end_ns, found) for span in spans if (found := _own_phase(span.path)) is not None]
+        decisive = [(span.end_ns, phase) for span in spans if (phase := _own_phase(span.path)) is not None]
         last = max((entry for entry in decisive if entry[1] in (IN_BACKWARD, OPTIMISER)), default=None)
         self._after_ns = last[0] if last is not None and last[1] == OPTIMISER else None
         self.backward_ns = [span.start_ns for span in spans if _own_phase(span.path) == IN_BACKWARD]
@@ -195,23 +195,23 @@ class _Phases:
                 self._start_ns.append(span.start_ns)
                 self._phase.append(self._of(span.path, span.start_ns))
 
-    def at(self, t_ns: int, path: tuple[str, ...], op: str) -> int:
-        """Return the phase of a row: by what is around it, or else that of what came before."""
+    def phase_at(self, t_ns: int, path: tuple[str, ...], op: str) -> int:
+        """Return the phase of a row: by the events around it, or else that of the row before."""
         if op or _own_phase(path) is not None:
             return self._of(path, t_ns)
         before = bisect_right(self._start_ns, t_ns) - 1
         return self._phase[before] if before >= 0 else FORWARD
 
     def _of(self, path: tuple[str, ...], t_ns: int) -> int:
-        found = _own_phase(path)
-        if found is not None:
-            return found
+        phase = _own_phase(path)
+        if phase is not None:
+            return phase
         return FORWARD if self._after_ns is None or t_ns < self._after_ns else BETWEEN
 
 
 @lru_cache(maxsize=4096)  # a step has few distinct paths
 def _own_phase(path: tuple[str, ...]) -> int | None:
-    """Return the phase that the enclosing events alone tell."""
+    """Return the phase that the enclosing events alone determine."""
     if any(name.startswith((BACKWARD, BY_HAND)) for name in path):
         return IN_BACKWARD
     for name in reversed(path):
@@ -225,7 +225,7 @@ def _own_phase(path: tuple[str, ...]) -> int | None:
 
 
 def place_of(path: tuple[str, ...]) -> tuple[int, str]:
-    """Return (phase, layer) that the events around an operation tell, its own name last."""
+    """Return the (phase, layer) of an operation by the events around it, its own name last."""
     phase = _own_phase(path)
     layer = next((name for name in reversed(path) if name.startswith((LAYER_LABEL, BY_HAND))), "")
     return FORWARD if phase is None else phase, layer.partition(":")[2]
@@ -253,8 +253,8 @@ class _Layers:
         if event.sequence is None:
             return ""
         # Numbers are counted by thread, and backward may run in another one.
-        found = self._by_thread.get((event.thread, event.sequence))
-        return self._by_number.get(event.sequence, "") if found is None else found
+        layer = self._by_thread.get((event.thread, event.sequence))
+        return self._by_number.get(event.sequence, "") if layer is None else layer
 
 
 def _label(path: tuple[str, ...]) -> str:
@@ -262,9 +262,9 @@ def _label(path: tuple[str, ...]) -> str:
 
 
 class _Builder:
-    """Rows of a step, from what the profiler saw and what was known before and after."""
+    """Builds the rows of a step, from the profiler's events and the registries before and after."""
 
-    def __init__(self, raw: RawStep, start_ns: int, end_ns: int, notes: Sequence[Known]) -> None:
+    def __init__(self, raw: RawStep, start_ns: int, end_ns: int, notes: Sequence[TensorRegistry]) -> None:
         self._start_ns, self._end_ns = start_ns, end_ns
         self._phases, self._layers = _Phases(raw.spans), _Layers(raw.spans)
         self._notes = [
@@ -280,21 +280,21 @@ class _Builder:
         self._existing = 0
         self.dropped = 0
 
-    def begin(self, before: Known, device: str, more: Mapping[int, int]) -> None:
-        """Take what was there: of known use, and ``more`` (address -> bytes) that the allocator knows of."""
+    def add_existing(self, before: TensorRegistry, device: str, more: Mapping[int, int]) -> None:
+        """Add blocks that exist: those of known use, and ``more`` (address -> bytes) from the allocator's history."""
         for category, storages in before.by_category():
-            for ptr, held in storages.items():
+            for ptr, storage in storages.items():
                 if ptr not in self._live and before.device(ptr) == device:
-                    block = _Block(ptr, held.size_bytes, category, held.layer, BETWEEN, self._start_ns)
-                    self._add(block, "", held.layer)
+                    block = _Block(ptr, storage.size_bytes, category, storage.layer, BETWEEN, self._start_ns)
+                    self._add(block, "", storage.layer)
         for ptr, size_bytes in more.items():
             if ptr not in self._live:
                 self._add(_Block(ptr, size_bytes, UNKNOWN, "", BETWEEN, self._start_ns), "", "")
         self._existing = len(self._rows)
 
     def take(self, event: RawEvent) -> None:
-        """Take the next event in order of time."""
-        phase = self._phases.at(event.t_ns, event.path, event.op)
+        """Add the next event in order of time."""
+        phase = self._phases.phase_at(event.t_ns, event.path, event.op)
         op = next((name for name in reversed(event.path) if not name.startswith(_OWN)), "")
         layer = self._layers.of(event)
         number = self._live.get(event.ptr)
@@ -307,19 +307,19 @@ class _Builder:
         else:
             self._free(number, event.t_ns, phase, op, layer, event.path)
 
-    def finish(self, after: Known, gone_ns: Mapping[int, int]) -> None:
-        """Add blocks that vanished without a record, and what each block was."""
+    def finish(self, after: TensorRegistry, gone_ns: Mapping[int, int]) -> None:
+        """Add frees of blocks that vanished without a record, and classify each block."""
         for number in range(self._existing):
             block = self._blocks[number]
             if block.end_ns is None and (t_ns := gone_ns.get(block.ptr)) is not None:
-                self._free(number, t_ns, self._phases.at(t_ns, (), ""), "", block.layer, ())
-            # Nothing about inputs and others is no sign that they are gone.
-            asked = block.category != UNKNOWN and (block.category != INPUTS or bool(after.inputs))
-            if block.end_ns is None and asked and after.find(block.ptr) is None:
+                self._free(number, t_ns, self._phases.phase_at(t_ns, (), ""), "", block.layer, ())
+            # Inputs and others may be missing from the registry without being freed.
+            expected = block.category != UNKNOWN and (block.category != INPUTS or bool(after.inputs))
+            if block.end_ns is None and expected and after.find(block.ptr) is None:
                 self._lost(number, self._end_ns, BETWEEN)
             elif block.category == UNKNOWN and any(
-                block.ptr in known.inputs and (block.end_ns is None or t_ns < block.end_ns)
-                for t_ns, known in self._notes
+                block.ptr in registry.inputs and (block.end_ns is None or t_ns < block.end_ns)
+                for t_ns, registry in self._notes
             ):
                 block.category = INPUTS  # a data set that batches are cut from
         for block in self._blocks:
@@ -327,12 +327,12 @@ class _Builder:
                 self._classify(block, after)
 
     def trace(self, step: int) -> StepTrace:
-        rows = sorted(self._rows, key=lambda row: row[0])  # stable: a free stays before what took its place
+        rows = sorted(self._rows, key=lambda row: row[0])  # stable: a free stays before what reused its address
         columns = np.array(rows, np.int64).reshape(-1, 6).T
         category = np.array([self._blocks[row[2]].category for row in rows], np.int64)
         t_ns, delta, block, phase, op, layer = columns.copy()
         for row in np.flatnonzero((layer < 0) & (delta > 0)):
-            # What a block turned out to be may tell its layer, where the operation did not.
+            # The class of a block may determine its layer, where the operation did not.
             layer[row] = self._name(self._blocks[block[row]].layer)
         return StepTrace(
             step=step,
@@ -356,13 +356,13 @@ class _Builder:
 
     def _free(self, number: int, t_ns: int, phase: int, op: str, layer: str, path: tuple[str, ...]) -> None:
         block = self._blocks[number]
-        # The profiler may know the size of an older block at this address: ours counts.
+        # The profiler may have the size of an older block at this address: the size of this block counts.
         block.end_ns, block.freed_in = t_ns, path
         del self._live[block.ptr]
         self._row(t_ns, -block.size_bytes, number, phase, op, layer)
 
     def _lost(self, number: int, t_ns: int, phase: int) -> None:
-        """Free a block by ``t_ns`` whose free was not seen: gradients go when the optimiser lets go of them."""
+        """Free a block by ``t_ns`` whose free was not seen: gradients are freed when the optimiser drops them."""
         block, zero_grad = self._blocks[number], self._zero_grad
         if block.category == GRADIENTS and zero_grad is not None and zero_grad.start_ns <= t_ns:
             self._free(number, zero_grad.start_ns, BETWEEN, zero_grad.path[-1], block.layer, zero_grad.path)
@@ -376,15 +376,15 @@ class _Builder:
     def _name(self, name: str) -> int:
         return self._names.setdefault(name, len(self._names)) if name else -1
 
-    def _classify(self, block: _Block, after: Known) -> None:
-        """Say what a block was that the step itself made, from its life alone."""
-        found = after.find(block.ptr) if block.end_ns is None else None
-        for t_ns, known in self._notes:
-            if found is None and block.start_ns <= t_ns and (block.end_ns is None or t_ns < block.end_ns):
-                found = known.find(block.ptr)
-        if found is not None:
-            block.category = found[0]
-            block.layer = block.layer or found[1]
+    def _classify(self, block: _Block, after: TensorRegistry) -> None:
+        """Classify a block that the step itself allocated, from its lifetime alone."""
+        use = after.find(block.ptr) if block.end_ns is None else None
+        for t_ns, registry in self._notes:
+            if use is None and block.start_ns <= t_ns and (block.end_ns is None or t_ns < block.end_ns):
+                use = registry.find(block.ptr)
+        if use is not None:
+            block.category = use[0]
+            block.layer = block.layer or use[1]
         elif block.end_ns is not None and any(name.startswith(_ZERO_GRAD) for name in block.freed_in):
             block.category = GRADIENTS
         elif block.phase == FORWARD and self._sees_backward(block):

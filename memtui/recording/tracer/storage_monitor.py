@@ -1,6 +1,7 @@
-"""A cheap look at what tensors hold, operator by operator, while a training runs; used inside the traced process.
+"""A cheap monitor of tensor memory, operator by operator, while a training runs; used inside the traced process.
 
-Sees the storages that operators return, on every device, and when these go; not the scratch memory inside of one.
+It sees the storages that operators return, on every device, and when they are freed; not scratch memory inside an
+operator.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from memtui.recording.tracer.tensor_registry import (
     INPUTS,
     TEMPORARIES,
     UNKNOWN,
-    Known,
+    TensorRegistry,
     located,
 )
 from memtui.recording.tracer.torch_private import OperatorMode, in_backward, may_allocate, watching_problem
 
-KNOWN_NS = 1_000_000_000  # what lasts is asked for so often
-LEAST_BYTES = 4096  # of a tensor of no known use, to be counted in the steps after the one that made it
-MOST_OTHERS = 1024  # of those that were there before anything was watched: the largest
-MOST_EVENTS = 1 << 17  # of one step: whatever runs between two steps of the optimiser, memory for it has an end
+LASTING_EVERY_NS = 1_000_000_000  # how often the lasting tensors are updated
+LEAST_BYTES = 4096  # of a tensor of unknown use, to be counted in the steps after the one that allocated it
+MOST_OTHERS = 1024  # of the tensors that existed before anything was watched: the largest
+MOST_EVENTS = 1 << 17  # of one step: a bound on memory, whatever runs between two steps of the optimiser
 _TRIES, _LAYERS = 5, 6  # to measure what watching an operator costs here
 _monotonic_ns = time.monotonic_ns
 
@@ -45,7 +46,7 @@ _Event = tuple[int, int, int, Any, bool]  # when, address, bytes or -1 for a fre
 
 
 class _Alive(weakref.ref[Any]):
-    """A storage that may go, its address and size."""
+    """Weak reference to a storage, with its address and size."""
 
     __slots__ = ("ptr", "size_bytes")
     ptr: int
@@ -53,19 +54,19 @@ class _Alive(weakref.ref[Any]):
 
 
 class _Operators(OperatorMode):
-    """Notes storages that come and go."""
+    """Notes storages that are allocated and freed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.events: list[_Event] = []
         self.alive: dict[int, _Alive] = {}
-        self.ignored: set[int] = set()  # addresses of what lasts
+        self.ignored: set[int] = set()  # addresses of lasting tensors
         self.devices: dict[int, str] = {}  # of addresses that are not in main memory
         self._allocating: dict[Any, bool] = {}  # by operator
         self.calls = 0
         self.noting = False
         self.broken = ""
-        self.by_hand = 0  # backward passes by hand that are going on
+        self.by_hand = 0  # open backward passes by hand
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **kwargs) if kwargs else func(*args)
@@ -80,16 +81,16 @@ class _Operators(OperatorMode):
                 if isinstance(out, torch.Tensor):
                     self._see(out, func, args)
                 elif isinstance(out, (tuple, list)):
-                    for one in out:
-                        if isinstance(one, torch.Tensor):
-                            self._see(one, func, args)
-            except Exception as error:  # the program matters more than what is seen of it
+                    for item in out:
+                        if isinstance(item, torch.Tensor):
+                            self._see(item, func, args)
+            except Exception as error:  # the program matters more than its trace
                 self.noting, self.broken = False, f"{type(error).__name__}: {error}"
         return out
 
     def _see(self, tensor: torch.Tensor, func: Any, args: Any) -> None:
         if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
-            return  # what others are made of is seen by itself
+            return  # the tensors inside a subclass are seen by themselves
         storage, ptr, size_bytes = located(tensor)
         if storage is None or not ptr or ptr in self.alive or ptr in self.ignored:
             return
@@ -98,12 +99,12 @@ class _Operators(OperatorMode):
             self.events.clear()
             return
         self.take(tensor, storage, ptr, size_bytes)
-        if any(isinstance(one, torch.Tensor) and located(one)[1] == ptr for one in args):
-            return  # an older one, of which this is a view or a new value
+        if any(isinstance(argument, torch.Tensor) and located(argument)[1] == ptr for argument in args):
+            return  # an older storage, of which this is a view or a new value
         self.events.append((_monotonic_ns(), ptr, size_bytes, func, self.by_hand > 0 or in_backward()))
 
     def take(self, tensor: torch.Tensor, storage: torch.UntypedStorage, ptr: int, size_bytes: int) -> None:
-        """Notice when it goes."""
+        """Note when a storage is freed."""
         alive = self.alive[ptr] = _Alive(storage, self._gone)
         alive.ptr, alive.size_bytes = ptr, size_bytes
         if (device := tensor_registry.device_of(tensor)) != MAIN_MEMORY:
@@ -122,68 +123,68 @@ class _Operators(OperatorMode):
 class TensorWatch:
     """Watches one training step after another.
 
-    Between ``begin`` and ``end`` a step is seen; ``end`` gives the stretches of ``tensor_usage``.
+    Between ``start`` and ``end`` a step is watched; ``end`` returns the stretches of ``tensor_usage``.
     """
 
     def __init__(self) -> None:
         self._mode = _Operators()
         self._per_call_ns = 0
-        self._known: Known = Known()
-        self._known_ns = -KNOWN_NS
-        self._existing: dict[int, tuple[int, int, str]] = {}  # that last: (bytes, category, device)
-        self._older = 0  # of the events, so many are of what a step before has left
-        self._notes: list[tuple[int, int, set[int]]] = []  # row, category, addresses that are of it at that moment
-        self._begin_ns = 0
+        self._lasting: TensorRegistry = TensorRegistry()
+        self._lasting_ns = -LASTING_EVERY_NS
+        self._existing: dict[int, tuple[int, int, str]] = {}  # lasting tensors: (bytes, category, device)
+        self._older = 0  # count of events, the first ones, for tensors of earlier steps
+        self._notes: list[tuple[int, int, set[int]]] = []  # row, category, addresses of that category at that moment
+        self._start_ns = 0
         self.cost_ns = 0
-        """What watching took at least, of the step that ended last."""
+        """What watching the step that ended last took at least."""
         mine = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _close(mine()))
 
     def problem(self) -> str:
-        """Return why nothing can be seen; empty when it can."""
+        """Return why nothing can be watched; empty when it can."""
         return watching_problem() or (f"it failed: {self._mode.broken}" if self._mode.broken else "")
 
-    def begin(self, lasts: Callable[[], Known]) -> bool:
-        """See what comes; ``lasts`` tells what stays. False where the program watches its operators itself."""
-        begin = _monotonic_ns()
+    def start(self, lasts: Callable[[], TensorRegistry]) -> bool:
+        """Watch a step; ``lasts`` returns lasting tensors. False where the program watches its operators itself."""
+        start_ns = _monotonic_ns()
         mode = self._mode
         if not mode.switch_on():
             return False
         self._per_call_ns = self._per_call_ns or self._measure()
-        if begin - self._known_ns >= KNOWN_NS:
-            self._known, self._known_ns = lasts(), begin
-        lasting = replace(self._known, gradients={})
+        if start_ns - self._lasting_ns >= LASTING_EVERY_NS:
+            self._lasting, self._lasting_ns = lasts(), start_ns
+        lasting = replace(self._lasting, gradients={})
         self._existing = {
-            ptr: (held.size_bytes, category, lasting.device(ptr))
+            ptr: (storage.size_bytes, category, lasting.device(ptr))
             for category, storages in reversed(lasting.by_category())
-            for ptr, held in storages.items()
+            for ptr, storage in storages.items()
         }
         mode.ignored = set(self._existing)
         older = [ref for ref in mode.alive.values() if ref.size_bytes >= LEAST_BYTES and ref.ptr not in mode.ignored]
         mode.alive = {ref.ptr: ref for ref in older}
         mode.devices = {ptr: device for ptr, device in mode.devices.items() if ptr in mode.alive}
-        self._begin_ns = _monotonic_ns()
-        mode.events, mode.calls = [(self._begin_ns, ref.ptr, ref.size_bytes, None, False) for ref in older], 0
+        self._start_ns = _monotonic_ns()
+        mode.events, mode.calls = [(self._start_ns, ref.ptr, ref.size_bytes, None, False) for ref in older], 0
         self._older = len(older)
         self._notes = []
         mode.noting = True
-        self.cost_ns = _monotonic_ns() - begin
+        self.cost_ns = _monotonic_ns() - start_ns
         return True
 
     def take_others(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Take those that are there before anything is watched, of any use: the largest that are not known yet."""
-        mode, found = self._mode, dict[int, tuple[int, torch.Tensor, torch.UntypedStorage]]()
+        """Add tensors that exist before anything is watched, of any use: the largest that are not known yet."""
+        mode, candidates = self._mode, dict[int, tuple[int, torch.Tensor, torch.UntypedStorage]]()
         for tensor in tensors:
             storage, ptr, size_bytes = located(tensor)
             if storage is not None and ptr and size_bytes >= LEAST_BYTES and ptr not in mode.alive:
-                found[ptr] = size_bytes, tensor, storage
-        largest = sorted(found.items(), key=lambda one: -one[1][0])[:MOST_OTHERS]
+                candidates[ptr] = size_bytes, tensor, storage
+        largest = sorted(candidates.items(), key=lambda item: -item[1][0])[:MOST_OTHERS]
         for ptr, (size_bytes, tensor, storage) in largest:
             mode.take(tensor, storage, ptr, size_bytes)
 
     @property
     def by_hand(self) -> int:
-        """How many backward passes that the program computes itself are going on."""
+        """Count of open backward passes that the program computes itself."""
         return self._mode.by_hand
 
     @by_hand.setter
@@ -191,31 +192,31 @@ class TensorWatch:
         self._mode.by_hand = depth
 
     def take_gradients(self, parameters: Iterable[Any]) -> None:
-        """Take those that are there now: when a step begins, and before the optimiser uses them."""
-        begin = _monotonic_ns()
-        mode, found = self._mode, set()
+        """Add gradients that exist now: when a step begins, and before the optimiser uses them."""
+        start_ns = _monotonic_ns()
+        mode, addresses = self._mode, set()
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None:
                 continue
             storage, ptr, size_bytes = located(gradient)
-            if storage is None or not ptr or ptr in found:  # several may lie in one storage
+            if storage is None or not ptr or ptr in addresses:  # several may lie in one storage
                 continue
-            found.add(ptr)
+            addresses.add(ptr)
             if ptr in mode.ignored or ptr in mode.alive:
                 continue
             mode.take(gradient, storage, ptr, size_bytes)
             if mode.noting:
-                mode.events.append((self._begin_ns, ptr, size_bytes, None, False))
-        self._notes.append((len(mode.events), GRADIENTS, found))
-        self.cost_ns += _monotonic_ns() - begin
+                mode.events.append((self._start_ns, ptr, size_bytes, None, False))
+        self._notes.append((len(mode.events), GRADIENTS, addresses))
+        self.cost_ns += _monotonic_ns() - start_ns
 
     def take_inputs(self, tensors: Iterable[Any]) -> None:
-        """Take what the model was called with."""
+        """Add the tensors that the model was called with."""
         self._notes.append((len(self._mode.events), INPUTS, {located(tensor)[1] for tensor in tensors}))
 
     def end(self, step: int) -> Mapping[str, Seen] | None:
-        """Return what was held in the step that ends now, by device; None: not seen."""
+        """Return the tensor memory in the step that ends now, by device; None: not watched."""
         end = _monotonic_ns()
         mode = self._mode
         if not mode.noting:
@@ -223,13 +224,13 @@ class TensorWatch:
             return None
         mode.noting = False
         events, mode.events = mode.events, []
-        found = self._usage(events, end, step)
+        usage = self._usage(events, end, step)
         off = self.pause()
         self.cost_ns += mode.calls * self._per_call_ns + _monotonic_ns() - end
-        return found if off else None
+        return usage if off else None
 
     def pause(self) -> bool:
-        """See nothing; the program runs as it would without."""
+        """Watch nothing; the program runs as without the monitor."""
         self._mode.noting = False
         return self._mode.switch_off()
 
@@ -240,7 +241,7 @@ class TensorWatch:
         self._mode.broken = self._mode.broken or "closed"
 
     def _measure(self) -> int:
-        """Return the nanoseconds that watching adds to an operator here."""
+        """Return the nanoseconds that watching adds to an operator on this machine."""
         mode = self._mode
         sample = _Sample()
         mode.calls, mode.noting = 0, True
@@ -248,13 +249,13 @@ class TensorWatch:
         calls = mode.calls // _TRIES
         mode.noting = False
         mode.switch_off()
-        plain_ns = min(sample.time_ns() for _ in range(_TRIES))
+        unwatched_ns = min(sample.time_ns() for _ in range(_TRIES))
         mode.switch_on()
-        return max(1, (watched_ns - plain_ns) // max(1, calls))
+        return max(1, (watched_ns - unwatched_ns) // max(1, calls))
 
     def _usage(self, events: list[_Event], end_ns: int, step: int) -> dict[str, Seen]:
-        """Say what each storage was, from its life, and add up by device. The rules are those of ``step_recorder``."""
-        backward = _begins_of(events)
+        """Classify each storage by its lifetime, and add up by device. The rules are those of ``step_recorder``."""
+        backward = _starts_of(events)
         born: dict[int, int] = {}  # address: row
         category = [TEMPORARIES] * len(events)
         sizes = [0] * len(events)
@@ -279,35 +280,35 @@ class TensorWatch:
         if not devices and len(base) == 1:
             return {MAIN_MEMORY: self._added_up(events, changes, base[MAIN_MEMORY], end_ns, step)}
         where = [devices.get(event[1], MAIN_MEMORY) for event in events]
-        zero, found = np.zeros(len(CATEGORIES), np.int64), {}
+        zero, by_device = np.zeros(len(CATEGORIES), np.int64), {}
         for device in {**base, **dict.fromkeys(where)}:
-            own = [n for n, one in enumerate(where) if one == device]
+            own = [n for n, d in enumerate(where) if d == device]
             of_device = np.concatenate((changes[:1], changes[1:][own]))
             some = [events[n] for n in own]
-            found[device] = self._added_up(some, of_device, base.get(device, zero), end_ns, step)
-        return found
+            by_device[device] = self._added_up(some, of_device, base.get(device, zero), end_ns, step)
+        return by_device
 
     def _added_up(
         self, events: list[_Event], changes: NDArray[np.int64], base: NDArray[np.int64], end_ns: int, step: int
     ) -> Seen:
         """Return the sums of one device: ``changes`` is i8[1 + events, categories], the first for ``base``."""
         changes[0] = base
-        # A gradient that was there before comes with the time of the begin.
-        t_ns = np.maximum.accumulate(np.array([self._begin_ns, *(event[0] for event in events)], np.int64))
-        held = np.cumsum(changes, axis=0)
-        rows = np.arange(-1, len(events))  # stands for the operator until the few that are wanted are named
-        found = stretches(t_ns, held, rows, self._begin_ns, end_ns, step)
+        # The event of a gradient that existed before has the time of the start.
+        t_ns = np.maximum.accumulate(np.array([self._start_ns, *(event[0] for event in events)], np.int64))
+        sums = np.cumsum(changes, axis=0)
+        rows = np.arange(-1, len(events))  # stands for the operator until the few that are needed are named
+        columns = stretches(t_ns, sums, rows, self._start_ns, end_ns, step)
         names: dict[str, int] = {}
-        for column, row in enumerate(found[3].tolist()):
+        for column, row in enumerate(columns[3].tolist()):
             while row >= 0 and events[row][3] is None:
                 row -= 1
-            found[3, column] = names.setdefault(events[row][3].name(), len(names)) if row >= 0 else -1
-        return found, tuple(names)
+            columns[3, column] = names.setdefault(events[row][3].name(), len(names)) if row >= 0 else -1
+        return columns, tuple(names)
 
     def _kind(self, events: list[_Event], first: int, last: int | None, backward: list[int]) -> int:
         ptr = events[first][1]
-        for at, kind, addresses in self._notes:
-            if ptr in addresses and first < at and (last is None or at <= last):
+        for row, kind, addresses in self._notes:
+            if ptr in addresses and first < row and (last is None or row <= last):
                 return kind
         if first < self._older:
             return UNKNOWN
@@ -322,30 +323,30 @@ def _close(watch: TensorWatch | None) -> None:
         watch.close()
 
 
-def _begins_of(events: list[_Event]) -> list[int]:
-    """Return the rows with which backward passes begin; a free is part of what it is in the middle of."""
-    begins, inside = [], False
+def _starts_of(events: list[_Event]) -> list[int]:
+    """Return the rows with which backward passes begin; a free belongs to the pass around it."""
+    starts, inside = [], False
     for row, event in enumerate(events):
         if event[2] < 0:
             continue
         if event[4] and not inside:
-            begins.append(row)
+            starts.append(row)
         inside = event[4]
-    return begins
+    return starts
 
 
 class _Sample:
-    """A training step in small: operators forward and backward, which make tensors and let them go."""
+    """A small training step: operators forward and backward, which allocate tensors and free them."""
 
     def __init__(self) -> None:
         self._weights = [torch.ones(4, 4, requires_grad=True) for _ in range(_LAYERS)]
         self._x = torch.ones(4, 4)
 
     def time_ns(self) -> int:
-        begin = _monotonic_ns()
+        start_ns = _monotonic_ns()
         with torch.enable_grad():
             x = self._x
             for weight in self._weights:
                 x = torch.nn.functional.linear(x, weight).relu()
             torch.autograd.grad(x.sum(), self._weights)
-        return _monotonic_ns() - begin
+        return _monotonic_ns() - start_ns

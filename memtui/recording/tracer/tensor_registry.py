@@ -18,23 +18,23 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.samples import MAIN_MEMORY
 
 WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
-_MOST_IN_ATTRIBUTE = 64  # of a data set: a list of thousands of samples is not looked through
-_ASK_AGAIN = 100  # times as long as it took is how long it is not done again
+_MOST_IN_ATTRIBUTE = 64  # of a data set: a list of thousands of samples is not searched
+_REST_FACTOR = 100  # a search is repeated after this many times its duration
 
 
-class Held(NamedTuple):
-    """A storage: its bytes, the layer it belongs to, and what it is of that ("weight", "weight exp_avg")."""
+class Storage(NamedTuple):
+    """A storage: its bytes, the layer it belongs to, and its part of that ("weight", "weight exp_avg")."""
 
     size_bytes: int
     layer: str = ""
     part: str = ""
 
 
-Storages = dict[int, Held]  # by address
+Storages = dict[int, Storage]  # by address
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TensorRegistry:
     """Storages whose use is known at one moment, by address."""
 
     weights: Storages = field(default_factory=dict)
@@ -45,10 +45,10 @@ class Known:
     others: Storages = field(default_factory=dict)
     """Of tensors that belong to no model and no optimiser: a data set, a second copy of the weights."""
     devices: dict[int, str] = field(default_factory=dict)
-    """Of the addresses that are not in main memory. Those of GPUs are no addresses of main memory."""
+    """Of the addresses that are not in main memory. Those of GPUs are not addresses of main memory."""
 
     def device(self, ptr: int) -> str:
-        """Return where an address is."""
+        """Return the device of an address."""
         return self.devices.get(ptr, MAIN_MEMORY)
 
     def by_category(self) -> tuple[tuple[int, Storages], ...]:
@@ -73,39 +73,39 @@ class Known:
 _Owners = dict[int, tuple[torch.Tensor, str, str]]  # by identity, as tensors compare by value: layer and name
 
 
-def known_of(
+def build_registry(
     modules: Iterable[nn.Module],
     optimizers: Iterable[torch.optim.Optimizer],
     inputs: object = (),
     others: Iterable[torch.Tensor] = (),
     holders: Mapping[int, str] | None = None,
-) -> Known:
-    """Return what modules, optimisers, nested ``inputs`` and ``others`` hold now; each storage once.
+) -> TensorRegistry:
+    """Return the storages of modules, optimisers, nested ``inputs`` and ``others``; each storage once.
 
-    ``holders`` says of addresses which data set has them: a name for what belongs to no module and no optimiser.
-    A parameter that an optimiser has and no module gives is a weight without a layer.
+    ``holders`` names the data set of an address: a name for what belongs to no module and no optimiser.
+    A parameter that an optimiser has and no module is a weight without a layer.
     """
-    known = Known()
+    registry = TensorRegistry()
     seen: set[int] = set()
     named = list(named_modules(modules))
     optimizers = list(optimizers)
     owners = _owners(named, optimizers)
     for tensor, layer, name in owners.values():
-        _take(known, known.weights, tensor, layer, name, seen)
+        _take(registry, registry.weights, tensor, layer, name, seen)
     for tensor, layer, name in owners.values():
         if tensor.grad is not None:
-            _take(known, known.gradients, tensor.grad, layer, name, seen)
+            _take(registry, registry.gradients, tensor.grad, layer, name, seen)
     for optimizer in optimizers:
         for tensor, layer, name in _state_of(optimizer, owners):
-            _take(known, known.optimiser_state, tensor, layer, name, seen)
+            _take(registry, registry.optimiser_state, tensor, layer, name, seen)
     for layer, module in named:
         for name, buffer in module.named_buffers(recurse=False):
-            _take(known, known.buffers, buffer, layer, name, seen)
-    for storages, loose in ((known.inputs, tensors_in(inputs)), (known.others, others)):
+            _take(registry, registry.buffers, buffer, layer, name, seen)
+    for storages, loose in ((registry.inputs, tensors_in(inputs)), (registry.others, others)):
         for tensor in loose:
             holder = (holders or {}).get(located(tensor)[1])
-            _take(known, storages, tensor, "", f"{described(tensor)} of {holder}" if holder else None, seen)
-    return known
+            _take(registry, storages, tensor, "", f"{described(tensor)} of {holder}" if holder else None, seen)
+    return registry
 
 
 def _owners(named: Iterable[tuple[str, nn.Module]], optimizers: Iterable[torch.optim.Optimizer]) -> _Owners:
@@ -129,19 +129,21 @@ def _state_of(optimizer: torch.optim.Optimizer, owners: _Owners) -> Iterator[tup
                 yield tensor, layer, f"{name} {key}".strip()
 
 
-def _take(known: Known, storages: Storages, tensor: torch.Tensor, layer: str, part: str | None, seen: set[int]) -> None:
+def _take(
+    registry: TensorRegistry, storages: Storages, tensor: torch.Tensor, layer: str, part: str | None, seen: set[int]
+) -> None:
     storage, ptr, size_bytes = located(tensor)
     if storage is not None and size_bytes and ptr and ptr not in seen:
         seen.add(ptr)
-        storages[ptr] = Held(size_bytes, layer, described(tensor) if part is None else part)
+        storages[ptr] = Storage(size_bytes, layer, described(tensor) if part is None else part)
         if (device := device_of(tensor)) != MAIN_MEMORY:
-            known.devices[ptr] = device
+            registry.devices[ptr] = device
 
 
 def described(tensor: torch.Tensor) -> str:
-    """Return what a tensor without a name is called: type and shape of its numbers.
+    """Return a description of a tensor without a name: type and shape of its numbers.
 
-    A part of more is described by its type alone.
+    A tensor that is part of a larger storage is described by its type alone.
     """
     dtype = str(tensor.dtype).removeprefix("torch.")
     _, _, size_bytes = located(tensor)
@@ -159,39 +161,39 @@ def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int
 
 
 def device_of(tensor: torch.Tensor) -> str:
-    """Return whose memory a tensor is in."""
+    """Return the device of a tensor."""
     return MAIN_MEMORY if tensor.is_cpu else str(tensor.device)
 
 
 class LastingTensors:
-    """Plain tensors and parameters that Python holds for longer than a step.
+    """Plain tensors and parameters that Python references for longer than a step.
 
-    Only the garbage collector knows, and asking it takes some tens of milliseconds. So it is asked now and then, and
-    those count that it named before and that are still there: a batch is not among them.
+    Only the garbage collector lists them, which takes some tens of milliseconds. So the list is made now and then, and
+    only tensors of the last list that still exist count: a batch is not among them.
     """
 
     def __init__(self) -> None:
-        self._found: list[weakref.ref[torch.Tensor]] = []
+        self._tensors: list[weakref.ref[torch.Tensor]] = []
         self._datasets: list[weakref.ref[Any]] = []
         self._next_ns = 0
 
     def now(self) -> list[torch.Tensor]:
-        """Return what is known now; to be called when a step begins or ends."""
-        begin = time.monotonic_ns()
-        lasting = [tensor for ref in self._found if (tensor := ref()) is not None]
-        if begin >= self._next_ns:
-            plain = (torch.Tensor, nn.Parameter)  # what others are made of is among them
+        """Return the lasting tensors; to be called when a step begins or ends."""
+        start_ns = time.monotonic_ns()
+        lasting = [tensor for ref in self._tensors if (tensor := ref()) is not None]
+        if start_ns >= self._next_ns:
+            tensor_types = (torch.Tensor, nn.Parameter)  # the tensors inside a subclass are among them
             objects = gc.get_objects()
-            self._found = [weakref.ref(found) for found in objects if type(found) in plain]
+            self._tensors = [weakref.ref(candidate) for candidate in objects if type(candidate) in tensor_types]
             self._datasets = _datasets_in(objects)
             del objects
-            end = time.monotonic_ns()
-            self._next_ns = end + (end - begin) * _ASK_AGAIN
+            end_ns = time.monotonic_ns()
+            self._next_ns = end_ns + (end_ns - start_ns) * _REST_FACTOR
         return lasting
 
     def holders(self) -> dict[int, str]:
-        """Return by address which attribute of which data set has it now: "TensorDataset.tensors"."""
-        found: dict[int, str] = {}
+        """Return the attribute of a data set by address of its tensors now: "TensorDataset.tensors"."""
+        names: dict[int, str] = {}
         for ref in self._datasets:
             dataset = ref()
             for name, value in getattr(dataset, "__dict__", {}).copy().items():
@@ -199,12 +201,12 @@ class LastingTensors:
                     isinstance(value, (list, tuple, dict)) and len(value) <= _MOST_IN_ATTRIBUTE
                 ):
                     for tensor in tensors_in(value):
-                        found.setdefault(located(tensor)[1], f"{type(dataset).__name__}.{name}")
-        return found
+                        names.setdefault(located(tensor)[1], f"{type(dataset).__name__}.{name}")
+        return names
 
 
 class _Datasets(dict[type, bool]):
-    """Whether a type is one of data sets; no code of the program is asked."""
+    """Whether a type is one of data sets; runs no code of the program."""
 
     def __init__(self, base: type) -> None:
         super().__init__()
@@ -220,35 +222,35 @@ def _datasets_in(objects: list[Any]) -> list[weakref.ref[Any]]:
     base = getattr(module, "Dataset", None)
     if not isinstance(base, type):
         return []
-    known, found = _Datasets(base), []
-    for one in objects:
-        if known[type(one)]:
+    is_dataset, datasets = _Datasets(base), []
+    for candidate in objects:
+        if is_dataset[type(candidate)]:
             with suppress(TypeError):  # a class with slots may not allow it
-                found.append(weakref.ref(one))
-    return found
+                datasets.append(weakref.ref(candidate))
+    return datasets
 
 
-class _Noticed(weakref.ref[Any]):
+class _StorageRef(weakref.ref[Any]):
     __slots__ = ("ptr",)
     ptr: int
 
 
 class Departures:
-    """When the storages of some tensors go: the profiler of torch does not tell of memory that is older than itself."""
+    """Notes when the storages of some tensors are freed: torch's profiler has no events of memory older than itself."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], wanted: Container[int]) -> None:
-        """Of those at the addresses that are wanted."""
-        self.at_ns: dict[int, int] = {}
+        """Watch the storages at the addresses that are wanted."""
+        self.freed_ns: dict[int, int] = {}
         """By address; CLOCK_MONOTONIC."""
-        self._noticed: list[_Noticed] = []
+        self._refs: list[_StorageRef] = []
         for tensor in tensors:
             storage, ptr, _ = located(tensor)
             if storage is not None and ptr in wanted:
-                self._noticed.append(_Noticed(storage, self._gone))
-                self._noticed[-1].ptr = ptr
+                self._refs.append(_StorageRef(storage, self._gone))
+                self._refs[-1].ptr = ptr
 
     def _gone(self, ref: Any) -> None:
-        self.at_ns[ref.ptr] = time.monotonic_ns()
+        self.freed_ns[ref.ptr] = time.monotonic_ns()
 
 
 def tensors_in(holder: object) -> Iterator[torch.Tensor]:

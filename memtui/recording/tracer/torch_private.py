@@ -1,4 +1,4 @@
-"""The one place that uses interfaces of torch that are not public: its profiler's records, and a look at operators.
+"""The only module that uses interfaces of torch that are not public: its profiler's records, and dispatch modes.
 
 Only the traced process imports this.
 """
@@ -20,7 +20,7 @@ import torch
 
 try:
     from torch.utils._python_dispatch import TorchDispatchMode
-except ImportError:  # an old torch, or one to come: ``watching_problem`` says so
+except ImportError:  # an old torch, or a future one: ``watching_problem`` reports it
     TorchDispatchMode = object  # type: ignore[misc,assignment]
 
 BACKWARD = "autograd::engine"
@@ -44,7 +44,7 @@ class RawEvent:
 
 @dataclass(frozen=True, slots=True)
 class RawSpan:
-    """An operator of torch or a label, from its beginning to its end."""
+    """An operator of torch or a label, from its start to its end."""
 
     start_ns: int  # CLOCK_MONOTONIC
     end_ns: int
@@ -56,14 +56,14 @@ class RawSpan:
 
 @dataclass(frozen=True, slots=True)
 class RawStep:
-    """All that was seen, both parts sorted by (starting) time."""
+    """The profiler's records, events and spans, sorted by (start) time."""
 
     events: list[RawEvent]
     spans: list[RawSpan]
 
 
 def problem() -> str | None:
-    """Return why this torch cannot tell every allocation; None when it can."""
+    """Return why this torch cannot report every allocation; None when it can."""
     missing = _missing()
     return f"torch {torch.__version__} does not tell every allocation ({missing})" if missing else None
 
@@ -89,11 +89,11 @@ def _missing() -> str | None:
 
 
 class Turns:
-    """Whose turn it is to profile: torch can only have one profiler, and a second one may end the process.
+    """Arbitrates between profilers: torch can only have one, and a second one may end the process.
 
     In torch 2.13 a profiler that starts while another one warms up is a segmentation fault, and one that starts while
-    another one records takes the records away without a word. So the program's profilers are noticed from when they
-    are prepared, and always come first.
+    another one records silently takes the records away. So the program's profilers are noticed from when they are
+    prepared, and always come first.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Turns:
         self._starting = self._watching = False
 
     def watch(self) -> None:
-        """Notice the profilers of the program from now on; to be called before it makes one."""
+        """Notice the profilers of the program from now on; to be called before the program creates one."""
         if self._watching or problem() is not None:
             return
         self._watching = True
@@ -124,27 +124,27 @@ class Turns:
         profiler._prepare_trace, profiler.__exit__ = _prepare_trace, __exit__
 
     def start(self, give_way: Callable[[], object]) -> torch.profiler.profile:
-        """Return a running profiler of ours; ``give_way`` must stop it and is called before the program starts its own.
+        """Return a running profiler; ``give_way`` must stop it and is called before the program starts its own.
 
         Raises:
-            RuntimeError: it is not our turn, or torch refuses.
+            RuntimeError: another profiler runs, or torch refuses.
         """
         self.watch()
         if self._others or self._ours is not None or torch.autograd._profiler_enabled():
             raise RuntimeError("another profiler is on")
-        found = torch.profiler.profile(
+        profiler = torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=False
         )
         self._starting = True
         try:
-            found.start()
+            profiler.start()
         finally:
             self._starting = False
-        self._ours, self._give_way = found, give_way
-        return found
+        self._ours, self._give_way = profiler, give_way
+        return profiler
 
     def stop(self, ours: torch.profiler.profile) -> None:
-        """End a profiler that ``start`` gave."""
+        """End a profiler that ``start`` returned."""
         self._ours = self._give_way = None
         ours.stop()
 
@@ -159,7 +159,7 @@ class CudaHistory:
         self._on = self._guarded = False
 
     def start(self, most_entries: int) -> bool:
-        """Begin one; False where the program does not use CUDA, or has one already."""
+        """Start a history; False where the program does not use CUDA, or has one already."""
         cuda: Any = torch.cuda
         enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
         if enabled is None or not cuda.is_initialized() or enabled():
@@ -174,10 +174,10 @@ class CudaHistory:
         if not self._on:
             return None
         memory: Any = torch.cuda.memory
-        found = memory._snapshot()
+        snapshot = memory._snapshot()
         self._on = False
         memory._record_memory_history(None)
-        return found, _monotonic_minus_epoch_ns()
+        return snapshot, _monotonic_minus_epoch_ns()
 
     def _guard(self, memory: Any) -> None:
         """Leave a history that the program switches on or off from now on to the program."""
@@ -206,14 +206,14 @@ def raw_events(prof: torch.profiler.profile) -> list[RawEvent]:
 
 
 def raw_step(prof: torch.profiler.profile) -> RawStep:
-    """Return all that a stopped profiler saw."""
+    """Return all records of a stopped profiler."""
     from torch._C._profiler import RecordScope, _EventType
 
     results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
     if results is None:
         return RawStep([], [])
     offset_ns = _monotonic_minus_epoch_ns()
-    found = RawStep([], [])
+    step = RawStep([], [])
     # Children before later siblings, so that the order of equal times is that of the tree.
     waiting: list[tuple[Any, tuple[str, ...], str, int | None, bool]] = [
         (node, (), "", None, False) for node in reversed(results.experimental_event_tree())
@@ -226,7 +226,7 @@ def raw_step(prof: torch.profiler.profile) -> RawStep:
             fields = node.extra_fields
             allocation_id = getattr(fields, "allocation_id", None)
             device, thread = str(fields.device), node.start_tid
-            found.events.append(
+            step.events.append(
                 RawEvent(start_ns, fields.ptr, fields.alloc_size, allocation_id, path, op, sequence, thread, device)
             )
             continue
@@ -243,16 +243,16 @@ def raw_step(prof: torch.profiler.profile) -> RawStep:
             elif engine:
                 sequence = None
             end_ns = node.end_time_ns + offset_ns
-            found.spans.append(RawSpan(start_ns, end_ns, path, op, sequence if own >= 0 else None, node.start_tid))
+            step.spans.append(RawSpan(start_ns, end_ns, path, op, sequence if own >= 0 else None, node.start_tid))
         waiting.extend((child, path, op, sequence, backward) for child in reversed(node.children))
-    found.events.sort(key=lambda event: event.t_ns)
-    found.spans.sort(key=lambda span: span.start_ns)
-    return found
+    step.events.sort(key=lambda event: event.t_ns)
+    step.spans.sort(key=lambda span: span.start_ns)
+    return step
 
 
 @dataclass(frozen=True, slots=True)
 class RawUse:
-    """An operator that does something itself, and the addresses of the tensors it is given and makes."""
+    """An operator that computes something itself, and the addresses of the tensors it reads and allocates."""
 
     start_ns: int
     path: tuple[str, ...]  # as in RawSpan
@@ -262,11 +262,11 @@ class RawUse:
 
 
 def raw_uses(prof: torch.profiler.profile) -> list[RawUse]:
-    """Return what a stopped profiler that recorded shapes saw of them, in order of time."""
+    """Return the uses that a stopped profiler with recorded shapes saw, in order of time."""
     from torch._C._profiler import RecordScope, _EventType, _TensorMetadata
 
     results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
-    found: list[RawUse] = []
+    uses: list[RawUse] = []
     waiting: list[tuple[Any, tuple[str, ...]]] = [(node, ()) for node in results.experimental_event_tree()]
     while waiting:
         node, path = waiting.pop()
@@ -276,21 +276,21 @@ def raw_uses(prof: torch.profiler.profile) -> list[RawUse]:
         waiting += [(child, path) for child in node.children]
         if node.extra_fields.scope == RecordScope.USER_SCOPE:
             continue
-        made = [child.extra_fields for child in node.children if child.tag == _EventType.Allocation]
+        allocations = [child.extra_fields for child in node.children if child.tag == _EventType.Allocation]
         inner = any(child.tag == _EventType.TorchOp for child in node.children)
-        if inner and not made:
+        if inner and not allocations:
             continue  # others do it
         given: list[Any] = []
-        for one in node.extra_fields.inputs:
-            given += one if isinstance(one, list) else [one]
-        reads = [one.storage_data_ptr for one in given if isinstance(one, _TensorMetadata)]
-        makes = tuple(one.ptr for one in made if one.alloc_size > 0)
-        found.append(RawUse(node.start_time_ns, path, node.name, tuple(filter(None, reads)), makes))
-    return sorted(found, key=lambda use: use.start_ns)
+        for value in node.extra_fields.inputs:
+            given += value if isinstance(value, list) else [value]
+        reads = [value.storage_data_ptr for value in given if isinstance(value, _TensorMetadata)]
+        makes = tuple(value.ptr for value in allocations if value.alloc_size > 0)
+        uses.append(RawUse(node.start_time_ns, path, node.name, tuple(filter(None, reads)), makes))
+    return sorted(uses, key=lambda use: use.start_ns)
 
 
 def _monotonic_minus_epoch_ns() -> int:
-    """Return what turns the profiler's times into CLOCK_MONOTONIC: of several readings the least interrupted one."""
+    """Return the offset of the profiler's times to CLOCK_MONOTONIC: of several readings the least interrupted one."""
     best: tuple[int, int] | None = None
     for _ in range(7):
         before = time.monotonic_ns()
@@ -312,7 +312,7 @@ def hushed() -> Iterator[None]:
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"), mode=os.RTLD_NOLOAD)
         level = ctypes.c_int.in_dll(library, "FLAGS_caffe2_log_level")
-    except (OSError, ValueError):  # another build of torch: one line too many is no harm
+    except (OSError, ValueError):  # another build of torch: one line too many is harmless
         yield
         return
     before = level.value
@@ -324,7 +324,7 @@ def hushed() -> Iterator[None]:
 
 
 def uncompiled(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what the compiler keeps out of, also where it is called by something that was compiled."""
+    """Return a function that is never compiled, also where compiled code calls it."""
     dynamo = sys.modules.get("torch._dynamo")  # without it nothing is compiled; importing it takes seconds
     return work if dynamo is None or not hasattr(dynamo, "disable") else dynamo.disable(work)
 
@@ -349,9 +349,9 @@ def watching_problem() -> str | None:
 
 
 class OperatorMode(TorchDispatchMode):
-    """Something that sees each operator of this thread, and of backward passes it starts, while it is on.
+    """A mode that sees each operator of this thread, and of backward passes it starts, while it is on.
 
-    What implements ``__torch_dispatch__`` of it must call the operator.
+    A subclass implements ``__torch_dispatch__``, which must call the operator.
     """
 
     @classmethod
@@ -360,7 +360,7 @@ class OperatorMode(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Let compiled parts run as if this were not there."""
+        """Let compiled parts run as without the mode."""
         return True
 
     def switch_on(self) -> bool:
@@ -389,5 +389,5 @@ def in_backward() -> bool:
 
 
 def may_allocate(operator: Any) -> bool:
-    """Whether an operator can return something new: one that returns what it was given, or a view of it, cannot."""
-    return any(one.alias_info is None for one in operator._schema.returns)
+    """Whether an operator can return a new storage: one that returns its argument, or a view of it, cannot."""
+    return any(returned.alias_info is None for returned in operator._schema.returns)

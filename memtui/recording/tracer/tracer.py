@@ -1,8 +1,8 @@
 """Finds the steps of a training and records every allocation of some of them, from inside its process.
 
 A step ends when the optimiser that steps first does so again; no line of the program is changed. Between the recorded
-steps there are two hooks of the optimiser and, in as many as may cost it, the cheap view. The program's own errors pass
-through; those of the tracer end the tracing, with one line on standard error.
+steps there are two hooks of the optimiser and, in as many steps as is affordable, the cheap monitor. The program's own
+errors pass through; those of the tracer end the tracing, with one line on standard error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from memtui.recording.tracer.progress_batch import ProgressLog, Seen
 from memtui.recording.tracer.sender import Sender
 from memtui.recording.tracer.step_recorder import ExactStep
 from memtui.recording.tracer.storage_monitor import TensorWatch
-from memtui.recording.tracer.tensor_registry import Departures, Known, LastingTensors, Storages, known_of, tensors_in
+from memtui.recording.tracer.tensor_registry import (
+    Departures,
+    LastingTensors,
+    Storages,
+    TensorRegistry,
+    build_registry,
+    tensors_in,
+)
 
 FIRST = 2  # the first steps fill caches and make the state of the optimiser
 MOST_PASSES = 256  # of a model in a step that is recorded
@@ -50,7 +57,7 @@ class Tracer:
         modules: Iterable[Any] = (),
         optimizers: Iterable[Any] = (),
     ) -> None:
-        """``modules`` and ``optimizers`` are known from the beginning, more are found. Steps are the first one's."""
+        """Trace ``modules`` and ``optimizers`` and those found later. Steps are those of the first optimiser."""
         self._every, self._open_sender = every, open_sender
         self._sender: Sender | _Nobody | None = None
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet(optimizers)
@@ -59,7 +66,7 @@ class Tracer:
         self._inputs: list[Any] = []
         self._by_hand = HandLabels()
         self.also: Callable[[TracerMessage], object] | None = None
-        """Hears what is told the recorder, in this thread."""
+        """Gets the messages to the recorder, too, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
         self._steps = 0
         self._window = ExitStack()
@@ -69,10 +76,10 @@ class Tracer:
         self._step_ns = 0  # when the step began
         self._watching = False
         self._log: ProgressLog | None = None
-        self._said, self._forked = False, 0
+        self._warned, self._forked = False, 0
         self._lasting = LastingTensors()
         self._loose_before: Storages = {}
-        self._told: tuple[tuple[int, int, int, str, str], ...] = ()
+        self._sent_rows: tuple[tuple[int, int, int, str, str], ...] = ()
         self._pid = os.getpid()
         self._watched = [
             optimizer_hooks.register_optimizer_step_pre_hook(self._guarded(self._before_step)),
@@ -85,7 +92,7 @@ class Tracer:
         return not self._watched
 
     def close(self) -> None:
-        """Take every hook back and send what waits. A step that is half recorded is dropped."""
+        """Remove every hook and send queued messages. A step that is half recorded is dropped."""
         for handle in self._watched:
             handle.remove()
         self._watched = []
@@ -106,14 +113,14 @@ class Tracer:
         def hook(first: Any, *more: Any) -> None:
             nonlocal hidden
             if os.getpid() != self._pid:
-                self._say_forked()
+                self._warn_forked()
                 return  # a child that inherited the hooks
             try:
                 if hidden is work:  # the compiler was not loaded yet
                     hidden = torch_private.uncompiled(work)
                 hidden(first, *more)
             except Exception as error:
-                self._say_once(f"tracing ended: {type(error).__name__}: {error}")
+                self._warn_once(f"tracing ended: {type(error).__name__}: {error}")
                 with suppress(Exception):
                     self.close()
 
@@ -124,9 +131,9 @@ class Tracer:
         if not self._is_clock(optimizer):
             return
         if self._recorded is not None:
-            begin = time.perf_counter_ns()
-            self._recorded.note_gradients(self._known())
-            self._cost_ns += time.perf_counter_ns() - begin
+            start_ns = time.perf_counter_ns()
+            self._recorded.note_gradients(self._registry())
+            self._cost_ns += time.perf_counter_ns() - start_ns
         elif self._watching:
             self._watch.take_gradients(self._parameters())
 
@@ -144,22 +151,22 @@ class Tracer:
         if (self._steps - FIRST) % self._every == 0:
             self._find_roots()
             if torch_private.problem():
-                self._send_ranges(self._all_known(self._lasting.now()))  # as much as can be told
+                self._send_ranges(self._full_registry(self._lasting.now()))  # as much as can be reported
             elif self._expense.recording_affordable:
-                self._begin_recorded()
+                self._start_recording()
                 return
-        self._begin_watched()
+        self._start_watching()
 
     def _end_step(self) -> None:
-        """Of the step that ends now, everything that was seen."""
+        """Report everything that was seen of the step that ends now."""
         if self._sender is None:
             self._sender = self._open_sender()
         watched, self._watching = self._watching, False
         seen = self._watch.end(self._steps) if watched else None
         now_ns = time.monotonic_ns()
         if self._recorded is not None:
-            seen = self._end_recorded()
-            # What ``_cost_ns`` says of the begin is in the length of the step already, as near as makes no difference.
+            seen = self._end_recording()
+            # The part of ``_cost_ns`` at the start is in the length of the step already, to a good approximation.
             self._expense.take_recorded(now_ns - self._step_ns, time.monotonic_ns() - now_ns)
         elif self._log is not None:
             self._expense.take(now_ns - self._step_ns, watched, self._watch.cost_ns)
@@ -170,14 +177,14 @@ class Tracer:
             self._log.take(now_ns, seen, self._watch.problem(), self._expense.cost_ns)
         self._step_ns = time.monotonic_ns()
 
-    def _begin_watched(self) -> None:
-        """See the next step, if that is not too much; the program's own modes and compilers go first."""
+    def _start_watching(self) -> None:
+        """Watch the next step, if that is affordable; the program's own modes and compilers come first."""
         if not self._expense.affordable or self._watch.problem():
             return
-        self._watching = self._watch.begin(self._known)
+        self._watching = self._watch.start(self._registry)
         if self._watching:
             self._watch.take_gradients(self._parameters())
-            self._look_at_inputs()
+            self._hook_inputs()
 
     def enter_backward(self, module: Any) -> None:
         """Begin a backward pass that the program computes itself, of a module's parameters."""
@@ -186,50 +193,50 @@ class Tracer:
             self._by_hand.enter_backward(module)
 
     def leave_backward(self, module: Any) -> None:
-        """Note that gradients are there."""
+        """Note the gradients of a backward pass by hand, which ends."""
         self._watch.by_hand -= 1
         if self._by_hand.inside:
             self._by_hand.leave_backward(module)
             if self._recorded is not None:
-                self._recorded.note_gradients(known_of((module,), ()))
+                self._recorded.note_gradients(build_registry((module,), ()))
         elif self._watching:
             self._watch.take_gradients(module.parameters())
 
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
 
-    def _begin_recorded(self) -> None:
-        begin = time.perf_counter_ns()
+    def _start_recording(self) -> None:
+        start_ns = time.perf_counter_ns()
         self._inputs, self._passes = [], 0
         lasting = self._lasting.now()
-        known = self._all_known(lasting)
-        departures = Departures(lasting, known.others)
-        self._look_inside()
-        self._recorded = self._window.enter_context(ExactStep(self._steps, known, departures))
-        self._cost_ns = time.perf_counter_ns() - begin
+        registry = self._full_registry(lasting)
+        departures = Departures(lasting, registry.others)
+        self._hook_models()
+        self._recorded = self._window.enter_context(ExactStep(self._steps, registry, departures))
+        self._cost_ns = time.perf_counter_ns() - start_ns
 
-    def _end_recorded(self) -> dict[str, Seen] | None:
-        begin = time.perf_counter_ns()
+    def _end_recording(self) -> dict[str, Seen] | None:
+        start_ns = time.perf_counter_ns()
         recorded, self._recorded = self._recorded, None
         assert recorded is not None
         self._window.close()
         if recorded.problem:
-            self._say_once(f"step {recorded.step} is not recorded: {recorded.problem}")
+            self._warn_once(f"step {recorded.step} is not recorded: {recorded.problem}")
             return None
         if recorded.history_problem:
-            self._say_once(recorded.history_problem)
-        known = self._all_known(self._lasting.now())
-        traces = {device: (recorded.trace(known, device), recorded.dropped) for device in recorded.devices}
+            self._warn_once(recorded.history_problem)
+        registry = self._full_registry(self._lasting.now())
+        traces = {device: (recorded.trace(registry, device), recorded.dropped) for device in recorded.devices}
         self._inputs = []
-        cost_ns = self._cost_ns + time.perf_counter_ns() - begin
+        cost_ns = self._cost_ns + time.perf_counter_ns() - start_ns
         for device, (trace, dropped) in traces.items():
             self._send_step(trace, device, cost_ns, dropped)
-        self._send_ranges(known)
+        self._send_ranges(registry)
         return {device: seen for device, (trace, _) in traces.items() if (seen := _seen(trace)) is not None}
 
     def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int) -> None:
         assert self._sender is not None
-        self._tell(
+        self._send(
             AllocationStep(
                 self._pid,
                 trace.step,
@@ -245,74 +252,78 @@ class Tracer:
             )
         )
 
-    def _send_ranges(self, known: Known) -> None:
+    def _send_ranges(self, registry: TensorRegistry) -> None:
         """Send where the tensors lie that outlive a step, when that has changed."""
-        # A batch that is made anew for every step will soon be something else: what lasts is a data set it is cut from.
-        before, self._loose_before = self._loose_before, {**known.others, **known.inputs}
+        # A batch is allocated anew for every step; what lasts is the data set it is cut from.
+        before, self._loose_before = self._loose_before, {**registry.others, **registry.inputs}
         inputs, others = (
-            {ptr: held for ptr, held in some.items() if ptr in before and before[ptr].size_bytes == held.size_bytes}
-            for some in (known.inputs, known.others)
+            {
+                ptr: storage
+                for ptr, storage in some.items()
+                if ptr in before and before[ptr].size_bytes == storage.size_bytes
+            }
+            for some in (registry.inputs, registry.others)
         )
         rows: dict[int, tuple[int, int, str, str]] = {}
-        for category, storages in replace(known, inputs=inputs, others=others).by_category():
-            for ptr, held in storages.items():
-                if known.device(ptr) == MAIN_MEMORY:  # pages are of main memory
-                    rows.setdefault(ptr, (held.size_bytes, category, held.layer, held.part))
-        told = tuple((ptr, *found) for ptr, found in sorted(rows.items()))
-        if told == self._told or self._sender is None:
+        for category, storages in replace(registry, inputs=inputs, others=others).by_category():
+            for ptr, storage in storages.items():
+                if registry.device(ptr) == MAIN_MEMORY:  # pages are of main memory
+                    rows.setdefault(ptr, (storage.size_bytes, category, storage.layer, storage.part))
+        sorted_rows = tuple((ptr, *row) for ptr, row in sorted(rows.items()))
+        if sorted_rows == self._sent_rows or self._sender is None:
             return
-        self._told = told
-        columns = np.array([row[:3] for row in told], np.int64).reshape(-1, 3).T
-        layers, parts = tuple(row[3] for row in told), tuple(row[4] for row in told)
+        self._sent_rows = sorted_rows
+        columns = np.array([row[:3] for row in sorted_rows], np.int64).reshape(-1, 3).T
+        layers, parts = tuple(row[3] for row in sorted_rows), tuple(row[4] for row in sorted_rows)
         ranges = TensorRanges(self._pid, time.monotonic_ns(), columns, layers, parts)
-        self._tell(ranges)
+        self._send(ranges)
 
-    def _tell(self, told: TracerMessage) -> None:
+    def _send(self, message: TracerMessage) -> None:
         assert self._sender is not None
-        self._sender.send(told)
+        self._sender.send(message)
         if self.also is not None:
-            self.also(told)
+            self.also(message)
 
-    def tell(self, told: TracerMessage) -> bool:
-        """Say something of this process to the recorder; False before its first step."""
+    def report(self, message: TracerMessage) -> bool:
+        """Send the recorder a message about this process; False before its first step."""
         if self._sender is not None:
-            self._sender.send(told)
+            self._sender.send(message)
         return self._sender is not None
 
-    def _say_forked(self) -> None:
-        """In a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
+    def _warn_forked(self) -> None:
+        """Warn in a child that steps an optimiser, too; a copy of the parent's memory, so once in each."""
         if self._forked != os.getpid():
             self._forked = os.getpid()
             print(f"memtui: process {self._forked}: forked from a traced one, its steps are not seen", file=sys.stderr)
 
-    def _say_once(self, what: str) -> None:
-        if not self._said:
+    def _warn_once(self, what: str) -> None:
+        if not self._warned:
             print(f"memtui: process {self._pid}: {what}", file=sys.stderr)
-        self._said = True
+        self._warned = True
 
-    def _known(self) -> Known:
-        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs)
+    def _registry(self) -> TensorRegistry:
+        return build_registry(tuple(self._roots), tuple(self._optimizers), self._inputs)
 
-    def _all_known(self, lasting: list[torch.Tensor]) -> Known:
-        """Return all, with what belongs to no model and no optimiser, too, which takes longer."""
+    def _full_registry(self, lasting: list[torch.Tensor]) -> TensorRegistry:
+        """Return all tensors, also those that belong to no model and no optimiser, which takes longer."""
         self._watch.take_others(lasting)
         holders = self._lasting.holders()
-        return known_of(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting, holders)
+        return build_registry(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting, holders)
 
-    def _look_inside(self) -> None:
+    def _hook_models(self) -> None:
         """Note layers and inputs of what is about to be recorded, by hooks of the models.
 
-        Not where something was compiled: the compiler traces through hooks, and a hook it has not seen makes it compile
-        anew, or fail.
+        Not where something was compiled: the compiler traces through hooks, and a new hook makes it compile again, or
+        fail.
         """
         if torch_private.compiled_frames():
             return
         roots = tuple(self._roots)
         self._by_hand.names = layer_names(roots)
         self._window.enter_context(layer_labels(roots))
-        self._look_at_inputs()
+        self._hook_inputs()
 
-    def _look_at_inputs(self) -> None:
+    def _hook_inputs(self) -> None:
         """Note inputs by hooks of the models, for the step that begins."""
         for root in tuple(self._roots):
             self._window.callback(root.register_forward_pre_hook(self._guarded(self._called)).remove)
@@ -324,16 +335,16 @@ class Tracer:
                 self._recorded.abandon(f"more than {MOST_PASSES} passes of the model before the optimiser stepped")
                 return
             self._inputs += tensors_in(arguments)
-            self._recorded.note_inputs(known_of((), (), self._inputs))
+            self._recorded.note_inputs(build_registry((), (), self._inputs))
         elif self._watching:
             self._watch.take_inputs(tensors_in(arguments))
 
     def _find_roots(self) -> None:
-        """Modules with parameters of the optimisers that belong to no other one; looked for where some are unknown."""
+        """Find modules with parameters of the optimisers that no other module contains, where some are unknown."""
         wanted = {id(parameter) for parameter in self._parameters()}
         if wanted <= {id(parameter) for root in self._roots for parameter in root.parameters()}:
             return
-        modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
+        modules = [obj for obj in gc.get_objects() if issubclass(type(obj), torch.nn.Module)]
         holders = [m for m in modules if any(id(parameter) in wanted for parameter in m.parameters())]
         inner = {id(child) for holder in holders for child in holder.modules() if child is not holder}
         self._roots = weakref.WeakSet(holder for holder in holders if id(holder) not in inner)
@@ -345,13 +356,12 @@ class Tracer:
 
 
 def _seen(trace: StepTrace) -> Seen | None:
-    """Return what a step that was recorded whole says to the log."""
+    """Return a step that was recorded whole in the form of the log."""
     if not len(trace):
         return None
-    rows = slice(max(0, trace.existing - 1), None)  # what was there when it began is one row
+    rows = slice(max(0, trace.existing - 1), None)  # all existing blocks together are one row
     columns = (trace.t_ns[rows], trace.by_category()[rows], trace.op[rows])
-    found = stretches(*columns, trace.start_ns, trace.end_ns, trace.step)
-    return found, trace.names
+    return stretches(*columns, trace.start_ns, trace.end_ns, trace.step), trace.names
 
 
 _running: weakref.ref[Tracer] | None = None
@@ -363,13 +373,13 @@ def running() -> bool:
 
 
 def current() -> Tracer | None:
-    """Return what traces this process."""
+    """Return the tracer of this process, if there is one."""
     tracer = _running() if _running is not None else None
     return tracer if tracer is not None and not tracer.closed else None
 
 
 def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Iterable[Any] = ()) -> Tracer:
-    """Trace this process for the recorder that listens at ``path``, as far as this torch allows; a line says so."""
+    """Trace this process for the recorder that listens at ``path``, as far as this torch allows; print its limits."""
     global _running
     if why := torch_private.problem():
         more = torch_private.watching_problem()
@@ -382,21 +392,21 @@ def start(path: Path, every: int, modules: Iterable[Any] = (), optimizers: Itera
 
 
 def _hush_profiler() -> None:
-    """Soon enough where no profiler has run yet."""
+    """Keep the profiler quiet, where none has run yet."""
     for name, value in QUIET_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 class _Nobody:
-    """In place of a recorder, for those who hear by ``Tracer.also`` alone."""
+    """In place of a recorder, where ``Tracer.also`` alone gets the messages."""
 
     lost = 0
 
-    def send(self, told: TracerMessage) -> None:
-        """Do nothing: it is heard already."""
+    def send(self, message: TracerMessage) -> None:
+        """Do nothing: ``Tracer.also`` has the message already."""
 
     def close(self) -> None:
-        """Do nothing: nothing waits."""
+        """Do nothing: nothing is queued."""
 
 
 def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tracer | None:
@@ -408,20 +418,20 @@ def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tr
 
 
 def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return modules and optimisers as they were given: None, one, or for modules several. Raises TypeError."""
+    """Return modules and optimisers as tuples: given are None, one, or for modules several. Raises TypeError."""
     modules = () if model is None else tuple(model) if isinstance(model, (list, tuple)) else (model,)
     optimizers = () if optimizer is None else (optimizer,)
-    for found, kind, what in (
+    for objects, kind, what in (
         (modules, torch.nn.Module, "torch.nn.Module"),
         (optimizers, torch.optim.Optimizer, "torch.optim.Optimizer"),
     ):
-        for one in found:
-            if not isinstance(one, kind):
-                raise TypeError(f"a {type(one).__name__} is no {what}")
+        for obj in objects:
+            if not isinstance(obj, kind):
+                raise TypeError(f"a {type(obj).__name__} is no {what}")
     return modules, optimizers
 
 
-def begin() -> None:
-    """Trace this process as its environment says."""
+def start_from_environment() -> None:
+    """Trace this process as its environment variables say."""
     tracer = start(Path(os.environ[SOCKET]), int(os.environ[EVERY]))
     atexit.register(tracer.close)

@@ -162,7 +162,7 @@ class _Watched:
 
     def tell(self, message: LearningProgress) -> bool:
         """Say it to the recorder; True also where there is none."""
-        return self._own is not None or self._tracer is None or self._tracer.tell(message)
+        return self._own is not None or self._tracer is None or self._tracer.report(message)
 
     def end_own(self) -> None:
         """Stop watching: what was to be seen for the result has been seen, and the training goes on as it is."""

@@ -1,6 +1,6 @@
-"""Runs when Python starts in a traced program: waits for torch, and hides nothing that would have run instead.
+"""Runs when Python starts in a traced program: waits for torch, and runs the ``sitecustomize`` that it hides.
 
-Whatever goes wrong here must not be felt by the program. No module of memtui is imported before torch is.
+Whatever goes wrong here must not affect the program. No module of memtui is imported before torch is.
 """
 
 import os
@@ -10,12 +10,12 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGES = os.path.abspath(os.path.join(_HERE, *[os.pardir] * 4))
 
 
-def _run_the_hidden_one():
+def _run_hidden_sitecustomize():
     """Run the ``sitecustomize`` that would have run without this one."""
     import importlib
 
-    kept = sys.path[:]
-    sys.path[:] = [entry for entry in kept if os.path.abspath(entry or ".") != _HERE]
+    saved_path = sys.path[:]
+    sys.path[:] = [entry for entry in saved_path if os.path.abspath(entry or ".") != _HERE]
     ours = sys.modules.pop("sitecustomize", None)
     try:
         importlib.import_module("sitecustomize")
@@ -25,37 +25,37 @@ def _run_the_hidden_one():
         if error.name != "sitecustomize":
             raise
     finally:
-        # As it would be without the hook; what it added stays.
+        # As without the hook; entries that were added stay.
         sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
 
 
 class _Waiter:
-    """Sits in front of all finders until torch is asked for, and begins to trace when it has been loaded."""
+    """A finder in front of all others until torch is imported; starts tracing when torch has been loaded."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
             return None
         import importlib.util
 
-        sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         spec = importlib.util.find_spec("torch")
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def exec_module(module):
                 load(module)
-                _begin()
+                _start_tracing()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _begin():
-    sys.path.append(_PACKAGES)  # behind all of the program's: only to find memtui
+def _start_tracing():
+    sys.path.append(_PACKAGES)  # after all of the program's entries: only to find memtui
     try:
-        from memtui.recording.tracer.tracer import begin
+        from memtui.recording.tracer.tracer import start_from_environment
 
-        begin()
+        start_from_environment()
     except Exception as error:
         print(f"memtui: cannot trace in process {os.getpid()}: {error}", file=sys.stderr)
     finally:
@@ -65,4 +65,4 @@ def _begin():
 
 if os.environ.get("MEMTUI_TRACE_SOCKET"):
     sys.meta_path.insert(0, _Waiter())
-_run_the_hidden_one()
+_run_hidden_sitecustomize()
