@@ -25,8 +25,8 @@ def _demo(args: argparse.Namespace, console: Console) -> int:
     from memtui.recording.supervisor.launch import Launch
     from memtui.tui.watch import watch
 
-    words = (sys.executable, "-P", "-m", "memtui.study.workloads.demo", "--network", args.network)
-    return watch(args, console, Launch(words, name="demo", log=True, dies_with_memtui=True))
+    argv = (sys.executable, "-P", "-m", "memtui.study.workloads.demo", "--network", args.network)
+    return watch(args, console, Launch(argv, name="demo", log=True, dies_with_memtui=True))
 
 
 def _add_attach(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""``memtui compare``: what it takes; ``compare_sessions`` runs it."""
+"""``memtui compare``: its arguments; ``compare_sessions`` runs it."""
 
 from __future__ import annotations
 

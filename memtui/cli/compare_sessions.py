@@ -19,10 +19,10 @@ from memtui.reports.source import ReportSource
 
 
 def compare(args: argparse.Namespace, console: Console) -> int:
-    """Compare sessions; returns the exit code.
+    """Compare sessions and return the exit code.
 
     Raises:
-        UserError: a file is not a session, has nothing to compare, or there are too many.
+        UserError: a file is not a session, has nothing to compare, or there are too many files.
     """
     if len(args.files) < 2:
         raise UserError("one session is held against nothing; name another one, or see it alone: memtui report FILE")
@@ -73,11 +73,11 @@ def _later(
 
 
 def _check_page(path: Path, *, force: bool) -> None:
-    """Raise UserError where a page could not be drawn or written: before anything is read, not after."""
+    """Raise UserError, before anything is read, where a page could not be drawn or written."""
     from memtui.core.files import check_place
     from memtui.reports.charts import matplotlib_svg
 
-    check_place(path, force=force)  # first: what draws makes a folder of its own in the user's home
+    check_place(path, force=force)  # first: the drawing library creates a folder of its own in the user's home
     matplotlib_svg.load()
 
 

@@ -1,4 +1,4 @@
-"""``memtui completion``: what it takes; ``completion_scripts`` makes the script."""
+"""``memtui completion``: its arguments; ``completion_scripts`` writes the script."""
 
 from __future__ import annotations
 

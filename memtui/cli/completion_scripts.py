@@ -1,8 +1,8 @@
-"""What a shell needs to complete memtui's words, made from the parser itself.
+"""Completion scripts for shells, generated from the parser itself.
 
-A word is completed by what its argument is called: PID by running processes, FILE of a command that reads one by
-``*.memtui`` files and by the sessions in the state directory, which the begin of their name finds; DIR by folders;
-choices by themselves. What the parser gains later is completed, too.
+A parameter is completed by the name of its argument: PID by running processes, FILE of a command that reads one by
+``*.memtui`` files and by the sessions in the state directory, by a prefix of their name; DIR by folders; choices by
+themselves. What the parser gains later is completed, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS |= dict.fromkeys(("GRID.toml", "LOG|DIR", "FILE|LOG"), "file")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Parameter:
     """An option or argument. ``kind``: "pid", "session", "file", "dir", "choice", "text"; "" for a flag."""
 
     flags: tuple[str, ...]
@@ -36,35 +36,35 @@ class Command:
 
     name: str
     help: str
-    options: tuple[Word, ...]
-    arguments: tuple[Word, ...]
+    options: tuple[Parameter, ...]
+    arguments: tuple[Parameter, ...]
     commands: tuple[Command, ...] = ()
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the completion script of a shell."""
-    made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]
-    return "\n".join(made(commands_of(parser))) + "\n"
+    write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]
+    return "\n".join(write(commands_of(parser))) + "\n"
 
 
 def commands_of(parser: argparse.ArgumentParser) -> list[Command]:
     """Return the commands of a parser in the order of its help."""
-    return [_command(name, made) for name, made in parsers_of(parser).items()]
+    return [_command(name, own) for name, own in parsers_of(parser).items()]
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Command:
-    words = [_word(a) for a in parser._actions if a.help != argparse.SUPPRESS]
-    below = tuple(_command(f"{name} {verb}", made) for verb, made in parsers_of(parser).items())
-    options = tuple(word for word in words if word.flags)
-    return Command(name, parser.description or "", options, tuple(w for w in words if not w.flags), below)
+    parameters = [_parameter(a) for a in parser._actions if a.help != argparse.SUPPRESS]
+    below = tuple(_command(f"{name} {verb}", own) for verb, own in parsers_of(parser).items())
+    options = tuple(p for p in parameters if p.flags)
+    return Command(name, parser.description or "", options, tuple(p for p in parameters if not p.flags), below)
 
 
 def every(commands: Iterable[Command]) -> list[Command]:
-    """Return the commands, each with those below it after it."""
+    """Return the commands, each followed by its subcommands."""
     return [each for command in commands for each in (command, *every(command.commands))]
 
 
-def _word(action: argparse.Action) -> Word:
+def _parameter(action: argparse.Action) -> Parameter:
     name = action.metavar if isinstance(action.metavar, str) else action.dest
     flags = tuple(action.option_strings)
     choices = tuple(map(str, action.choices or ()))
@@ -75,7 +75,7 @@ def _word(action: argparse.Action) -> Word:
     else:
         kind = _KINDS.get(name, "text")
         kind = "file" if kind == "session" and flags else kind
-    return Word(flags, kind, name, action.help or "", choices)
+    return Parameter(flags, kind, name, action.help or "", choices)
 
 
 def _bash(commands: list[Command]) -> Iterator[str]:
@@ -135,10 +135,10 @@ def _bash(commands: list[Command]) -> Iterator[str]:
     yield "complete -F _memtui memtui"
 
 
-def _bash_action(word: Word) -> str:
-    match word.kind:
+def _bash_action(parameter: Parameter) -> str:
+    match parameter.kind:
         case "choice":
-            return f"_memtui_words {shlex.quote(' '.join(word.choices))}"
+            return f"_memtui_words {shlex.quote(' '.join(parameter.choices))}"
         case "pid":
             return "_memtui_pids"
         case "session":
@@ -172,13 +172,13 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
     for command in commands:
         if command.commands:
             yield f"        {command.name})"
-            yield f"          _arguments -C {_zsh_words(command)} '*:: :->below'"
+            yield f"          _arguments -C {_zsh_specs(command)} '*:: :->below'"
             yield "          case $words[1] in"
             for below in command.commands:
-                yield f"            {below.name.split()[-1]}) _arguments {_zsh_words(below)} ;;"
+                yield f"            {below.name.split()[-1]}) _arguments {_zsh_specs(below)} ;;"
             yield "          esac ;;"
         else:
-            yield f"        {command.name}) _arguments {_zsh_words(command)} ;;"
+            yield f"        {command.name}) _arguments {_zsh_specs(command)} ;;"
     yield "      esac ;;"
     yield "  esac"
     yield "}"
@@ -196,32 +196,32 @@ def _zsh(commands: list[Command]) -> Iterator[str]:
     yield 'if [ "$funcstack[1]" = _memtui ]; then _memtui "$@"; else compdef _memtui memtui; fi'
 
 
-def _zsh_words(command: Command) -> str:
+def _zsh_specs(command: Command) -> str:
     """Return the options and the first argument, as ``_arguments`` takes them."""
     specs = [spec for option in command.options for spec in _zsh_options(option)]
-    specs += [shlex.quote(f"1:{_plain(word.name)}:{_zsh_action(word)}") for word in command.arguments[:1]]
+    specs += [shlex.quote(f"1:{_zsh_stripped(p.name)}:{_zsh_action(p)}") for p in command.arguments[:1]]
     return " ".join(specs)
 
 
-def _zsh_options(word: Word) -> Iterator[str]:
-    for flag in word.flags:
-        value = f":{_plain(word.name)}:{_zsh_action(word)}" if word.kind else ""
-        yield shlex.quote(f"{flag}[{_plain(word.help)}]{value}")
+def _zsh_options(parameter: Parameter) -> Iterator[str]:
+    for flag in parameter.flags:
+        value = f":{_zsh_stripped(parameter.name)}:{_zsh_action(parameter)}" if parameter.kind else ""
+        yield shlex.quote(f"{flag}[{_zsh_stripped(parameter.help)}]{value}")
 
 
-def _plain(text: str) -> str:
-    """Return the text without what has a meaning in a specification of zsh."""
+def _zsh_stripped(text: str) -> str:
+    """Return the text without characters that have a meaning in a specification of zsh."""
     return re.sub(r"[\[\]:\\]", " ", text)
 
 
-def _zsh_action(word: Word) -> str:
+def _zsh_action(parameter: Parameter) -> str:
     return {
-        "choice": f"({' '.join(word.choices)})",
+        "choice": f"({' '.join(parameter.choices)})",
         "pid": "_pids",
         "session": "_memtui_sessions",
         "file": "_files",
         "dir": "_files -/",
-    }.get(word.kind, " ")
+    }.get(parameter.kind, " ")
 
 
 def _fish(commands: list[Command]) -> Iterator[str]:
@@ -252,22 +252,22 @@ def _fish(commands: list[Command]) -> Iterator[str]:
             below = " ".join(each.name.split()[-1] for each in command.commands)
             tests.append(f"not __fish_seen_subcommand_from {below}")
         seen = f"-n '{'; and '.join(tests)}'"
-        for word in command.options:
-            names = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in word.flags)
-            value = {"": "", "file": "-r -F"}.get(word.kind, f"-x {_fish_action(word)}")
-            yield f"complete -c memtui {seen} {names} -d {_fish_quoted(word.help)} {value}".rstrip()
-        for word in command.arguments[:1]:
-            yield f"complete -c memtui {seen} {_fish_action(word)}".rstrip()
+        for parameter in command.options:
+            names = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in parameter.flags)
+            value = {"": "", "file": "-r -F"}.get(parameter.kind, f"-x {_fish_action(parameter)}")
+            yield f"complete -c memtui {seen} {names} -d {_fish_quoted(parameter.help)} {value}".rstrip()
+        for parameter in command.arguments[:1]:
+            yield f"complete -c memtui {seen} {_fish_action(parameter)}".rstrip()
 
 
-def _fish_action(word: Word) -> str:
+def _fish_action(parameter: Parameter) -> str:
     return {
-        "choice": f"-a {_fish_quoted(' '.join(word.choices))}",
+        "choice": f"-a {_fish_quoted(' '.join(parameter.choices))}",
         "pid": "-a '(__fish_complete_pids)'",
         "session": "-a '(__memtui_sessions)'",
         "file": "-F",
         "dir": "-a '(__fish_complete_directories)'",
-    }.get(word.kind, "")
+    }.get(parameter.kind, "")
 
 
 def _fish_quoted(text: str) -> str:

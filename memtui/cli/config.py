@@ -1,8 +1,8 @@
-"""The config file: defaults for options, in the words of the command line and checked like it.
+"""The config file: defaults for options, named as on the command line and checked like it.
 
 It is ``memtui/config.toml`` under ``$XDG_CONFIG_HOME`` or ``~/.config``, of the user who typed the command. Keys are
-names of long options (``interval = 0.5``); a table with the name of a command (``[record]``) goes before them there.
-Under sudo a child gives up root for good before it looks for the file: root neither opens it nor follows a link to it.
+names of long options (``interval = 0.5``); a table with the name of a command (``[record]``) takes precedence for it.
+Under sudo a child gives up root for good before it opens the file: root neither opens it nor follows a link to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memtui.core.os_errors import READ, refused
 from memtui.core.small_file import read_small_bytes
 
 MAX_BYTES = 1 << 16
-# What is about one call, and not about a habit.
+# Options of one call, which make no sense as defaults.
 _NEVER = frozenset((
     "help", "version", "debug", "no-config", "force", "output", "json", "html", "to", "rank", "session", "again",
     "config", "grid", "shard", "set", "resume", "retry", "limit", "ratio", "run", "model",
@@ -33,7 +33,7 @@ def apply(commands: Commands, verb: str) -> None:
     """Give a command's parser the defaults of the user's file, if there is one.
 
     Raises:
-        UserError: with file, key and what is allowed; also for what other commands would read.
+        UserError: with file, key and what is allowed; also for tables of other commands.
     """
     path, text = _read()
     if text is None:
@@ -41,11 +41,11 @@ def apply(commands: Commands, verb: str) -> None:
     import tomllib
 
     try:
-        plain = tomllib.loads(text)
+        document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
     try:
-        values = _defaults(commands, verb, plain)
+        values = _defaults(commands, verb, document)
         for parser in leaves_of(commands[verb]):
             own = {action.dest for action in parser._actions}
             parser.set_defaults(**{name: value for name, value in values.items() if name in own})
@@ -54,7 +54,7 @@ def apply(commands: Commands, verb: str) -> None:
         raise UserError(f"{path}: {error}{end}--no-config goes on without the file") from None
 
 
-def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str, Any]:
+def _defaults(commands: Commands, verb: str, document: dict[str, Any]) -> dict[str, Any]:
     """Return the values by argument. All keys are checked, whatever the command. Raises ValueError."""
     options = {
         name: {key: action for leaf in leaves_of(parser) for key, action in options_of(leaf).items()}
@@ -62,8 +62,8 @@ def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str,
     }
     every = {key: action for table in options.values() for key, action in table.items()}
     values: dict[str, Any] = {}
-    tables = [key for key, value in plain.items() if isinstance(value, dict)]
-    for key, value in plain.items():
+    tables = [key for key, value in document.items() if isinstance(value, dict)]
+    for key, value in document.items():
         if key not in tables:
             parsed = _value(key, value, every)
             if key in options[verb]:
@@ -71,7 +71,7 @@ def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str,
     for table in tables:
         if table not in options:
             raise ValueError(f"[{table}]: is no command; {_meant(table, options)}")
-        for key, value in plain[table].items():
+        for key, value in document[table].items():
             parsed = _value(key, value, options[table], f"[{table}] ")
             if table == verb:
                 values[options[verb][key].dest] = parsed
@@ -79,7 +79,7 @@ def _defaults(commands: Commands, verb: str, plain: dict[str, Any]) -> dict[str,
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Return what may be set, by the name of the long option."""
+    """Return the options that may be set, by their long name."""
     options = {}
     for action in parser._actions:  # argparse has no public way to its own table
         for flag in action.option_strings:
@@ -90,16 +90,16 @@ def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str = "") -> Any:
-    """Return a value in the type that the command line would have made of it. Raises ValueError."""
+    """Return a value in the type that the command line would have converted it to. Raises ValueError."""
     action = options.get(key)
     if action is None:
         raise ValueError(f"{where}{key}: is no option that can be set here; {_meant(key, options)}")
     if action.nargs == 0:
         if not isinstance(value, bool):
-            raise ValueError(f"{where}{key}: must be true or false, not {_said(value)}")
+            raise ValueError(f"{where}{key}: must be true or false, not {_as_toml(value)}")
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
+        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_as_toml(value)}")
     parsed: Any = str(value)
     if callable(action.type):
         try:
@@ -107,17 +107,17 @@ def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str
         except argparse.ArgumentTypeError as error:
             raise ValueError(f"{where}{key}: {error}") from None
         except (TypeError, ValueError):
-            raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}") from None
+            raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_as_toml(value)}") from None
     if action.choices is not None and parsed not in action.choices:
-        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_said(value)}")
+        raise ValueError(f"{where}{key}: must be {_kind(action)}, not {_as_toml(value)}")
     return parsed
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    """Return the name that somebody perhaps meant, or else what there is, as far as one line has room for it."""
+def _meant(name: str, allowed: Iterable[str]) -> str:
+    """Return the closest allowed name, or else all of them, as far as one line has room for them."""
     from difflib import get_close_matches
 
-    names = sorted(known)
+    names = sorted(allowed)
     if near := get_close_matches(name.lower().replace("_", "-"), names, 2, 0.7):
         return f"did you mean {' or '.join(near)}?"
     if len(names) <= _MOST_LISTED:
@@ -131,7 +131,7 @@ def _kind(action: argparse.Action) -> str:
     return "a text" if action.type is None else "a number or a text"
 
 
-def _said(value: Any) -> str:
+def _as_toml(value: Any) -> str:
     """Return a value as TOML would write it, cut short."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else f"{text[:39]}…"
@@ -157,7 +157,7 @@ def _read_here() -> tuple[Path, str | None]:
         # The XDG specification: a relative path is to be ignored.
         folder = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
     except RuntimeError:
-        return Path(), None  # nobody's home
+        return Path(), None  # the user has no home
     path = folder / "memtui" / "config.toml"
     try:
         return path, read_small_bytes(path, MAX_BYTES).decode()
@@ -172,7 +172,7 @@ def _read_here() -> tuple[Path, str | None]:
 
 
 def _in_reach(path: Path) -> bool:
-    """Whether the folder can be looked into."""
+    """Whether the folder of a file can be searched."""
     try:
         os.lstat(path)
     except OSError:

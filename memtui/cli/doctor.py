@@ -1,4 +1,4 @@
-"""``memtui doctor``: what this machine can measure; ``machine`` finds it out."""
+"""``memtui doctor``: what this machine can measure; ``doctor_findings`` tests it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _WRITE_PROTECTS = (
 
 @dataclass(frozen=True, slots=True)
 class AutoChoice:
-    """What a recording would take here, and why; None: there is no tracker."""
+    """The tracker that a recording would choose here, and why; None: no tracker works."""
 
     tracker: str | None
     flush: str | None
@@ -37,12 +37,12 @@ class AutoChoice:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was tried, and what came of it.
+    """What was tried, and the results.
 
     Attributes:
         root: whether this process has root's rights.
         observers: other programs that clear accessed bits.
-        demo: whether it trains with PyTorch.
+        demo: whether the demo trains with PyTorch.
         rights: what root would change.
     """
 
@@ -59,7 +59,7 @@ class Findings:
     rights: Capability
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``--json`` prints, but for its version."""
+        """Return what ``--json`` prints, without the version of that format."""
         return {
             "memtui_version": self.memtui_version,
             "python": self.python,
@@ -94,7 +94,7 @@ def examine() -> Findings:
 
 
 def _auto() -> AutoChoice:
-    """Make the choice that a recording would make, and release what was chosen."""
+    """Choose a tracker as a recording would, and release it."""
     try:
         tracker, rejected = choose("auto", "auto")
     except NoTracker as error:
@@ -119,7 +119,7 @@ def _flushes() -> list[Capability]:
 
 
 def _soft_dirty(capability: Capability) -> Capability:
-    """Prove this flush by the referenced tracker's own way where page tables cannot be read."""
+    """Prove this flush by the referenced tracker's own method where page tables cannot be read."""
     proved = capability if capability.ok else prove_flush()
     return replace(proved, reason=_WRITE_PROTECTS) if proved.ok and soft_dirty_is_tracked() else proved
 

@@ -13,7 +13,7 @@ from memtui.core.invoking_user import drop_root
 from memtui.reports.arguments import add_redact
 
 FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome")
-SLOW_S = 1.0  # what takes longer says what it wrote
+SLOW_S = 1.0  # an export that takes longer reports what it wrote
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -29,13 +29,13 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     from memtui.reports.export import export
 
     drop_root()
-    begin_s = time.monotonic()
-    # Pages of a long session are many rows: nobody should wonder whether it still works, or fill a disk unawares.
+    start_s = time.monotonic()
+    # Pages of a long session are many rows: the user should see that it still works, and how much it writes.
     with console.progress(f"writing {args.to} into {args.output}"):
         written = export(args.file, args.to, args.output, force=args.force, redact=args.redact)
     for path in written:
         console.print(str(path))
-    took_s = time.monotonic() - begin_s
+    took_s = time.monotonic() - start_s
     if took_s > SLOW_S:
         files = written[0].name if len(written) == 1 else f"{len(written)} files"
         total = size(sum(path.stat().st_size for path in written))

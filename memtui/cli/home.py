@@ -20,22 +20,22 @@ from memtui.tui.terminal import prepare, require_terminal
 from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
 
 MOST_SESSIONS = 200  # the newest ones
-SESSIONS_S = 10.0  # how often they are looked at; processes are at every look
+SESSIONS_S = 10.0  # how often sessions are scanned; processes are at every scan
 
 
 class Home:
-    """Looks again and again; what is known of a file that did not change is kept."""
+    """Scans repeatedly; the summary of a file that did not change is cached."""
 
     def __init__(self, state: Path, sessions: Path) -> None:
         """Take the user's state directory, and where the named sessions lie."""
         self._state, self._folder = state, sessions
         self._candidates, self._watched = Candidates(), RecordedTrees()
         self._shown: tuple[SessionRow, ...] = ()
-        self._recorded: frozenset[str] = frozenset()  # sessions that grew when they were looked at
-        self._looked_s = float("-inf")
-        self._kept: dict[Path, tuple[tuple[int, int], Summary | str]] = {}
+        self._recorded: frozenset[str] = frozenset()  # sessions that grew at the last scan
+        self._scanned_s = float("-inf")
+        self._cached: dict[Path, tuple[tuple[int, int], Summary | str]] = {}
 
-    def look(self) -> HomeView:
+    def scan(self) -> HomeView:
         """Return everything at this moment. Never raises."""
         running = find_all(self._state)
         user = user_name(os.getuid())
@@ -45,21 +45,21 @@ class Home:
         )
         note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
         recorded, now_s = frozenset(r.path for r in running), time.monotonic()
-        if recorded != self._recorded or now_s >= self._looked_s + SESSIONS_S:
+        if recorded != self._recorded or now_s >= self._scanned_s + SESSIONS_S:
             self._shown = tuple(self._sessions(running))
-            self._recorded, self._looked_s = recorded, now_s
+            self._recorded, self._scanned_s = recorded, now_s
         return HomeView(os.uname().nodename, processes, self._shown, note, user)
 
     def _recording(self, running: list[Running], candidate: Candidate) -> str:
-        """Return the short name of the recording that watches it, if one does."""
-        found = self._watched.by(running, candidate.pid, candidate.start_ticks)
-        return found.id if found else ""
+        """Return the short name of the recording that watches a process, if one does."""
+        recording = self._watched.by(running, candidate.pid, candidate.start_ticks)
+        return recording.id if recording else ""
 
     def _sessions(self, running: list[Running]) -> list[SessionRow]:
         recorded = {Path(r.path): r for r in running}
         paths = {path: path.stat().st_mtime for path in self._files() | set(recorded) if path.exists()}
         newest = sorted(paths, key=lambda path: (path not in recorded, -paths[path]))[:MOST_SESSIONS]
-        self._kept = {path: kept for path, kept in self._kept.items() if path in newest}
+        self._cached = {path: cached for path, cached in self._cached.items() if path in newest}
         return [self._row(path, recorded.get(path)) for path in newest]
 
     def _files(self) -> set[Path]:
@@ -69,27 +69,27 @@ class Home:
             return set()
 
     def _row(self, path: Path, running: Running | None) -> SessionRow:
-        found, size_bytes = self._summary(path), size_on_disk(path)
+        summary, size_bytes = self._summary(path), size_on_disk(path)
         pid = running.pid if running else None
-        if isinstance(found, str):
-            return SessionRow(str(path), _modified(path), None, None, size_bytes, "", "unreadable", found, pid)
-        state = "recording" if running else found.end or "interrupted"
+        if isinstance(summary, str):
+            return SessionRow(str(path), _modified(path), None, None, size_bytes, "", "unreadable", summary, pid)
+        state = "recording" if running else summary.end or "interrupted"
         return SessionRow(
-            str(path), found.began_s, found.duration_s, found.samples, size_bytes, found.command, state, pid=pid
+            str(path), summary.began_s, summary.duration_s, summary.samples, size_bytes, summary.command, state, pid=pid
         )
 
     def _summary(self, path: Path) -> Summary | str:
-        """Return what the file says, or what is wrong with it."""
+        """Return the summary of a session, or what is wrong with its file."""
         try:
             status = path.stat()
             stamp = (status.st_mtime_ns, size_on_disk(path))
-            kept = self._kept.get(path)
-            if kept is None or kept[0] != stamp:
-                kept = self._kept[path] = (stamp, summarize(path))
-            return kept[1]
+            cached = self._cached.get(path)
+            if cached is None or cached[0] != stamp:
+                cached = self._cached[path] = (stamp, summarize(path))
+            return cached[1]
         except SessionError as error:
             why = str(error).removeprefix(f"{path}: ")
-            self._kept[path] = (stamp, why)
+            self._cached[path] = (stamp, why)
             return why
         except OSError as error:
             return error.strerror or "gone"
@@ -116,4 +116,4 @@ def choose_from_home() -> tuple[int, Choice | None]:
 
 def _show(user: Invoker) -> tuple[int, Choice | None]:
     prepare()
-    return run_home(Home(state_directory(user), sessions_directory(user)).look)
+    return run_home(Home(state_directory(user), sessions_directory(user)).scan)

@@ -1,4 +1,4 @@
-"""The command line: one thin command each. It parses, calls and prints; what a command needs it imports itself."""
+"""The command line: parses, calls a command and prints; each command imports what it needs itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _flushed() -> int:
 
 
 def _run_command(arguments: list[str] | None) -> int:
-    """Parse the words, call what they name, and return its exit code."""
+    """Parse the arguments, run their command, and return its exit code."""
     parser = build_parser()
     own, program = _without_program(list(sys.argv[1:] if arguments is None else arguments))
     options = parser.parse_args(own)
@@ -75,14 +75,14 @@ def _run_command(arguments: list[str] | None) -> int:
 
 
 def _without_program(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Return memtui's own words, and those of the program after ``--``."""
-    if "--" in argv and argv[0] in ("--", *TAKE_PROGRAMS):  # of all others it is as argparse has it
+    """Return memtui's own arguments, and those of the program after ``--``."""
+    if "--" in argv and argv[0] in ("--", *TAKE_PROGRAMS):  # for other commands ``--`` means what argparse makes of it
         return argv[: argv.index("--")], argv[argv.index("--") + 1 :]
     return argv, []
 
 
 def _as_user_error(options: argparse.Namespace, error: Exception) -> UserError:
-    """Return what the user is told of an error that ended the command."""
+    """Return an error that ended the command as the user sees it."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):
@@ -90,7 +90,7 @@ def _as_user_error(options: argparse.Namespace, error: Exception) -> UserError:
 
         if error.filename is None and _silenced_full():
             error.filename = "standard output"
-        return unhandled(error, _words_of(options))
+        return unhandled(error, _possible_paths(options))
     return UserError(f"{type(error).__name__}: {error} (--debug shows where)", FAILURE)
 
 
@@ -100,7 +100,7 @@ def _refuse(options: argparse.Namespace, error: UserError) -> int:
 
 
 def _silenced_full() -> bool:
-    """Whether it is standard output that takes no more (a full disk); Python would complain again at its exit."""
+    """Whether standard output cannot be written (a full disk), which is silenced: Python would complain at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -109,8 +109,8 @@ def _silenced_full() -> bool:
     return False
 
 
-def _words_of(options: argparse.Namespace) -> list[str]:
-    """Return what of the command line may name a file."""
+def _possible_paths(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of the command line that may name a file."""
     names = []
     for value in vars(options).values():
         for each in value if isinstance(value, list | tuple) else [value]:
@@ -120,7 +120,7 @@ def _words_of(options: argparse.Namespace) -> list[str]:
 
 
 def _with_config(parser: Parser, argv: list[str], options: argparse.Namespace) -> argparse.Namespace:
-    """Return the options once more, with the defaults of the user's config file."""
+    """Return the options parsed again, with the defaults of the user's config file."""
     if options.no_config or options.verb == "completion":
         return options
     from memtui.cli.config import apply
@@ -130,7 +130,7 @@ def _with_config(parser: Parser, argv: list[str], options: argparse.Namespace) -
 
 
 def _choose() -> int:
-    """Show what there is to look at; then run whatever was chosen, as if it had been typed."""
+    """Show the home screen; then run the command that was chosen, as if it had been typed."""
     from memtui.cli.home import choose_from_home
 
     code, chosen = choose_from_home()

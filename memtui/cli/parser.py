@@ -1,4 +1,4 @@
-"""The parser of the command line: every command by what a user wants, and what was typed."""
+"""The parser of the command line: commands grouped by what a user wants, and the options that were typed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _load(place: str) -> Command:
 
 
 class RootParser(Parser):
-    """The parser of ``memtui``: its help has the commands by what a user wants."""
+    """The parser of ``memtui``: its help groups the commands by what a user wants."""
 
     def format_help(self) -> str:
         formatter = self._get_formatter()
@@ -99,35 +99,35 @@ def build_parser() -> Parser:
 
 
 def misplaced_option(parser: Parser, verb: str, program: Sequence[str]) -> str:
-    """Return what is to be said of a program's words: an option that lacks its value was perhaps meant for memtui.
+    """Return a warning about a program's arguments: an option without its value was perhaps meant for memtui.
 
-    Everything behind ``--`` is the program's, so it gets that word. "" where there is nothing to say.
+    Everything behind ``--`` is the program's, so the program gets that option. "" where there is nothing to warn of.
     """
     if not program or verb not in TAKE_PROGRAMS:
         return ""
-    known: Mapping[str, argparse.Action] = tables_of(parser)[0].choices[verb]._option_string_actions
+    actions: Mapping[str, argparse.Action] = tables_of(parser)[0].choices[verb]._option_string_actions
     for word, following in pairwise([*program[1:], "-"]):
-        action = known.get(word)
+        action = actions.get(word)
         if action is not None and word.startswith("--") and action.nargs != 0 and following.startswith("-"):
             return f"{word} behind -- goes to {program[0]}; for memtui: memtui {verb} {word} {action.metavar} -- ..."
     return ""
 
 
-def given_options(verb: str, words: Sequence[str]) -> dict[str, str]:
+def given_options(verb: str, argv: Sequence[str]) -> dict[str, str]:
     """Return the options that stand on the command line, in their long form, by argument; defaults are left out.
 
     Args:
-        verb: the command that the words are of.
-        words: of the command line, up to ``--``; they have been parsed before without an error.
+        verb: the command.
+        argv: the command line, up to ``--``; it has been parsed before without an error.
     """
     parser = build_parser()
     options = {a.dest: a for a in tables_of(parser)[0].choices[verb]._actions if a.option_strings}
     parser._defaults.clear()
     for action in options.values():
         action.default = argparse.SUPPRESS
-    found = vars(parser.parse_args(words))
+    values = vars(parser.parse_args(argv))
     flags: dict[str, str] = {}
-    for dest in options.keys() & found.keys():
+    for dest in options.keys() & values.keys():
         long = [flag for flag in options[dest].option_strings if flag.startswith("--")]
-        flags[dest] = next((flag for flag in long if flag.startswith("--no-") == (found[dest] is False)), long[0])
+        flags[dest] = next((flag for flag in long if flag.startswith("--no-") == (values[dest] is False)), long[0])
     return flags

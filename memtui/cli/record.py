@@ -1,4 +1,4 @@
-"""``memtui record``: a recording without a screen, and what is printed of it at the end."""
+"""``memtui record``: a recording without a screen, and its result, which is printed at the end."""
 
 from __future__ import annotations
 

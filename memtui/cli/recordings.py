@@ -38,8 +38,8 @@ def _add_stop(parser: Parser) -> None:
 def _stop(args: argparse.Namespace, console: Console) -> int:
     from memtui.recording.client import choose, stop
 
-    found = _recordings()
-    chosen = found if args.name == "all" else choose(found, args.name)
+    recordings = _recordings()
+    chosen = recordings if args.name == "all" else choose(recordings, args.name)
     if not chosen:
         console.print("none of your recordings runs")
     failures = []
@@ -79,24 +79,24 @@ def _mark(args: argparse.Namespace, console: Console) -> int:
     text = storable(args.text)
     if not 0 < len(text) <= MARK_CHARACTERS:
         raise UserError(f"a mark has 1 to {MARK_CHARACTERS} characters, not {len(text)}")
-    found, notice = _recordings(), ""
+    recordings, notice = _recordings(), ""
     if args.session is not None:
-        (running,) = choose(found, args.session)
+        (running,) = choose(recordings, args.session)
     elif (observer := observer_of(os.getpid())) is not None:
         running = observer
-    elif (only := sole_recording(found)) is not None:
+    elif (only := sole_recording(recordings)) is not None:
         running = only
         notice = f"marked in {only.path}, the recording of PID {only.pid}"
     else:
-        what = "name one with --session" if found else "there is nothing to mark"
-        raise UserError(f"{what}; {choices(found)}")
+        what = "name one with --session" if recordings else "there is nothing to mark"
+        raise UserError(f"{what}; {choices(recordings)}")
     send_request(running, "mark", text=text, t_ns=t_ns)
     console.notify(notice)
     return 0
 
 
 def _recordings() -> list[Running]:
-    """Return what runs now of the user who typed the command, also where sudo is before it."""
+    """Return the running recordings of the user who typed the command, also under sudo."""
     from memtui.core.privilege import become, invoker, state_directory
     from memtui.recording.registry import find_all
 

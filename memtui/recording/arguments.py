@@ -1,4 +1,4 @@
-"""Options of commands that record: whom, how, and what is kept; and what they come to."""
+"""Options of commands that record: the target, how it is observed, and what is stored; and their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACE_HELP = "record allocations, too, as memtui trace does"
 
 
 def add_target(parser: Parser) -> None:
-    """Add the words that name a process: PID, name or rank."""
+    """Add the arguments that name a process: PID, name or rank."""
     parser.add_argument("pid", metavar="PID|NAME", nargs="?", help="a process: its number, or what it is called")
     parser.add_argument(
         "--rank", type=argtypes.rank, metavar="N", help="the one with this RANK in its environment (torchrun, MPI)"
@@ -127,7 +127,7 @@ def add_observation(parser: Parser) -> None:
 
 
 def add_keeping(parser: Parser) -> None:
-    """Add how long a recording goes on, and what is kept of it."""
+    """Add how long a recording goes on, and what is stored of it."""
     group = group_of(parser, _GROUP)
     group.add_argument("--duration", type=argtypes.duration, metavar="S", help="end after so many seconds")
     group.add_argument(
@@ -199,7 +199,7 @@ def observe(args: argparse.Namespace, what: int | Launch) -> Observation:
 
 
 def find_pid(args: argparse.Namespace, console: Console) -> int:
-    """Return the PID that the words mean, of a process that can be observed. Raises UserError."""
+    """Return the PID that the arguments name, of a process that can be observed. Raises UserError."""
     from memtui.recording.targets import check_target, find
 
     pid, notice = find(args.pid, args.rank)
@@ -211,7 +211,7 @@ def find_pid(args: argparse.Namespace, console: Console) -> int:
 def given(args: argparse.Namespace) -> dict[str, str]:
     """Return the options of this module that stand on the command line, in their long form, by argument.
 
-    Defaults, also those of a config file, are a habit and not a request: they are left out.
+    Defaults, also those of a config file, are left out: they were not requested for this call.
     """
     about = Parser(add_help=False)
     add_observation(about)

@@ -201,7 +201,7 @@ def hungry(folder, name: str, mib: int) -> subprocess.Popen[str]:
 @asynccontextmanager
 async def real(folder):
     """The screen on the processes of this machine, with those of this test in sight."""
-    app = HomeApp(Home(folder / "state", folder / "state" / "sessions").look)
+    app = HomeApp(Home(folder / "state", folder / "state" / "sessions").scan)
     async with app.run_test(size=(150, 60)) as pilot:
         app.screen._words = str(folder)
         await until(pilot, lambda: "looking ..." not in screen_text(app))
@@ -417,7 +417,7 @@ def test_sessions_are_looked_into_once(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr("memtui.cli.home.summarize", lambda path: calls.append(path) or summarize(path))
     for _ in range(3):
-        rows = {Path(row.path).name: row for row in home.look().sessions}
+        rows = {Path(row.path).name: row for row in home.scan().sessions}
     assert len(calls) == 2
     assert (rows["good.memtui"].samples, rows["good.memtui"].trouble) == (5, "")
     assert (rows["bad.memtui"].samples, rows["bad.memtui"].trouble) == (None, "is truncated")
