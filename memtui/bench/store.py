@@ -36,13 +36,13 @@ from memtui.core.os_errors import why
 from memtui.core.text import visible
 from memtui.session.file_format import (
     SessionError,
-    beside,
     connect,
     connect_writer,
     format_of,
     is_own_file,
     read_all,
     seal,
+    sqlite_temporary_files,
     unreadable,
 )
 from memtui.session.validation import check_rows, parse_json
@@ -102,7 +102,7 @@ class Database:
         self.path, self._writable = path, writable
         try:
             check_place(path, writable=writable)
-            if not writable and is_own_file(path) and not any(map(os.path.lexists, beside(path))):
+            if not writable and is_own_file(path) and not any(map(os.path.lexists, sqlite_temporary_files(path))):
                 with suppress(sqlite3.Error):  # with a log, also an empty one, SQLite leaves files beside it
                     seal(path, 0.0)
             self._connection = (connect_writer if writable else connect)(path, self._prepare)

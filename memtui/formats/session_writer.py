@@ -14,7 +14,7 @@ from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.samples import MAIN_MEMORY, Capability, Clock, Hello, Host, Options, Target
 from memtui.formats.imported import Imported, NotImportable
-from memtui.session.file_format import beside, is_own_file
+from memtui.session.file_format import is_own_file, sqlite_temporary_files
 from memtui.session.records.allocations import MAX_ROWS, trace_record
 from memtui.session.records.imported import WALL
 from memtui.session.schema import AllocationDeviceRecord
@@ -49,7 +49,7 @@ def write(imported: Imported, path: Path, *, force: bool = False) -> None:
 def _draft(path: Path) -> Path:
     """Return where the session is made, without what a killed import has left there."""
     draft = path.with_name(f".{path.name}.part")
-    for name in (draft, *beside(draft)):
+    for name in (draft, *sqlite_temporary_files(draft)):
         if os.path.lexists(name) and is_own_file(name):
             name.unlink()
     return draft
@@ -84,7 +84,7 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, Step
     writer.put_meta(
         hello=_hello(imported, begin_ns).to_dict(),
         recorder_pid=os.getpid(),
-        imported=imported.about.to_plain(),
+        imported=imported.about.to_dict(),
         end={"t_ns": end_ns, "kind": "imported", "text": ""},
     )
     for number, (device, trace) in enumerate(steps):

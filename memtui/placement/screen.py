@@ -18,7 +18,7 @@ from memtui.placement.graph import Configuration
 from memtui.placement.presenter import Loaded
 from memtui.placement.slowdown import cells
 from memtui.placement.store import ProfileFile
-from memtui.session.file_format import beside
+from memtui.session.file_format import sqlite_temporary_files
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import LARGE_COLUMNS
 from memtui.tui.screens.list_screen import ListScreen, fitting
@@ -337,7 +337,7 @@ class PlacementScreen(ListScreen):
 def _signature(file: ProfileFile) -> tuple[tuple[int, int], ...]:
     """Return times and sizes of the file and of SQLite's log files, which change when the profile does."""
     stamps = []
-    for path in (file.path, *beside(file.path)):
+    for path in (file.path, *sqlite_temporary_files(file.path)):
         try:
             status = path.stat()
             stamps.append((status.st_mtime_ns, status.st_size))

@@ -28,11 +28,11 @@ from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.validation import Damaged
 from memtui.session.file_format import (
-    beside,
     connect,
     connect_writer,
     read_all,
     seal,
+    sqlite_temporary_files,
     tables_in,
     tables_of,
     unreadable,
@@ -70,7 +70,7 @@ class ProfileFile:
             if not (force and is_profile(path)):
                 what = "exists already; --force overwrites it" if is_profile(path) else "is there, and no profile"
                 raise UserError(f"{path}: {what}")
-            for old in (path, *beside(path)):
+            for old in (path, *sqlite_temporary_files(path)):
                 old.unlink(missing_ok=True)
         meta = {"graph": graph.to_dict(), **_of_machine(pools, resolution_ns, about)}
         try:

@@ -90,8 +90,8 @@ class RedactedSource:
         return self._source.alive
 
     @property
-    def thinned_to_bytes(self) -> int | None:
-        return self._source.thinned_to_bytes
+    def downsampled_to_bytes(self) -> int | None:
+        return self._source.downsampled_to_bytes
 
     def close(self) -> None:
         self._source.close()

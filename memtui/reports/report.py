@@ -263,7 +263,7 @@ def report_of(reader: ReportSource, title: str) -> Report:
         ),
         warnings=tuple(event.text for event in events if event.kind == "warning"),
         disturbed=Disturbances(sum(map(bool, samples.disturbed)), dict(Counter(filter(None, samples.disturbed)))),
-        thinned=Downsampled(reader.thinned_to_bytes) if reader.thinned_to_bytes is not None else None,
+        thinned=Downsampled(reader.downsampled_to_bytes) if reader.downsampled_to_bytes is not None else None,
         lost=int(np.isnan(samples.wss_bytes).sum()) if hello.wss.ok else 0,
         end_reason=reader.end.text if reader.end else "",
         end=reader.end.kind if reader.end else ("recording" if reader.alive else "interrupted"),

@@ -47,7 +47,7 @@ class ReportSource(Protocol):
     @property
     def alive(self) -> bool: ...
     @property
-    def thinned_to_bytes(self) -> int | None: ...
+    def downsampled_to_bytes(self) -> int | None: ...
     @property
     def shows_distances(self) -> bool:
         """Whether distances between ranges may be shown: they reveal addresses."""
@@ -145,8 +145,8 @@ class Source:
         return self._session.alive
 
     @property
-    def thinned_to_bytes(self) -> int | None:
-        return self._session.thinned_to_bytes
+    def downsampled_to_bytes(self) -> int | None:
+        return self._session.downsampled_to_bytes
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""The allocations of a session: training steps of which every allocation was recorded, and what a GPU driver said."""
+"""The allocations of a session: training steps with every allocation, and reports of a GPU driver."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class AllocationReader:
             raise self._file.damaged(f"allocations of step {step.step}: {error}") from None
 
     def driver_memory(self) -> list[DriverMemory]:
-        """Return what the driver of a GPU said is free, in an imported log, by time."""
+        """Return the free memory that the driver of a GPU reported, in an imported log, by time."""
         return self._file.records(DriverMemory, "ORDER BY t_ns")

@@ -1,6 +1,6 @@
 """Numbers as blobs: 64-bit integers, zlib level 1; with names as JSON, where they have any.
 
-What is decoded may be anybody's: nothing is believed.
+Blobs may come from anybody: everything that is decoded is checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 b
 
 
 class Packed(NamedTuple):
-    """What ``pack`` was given: counts, names as JSON has them, and i8[n], all numbers one after another."""
+    """The arguments of ``pack``: counts, names as in JSON, and i8[n], all numbers one after another."""
 
     counts: tuple[int, ...]
     names: Any
@@ -48,39 +48,39 @@ def unpack(data: bytes, counts: int, length: Callable[..., int], *, most_names_b
 
     Args:
         data: the blob.
-        counts: how many counts it begins with.
-        length: takes them and returns how many numbers there are; raises ValueError for counts that cannot be.
+        counts: how many counts the blob begins with.
+        length: takes them and returns how many numbers there are; raises ValueError for impossible counts.
         most_names_bytes: of the names as JSON.
-        most_numbers: that it may hold.
+        most_numbers: that the blob may contain.
 
     Raises:
-        ValueError: it is damaged, or holds more.
+        ValueError: the blob is damaged, or contains more.
     """
     head_bytes = 8 * (counts + 1)
     raw = inflate(data, head_bytes + most_names_bytes + 8 * most_numbers)
     if len(raw) < head_bytes:
         raise ValueError("is too short")
-    *found, names_bytes = struct.unpack_from(f"<{counts + 1}q", raw)
-    if not 0 <= names_bytes <= most_names_bytes or min(found) < 0:
+    *stored_counts, names_bytes = struct.unpack_from(f"<{counts + 1}q", raw)
+    if not 0 <= names_bytes <= most_names_bytes or min(stored_counts) < 0:
         raise ValueError("has a damaged head")
-    expected, body = length(*found), head_bytes + names_bytes
+    expected, body = length(*stored_counts), head_bytes + names_bytes
     if not expected <= most_numbers:
         raise ValueError("has a damaged head")
     if len(raw) != body + 8 * expected:
         raise ValueError("has another length than it says")
     names = parse_json(raw[head_bytes:body].decode())
-    return Packed(tuple(found), names, np.frombuffer(raw, "<i8", expected, body).astype(np.int64))
+    return Packed(tuple(stored_counts), names, np.frombuffer(raw, "<i8", expected, body).astype(np.int64))
 
 
 def list_of(names: Any) -> list[Any]:
-    """Names that are a list. Raises ValueError."""
+    """Return names if they are a list. Raises ValueError."""
     if not isinstance(names, list):
         raise ValueError("names is not a list")
     return names
 
 
 def encode_pairs(ids: NDArray[np.int64], values: NDArray[np.int64]) -> bytes:
-    """Two i8[n] arrays, the ids rising, as one blob."""
+    """Return two i8[n] arrays, the ids rising, as one blob."""
     return zlib.compress(np.stack((np.diff(ids, prepend=0), values)).astype("<i8").tobytes(), 1)
 
 
@@ -123,7 +123,7 @@ def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
 
 
 def encode_touch_sum(touched: TouchSum) -> bytes:
-    """Return the touches of many windows together: steps of groups, then touches by byte planes, which packs best."""
+    """Return the accesses of many windows as a blob: steps of groups, then counts by byte planes, which packs best."""
     head = _COUNTS.pack(touched.windows, touched.shift)
     steps = np.diff(touched.groups, prepend=np.uint64(0)).astype("<u8").tobytes()
     planes = touched.touches.astype("<u4").view(np.uint8).reshape(-1, 4).T

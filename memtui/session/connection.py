@@ -25,7 +25,7 @@ Row = tuple[Any, ...]
 
 
 class SessionFile:
-    """A session's file. The first query opens it, and so does the first one after ``release``.
+    """A session's file. The first query opens it, and so does the first query after ``release``.
 
     Every method raises SessionError where the file cannot be read or is damaged.
     """
@@ -38,7 +38,7 @@ class SessionFile:
         self.has_log = False  # whether it was being written, or not folded, when it was opened
 
     def open(self) -> sqlite3.Connection:
-        """Return the connection, opened where it is not."""
+        """Return the connection, and open it where it is closed."""
         if self._connection is None:
             self._connection = connect_reader(self.path)
             version = format_of(self._connection)
@@ -58,7 +58,7 @@ class SessionFile:
         return TABLES[record] not in self._missing_tables
 
     def selection(self, record: type, *names: str) -> Selection:
-        """Return some columns of a record's table, or all, for SELECT: also those that the file's format lacks."""
+        """Return some columns of a record's table, or all, for SELECT, with values for those that the format lacks."""
         self.open()
         return selection(record, names, self._missing_columns.get(TABLES[record], frozenset()))
 
@@ -83,7 +83,7 @@ class SessionFile:
         return rows
 
     def key_after(self, rows: list[Row], low: int) -> int:
-        """Return the key behind a part of an answer in the order of its keys, which began at ``low``."""
+        """Return the key after a part of an answer in the order of its keys, which started at ``low``."""
         if rows[-1][0] < low:
             raise self.damaged("its rows are not in order")
         return int(rows[-1][0]) + 1

@@ -1,4 +1,4 @@
-"""The devices of a session: readings of their power, and what processes held of the memory of GPUs."""
+"""The devices of a session: readings of their power, and what processes allocated of the memory of GPUs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class DeviceReader:
         return self._file.records(PowerReading, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
-        """Return what processes held on GPUs, in a half-open time range: one a change, which holds until the next."""
+        """Return what processes allocated on GPUs, in a half-open time range: a row a change, valid until the next."""
         rest = "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process"
         return self._file.records(GpuMemory, rest, first_ns, last_ns)
 
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
-        """Return what each process held on GPUs at a moment, by its key; without processes not measured by then."""
+        """Return what each process had allocated on GPUs at a moment, by its key; only those measured by then."""
         columns, kinds = self._file.selection(GpuMemory)
         statement = (
             f"SELECT {columns} FROM process JOIN gpu_memory ON gpu_memory.process = process.key AND gpu_memory.t_ns = "

@@ -1,4 +1,4 @@
-"""The session file: what it is, and opening one safely, even one that a stranger made."""
+"""The session file: its format, and how it is opened safely, even one from a stranger."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from memtui.core.text import visible
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
 SCHEMA_VERSION = 10
-_TABLES_SINCE = {  # by format: what the one before it had not
+_TABLES_SINCE = {  # by format: tables that the format before it lacked
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
     9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
     10: frozenset(("vma_state",)),
 }
-OLDEST_VERSION = 6  # of those that are read; a file knows nothing of what it lacks a table for
+OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind
 SQLITE_MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 64 << 20  # of one text or blob
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"  # https://www.sqlite.org/fileformat.html, "The Rollback Journal"
 _PROCESS_BITS = 20
-_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
+_TEMPORARY_SUFFIXES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file
 _STEPS_PER_CHECK = 1 << 17
-_BUSY_S = 10.0  # a writer waits so long for another one
+_BUSY_S = 10.0  # how long a writer waits for another one
 _SCHEMA_QUERY = "SELECT type, name, tbl_name, sql FROM sqlite_master"
-LET_GO_S = 2.0  # an ended recording waits so long for those who look at it
-# What a system does not have, it does not need: a session opens on any.
+LET_GO_S = 2.0  # how long an ended recording waits for its readers to close the file
+# Flags that a system lacks are left out: a session opens on any.
 _OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 
 
@@ -48,7 +48,7 @@ class SessionError(UserError):
 
 
 def unreadable(path: Path, error: Exception) -> SessionError:
-    """Return the error for what SQLite says of a file; it may quote the file, in many lines or undecodable bytes."""
+    """Return the error for SQLite's message about a file, which may quote it, in many lines or undecodable bytes."""
     return SessionError(f"{path}: cannot be read: {visible(str(error)[:120])}")
 
 
@@ -68,15 +68,15 @@ def row_ids(first_sample: int, last_sample: int) -> tuple[int, int]:
 
 
 def schema(version: int = SCHEMA_VERSION) -> str:
-    """Return the SQL that makes an empty session, without columns that were not in a format yet."""
+    """Return the SQL that creates an empty session, without columns that a format did not have yet."""
     lines = files("memtui.session").joinpath("schema.sql").read_text().splitlines()
     since = (re.search(r"-- .*\bsince (\d+)$", line) for line in lines)
-    return "\n".join(line for line, found in zip(lines, since, strict=True) if not found or int(found[1]) <= version)
+    return "\n".join(line for line, match in zip(lines, since, strict=True) if not match or int(match[1]) <= version)
 
 
-def beside(path: Path) -> Iterator[Path]:
-    """Return the names SQLite uses beside a file."""
-    return (path.with_name(path.name + end) for end in _BESIDE)
+def sqlite_temporary_files(path: Path) -> Iterator[Path]:
+    """Return the files that SQLite keeps beside a database: https://www.sqlite.org/tempfiles.html."""
+    return (path.with_name(path.name + end) for end in _TEMPORARY_SUFFIXES)
 
 
 def check_file(path: Path) -> None:
@@ -110,14 +110,14 @@ def check_header(path: Path) -> tuple[bytes, int]:
 
 
 def application_id(head: bytes) -> int:
-    """Return whose file it is, from its first 100 bytes."""
+    """Return the application that a file belongs to, from its first 100 bytes."""
     return int(struct.unpack_from(">I", head, 68)[0])
 
 
 def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
     """Return the first 100 bytes of an SQLite file, and its size. ``kind``: what it should be. Raises SessionError."""
     try:
-        # Without O_NONBLOCK a pipe of that name would hold us until somebody writes to it.
+        # Without O_NONBLOCK opening a pipe of that name would block until it has a writer.
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
             status = os.fstat(descriptor)
@@ -142,7 +142,7 @@ def sqlite_header(path: Path, kind: str) -> tuple[bytes, int]:
 
 
 def size_on_disk(path: Path) -> int:
-    """Return the bytes of a session with what is not folded in yet; 0 when it is gone."""
+    """Return the bytes of a session with the log that is not folded in yet; 0 when the file is gone."""
     return _size(path) + _log_bytes(path)
 
 
@@ -160,19 +160,19 @@ def _size(path: Path) -> int:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a session for reading, whether it is closed, growing, or left behind by a recorder that was killed.
 
-    A file may come from anybody: nothing in it is run, no other file is reached through it, and a query that turns in
-    circles ends. Raises SessionError.
+    A file may come from anybody: nothing in it is run, no other file is reached through it, and a query that never
+    ends is interrupted. Raises SessionError.
     """
     check_file(path)
     return connect(path, lambda connection: _check_schema(connection, path))
 
 
 def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    """Return the same for a file of any kind whose header was checked.
+    """Open a file of any kind whose header was checked, as ``connect_reader`` does.
 
-    ``check`` looks at its tables. Raises SessionError.
+    ``check`` inspects its tables. Raises SessionError.
     """
-    _check_beside(path)
+    _check_temporary_files(path)
     try:
         return _connect(path, check)
     except sqlite3.OperationalError as error:
@@ -188,13 +188,13 @@ def connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite
 
 
 def connect_writer(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    """Return the same for a file that is written, too.
+    """Open a file for reading and writing.
 
-    ``check`` looks at its tables, or makes them where there are none.
+    ``check`` inspects its tables, or creates them where there are none.
 
     Every statement is a transaction of its own unless BEGIN stands before it. Raises SessionError.
     """
-    _check_beside(path)
+    _check_temporary_files(path)
     connection = None
     try:
         connection = sqlite3.connect(
@@ -213,19 +213,19 @@ def connect_writer(path: Path, check: Callable[[sqlite3.Connection], object]) ->
     return connection
 
 
-def _check_beside(path: Path) -> None:
-    """Raise SessionError for what SQLite would wait for, or follow to another file."""
-    for name in beside(Path(os.path.realpath(path))):
+def _check_temporary_files(path: Path) -> None:
+    """Raise SessionError for a temporary file that SQLite would wait for, or follow to another file."""
+    for name in sqlite_temporary_files(Path(os.path.realpath(path))):
         try:
             mode = os.lstat(name).st_mode
             journal = stat.S_ISREG(mode) and name.name.endswith("-journal") and _tail(name) == JOURNAL_MAGIC
         except FileNotFoundError:
             continue
         except OSError:
-            journal = False  # SQLite says what it cannot read
+            journal = False  # SQLite reports what it cannot read
         if not stat.S_ISREG(mode):
             raise SessionError(f"{path}: cannot be used: {name.name} beside it is not a file; take that away")
-        if journal:  # it names another one, which SQLite would open and delete; none of ours does
+        if journal:  # it names another journal, which SQLite would open and delete; none of memtui's does
             raise _mid_write(path)
 
 
@@ -234,9 +234,9 @@ def _mid_write(path: Path) -> SessionError:
 
 
 def _connect(path: Path, check: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    # A closed session on a read-only disk cannot make the shared-memory file that SQLite wants: read it as it lies.
+    # SQLite cannot create its shared-memory file for a closed session on a read-only disk: read that without locks.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    mode = "mode=ro" if writable or any(map(_size, beside(path))) else "mode=ro&immutable=1"
+    mode = "mode=ro" if writable or any(map(_size, sqlite_temporary_files(path))) else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
     try:
         _harden(connection)
@@ -253,7 +253,7 @@ def has_log(connection: sqlite3.Connection) -> bool:
 
 
 def _roll_back(path: Path) -> None:
-    """Undo the half of a write that a killed recorder left where there is no WAL; SQLite does it, given the right.
+    """Undo a partial write that a killed recorder left where there is no WAL; SQLite does so, given the right.
 
     Raises SessionError, sqlite3.Error and OSError.
     """
@@ -274,13 +274,13 @@ def _tail(path: Path) -> bytes:
 
 
 def is_own_file(path: Path) -> bool:
-    """Return whether it is a regular file of this user, and not a link. Raises OSError."""
+    """Return whether a path is a regular file of this user, and not a link. Raises OSError."""
     status = os.lstat(path)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
-    """Set what https://www.sqlite.org/security.html asks of those who open files of others."""
+    """Set what https://www.sqlite.org/security.html recommends for files of others."""
     for limit, value in (
         (sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
         (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
@@ -297,11 +297,11 @@ def _harden(connection: sqlite3.Connection, *, query_only: bool = True) -> None:
 def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Return every row of an answer, in bounded time and memory. Raises SessionError and sqlite3.DatabaseError.
 
-    Pages of a b-tree that point at one another make a small file answer for ever. A whole file costs less than 8 steps
-    of SQLite's machine for every byte of it.
+    Pages of a b-tree that point at one another make a query of a small file run for ever. A whole file costs less than
+    8 steps of SQLite's machine for every byte of it.
     """
     steps = 0
-    most = 0  # asked for only when there are many: looking at the file takes longer than most answers
+    most = 0  # computed only after many steps: the size of the file takes longer than most answers
 
     def tick() -> bool:
         nonlocal steps, most
@@ -322,34 +322,34 @@ def read_all(connection: sqlite3.Connection, path: Path, query: str, values: tup
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Raise SessionError unless the tables are those of a session, to the letter: no trigger, view or other code."""
-    found = tables_in(connection, path)
-    if not found:
+    tables = tables_in(connection, path)
+    if not tables:
         raise SessionError(f"{path}: holds no recording yet, or its recorder died before the first sample")
     version = format_of(connection)
-    if found != _known_schema(version):
+    if tables != _expected_schema(version):
         raise SessionError(f"{path}: is not a memtui session: its tables are not those of format {version}")
 
 
 def tables_in(connection: sqlite3.Connection, path: Path) -> list[tuple[str, ...]]:
-    """All that is in a file's schema, to be held against ``tables_of``. Raises SessionError, sqlite3.DatabaseError."""
+    """Return a file's whole schema, to compare with ``tables_of``. Raises SessionError, sqlite3.DatabaseError."""
     return sorted(map(_normal, read_all(connection, path, _SCHEMA_QUERY, ())))
 
 
 def tables_of(script: str) -> list[tuple[str, ...]]:
-    """Return the same of what a script makes."""
+    """Return the schema that a script creates, as ``tables_in`` does."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
         return sorted(map(_normal, connection.execute(_SCHEMA_QUERY)))
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """Return the format that a file says it has."""
+    """Return the format in a file's header."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 @cache
 def missing_tables(version: int) -> frozenset[str]:
-    """Names of today's tables that a session of this format has not."""
+    """Return the names of today's tables that a session of this format lacks."""
     return frozenset(table for since, tables in _TABLES_SINCE.items() if since > version for table in tables)
 
 
@@ -368,7 +368,7 @@ def missing_columns(version: int) -> dict[str, frozenset[str]]:
 
 
 @cache
-def _known_schema(version: int) -> list[tuple[str, ...]]:
+def _expected_schema(version: int) -> list[tuple[str, ...]]:
     return [entry for entry in tables_of(schema(version)) if entry[2] not in missing_tables(version)]
 
 
@@ -378,9 +378,9 @@ def _normal(entry: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def seal(path: Path, patience_s: float = LET_GO_S) -> bool:
-    """Fold the write-ahead log of an ended session into one plain file; False where somebody keeps it open.
+    """Fold the write-ahead log of an ended session into its file; return False where a reader keeps it open.
 
-    A viewer that follows the session lets go of it at its next look, within a second.
+    A viewer that follows the session closes it at its next refresh, within a second.
     """
     deadline = time.monotonic() + patience_s
     try:

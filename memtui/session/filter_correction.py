@@ -1,7 +1,7 @@
 """VMA rows of older sessions that are marked as left out by the filter although pages of them are stored.
 
-Up to format 9 the last VMA of a row decided for all of it and for all windows. What is stored says what was true: the
-page sets, and their sums over 64 windows.
+Up to format 9 the last VMA of a row decided for the whole row and for all windows. The stored page sets, and their
+sums over 64 windows, show what the filter really included.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memtui.session.page_reader import PageReader
 from memtui.session.sample_reader import SampleReader
 from memtui.session.vma_row import VmaRow
 
-# So many page sets are compared, spread over the session: sums are coarse, and the last windows have none.
+# Page sets that are compared, spread over the session: sums are coarse, and the last windows have none.
 _WINDOWS = 16
 
 

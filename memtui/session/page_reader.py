@@ -11,7 +11,7 @@ from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_id, row_ids, split_row_id
 from memtui.session.schema import PageSetRecord, TouchSumRecord
 
-_SUMS_AT_ONCE = 64  # sums of accesses that are in memory together
+_BATCH_SUMS = 64  # sums of accesses that are in memory together
 
 
 class PageReader:
@@ -21,7 +21,7 @@ class PageReader:
         self._file = file
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
-        """Return the accessed pages that filters kept; None when none are stored."""
+        """Return the accessed pages that the filter included; None when none are stored."""
         rows = self._file.rows(PageSetRecord, "WHERE id = ?", row_id(sample, process), names=["data"])
         try:
             return PageSet.decode(rows[0][0]) if rows else None
@@ -34,7 +34,7 @@ class PageReader:
         return frozenset(split_row_id(row[0])[1] for row in rows)
 
     def stored_sample(self, first_sample: int, last_sample: int) -> int | None:
-        """Return the first sample of an inclusive range whose page sets are there: in a thinned file, not all are."""
+        """Return the first sample of an inclusive range whose page sets are stored: a downsampled file lacks some."""
         rest = "WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
         rows = self._file.rows(PageSetRecord, rest, *row_ids(first_sample, last_sample), names=["id"])
         return split_row_id(rows[0][0])[0] if rows else None
@@ -42,8 +42,8 @@ class PageReader:
     def sums(self, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
         """Return all page sets added up, by process, as far as a stored sum of them ends in an inclusive range.
 
-        The largest sums that are not larger than the range are taken. The result is empty where none ends there, which
-        says nothing of what was accessed.
+        The largest sums that are not larger than the range are taken. The result is empty where none ends there, even
+        if pages were accessed.
         """
         span = last_sample - first_sample + 1
         for level in range(bisect_right(SUMMED_SAMPLES, span) - 1, -1, -1):
@@ -54,7 +54,7 @@ class PageReader:
     def sums_of_level(self, level: int, first_sample: int, last_sample: int) -> dict[int, TouchSum]:
         """Return the sums of one level that end in an inclusive range of samples, added up by process."""
         low, high = row_ids(first_sample, last_sample)
-        rest = f"WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_SUMS_AT_ONCE}"
+        rest = f"WHERE level = ? AND id >= ? AND id < ? ORDER BY id LIMIT {_BATCH_SUMS}"
         sums: dict[int, TouchSum] = {}
         while rows := self._file.rows(TouchSumRecord, rest, level, low, high, names=["id", "data"]):
             parts = {process: [touched] for process, touched in sums.items()}

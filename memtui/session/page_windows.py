@@ -1,4 +1,4 @@
-"""Page sets of one process, window after window, each read when it is asked for: all at once may be too many."""
+"""Page sets of one process, window after window, each read when it is indexed: all at once may be too many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memtui.session.sample_table import SampleTable
 
 
 class PageSource(Protocol):
-    """What has page sets: a session, or what reports may see of one."""
+    """A source of page sets: a session, or the redacted view of one."""
 
     @property
     def hello(self) -> Hello: ...
@@ -33,14 +33,14 @@ def busiest(reader: PageSource) -> Process | None:
     total: dict[int, int] = defaultdict(int)
     for row in reader.process_samples(0, reader.samples.newest):
         total[row["process"]] += row["stored_bytes"] or 0
-    found = [process for process in reader.processes() if total[process.key]]
-    return max(found, key=lambda process: total[process.key], default=None)
+    candidates = [process for process in reader.processes() if total[process.key]]
+    return max(candidates, key=lambda process: total[process.key], default=None)
 
 
 class PageWindows(Sequence[PageSet | None]):
-    """By window, from the first of the session on, without holes: a window that was lost, or has no page set, is None.
+    """Page sets by window, from the first of the session on; a window that was lost, or has no page set, is None.
 
-    Raises SessionError when it is read.
+    Raises SessionError when an item is read.
     """
 
     def __init__(self, reader: PageSource, process: int) -> None:
@@ -53,15 +53,15 @@ class PageWindows(Sequence[PageSet | None]):
         return self._count
 
     def __iter__(self) -> Iterator[PageSet | None]:
-        return (self[at] for at in range(self._count))
+        return (self[index] for index in range(self._count))
 
     @overload
-    def __getitem__(self, at: int) -> PageSet | None: ...
+    def __getitem__(self, index: int) -> PageSet | None: ...
     @overload
-    def __getitem__(self, at: slice) -> list[PageSet | None]: ...
-    def __getitem__(self, at: int | slice) -> PageSet | list[PageSet | None] | None:
-        if isinstance(at, slice):
-            return [self[place] for place in range(*at.indices(self._count))]
-        if not -self._count <= at < self._count:
-            raise IndexError(at)
-        return self._reader.page_set(self._first + at % self._count, self._process)
+    def __getitem__(self, index: slice) -> list[PageSet | None]: ...
+    def __getitem__(self, index: int | slice) -> PageSet | list[PageSet | None] | None:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        return self._reader.page_set(self._first + index % self._count, self._process)

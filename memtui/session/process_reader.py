@@ -13,7 +13,7 @@ from memtui.session.validation import MAX_PID, MAX_PROCESS
 
 ProcessSample = dict[str, Any]
 """The scalars of one process in one sample, by the names of the schema."""
-_AT_ONCE = 4096
+_BATCH_ROWS = 4096
 
 
 class ProcessReader:
@@ -27,15 +27,15 @@ class ProcessReader:
         return self._where("1 ORDER BY key")
 
     def after(self, key: int) -> list[Process]:
-        """Return the next ones behind a key, some thousands at most; empty where there are no more."""
-        return self._where(f"key > ? ORDER BY key LIMIT {_AT_ONCE}", key)
+        """Return the processes after a key, some thousands at most; empty where there are no more."""
+        return self._where(f"key > ? ORDER BY key LIMIT {_BATCH_ROWS}", key)
 
     def with_keys(self, keys: Iterable[int]) -> list[Process]:
-        """Return those with these keys."""
+        """Return the processes with these keys."""
         return self._where(f"key IN ({', '.join(map(str, sorted(keys)))}) ORDER BY key")
 
     def present(self, first_sample: int, last_sample: int) -> set[int]:
-        """Return the keys of the processes that were there in an inclusive range of samples."""
+        """Return the keys of the processes that ran in an inclusive range of samples."""
         query = "SELECT DISTINCT id & 1048575 FROM process_sample WHERE id >= ? AND id < ?"
         low, high = row_id(max(first_sample, 0), 0), row_id(max(last_sample, -1) + 1, 0)
         return {key for (key,) in self._file.query(query, "i", low, high)}

@@ -12,7 +12,7 @@ from memtui.session.file_format import row_ids, split_row_id
 from memtui.session.sample_reader import SampleReader
 from memtui.session.schema import ReuseCheckpointRecord, ReuseRecord
 
-_AT_ONCE = 256  # windows whose distances are in memory together
+_BATCH_ROWS = 256  # windows whose distances are in memory together
 
 
 class ReuseReader:
@@ -26,8 +26,8 @@ class ReuseReader:
         return list(self.iterate(first_sample, last_sample))
 
     def iterate(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]:
-        """Yield the same for any number of samples: a part of them is in memory at a time."""
-        rest = f"WHERE id >= ? AND id < ? ORDER BY id LIMIT {_AT_ONCE}"
+        """Yield what ``between`` returns for any number of samples: a part of them is in memory at a time."""
+        rest = f"WHERE id >= ? AND id < ? ORDER BY id LIMIT {_BATCH_ROWS}"
         low, high = row_ids(first_sample, last_sample)
         while rows := self._file.rows(ReuseRecord, rest, low, high):
             for row, data in rows:

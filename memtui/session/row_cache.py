@@ -1,4 +1,4 @@
-"""Decoded rows that lie side by side: who follows a session asks for nearly the same ones again and again."""
+"""A cache of decoded rows of adjacent keys: a reader that follows a session requests nearly the same ones again."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 Rows = list[tuple[int, Pairs]]
 
 KEEP_ROWS, KEEP_BYTES = 1 << 14, 64 << 20
-# Of short answers, which a growing session gets, less: a small row takes twenty times the bytes of its numbers.
+# Fewer for short answers, those of a growing session: a small row takes twenty times the bytes of its numbers.
 KEEP_SHORT, SHORT = 1 << 12, 1 << 10
 
 
 class RowCache:
-    """All rows with keys in ``[low, high)``; of a question only what lies outside is read."""
+    """Caches all rows with keys in ``[low, high)``; of a request only rows outside of it are read."""
 
     def __init__(self, read: Callable[[int, int], Rows]) -> None:
-        """``read(low, high)``: the rows of a range of keys, by rising keys."""
+        """Cache nothing yet. ``read(low, high)`` returns the rows of a range of keys, by rising keys."""
         self._read = read
         self._rows: Rows = []
         self._bytes = self._low = self._high = 0
@@ -29,8 +29,8 @@ class RowCache:
         return len(self._rows)
 
     def between(self, low: int, high: int, final: int) -> Rows:
-        """Return the rows of a range of keys; those from ``final`` on are not kept, as more may come between them."""
-        # A hole that is wider than the question is not read: the question may be one of many, far from one another.
+        """Return the rows of a range of keys; those from ``final`` on are not cached, as more may come between them."""
+        # A hole that is wider than the request is not read: requests may be many, and far from one another.
         if low >= final or max(low - self._high, self._low - high) > high - low:
             if low >= final or high - low < self._high - self._low:
                 return self._read(low, high)
@@ -40,13 +40,13 @@ class RowCache:
             self._low = low
         if high > self._high:
             self._rows += self._more(self._high, high)
-        found = self._rows[self._place(low) : self._place(high)]
+        rows = self._rows[self._place(low) : self._place(high)]
         self._high = max(self._high, min(high, final))
         self._forget(self._place(self._high), len(self._rows))
-        most = min(KEEP_SHORT, KEEP_ROWS) if len(found) <= SHORT else KEEP_ROWS
+        most = min(KEEP_SHORT, KEEP_ROWS) if len(rows) <= SHORT else KEEP_ROWS
         if len(self._rows) > most or self._bytes > KEEP_BYTES:
             self._trim(low, high)
-        return found
+        return rows
 
     def _more(self, low: int, high: int) -> Rows:
         rows = self._read(low, high)
@@ -54,7 +54,7 @@ class RowCache:
         return rows
 
     def _trim(self, low: int, high: int) -> None:
-        """Keep what was just asked for, if that is not too much itself."""
+        """Keep the rows that were just requested, if those are not too many themselves."""
         self._high = max(low, min(self._high, high))
         self._forget(self._place(self._high), len(self._rows))
         self._forget(0, self._place(low))

@@ -7,8 +7,8 @@ from memtui.session.sample_table import SampleTable, SampleTableBuilder
 from memtui.session.schema import SampleRecord
 from memtui.session.validation import MAX_SAMPLE
 
-_MANY, _SPREAD, _LAST = 4096, 1024, 128  # above so many samples, so many of them and the last ones are read at first
-_AT_ONCE = 8192  # rows that are Python objects together
+_MANY, _SPREAD, _LAST = 4096, 1024, 128  # above _MANY samples, _SPREAD of them and the _LAST ones are read at first
+_BATCH_ROWS = 8192  # rows that are Python objects together
 
 
 class SampleReader:
@@ -21,22 +21,22 @@ class SampleReader:
         self.partial = False  # whether only some of them were
 
     def refresh(self) -> bool:
-        """Read the samples committed since, and all where only some were read; True when there are any."""
+        """Read the samples committed since, and all where only some were read; return True when there are any."""
         if self.partial:
             self._builder = SampleTableBuilder()
-        rest = f"WHERE sample > ? ORDER BY sample LIMIT {_AT_ONCE}"
+        rest = f"WHERE sample > ? ORDER BY sample LIMIT {_BATCH_ROWS}"
         any_new = False
         while rows := self._file.rows(SampleRecord, rest, self._builder.table.newest):
             self._add(rows)
             any_new = True
-            if len(rows) < _AT_ONCE:
+            if len(rows) < _BATCH_ROWS:
                 break
         self.partial = False
         return any_new
 
     def glance(self) -> bool:
-        """Read some of very many samples; False where there are not so many."""
-        # Each by itself: SQLite goes through the whole table for both at once.
+        """Read some of very many samples; return False where there are fewer."""
+        # Each in a query of its own: SQLite scans the whole table for both at once.
         statement = "SELECT (SELECT min(sample) FROM sample), (SELECT max(sample) FROM sample)"
         ((first, last),) = self._file.query(statement, "II")
         if first is None or last - first < _MANY:

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from memtui.session.schema import SampleColumns, SampleRecord, columns_of
 
 COLUMNS = columns_of(SampleRecord)
-INTEGERS, OPTIONAL_INTEGERS, TEXTS = (tuple(name for name, kind in COLUMNS.items() if kind == one) for one in "iIt")
+INTEGERS, OPTIONAL_INTEGERS, TEXTS = (
+    tuple(name for name, kind in COLUMNS.items() if kind == wanted) for wanted in "iIt"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,13 +37,13 @@ class SampleTable(SampleColumns[NDArray[np.int64], NDArray[np.float64], Sequence
         return bool(np.isfinite(self.budgeted_ns).any())
 
     def intervals_ns(self, of: slice = slice(None)) -> NDArray[np.int64]:
-        """Return the interval of each window: what the budget made of the one asked for, where there is a budget."""
+        """Return the interval of each window: the requested one, or what the budget made of it."""
         budgeted_ns, asked_ns = self.budgeted_ns[of], self.asked_ns[of]
         return np.where(np.isnan(budgeted_ns), asked_ns, budgeted_ns).astype(np.int64)
 
 
 class Texts(Sequence[str]):
-    """Texts most of which are the same few: four bytes for each, and each different text once."""
+    """A sequence of texts with few distinct ones: four bytes for each, and each distinct text once."""
 
     def __init__(self) -> None:
         self._codes = array("I")
@@ -73,7 +75,7 @@ class Texts(Sequence[str]):
 
 
 class SampleTableBuilder:
-    """Adds rows to a table without copying all that it has: its arrays have room for as many again.
+    """Adds rows to a table without copying the rows it has: its arrays have room for as many again.
 
     A column of one value, as a third of them are in most sessions, is stored as that value: a session may have hours of
     windows, and every column is eight bytes of each.
@@ -88,10 +90,10 @@ class SampleTableBuilder:
         self.table = self._head(0)
 
     def add(self, rows: list[tuple[Any, ...]]) -> SampleTable:
-        """Return the table with more rows, in the order of ``COLUMNS``. The texts of the table before grow with it.
+        """Return the table with more rows, in the order of ``COLUMNS``. The texts of earlier tables grow with it.
 
         Raises:
-            ValueError: samples or their ends do not rise, or one ends before it begins.
+            ValueError: samples or their ends do not rise, or a sample ends before it starts.
         """
         if not rows:
             return self.table
@@ -143,7 +145,7 @@ class SampleTableBuilder:
 def _array_with_room(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an array for twice as many values, in a mapping of its own.
 
-    Room that is not used yet is not resident there, and a mapping goes back to the kernel whole: arrays of a heap that
-    are replaced by larger ones leave holes in it, which took twice what a session of an hour has in its columns.
+    Unused room is not resident there, and the whole mapping is returned to the kernel: arrays of a heap that are
+    replaced by larger ones leave holes in it, which took twice what a session of an hour has in its columns.
     """
     return np.frombuffer(mmap.mmap(-1, 2 * count * dtype.itemsize), dtype)

@@ -116,7 +116,7 @@ class ProcessSampleRecord:
 
 @dataclass(frozen=True, slots=True)
 class PageSetRecord:
-    """The accessed pages of a process in one sample, as far as the filter kept them."""
+    """The accessed pages of a process in one sample, as far as the filter includes them."""
 
     id: int
     codec: int
@@ -142,7 +142,7 @@ class VmaWssRecord:
 
 @dataclass(frozen=True, slots=True)
 class VmaSharedRecord:
-    """The part of them that other processes accessed, too."""
+    """The part of accessed bytes that other processes accessed, too."""
 
     id: int
     data: bytes
@@ -189,7 +189,7 @@ class VmaRecord:
 
 @dataclass(frozen=True, slots=True)
 class VmaStateRecord:
-    """What a VMA row is from a sample on, of one that changed."""
+    """The state of a VMA row from a sample on, of a row that changed."""
 
     row: int
     sample: int
@@ -231,7 +231,7 @@ class AllocationStepColumns(Generic[Json]):
 
 @dataclass(frozen=True, slots=True)
 class AllocationStepRecord(AllocationStepColumns[str]):
-    """The same with every allocation."""
+    """A recorded training step with every allocation."""
 
     data: bytes
 
@@ -275,7 +275,7 @@ class TrainingProgressColumns:
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgressRecord(TrainingProgressColumns):
-    """The same with the times of the steps, and what tensors held."""
+    """A message about training steps with their times, and the tensor memory."""
 
     data: bytes
 
@@ -306,7 +306,7 @@ class LearningColumns:
 
 @dataclass(frozen=True, slots=True)
 class LearningRecord(LearningColumns):
-    """The same with its number."""
+    """A moment of learning with its number."""
 
     id: int
 
@@ -356,7 +356,7 @@ def columns_of(record: type) -> dict[str, str]:
 
 
 class Selection(NamedTuple):
-    """What SELECT is asked for, and the kinds of its columns."""
+    """The columns of a SELECT, and their kinds."""
 
     columns: str
     kinds: str

@@ -34,16 +34,16 @@ class Session:
         hello: the description of the recording.
         end: how the recording ended; None while it goes on, or when its recorder was killed.
         recorder_pid: of the process that records it.
-        thinned_to_bytes: the size that page sets had to make room for; None: they did not have to.
+        downsampled_to_bytes: the size limit for which page sets were downsampled; None: they were not.
     """
 
     def __init__(self, path: Path, *, glance: bool = False) -> None:
-        """Open it.
+        """Open the session.
 
         Args:
             path: the file.
-            glance: of a long session read only some of the samples, spread over all of it, and the last ones: soon is
-                better than whole. ``partial`` says that it was so; ``refresh`` reads them all.
+            glance: of a long session read only some of the samples, spread over all of it, and the last ones, which is
+                faster. ``partial`` is True then; ``refresh`` reads them all.
         """
         self._file = SessionFile(path)
         self._samples = SampleReader(self._file)
@@ -57,7 +57,7 @@ class Session:
         self.tensors = TensorReader(self._file)
         self.end: End | None = None
         self.recorder_pid = 0
-        self.thinned_to_bytes: int | None = None
+        self.downsampled_to_bytes: int | None = None
         self.hello = self._read_hello()
         if glance and self._samples.glance():
             self._read_recorder()
@@ -81,12 +81,12 @@ class Session:
 
     @property
     def file_bytes(self) -> int:
-        """Size on disk, with what is not folded in yet."""
+        """Size on disk, with the log that is not folded in yet."""
         return size_on_disk(self.path)
 
     @property
     def alive(self) -> bool:
-        """True while somebody still records it."""
+        """True while a recorder still writes it."""
         if self.end is not None or self.hello.clock.boot_id != _boot_id():
             return False
         try:
@@ -96,7 +96,7 @@ class Session:
         return b"memtui" in command
 
     def refresh(self) -> bool:
-        """Read newly committed samples; True when there are any, or when the recording ended meanwhile."""
+        """Read newly committed samples; return True when there are any, or when the recording ended meanwhile."""
         self.vmas.refresh()
         any_new = self._samples.refresh()
         return self._read_recorder() or any_new
@@ -109,12 +109,12 @@ class Session:
         """Return the file of another tool that the session was made from; None where memtui recorded it."""
         values = self._file.meta("hello").get("imported")
         try:
-            return None if values is None else ImportedFrom.from_plain(values)
+            return None if values is None else ImportedFrom.from_dict(values)
         except ValueError as error:
             raise self._file.damaged(str(error)) from None
 
     def release(self) -> None:
-        """Close the file, so that the recorder can fold it; the next question opens it again."""
+        """Close the file, so that the recorder can fold it; the next query opens it again."""
         self._file.release()
 
     close = release
@@ -122,7 +122,7 @@ class Session:
     def release_if_ended(self) -> None:
         """Close the file where its recording has ended and is not folded yet: the recorder waits for that.
 
-        Until then it stays open: opening it takes longer than all that a screen needs of it in a second.
+        Until then the file stays open: opening it takes longer than all queries of a screen in a second.
         """
         if self.end is not None and self._file.has_log:
             self.release()
@@ -141,7 +141,7 @@ class Session:
         return hello
 
     def _read_recorder(self) -> bool:
-        """Read who records it, and what became of that; True when it ended since it was last read."""
+        """Read which process records the session, and its end; return True when it ended since the last read."""
         if self.end is not None:
             return False
         values = self._file.meta("hello")
@@ -149,13 +149,13 @@ class Session:
         if type(pid) is not int or not 0 <= pid <= MAX_PID:
             raise self._file.damaged("the recorder's pid is none")
         self.recorder_pid = pid
-        self.thinned_to_bytes = self._thinned_to_bytes(values.get("thinned"))
+        self.downsampled_to_bytes = self._checked_max_bytes(values.get("thinned"))
         if "end" not in values:
             return False
         self.end = self._checked_end(values["end"])
         return True
 
-    def _thinned_to_bytes(self, values: Any) -> int | None:
+    def _checked_max_bytes(self, values: Any) -> int | None:
         if values is None:
             return None
         size = values.get("max_bytes") if isinstance(values, dict) else None

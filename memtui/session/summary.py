@@ -1,4 +1,4 @@
-"""What a list of sessions says of one: a few values, without reading its samples."""
+"""Summary of a session for a list of sessions: a few values, without reading its samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SELECT (SELECT value FROM meta WHERE key = 'hello'), (SELECT value FROM meta WHE
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """``end`` is empty while it is recorded, and when its recorder died."""
+    """Summary of a session. ``end`` is empty while the session is recorded, and when its recorder died."""
 
     command: str
     began_s: float  # seconds since the epoch
@@ -29,14 +29,14 @@ class Summary:
 
 
 def summarize(path: Path) -> Summary:
-    """Raise SessionError when the file is no readable session."""
+    """Return the summary of a file. Raises SessionError when the file is not a readable session."""
     connection = connect_reader(path)
     try:
         ((hello, end, samples, first_ns, last_ns),) = read_all(connection, path, _QUERY, ())
         check_rows([(hello, samples)], "ti")
         check_rows([(first_ns, last_ns)], "II")
-        plain = parse_json(hello)
-        command, wall_ns = plain["target"]["command"], plain["clock"]["wall_ns"]
+        description = parse_json(hello)
+        command, wall_ns = description["target"]["command"], description["clock"]["wall_ns"]
         kind = parse_json(end)["kind"] if end is not None else ""
         if not isinstance(command, str) or type(wall_ns) is not int or not isinstance(kind, str):
             raise ValueError("its description has another form")
@@ -51,7 +51,7 @@ def summarize(path: Path) -> Summary:
 
 
 def members(path: Path) -> frozenset[tuple[int, int]]:
-    """(PID, start time in ticks) of every process that a session tells of. Raises SessionError."""
+    """Return (PID, start time in ticks) of every process of a session. Raises SessionError."""
     connection = connect_reader(path)
     try:
         columns, kinds = selection(Process, ("pid", "start_ticks"))

@@ -15,7 +15,7 @@ class TensorReader:
         self._file = file
 
     def maps(self) -> list[tuple[int, int, TensorMap]]:
-        """Return (pid, from when on, where its lasting tensors lie until its next one), in the order they came."""
+        """Return (pid, start time, places of its lasting tensors until its next map), in the order they came."""
         records = self._file.records(TensorRangesRecord, "ORDER BY id")
         try:
             return [(record.pid, record.t_ns, decode_map(record.data)) for record in records]
@@ -23,13 +23,13 @@ class TensorReader:
             raise self._file.damaged(f"places of tensors: {error}") from None
 
     def starts(self, after: int) -> list[tuple[int, int, int]]:
-        """Return (number, pid, from when on) of maps with higher numbers, rising: ``map`` reads one of them."""
+        """Return (number, pid, start time) of maps with higher numbers, rising: ``map`` reads one of them."""
         if not self._file.has(TensorRangesRecord):
             return []
         return self._file.rows(TensorRangesRecord, "WHERE id > ? ORDER BY id", after, names=["id", "pid", "t_ns"])
 
     def map(self, number: int) -> TensorMap:
-        """Return where the tensors of a process lay from a moment on."""
+        """Return the map with a number: the places of a process's tensors from its start time on."""
         rows = self._file.rows(TensorRangesRecord, "WHERE id = ?", number, names=["data"])
         try:
             return decode_map(rows[0][0])

@@ -1,4 +1,4 @@
-"""The training of a session, as its programs reported it: steps that ended, and how well they learn."""
+"""The training of a session, as its programs reported it: steps that ended, loss and accuracy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TrainingReader:
     def progress(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]:
         """Return the messages about training steps that reach into a half-open time range.
 
-        What tensors held in main memory is always reported; in that of another device where it held any.
+        Tensor memory is always reported for main memory; for another device where tensors used it.
         """
         if not self._file.has(TrainingProgressRecord):
             return []
@@ -41,7 +41,7 @@ class TrainingReader:
         return [ProgressRow(*(*row, device)) for row in rows]
 
     def details(self, row: ProgressRow) -> RecordedProgress:
-        """Return when the steps of a message ended, and what tensors held."""
+        """Return when the steps of a message ended, and their tensor memory."""
         rows = self._file.rows(TrainingProgressRecord, "WHERE id = ?", row.id, names=["data"])
         try:
             return decode_progress(row, rows[0][0])
@@ -63,7 +63,7 @@ class TrainingReader:
         return [LearningPoint(*row) for row in self._file.rows(LearningRecord, rest, first_ns, last_ns, names=names)]
 
     def networks(self) -> list[About]:
-        """Return what those processes train that report how well they learn."""
+        """Return what processes train, of those that report loss and accuracy."""
         try:
             return [about_of(row.pid, row.about) for row in self._file.records(LearningAboutRecord, "ORDER BY pid")]
         except ValueError as error:

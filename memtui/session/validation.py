@@ -40,9 +40,9 @@ def check_rows(rows: Sequence[tuple[Any, ...]], kinds: str) -> None:
         if kind in "nr":
             # In this form a value that is not a number is refused, too.
             within = all(-MAX_REAL <= value < MAX_REAL for value in column if value is not None)
-        elif kind in "iI":  # an hour of samples is looked at before the first picture: this is the fast way
-            known = [value for value in column if value is not None] if kind == "I" else column
-            within = not known or (min(known) >= 0 and max(known) < MAX_INTEGER)
+        elif kind in "iI":  # an hour of samples is checked before the first frame is drawn: this is the fast way
+            present = [value for value in column if value is not None] if kind == "I" else column
+            within = not present or (min(present) >= 0 and max(present) < MAX_INTEGER)
         else:
             continue
         if not within:
@@ -65,10 +65,10 @@ def parse_json(text: str) -> Any:
         raise ValueError("is nested without end") from None
 
 
-def check_fields(plain: Any) -> None:
+def check_fields(record: Any) -> None:
     """Check a dataclass of ``samples`` whose fields came from JSON: each of the type it is declared with."""
-    for field in fields(plain):
-        name, value = f"{type(plain).__name__}.{field.name}", getattr(plain, field.name)
+    for field in fields(record):
+        name, value = f"{type(record).__name__}.{field.name}", getattr(record, field.name)
         if isinstance(value, tuple):
             for part in value:
                 check_fields(part)
@@ -89,6 +89,6 @@ def _fits(value: Any, declared: str) -> bool:
 
 
 def check_device(name: object) -> None:
-    """Raise ValueError for what cannot be the name of a device."""
+    """Raise ValueError for an impossible name of a device."""
     if not isinstance(name, str) or len(name) > MAX_DEVICE:
         raise ValueError("a device has no name that can be")

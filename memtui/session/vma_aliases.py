@@ -20,7 +20,7 @@ class VmaAliases:
         self._fresh = False
 
     def refresh(self) -> None:
-        """Read the table again before the next answer. No alias is ever removed: where none is new, nothing is read."""
+        """Check for new aliases before the next answer. Aliases are never removed: without new ones nothing is read."""
         self._fresh = False
 
     def resolve(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -45,5 +45,5 @@ class VmaAliases:
             row = aliases[row]
             if len(path) > len(aliases):
                 raise self._file.damaged("ranges were merged in a circle")
-        aliases.update(dict.fromkeys(path[:-1], row))  # the next one goes straight there
+        aliases.update(dict.fromkeys(path[:-1], row))  # the next lookup takes one step
         return row

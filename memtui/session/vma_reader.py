@@ -25,7 +25,7 @@ from memtui.session.vma_row_cache import VmaRowCache
 
 _FEW_ROWS = 1000  # of VMAs
 _MAX_PAIR_BYTES = 64 << 20  # of one answer about VMAs
-# Resident bytes are recorded about once a second: those of a process that is there are not older than this.
+# Resident bytes are recorded about once a second: those of a running process are not older than this.
 _RESIDENT_SAMPLES = 2048
 
 
@@ -49,7 +49,7 @@ class VmaReader:
         return self._rows_where("? IS NULL OR vma.process = ?", process, process)
 
     def rows_of(self, processes: Collection[int]) -> list[VmaRow]:
-        """Return those of some processes, in the same order. The next call reads only what may have changed."""
+        """Return the rows of some processes, in the same order. The next call reads only what may have changed."""
         return self._cache.of(processes)
 
     def wss(
@@ -85,16 +85,16 @@ class VmaReader:
             *row_ids(until + 1, sample),
         )
         for (row, _), pairs in zip(rows, self._decoded(rows), strict=True):
-            taken_at, process = split_row_id(row)
-            by_process[process] = taken_at, pairs
+            newest_sample, process = split_row_id(row)
+            by_process[process] = newest_sample, pairs
         self._resident = sample, by_process
-        there = self._processes.present(sample, sample) or by_process.keys()  # what ended has nothing resident
+        there = self._processes.present(sample, sample) or by_process.keys()  # ended processes have nothing resident
         return self._by_row(pairs for process, (_, pairs) in by_process.items() if process in there)
 
     def shared(self, sample: int) -> dict[int, int]:
-        """Return by VMA row the part of its accessed bytes that other processes accessed, too; without rows of none.
+        """Return by VMA row the part of its accessed bytes that other processes accessed, too; only where above 0.
 
-        The process's scalars (``ProcessReader.samples``) tell whether that is known.
+        The process's scalars (``ProcessReader.samples``) show whether that was measured.
         """
         rows = self._file.rows(VmaSharedRecord, "WHERE id >= ? AND id < ?", *row_ids(sample, sample))
         return self._by_row(self._decoded(rows))
@@ -123,7 +123,7 @@ class VmaReader:
         return row, process
 
     def _states(self, ids: Sequence[int]) -> dict[int, tuple[RowState, ...]]:
-        """Return what rows were in which windows, of those that changed. Few rows are selected by number."""
+        """Return the states of rows over the windows, of rows that changed. Few rows are selected by number."""
         which = f"row IN ({', '.join(map(str, ids))})" if len(ids) <= _FEW_ROWS else "1"
         records = self._file.records(VmaStateRecord, f"WHERE {which} ORDER BY row, sample") if ids else []
         return {

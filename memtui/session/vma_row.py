@@ -12,7 +12,7 @@ class VmaRow(NamedTuple):
     """A VMA, overlap-merged over the session.
 
     ``filtered`` names the terms of the filter that left all of it out in every window it was mapped in; ``open``: still
-    mapped, so ``last_sample`` goes on; ``states``: what it was in which windows, where that changed.
+    mapped, so ``last_sample`` goes on; ``states``: its states over the windows, where they changed.
     """
 
     id: int
@@ -30,7 +30,7 @@ class VmaRow(NamedTuple):
 
     @classmethod
     def of(cls, vma: VmaRecord, pid: int, newest_sample: int, states: tuple[RowState, ...]) -> VmaRow:
-        """Return the row of a record. What is still mapped was so in the newest sample."""
+        """Return the row of a record. A VMA that is still mapped was mapped in the newest sample."""
         last = newest_sample if vma.last_sample is None else vma.last_sample
         return cls(
             *(vma.id, vma.process, pid, vma.start, vma.end, vma.perms, vma.name, vma.first_sample, last, vma.filtered),
@@ -39,11 +39,11 @@ class VmaRow(NamedTuple):
         )
 
     def at(self, sample: int) -> VmaRow:
-        """Return the row as it was in a window: with the rights and the name that it had then."""
+        """Return the row with the permissions and the name that it had in a window."""
         state = state_at(self.states, sample)
         return self if state is None else self._replace(perms=state.perms, name=state.name)
 
     def filtered_at(self, sample: int) -> str:
-        """Return the terms that left all of it out in a window; empty where pages of it were stored."""
+        """Return the terms that left the whole row out in a window; empty where pages of it were stored."""
         state = state_at(self.states, sample)
         return self.filtered if state is None else state.left_out

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable
 
 from memtui.session.vma_row import VmaRow
 
-_AT_ONCE = 1000  # ids in a query
+_BATCH_IDS = 1000  # ids in a query
 
 
 class VmaRowCache:
-    """Caches rows by process. The rows of a process that ended, and is wanted no more, are dropped."""
+    """Caches rows by process. The rows of a process that ended, and is no longer requested, are dropped."""
 
     def __init__(self, read: Callable[..., list[VmaRow]], newest: Callable[[], tuple[int, int]]) -> None:
         """Begin.
@@ -34,14 +34,14 @@ class VmaRowCache:
             self._newest, self._highest = self._read_newest()
         else:
             self._add_new()
-        # Those of a process of which nothing is mapped any more stay as they are, and new ones have just been read.
+        # Rows of a process of which nothing is mapped any more do not change, and new ones have just been read.
         living = [own for own in self._rows.values() if any(row.open for row in own.values())]
         cached = tuple(row for own in living for row in own if row <= before)
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})
             self._add(self._read(f"vma.process IN ({_listed(missing)})"))
-        for start in range(0, len(cached), _AT_ONCE):
-            ids = cached[start : start + _AT_ONCE]
+        for start in range(0, len(cached), _BATCH_IDS):
+            ids = cached[start : start + _BATCH_IDS]
             current = self._read(f"vma.id IN ({_listed(ids)})")
             merged = set(ids) - {row.id for row in current}  # into another one
             for own in living if merged else ():
@@ -58,7 +58,7 @@ class VmaRowCache:
         ]
 
     def _add_new(self) -> None:
-        """Add what has come since, also of processes that nobody has wanted yet: soon they will be."""
+        """Add rows that have come since, also of processes that were not requested yet: they soon will be."""
         new = self._read("vma.id > ?", self._newest)
         for row in new:
             if row.process in self._rows or row.process > self._highest:

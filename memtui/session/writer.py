@@ -15,11 +15,11 @@ from memtui.session.file_format import (
     APPLICATION_ID,
     SCHEMA_VERSION,
     SessionError,
-    beside,
     check_header,
     is_own_file,
     schema,
     seal,
+    sqlite_temporary_files,
 )
 from memtui.session.schema import TABLES, MetaRecord, insertion
 
@@ -29,16 +29,16 @@ PAGE_BYTES = 8192  # blobs of some kB waste less of a page than with 4096
 class SessionWriter:
     """Creates the file (mode 0600: a session discloses an address layout) and appends rows.
 
-    It writes only what it created. ``overwrite`` takes away a session of this user that is there, and nothing else.
-    Raises FileExistsError, PermissionError and other OSErrors when the file cannot be made, SessionError when what is
-    in its place is not ours to take away.
+    The writer writes only files that it created. ``overwrite`` removes an existing session of this user, and nothing
+    else. Raises FileExistsError, PermissionError and other OSErrors when the file cannot be created, SessionError when
+    the existing file may not be removed.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
         if overwrite:
             _take_away(path)
-        _check_beside(path)
+        _check_temporary_files(path)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             self._identity = _identity(os.fstat(descriptor))
@@ -46,14 +46,14 @@ class SessionWriter:
             os.close(descriptor)
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
-            self._begin_session()
+            self._create_tables()
         except (sqlite3.Error, OSError):
             self._connection.close()
             if _identity(os.lstat(path)) == self._identity:
                 _remove(path)
             raise
 
-    def _begin_session(self) -> None:
+    def _create_tables(self) -> None:
         connection = self._connection
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -64,7 +64,7 @@ class SessionWriter:
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint=256")
         connection.execute("PRAGMA journal_size_limit=4194304")
-        # In one piece: who opens the file meanwhile sees no tables or all of them.
+        # In one transaction: a reader that opens the file meanwhile sees no tables or all of them.
         connection.executescript(f"BEGIN; {schema()} COMMIT;")
 
     def put_meta(self, **values: Any) -> None:
@@ -73,7 +73,7 @@ class SessionWriter:
 
     def insert(self, records: Iterable[Any]) -> None:
         """Append records of ``tables.TABLES``, each to its table; a row with a known key replaces the old one."""
-        self._begin()
+        self._ensure_transaction()
         for record in records:
             record_type: type = type(record)
             statement, values = insertion(record_type)
@@ -86,7 +86,7 @@ class SessionWriter:
             AttributeError: the source lacks a column that is not given.
             ValueError: there is no such column.
         """
-        self._begin()
+        self._ensure_transaction()
         statement, values = insertion(record, tuple(given))
         self._execute(statement, values(source) + tuple(given.values()))
 
@@ -98,19 +98,19 @@ class SessionWriter:
 
     def delete(self, record: type, ids: Iterable[int], by: str = "id") -> None:
         """Remove rows of a record's table by their ``id``, or another column."""
-        self._begin()
+        self._ensure_transaction()
         self._connection.executemany(f"DELETE FROM {TABLES[record]} WHERE {by} = ?", ((i,) for i in ids))
 
     def delete_between(self, record: type, first: int, last: int) -> None:
         """Remove the rows of a half-open range of ids."""
-        self._begin()
+        self._ensure_transaction()
         self._connection.execute(f"DELETE FROM {TABLES[record]} WHERE id >= ? AND id < ?", (first, last))
 
     @property
     def used_bytes(self) -> int:
-        """What the file holds, without the room that deleted rows left in it."""
-        ask = self._connection.execute
-        return PAGE_BYTES * (ask("PRAGMA page_count").fetchone()[0] - ask("PRAGMA freelist_count").fetchone()[0])
+        """Bytes of the file in use, without the space that deleted rows left in it."""
+        query = self._connection.execute
+        return PAGE_BYTES * (query("PRAGMA page_count").fetchone()[0] - query("PRAGMA freelist_count").fetchone()[0])
 
     def commit(self) -> None:
         """Make everything so far readable for others and safe from a kill."""
@@ -118,17 +118,17 @@ class SessionWriter:
             self._connection.execute("COMMIT")
 
     def displaced(self) -> str:
-        """Return what became of the file while it was written, in words; empty as long as it is in its place."""
+        """Return what happened to the file while it was written; empty as long as it is in its place."""
         try:
             there = _identity(os.lstat(self.path)) == self._identity
         except (FileNotFoundError, NotADirectoryError):
             return "was moved or deleted while it was recorded; where it was moved to, it has all until then"
         except OSError:
-            return ""  # what is wrong there the next write tells better
+            return ""  # the next write reports better what is wrong there
         return "" if there else "another file took its place while it was recorded"
 
     def close(self) -> bool:
-        """Commit and, unless somebody still reads it, fold the session into one plain file. True when folded."""
+        """Commit and, unless a reader has the session open, fold it into one file. Return True when folded."""
         self.commit()
         if self.displaced():  # SQLite would leave the log behind under the old name, with the end of the session
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -139,11 +139,11 @@ class SessionWriter:
         return seal(self.path)
 
     def close_as(self, path: Path, *, overwrite: bool) -> None:
-        """Close, and give the session its name in the same folder only now that it is whole.
+        """Close, and rename the session in the same folder now that it is whole.
 
         Raises:
-            FileExistsError, SessionError: as when a session begins; it is taken away then.
-            OSError: another one.
+            FileExistsError, SessionError: as when a session is created; the file is removed then.
+            OSError: any other error.
         """
         self.close()
         try:
@@ -151,23 +151,23 @@ class SessionWriter:
                 _take_away(path)
             elif os.path.lexists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-            _check_beside(path)
+            _check_temporary_files(path)
             self.path.rename(path)
         finally:
-            _remove(self.path)  # what is left of it
+            _remove(self.path)  # what is left of the file
 
     def discard(self) -> None:
-        """Close and take the file away: nothing was recorded."""
+        """Close and remove the file: nothing was recorded."""
         self._connection.close()
         self._check_identity()
         _remove(self.path)
 
     def _check_identity(self) -> None:
-        """Raise OSError when ours is not there any more, or another file, or a link, has taken its place."""
+        """Raise OSError when the file is no longer there, or another file, or a link, has taken its place."""
         if why := self.displaced():
             raise OSError(errno.ESTALE, why, str(self.path))
 
-    def _begin(self) -> None:
+    def _ensure_transaction(self) -> None:
         if not self._connection.in_transaction:
             self._connection.execute("BEGIN")
 
@@ -176,15 +176,15 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _check_beside(path: Path) -> None:
-    """Raise SessionError where something lies that SQLite would read as ours, or a link that would lead elsewhere."""
-    for other in beside(path):
+def _check_temporary_files(path: Path) -> None:
+    """Raise SessionError for a file that SQLite would read as part of the session, or a link that leads elsewhere."""
+    for other in sqlite_temporary_files(path):
         if os.path.lexists(other):
             raise SessionError(f"{other}: is in the way of a new session; remove it or choose another name")
 
 
 def _take_away(path: Path) -> None:
-    """Delete a session of this user with what SQLite keeps beside it. Raises SessionError when it is anything else."""
+    """Delete a session of this user with its temporary files. Raises SessionError when it is anything else."""
     if os.path.lexists(path):
         try:
             check_own_session(path)
@@ -192,19 +192,19 @@ def _take_away(path: Path) -> None:
             raise SessionError(
                 f"{error}: --force does not replace it; remove it yourself or choose another name"
             ) from None
-    for other in beside(path):
+    for other in sqlite_temporary_files(path):
         if os.path.lexists(other) and not is_own_file(other):
             raise SessionError(f"{other}: is no file of yours; remove it or choose another name")
     _remove(path)
 
 
 def check_own_session(path: Path) -> None:
-    """Raise SessionError unless it is a regular file of this user that begins like a session, whole or not."""
+    """Raise SessionError unless a path is a regular file of this user that begins like a session, whole or not."""
     if not is_own_file(path):
         raise SessionError(f"{path}: is no file of yours")
     check_header(path)
 
 
 def _remove(path: Path) -> None:
-    for name in (path, *beside(path)):
+    for name in (path, *sqlite_temporary_files(path)):
         name.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ from memtui.core.units import duration, percent
 from memtui.recording.registry import CALIBRATION
 from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
-from memtui.session.file_format import beside
+from memtui.session.file_format import sqlite_temporary_files
 from memtui.session.session import Session
 from memtui.study.progress_counters import HOW, Annotations, Counter, open_counter
 
@@ -123,7 +123,7 @@ def calibrate(plan: CalibrationPlan, notify: Callable[[str], object]) -> dict[st
             blocks, ended = _run(plan, observation, counter, start_s)
         return _result(plan, command, path, counter, blocks, ended)
     finally:
-        for name in (path, *beside(path)):
+        for name in (path, *sqlite_temporary_files(path)):
             name.unlink(missing_ok=True)
 
 

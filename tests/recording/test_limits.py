@@ -19,9 +19,9 @@ from memtui.recording.recorder import limits
 from memtui.recording.recorder.limits import LEFT_PROCESSES, Limits, check_disk
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.recording.recorder.stop_condition import StopCondition
+from memtui.session.downsampling import Downsampler
 from memtui.session.file_format import size_on_disk
 from memtui.session.session import Session
-from memtui.session.thinning import Thinner
 from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
@@ -102,7 +102,7 @@ def test_scalars_rows_and_events_stay_and_the_oldest_pages_go_first(thinned):
     assert holes.max() <= 128, "what is left of the oldest is spread evenly"
     # Reuse distances are derived from what was there, not from what is left.
     assert reader.reuse.until(count - 1).touches == sum(reuse.touches for _, _, reuse in reader.reuse.iterate(0, count))
-    assert reader.thinned_to_bytes == LIMIT
+    assert reader.downsampled_to_bytes == LIMIT
     reader.close()
 
 
@@ -153,16 +153,16 @@ class NearlyFull:
 @given(st.lists(st.integers(1 << 10, 1 << 19), min_size=1, max_size=400), st.integers(24, 40))
 def test_whatever_comes_it_fits_or_says_that_it_cannot(sizes, limit_mib):
     room = NearlyFull()
-    thinner = Thinner(room, limit_mib << 20)  # type: ignore[arg-type]
+    downsampler = Downsampler(room, limit_mib << 20)  # type: ignore[arg-type]
     for sample, of_set in enumerate(sizes):
         room.sets[sample], room.ranges[sample] = of_set, of_set // 8
-        thinner.note(sample)
-        fits = thinner.make_room()
+        downsampler.note(sample)
+        fits = downsampler.make_room()
         assert fits == (room.used_bytes <= (limit_mib << 20) - (8 << 20))
         if not fits:
             assert len(room.sets) <= 16
             return
-        assert thinner.thinned == sample + 1 - len(room.sets)
+        assert downsampler.downsampled == sample + 1 - len(room.sets)
 
 
 def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):

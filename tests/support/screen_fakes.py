@@ -101,7 +101,7 @@ class FakeSession:
             self.rows.append(SimpleNamespace(**heap))
         self.ended_at: dict[int, int] = {}  # process -> the sample in which it ended
         self.released = self.gave_way = self.asked_pages = 0
-        self.thinned_to_bytes: int | None = None
+        self.downsampled_to_bytes: int | None = None
         self.partial = False
         self._sums: list[int] = []
         self.processes = SimpleNamespace(

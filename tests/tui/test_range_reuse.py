@@ -115,7 +115,7 @@ def test_distances_across_thinned_pages_are_not_made_up(reader):
             low, high = row_id(sample, 0), row_id(sample + 1, 0)
             connection.execute("DELETE FROM page_set WHERE id >= ? AND id < ?", (low, high))
     connection.close()
-    reader.thinned_to_bytes = 1 << 20
+    reader.downsampled_to_bytes = 1 << 20
     view = shown(reader, heap, SAMPLES - 1)
     assert view.whose == "of [heap] since 00:00:06"  # sample 30
     assert view.touches == 1024 * 30

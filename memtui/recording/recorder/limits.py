@@ -8,7 +8,7 @@ from pathlib import Path
 from memtui.core.samples import Event, Window
 from memtui.core.units import size
 from memtui.recording.recorder.stop_condition import StopCondition, Watch
-from memtui.session.thinning import Thinner
+from memtui.session.downsampling import Downsampler
 from memtui.session.validation import MAX_PROCESS
 from memtui.session.writer import SessionWriter
 
@@ -24,7 +24,7 @@ class Limits:
 
     def __init__(self, writer: SessionWriter, max_bytes: int | None, condition: StopCondition | None) -> None:
         self._writer = writer
-        self._thinner = Thinner(writer, max_bytes) if max_bytes is not None else None
+        self._downsampler = Downsampler(writer, max_bytes) if max_bytes is not None else None
         self._watch = Watch(condition) if condition is not None else None
         self.ending: tuple[str, str] | None = None
 
@@ -36,8 +36,8 @@ class Limits:
 
     def note(self, window: Window, wss_bytes: int | None, rss_bytes: int | None) -> None:
         """Count a window that was stored."""
-        if self._thinner is not None:
-            self._thinner.note(window.sample)
+        if self._downsampler is not None:
+            self._downsampler.note(window.sample)
         if self._watch is not None:
             reached = self._watch.take(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
             if reached and self.ending is None:
@@ -59,16 +59,16 @@ class Limits:
         """Make room before a commit, and check whether the disk has some; return events to store."""
         if self.ending is None and (low := check_disk(self._writer.path)):
             self.ending = LOW_DISK, low
-        thinner = self._thinner
-        if thinner is None:
+        downsampler = self._downsampler
+        if downsampler is None:
             return []
-        before = thinner.thinned
-        if not thinner.make_room() and self.ending is None:
-            self.ending = FULL, f"nothing is left to thin below --max-size {size(thinner.max_bytes)}"
-        if thinner.thinned == before:
+        before = downsampler.downsampled
+        if not downsampler.make_room() and self.ending is None:
+            self.ending = FULL, f"nothing is left to thin below --max-size {size(downsampler.max_bytes)}"
+        if downsampler.downsampled == before:
             return []
-        self._writer.put_meta(thinned={"samples": thinner.thinned, "max_bytes": thinner.max_bytes})
-        text = f"the file reached {size(thinner.max_bytes)} (--max-size): page sets are thinned, the oldest first"
+        self._writer.put_meta(thinned={"samples": downsampler.downsampled, "max_bytes": downsampler.max_bytes})
+        text = f"the file reached {size(downsampler.max_bytes)} (--max-size): page sets are thinned, the oldest first"
         return [] if before else [Event(now_ns, "thinned", text)]
 
 

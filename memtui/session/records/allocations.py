@@ -33,7 +33,7 @@ class RecordedStep(AllocationStepColumns[dict[str, int]]):
 
 
 def trace_of(message: AllocationStep) -> StepTrace:
-    """Return the trace that a process sent. It may be anybody's: raises ValueError where it is not one of a step."""
+    """Return the trace that a process sent, which may be anybody's. Raises ValueError unless it is one of a step."""
     if message.columns.shape[-1] > MAX_ROWS:
         raise ValueError(f"step {message.step} has more than {MAX_ROWS} allocations")
     return StepTrace.from_columns(
@@ -87,7 +87,7 @@ def recorded_step(*columns: Any, device: str = MAIN_MEMORY) -> RecordedStep:
 
 
 def encode_step(trace: StepTrace) -> bytes:
-    """All rows and names. Times as differences, which are small."""
+    """Return a blob of all rows and names, times as differences, which are small."""
     columns = trace.to_columns()
     columns[0] = np.diff(columns[0], prepend=trace.start_ns)
     return pack((trace.existing, columns.shape[1]), list(map(storable, trace.names)), columns)
@@ -96,9 +96,9 @@ def encode_step(trace: StepTrace) -> bytes:
 def decode_step(row: RecordedStep, data: bytes) -> StepTrace:
     """Inverse of ``encode_step``. Raises ValueError on damaged data."""
     most = COLUMNS * min(row.rows, MAX_ROWS)
-    found = unpack(data, 2, lambda _, rows: COLUMNS * rows, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
-    existing, rows = found.counts
-    columns = found.numbers.reshape(COLUMNS, rows)
+    packed = unpack(data, 2, lambda _, rows: COLUMNS * rows, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
+    existing, rows = packed.counts
+    columns = packed.numbers.reshape(COLUMNS, rows)
     columns[0] = row.start_ns + np.cumsum(columns[0])
     return StepTrace.from_columns(
         columns,
@@ -106,6 +106,6 @@ def decode_step(row: RecordedStep, data: bytes) -> StepTrace:
         start_ns=row.start_ns,
         end_ns=row.end_ns,
         existing=existing,
-        names=list_of(found.names),
+        names=list_of(packed.names),
         copy=False,
     )

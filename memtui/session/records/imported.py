@@ -1,4 +1,4 @@
-"""Where a session comes from that memtui did not record itself. It lies in the table ``meta``, so in JSON."""
+"""Origin of a session that memtui did not record itself. It lies in the table ``meta``, so in JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sums = dict[str, tuple[float, tuple[str, ...]]]
 
 
 class DriverMemory(NamedTuple):
-    """What a driver said of the memory of a GPU at one moment, of all programs together."""
+    """What a driver reported of the memory of a GPU at one moment, of all programs together."""
 
     t_ns: int
     free_bytes: int
@@ -31,11 +31,11 @@ class ImportedFrom:
         format: what the file is ("MXNet log").
         file: its name, without folders.
         clock: one of ``CLOCKS``.
-        driver: sizes are what was asked of the driver: more than tensors hold, and never seen to come back.
-        absent: what the file does not know, and why.
+        driver: sizes are those requested from the driver: more than tensors take, and frees are not logged.
+        absent: what the file lacks, and why.
         warnings: what is wrong with it.
-        coarse: tags of allocations that the log knows in whole MB only, each as often as it is there.
-        sums: of an analysis file, which knows no single allocation.
+        coarse: tags of allocations that the log has in whole MB only, each as often as it occurs.
+        sums: of an analysis file, which has no single allocations.
     """
 
     format: str
@@ -52,33 +52,33 @@ class ImportedFrom:
         """Whether times are numbers of lines or rows: there is no clock."""
         return self.clock in (LINES, NO_CLOCK)
 
-    def to_plain(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the origin for JSON."""
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, plain: Any) -> ImportedFrom:
-        """Inverse of ``to_plain``, of data that may be anybody's. Raises ValueError."""
-        if not isinstance(plain, dict) or set(plain) != {field.name for field in fields(cls)}:
+    def from_dict(cls, values: Any) -> ImportedFrom:
+        """Inverse of ``to_dict``, of data that may be anybody's. Raises ValueError."""
+        if not isinstance(values, dict) or set(values) != {field.name for field in fields(cls)}:
             raise ValueError("where it was imported from is told in other words")
-        if not all(isinstance(plain[name], str) for name in ("format", "file")) or plain["clock"] not in CLOCKS:
+        if not all(isinstance(values[name], str) for name in ("format", "file")) or values["clock"] not in CLOCKS:
             raise ValueError("where it was imported from is no text")
-        lists = {name: plain[name] for name in ("absent", "warnings", "coarse")}
-        if not all(map(_is_texts, lists.values())) or not isinstance(plain["driver"], bool):
+        lists = {name: values[name] for name in ("absent", "warnings", "coarse")}
+        if not all(map(_is_texts, lists.values())) or not isinstance(values["driver"], bool):
             raise ValueError("what is told of its import is no list of texts")
-        sums = None if plain["sums"] is None else checked_sums(plain["sums"])
-        return cls(**{**plain, **{name: tuple(one) for name, one in lists.items()}, "sums": sums})
+        sums = None if values["sums"] is None else checked_sums(values["sums"])
+        return cls(**{**values, **{name: tuple(texts) for name, texts in lists.items()}, "sums": sums})
 
 
-def checked_sums(plain: Any) -> Sums:
+def checked_sums(values: Any) -> Sums:
     r"""Return the categories of an analysis file: ``{"in_arg": [1048608.0, ["(in_arg:weight).\n"]]}``.
 
     Raises ValueError.
     """
-    if not isinstance(plain, dict):
+    if not isinstance(values, dict):
         raise ValueError("its categories are no object")
-    found: Sums = {}
-    for key, value in plain.items():
+    sums: Sums = {}
+    for key, value in values.items():
         if not isinstance(value, (list, tuple)) or len(value) != 2:
             raise ValueError(f"category {key!r} is not a total and a list of tags")
         total, tags = value
@@ -88,11 +88,11 @@ def checked_sums(plain: Any) -> Sums:
             raise ValueError(f"the total of category {key!r} is no whole number of bytes")
         if not _is_texts(tags):
             raise ValueError(f"the tags of category {key!r} are no list of texts")
-        found[key] = float(total), tuple(tags)
-    if sum(total for total, _ in found.values()) >= MAX_SUM:
+        sums[key] = float(total), tuple(tags)
+    if sum(total for total, _ in sums.values()) >= MAX_SUM:
         raise ValueError("its totals are too large to be true")
-    return found
+    return sums
 
 
 def _is_texts(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) <= MOST_TAGS and all(isinstance(one, str) for one in value)
+    return isinstance(value, (list, tuple)) and len(value) <= MOST_TAGS and all(isinstance(item, str) for item in value)

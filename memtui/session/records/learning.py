@@ -1,4 +1,4 @@
-"""How well a training learns, as records: loss, accuracy and the least accuracy that is wanted."""
+"""How well a training learns, as records: loss, accuracy and the least accuracy that is required."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ class About(NamedTuple):
     Attributes:
         network, rule: their names.
         settings: of ``memtui train``.
-        segments: layers with weights with what follows them, by the names of their layers; empty where not told.
-        epochs: how many are to be.
-        direct: errors reach each segment by themselves, so that one segment is all that has to be kept.
+        segments: layers with weights and the layers after them, by their names; empty where not reported.
+        direct: errors reach each segment directly, so that only one segment has to be stored.
     """
 
     pid: int
@@ -44,7 +43,7 @@ class About(NamedTuple):
 
 
 def learning_records(numbers: Iterator[int], message: LearningProgress) -> list[LearningRecord]:
-    """Return the records of a message's points. Raises ValueError: what was reported cannot be."""
+    """Return the records of a message's points. Raises ValueError for values that are impossible."""
     places, values = np.asarray(message.places), np.asarray(message.values)
     if places.shape != values.shape or places.ndim != 2 or len(places) != 3 or places.shape[1] > MAX_POINTS:
         raise ValueError("points of learning have three places and three values each")
@@ -63,16 +62,16 @@ def about_record(message: LearningProgress) -> LearningAboutRecord:
 
 
 def about_of(pid: int, text: str) -> About:
-    """Return what a process said it trains. Raises ValueError."""
-    plain = parse_json(text)
-    if not isinstance(plain, dict):
+    """Return what a process reported that it trains. Raises ValueError."""
+    values = parse_json(text)
+    if not isinstance(values, dict):
         raise ValueError("what is trained is no table")
-    network, rule, settings = plain.get("network"), plain.get("type"), plain.get("settings", {})
-    segments, direct = plain.get("segments", []), plain.get("direct", False)
+    network, rule, settings = values.get("network"), values.get("type"), values.get("settings", {})
+    segments, direct = values.get("segments", []), values.get("direct", False)
     if not (isinstance(network, str) and isinstance(rule, str) and isinstance(settings, dict)):
         raise ValueError("what is trained has no name")
     if not isinstance(segments, list) or not all(
-        isinstance(one, list) and all(isinstance(name, str) for name in one) for one in segments
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in segments
     ):
         raise ValueError("segments are lists of names")
     return About(pid, network, rule, settings, tuple(map(tuple, segments)), direct is True)
@@ -80,8 +79,8 @@ def about_of(pid: int, text: str) -> About:
 
 def about_text(about: About) -> str:
     """Inverse of ``about_of``."""
-    plain = {"network": about.network, "type": about.rule, "settings": about.settings, "direct": about.direct}
-    return json.dumps(plain | {"segments": about.segments})
+    values = {"network": about.network, "type": about.rule, "settings": about.settings, "direct": about.direct}
+    return json.dumps(values | {"segments": about.segments})
 
 
 def _real(value: float) -> float | None:

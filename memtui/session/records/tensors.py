@@ -15,7 +15,7 @@ MAX_NAMES_BYTES = 64 << 20
 
 
 def ranges_record(number: int, message: TensorRanges) -> TensorRangesRecord:
-    """Return the record of a message. Raises ValueError: what was reported cannot be."""
+    """Return the record of a message. Raises ValueError for values that are impossible."""
     if len(message.names) > MAX_TENSORS:
         raise ValueError(f"more than {MAX_TENSORS} tensors")
     data = encode_map(TensorMap.of(message.columns, message.names, message.parts))
@@ -23,7 +23,7 @@ def ranges_record(number: int, message: TensorRanges) -> TensorRangesRecord:
 
 
 def encode_map(tensors: TensorMap) -> bytes:
-    """Addresses as differences, which are small."""
+    """Return the blob of a map, addresses as differences, which are small."""
     columns = tensors.columns
     columns[0] = np.diff(columns[0], prepend=0)
     names = {"layers": list(map(storable, tensors.names)), "parts": list(map(storable, tensors.parts))}
@@ -33,10 +33,10 @@ def encode_map(tensors: TensorMap) -> bytes:
 def decode_map(data: bytes) -> TensorMap:
     """Inverse of ``encode_map``. Raises ValueError on damaged data."""
     most = 3 * MAX_TENSORS
-    found = unpack(data, 1, lambda count: 3 * count, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
-    names = found.names
+    packed = unpack(data, 1, lambda count: 3 * count, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
+    names = packed.names
     layers, parts = (names, []) if isinstance(names, list) else _lists(names)  # formats before 9 know layers only
-    columns = found.numbers.reshape(3, found.counts[0])
+    columns = packed.numbers.reshape(3, packed.counts[0])
     columns[0] = np.cumsum(columns[0])
     return TensorMap.of(columns, layers, parts)
 

@@ -1,4 +1,4 @@
-"""Training steps that ended, and what tensors held meanwhile, as records: scalars in columns, the rest in one blob."""
+"""Training steps that ended, and their tensor memory, as records: scalars in columns, the rest in one blob."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProgressRow(TrainingProgressColumns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedProgress:
-    """A row with what is in its blob: i8[steps] ends of steps, and what tensors held."""
+    """A row with the contents of its blob: i8[steps] ends of steps, and the tensor memory."""
 
     row: ProgressRow
     ends_ns: NDArray[np.int64]
@@ -37,7 +37,7 @@ class RecordedProgress:
 
 
 def progress_record(number: int, message: TrainingProgress) -> TrainingProgressRecord:
-    """Return the record of a message. Raises ValueError: what was reported cannot be."""
+    """Return the record of a message. Raises ValueError for values that are impossible."""
     ends_ns, usage = _checked(message.start_ns, message.ends_ns, TensorUsage.of(message.usage, message.names))
     if message.first < 0:
         raise ValueError(f"step {message.first} is negative")
@@ -67,7 +67,7 @@ def _checked(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> t
 
 
 def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsage) -> bytes:
-    """Return the times as differences, which are small."""
+    """Return the blob of a message, times as differences, which are small."""
     columns = usage.columns
     columns[1] -= columns[0]
     columns[0] -= start_ns
@@ -78,13 +78,15 @@ def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsag
 def decode_progress(row: ProgressRow, data: bytes) -> RecordedProgress:
     """Inverse of ``encode_progress``. Raises ValueError on damaged data."""
     most = MAX_STEPS + _COLUMNS * MAX_STRETCHES
-    found = unpack(data, 2, _length, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
-    steps, many = found.counts
-    ends_ns = row.start_ns + np.cumsum(found.numbers[:steps])
-    columns = found.numbers[steps:].reshape(_COLUMNS, many)
+    packed = unpack(data, 2, _length, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
+    steps, many = packed.counts
+    ends_ns = row.start_ns + np.cumsum(packed.numbers[:steps])
+    columns = packed.numbers[steps:].reshape(_COLUMNS, many)
     columns[0] += row.start_ns
     columns[1] += columns[0]
-    return RecordedProgress(row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(list_of(found.names)))))
+    return RecordedProgress(
+        row, *_checked(row.start_ns, ends_ns, TensorUsage.of(columns, tuple(list_of(packed.names))))
+    )
 
 
 def _length(steps: int, many: int) -> int:

@@ -366,7 +366,7 @@ class HeatColumns:
         number = reader.samples.sample
         windows = picked_windows(low, high, self._stride) or covering_window(reader.samples, low, edges_ns)
         samples = [int(number[index]) for index in windows]
-        if samples and reader.thinned_to_bytes is not None:
+        if samples and reader.downsampled_to_bytes is not None:
             samples = stored_samples(reader, samples, int(number[max(low, high - 1)]))
         return [self._column(reader, sample, allowance) for sample in samples]
 

@@ -25,7 +25,7 @@ def why_thinned(reader: Session, index: int) -> str:
 
     A window whose pages were never known is not thinned: ``stored_bytes`` is nan.
     """
-    limit = reader.thinned_to_bytes
+    limit = reader.downsampled_to_bytes
     if limit is None or index < 0 or not np.isfinite(reader.samples.stored_bytes[index]):
         return ""
     sample = int(reader.samples.sample[index])

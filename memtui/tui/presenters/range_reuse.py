@@ -98,7 +98,7 @@ class RangeReuse:
 
 def _thinned(reader: Session, row: VmaRow, sample: int) -> bool:
     """Return whether a page set that is not there had to make room: its distances are there still."""
-    return reader.thinned_to_bytes is not None and any(
+    return reader.downsampled_to_bytes is not None and any(
         process == row.process for _, process, _ in reader.reuse.between(sample, sample)
     )
 
