@@ -242,7 +242,7 @@ def _fish(commands: list[Command]) -> Iterator[str]:
     for command in every(commands):
         own = command.name.split()
         tests = [f"__fish_seen_subcommand_from {name}" for name in own]
-        # A word may be a command of memtui, and of one of its commands, too. Where one of these is chosen, no other is.
+        # A name may be a command of memtui and a subcommand, too. Where a subcommand is chosen, no command follows it.
         tests += [
             f"not __fish_seen_subcommand_from {each.name}"
             for each in commands

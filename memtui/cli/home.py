@@ -1,6 +1,6 @@
 """The home screen: processes worth attaching to, and this user's sessions, running and saved.
 
-It is shown as the invoking user, whoever this process is, and what was chosen comes back.
+It is shown as the invoking user, whichever user this process has, and returns what was chosen.
 """
 
 from __future__ import annotations

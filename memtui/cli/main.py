@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     open_standard_streams()
     try:
         return _run_command(arguments) or _flushed()
-    except SystemExit:  # --help, --version, or words that cannot be parsed
+    except SystemExit:  # --help, --version, or arguments that cannot be parsed
         if code := _flushed():
             return code
         raise

@@ -50,11 +50,11 @@ TAKE_PROGRAMS = ("run", "trace", "record", "study")  # behind --
 
 def commands() -> dict[str, Command]:
     """Return every command by name, in the order of the help."""
-    return {name: _load(place) for group in GROUPS.values() for name, place in group.items()}
+    return {name: _load(reference) for group in GROUPS.values() for name, reference in group.items()}
 
 
-def _load(place: str) -> Command:
-    module, _, name = place.partition(":")
+def _load(reference: str) -> Command:
+    module, _, name = reference.partition(":")
     command: Command = getattr(import_module(module), name)
     return command
 

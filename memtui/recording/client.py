@@ -47,9 +47,9 @@ def state_of(running: Running) -> RecordingState:
 
 
 def order(session: Path, do: str, **fields: Any) -> Answer:
-    """Return the answer of whoever records into this file now.
+    """Return the answer of the recording that writes this file now.
 
-    Raises UserError as ``send_request``, and when nobody records into it.
+    Raises UserError as ``send_request``, and when no recording writes it.
     """
     for running in find_all(state_directory(invoker())):
         if running.path == str(session.absolute()):
@@ -107,7 +107,7 @@ class Follower:
         return self._poll() is not None
 
     def stopped(self) -> bool:
-        """Whether somebody asked for the end; a target that ended is no reason to close a screen."""
+        """Whether a client requested the end; a screen stays open when its target ended."""
         ended = self._poll()
         return ended is not None and ended.asked
 
@@ -139,7 +139,7 @@ def _silent(running: Running, error: Exception) -> UserError:
     return UserError(f"recording {running.id} (PID {running.pid}) does not answer: {why}; {remedy}", FAILURE)
 
 
-RETRY_S = 1.0  # how often a process that nobody records checks whether somebody began to
+RETRY_S = 1.0  # how often a process that is not recorded checks whether it is now
 _MOST_ANCESTORS = 64
 _control = ""
 _observed = False  # whether the recording behind ``_control`` observes this process: it then stays the one meant

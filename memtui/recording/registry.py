@@ -44,8 +44,8 @@ class Running:
         number = int.from_bytes(hashlib.blake2s(f"{self.host} {self.pid} {self.start_ticks}".encode()).digest()[:8])
         letters = []
         for _ in range(_ID_LENGTH):
-            number, place = divmod(number, len(_ID_LETTERS))
-            letters.append(_ID_LETTERS[place])
+            number, digit = divmod(number, len(_ID_LETTERS))
+            letters.append(_ID_LETTERS[digit])
         return "".join(letters)
 
 
@@ -56,7 +56,7 @@ class Entry:
         """Raise OSError where the file cannot be made; nobody then finds the recording, and nothing else is lost."""
         folder = state / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = _place(state, running.pid, running.start_ticks)
+        self._path = _entry_path(state, running.pid, running.start_ticks)
         # Written under another name first: whoever sees the final name sees a whole file, and a lock on it.
         draft = self._path.with_suffix(f".{os.getpid()}.new")
         self._fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -81,7 +81,7 @@ def host_name() -> str:
 
 def find(state: Path, pid: int, start_ticks: int) -> Running | None:
     """Return the running recording of a process, if this user has one."""
-    running = _read(_place(state, pid, start_ticks))
+    running = _read(_entry_path(state, pid, start_ticks))
     return running if running is not None and (running.pid, running.start_ticks) == (pid, start_ticks) else None
 
 
@@ -144,5 +144,5 @@ def _checked(fields: object) -> Running:
     return running
 
 
-def _place(state: Path, pid: int, start_ticks: int) -> Path:
+def _entry_path(state: Path, pid: int, start_ticks: int) -> Path:
     return state / FOLDER / f"{pid}-{start_ticks}.json"

@@ -45,7 +45,7 @@ def parse_pid(text: str) -> int:
 
 
 def find_target(pid: int) -> tuple[int, str]:
-    """Return the process somebody means by a number: (pid here, one line when it is not the number that was given).
+    """Return the process that a number names: (pid here, one line when it is not the number that was given).
 
     Of a thread, as top and htop show them, that is its process. Where nothing here has that number, a process that has
     it inside a container is meant, if there is only one. Raises UserError.
@@ -171,7 +171,7 @@ def find(text: str | None, rank: int | None) -> tuple[int, str]:
         rank: its place in a training that was started as several processes; with a PID: at or below that process.
 
     Raises:
-        UserError: there is none, or more than one; that names them.
+        UserError: no process matches, or several do, which the text names.
     """
     if text is not None and re.fullmatch(r"[-+]?\d+", text):
         pid, notice = find_target(parse_pid(text))
@@ -289,7 +289,7 @@ def is_own(command: str) -> bool:
 
 
 def user_name(uid: int) -> str:
-    """Return the name of a user, or the number where there is none."""
+    """Return the name of a user, or the number of a user without a name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -20,11 +20,11 @@ from memtui.core.compression import inflate
 from memtui.core.page_set import ADDRESS_BITS, GIANT_SHIFT, PAGE_SHIFT
 from memtui.session.validation import parse_json
 
-UNKNOWN_BYTES = -1  # of a VMA whose touched bytes the tracker cannot know
+UNKNOWN_BYTES = -1  # of a VMA whose accessed bytes the tracker cannot measure
 MAX_PAIRS = 1 << 20  # VMAs of one process
 MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
 _COUNTS = struct.Struct("<qq")
-_MAX_WINDOWS = 1 << 12  # of one stored sum: its touches fit in 32 bits
+_MAX_WINDOWS = 1 << 12  # of one stored sum: its counts of accesses fit in 32 bits
 _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
 
 

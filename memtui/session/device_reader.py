@@ -13,7 +13,7 @@ class DeviceReader:
         self._file = file
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
-        """Return the readings of a half-open time range. An absent source says so once, when that is detected."""
+        """Return the readings of a half-open time range. An absent source has one row, from when that is detected."""
         return self._file.records(PowerReading, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:

@@ -24,7 +24,7 @@ _WINDOWS = 16
 
 
 class FilterCorrection:
-    """Removes such marks, and caches the rows with stored pages until there are new sums."""
+    """Clears ``filtered`` of such rows, and caches the rows with stored pages until there are new sums."""
 
     def __init__(self, samples: SampleReader, pages: PageReader) -> None:
         self._samples, self._pages = samples, pages
@@ -32,7 +32,7 @@ class FilterCorrection:
         self._key: tuple[object, ...] = ()
 
     def corrected(self, rows: list[VmaRow]) -> list[VmaRow]:
-        """Return the rows, without the mark where pages of them are stored. Raises SessionError."""
+        """Return the rows, with ``filtered`` cleared where pages of them are stored. Raises SessionError."""
         marked = {row.id for row in rows if _may_be_wrong(row)}
         if not marked or not len(self._samples.table):
             return rows

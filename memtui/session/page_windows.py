@@ -24,7 +24,7 @@ class PageSource(Protocol):
 
 
 def busiest(reader: PageSource) -> Process | None:
-    """Return the process with the most touched pages, which is the one that trains; None where no page sets are stored.
+    """Return the process with the most accessed pages, which is the one that trains; None without stored page sets.
 
     Raises SessionError.
     """
@@ -61,7 +61,7 @@ class PageWindows(Sequence[PageSet | None]):
     def __getitem__(self, index: slice) -> list[PageSet | None]: ...
     def __getitem__(self, index: int | slice) -> PageSet | list[PageSet | None] | None:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(self._count))]
+            return [self[i] for i in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
             raise IndexError(index)
         return self._reader.page_set(self._first + index % self._count, self._process)

@@ -40,9 +40,9 @@ class RowCache:
             self._low = low
         if high > self._high:
             self._rows += self._more(self._high, high)
-        rows = self._rows[self._place(low) : self._place(high)]
+        rows = self._rows[self._index(low) : self._index(high)]
         self._high = max(self._high, min(high, final))
-        self._forget(self._place(self._high), len(self._rows))
+        self._forget(self._index(self._high), len(self._rows))
         most = min(KEEP_SHORT, KEEP_ROWS) if len(rows) <= SHORT else KEEP_ROWS
         if len(self._rows) > most or self._bytes > KEEP_BYTES:
             self._trim(low, high)
@@ -56,8 +56,8 @@ class RowCache:
     def _trim(self, low: int, high: int) -> None:
         """Keep the rows that were just requested, if those are not too many themselves."""
         self._high = max(low, min(self._high, high))
-        self._forget(self._place(self._high), len(self._rows))
-        self._forget(0, self._place(low))
+        self._forget(self._index(self._high), len(self._rows))
+        self._forget(0, self._index(low))
         self._low = low
         if len(self._rows) > KEEP_ROWS or self._bytes > KEEP_BYTES:
             self._forget(0, len(self._rows))
@@ -67,7 +67,7 @@ class RowCache:
         self._bytes -= sum(map(_nbytes, self._rows[first:last]))
         del self._rows[first:last]
 
-    def _place(self, key: int) -> int:
+    def _index(self, key: int) -> int:
         return bisect_left(self._rows, key, key=_key)
 
 

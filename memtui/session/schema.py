@@ -1,6 +1,6 @@
 """Declares the tables of a session: each once, as a record whose fields are its columns.
 
-The type of a field says what its column holds: ``int``, ``float``, ``str`` and ``bytes``, with ``| None`` where it may
+The type of a field is that of its column: ``int``, ``float``, ``str`` and ``bytes``, with ``| None`` where it may
 be NULL. INSERT, SELECT and the checks of what is read come from here; ``schema.sql`` has the same columns, with what
 they mean, and the formats that lack them. Records that others speak of, too (``Process``, ``Event``) are declared in
 ``memtui.core.samples`` and named here.
@@ -258,7 +258,7 @@ class TensorRangesRecord:
 class TrainingProgressColumns:
     """The scalars of a message about training steps that ended.
 
-    ``peak_bytes``: the most that tensors held; 0: not seen.
+    ``peak_bytes``: the peak of the tensor memory; 0: not seen.
     """
 
     id: int
@@ -392,7 +392,7 @@ class Insertion(NamedTuple):
 def insertion(record: type, given: tuple[str, ...] = ()) -> Insertion:
     """Return how a row is inserted whose values are attributes of an object, named as the columns are.
 
-    The values of the ``given`` columns are no attributes: they follow the others.
+    The values of the ``given`` columns are not attributes: they follow the others.
 
     Raises:
         KeyError: no such table.

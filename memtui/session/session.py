@@ -106,7 +106,7 @@ class Session:
         return self._file.records(Event, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns", first_ns, last_ns)
 
     def imported(self) -> ImportedFrom | None:
-        """Return the file of another tool that the session was made from; None where memtui recorded it."""
+        """Return the file of another tool that the session was imported from; None where memtui recorded it."""
         values = self._file.meta("hello").get("imported")
         try:
             return None if values is None else ImportedFrom.from_dict(values)

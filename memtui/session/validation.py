@@ -1,4 +1,4 @@
-"""What a session may hold. SQLite keeps any type in any column and JSON any shape, so every value is looked at once.
+"""What a session may contain. SQLite stores any type in any column and JSON any shape, so every value is checked once.
 
 All raise ValueError with what is wrong; the reader names the file.
 """

@@ -84,7 +84,7 @@ class SessionWriter:
 
         Raises:
             AttributeError: the source lacks a column that is not given.
-            ValueError: there is no such column.
+            ValueError: the table lacks a given column.
         """
         self._ensure_transaction()
         statement, values = insertion(record, tuple(given))
@@ -134,7 +134,7 @@ class SessionWriter:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
         if not os.path.lexists(self.path):
-            _remove(self.path)  # what SQLite kept beside it
+            _remove(self.path)  # its temporary files
         self._check_identity()
         return seal(self.path)
 

@@ -29,7 +29,7 @@ class Limits:
         self.ending: tuple[str, str] | None = None
 
     def objection(self, wss_reason: str) -> str:
-        """Return why the condition can never be judged here; empty when it can. ``wss_reason``: why there is no WSS."""
+        """Return why the condition can never be tested here; empty when it can. ``wss_reason``: why there is no WSS."""
         if self._watch is None or self._watch.condition.what != "wss" or not wss_reason:
             return ""
         return f"--stop-when wss: there will be no working set: {wss_reason}"

@@ -108,7 +108,7 @@ class ObservedProcess:
             self._writer.insert([PageSetRecord(key, CODEC_ZLIB, included.encode())])
             self._touches.tally.add(included)
             stored = round(included.size_bytes * (window.scale or 1))
-            if window.scale is None:  # of a part of the memory, another one in each window, nothing is touched again
+            if window.scale is None:  # windows of random parts of the memory show no reuse
                 reuse = self._reuse.touch(included)
                 self._writer.insert([ReuseRecord(key, encode_reuse(reuse))])
         elif window.vma_wss_bytes is not None:
@@ -123,12 +123,12 @@ class ObservedProcess:
         return stored, reuse
 
     def checkpoint(self, sample: int) -> None:
-        """Store the sums of touched pages that end with a sample."""
+        """Store the sums of accessed pages that end with a sample."""
         key = row_id(sample, self._key)
         sums = self._touches.end(sample + 1)
         self._writer.insert(TouchSumRecord(level, key, encode_touch_sum(touched)) for level, touched in sums)
 
-    def let_go(self, sample: int) -> None:
+    def store_rest(self, sample: int) -> None:
         """Store the sums of all levels as they stand: nothing is added to them any more."""
         key = row_id(sample, self._key)
         sums = self._touches.end_all()
@@ -181,9 +181,9 @@ class ObservedProcess:
             counted = zip(self._starts[used].tolist(), sizes[used].tolist(), strict=True)
             self._store_counted(record, key, (*counted, *unseen))
             return
-        rows, place = np.unique(self._rows[used], return_inverse=True)
+        rows, index = np.unique(self._rows[used], return_inverse=True)
         summed = np.zeros(len(rows), np.int64)
-        np.add.at(summed, place, sizes[used])
+        np.add.at(summed, index, sizes[used])
         self._writer.insert([record(key, encode_pairs(rows, summed))])
 
     def _store_counted(self, record: PairsRecord, key: int, sizes: VmaSizes) -> None:

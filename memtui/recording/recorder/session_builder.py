@@ -194,7 +194,7 @@ class SessionBuilder:
         if self.limits:
             self.limits.note(window, self.wss_bytes, self.rss_bytes)
         self._note_ended({p.process for p in processes})
-        self._let_go(window.sample)
+        self._release_ended(window.sample)
         self.samples = window.sample + 1
         if self.samples % SUMMED_SAMPLES[0] == 0:
             self._checkpoint(window.sample)
@@ -214,12 +214,12 @@ class SessionBuilder:
         self._running = running
 
     def _of(self, process: int) -> ObservedProcess:
-        """Return the state of a process; it is created at the first table or window, also after ``_let_go``."""
+        """Return the state of a process; it is created at the first table or window, also after ``_release_ended``."""
         if process not in self._observed:
             self._observed[process] = ObservedProcess(process, self._writer, self._filter, self._row_numbers)
         return self._observed[process]
 
-    def _let_go(self, sample: int) -> None:
+    def _release_ended(self, sample: int) -> None:
         """Store what is left of processes that were in neither of the last two windows, and forget them.
 
         A process that was taken for ended and still runs is back in the next window.
@@ -228,7 +228,7 @@ class SessionBuilder:
         for process in absent & self._absent:
             seen = self._observed.pop(process)
             seen.note_ended()
-            seen.let_go(sample)
+            seen.store_rest(sample)
             self._gpu_memory.pop(process, None)
         self._absent = absent & self._observed.keys()
 
@@ -257,7 +257,7 @@ class SessionBuilder:
 
 
 def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:
-    """(working set, shared part of it) of a tree: a page frame that several processes touched counts once.
+    """Return (working set, shared part of it) of a tree: a page frame that several processes accessed counts once.
 
     Without ``excess_bytes`` the shared part is not known, and the working set is an upper bound: each process counts.
     """

@@ -79,7 +79,7 @@ class MessageQueue:
     def _make_up(self, message: Window | End) -> Message:
         """Queue what a message depends on when messages go through again, and report what was lost."""
         for table in self._tables.values():
-            # The recorder takes it from its own sample on, and the window it was made for may be lost.
+            # The recorder applies a table from its sample on, even if the window of that sample was dropped.
             self._append(table)
         self._tables.clear()
         lost = []

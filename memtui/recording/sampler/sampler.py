@@ -61,7 +61,7 @@ class Sampler:
             NotOwn: the target is another user's.
             ProcessLookupError: the target ended.
             TargetLocked: another memtui watches it.
-            NoTracker: the tracker that was asked for does not work here.
+            NoTracker: the tracker that was requested does not work here.
         """
         if owner is not None:
             check_owner(order.pid, owner)

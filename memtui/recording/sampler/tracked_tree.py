@@ -50,7 +50,7 @@ class TrackedTree:
             outbox: takes processes and events.
             reader: clears accessed bits before a first window.
             warnings: about pauses.
-            locks: hold the root of the tree already.
+            locks: have locked the root of the tree already.
         """
         self.processes: dict[int, TrackedProcess] = {}
         self.observed = False

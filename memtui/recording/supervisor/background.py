@@ -145,7 +145,7 @@ def _supervise(observe: Callable[[], Observation], viewer: socket.socket) -> NoR
 
 
 def _start_observation(observe: Callable[[], Observation], viewer: socket.socket) -> Observation | None:
-    """Start, leave the terminal, and notify the screen; None when the start failed, which the screen is told."""
+    """Start, leave the terminal, and notify the screen; None when the start failed, which is sent to the screen."""
     try:
         observation = observe()
     except AlreadyRunning as error:

@@ -73,7 +73,7 @@ class Launch:
     name: str = ""  # for the session file; the program's name when empty
     log: bool = False  # the program gets a terminal of its own, and its output goes to a file beside the session
     dies_with_memtui: bool = False  # only with a log
-    trace_every: int | None = None  # every allocation of one training step in so many is recorded, from inside
+    trace_every: int | None = None  # one training step in this many is recorded with every allocation, from inside
 
     @property
     def session_name(self) -> str:

@@ -18,7 +18,7 @@ def default_session(user: Invoker, name: str) -> Path:
 
 
 def open_socket(user: Invoker, name: str) -> Listener | None:
-    """Return a named socket that this user alone can reach; None where none can be made."""
+    """Return a named socket that this user alone can reach; None where that cannot be created."""
     # The state directory first: the runtime directory is removed when its user logs out, and a recording may go on.
     folders = [folder / FOLDER for folder in (state_directory(user), runtime_directory(user)) if folder is not None]
     return open_listener(folders, name)

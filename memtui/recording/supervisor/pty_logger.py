@@ -46,7 +46,7 @@ class Log:
             self._lost += len(data)
 
     def report_loss(self) -> bool:
-        """Write how many bytes are missing, if any are; False when there is no room for that either."""
+        """Write how many bytes are missing, if any are; return False when that does not fit either."""
         if not self._lost:
             return True
         note = f"\n[memtui: {self._lost} bytes of output are missing here: {self._why}]\n"

@@ -87,7 +87,7 @@ def with_history(raw: RawStep, by_device: Mapping[str, History]) -> RawStep:
     for device, history in by_device.items():
         for t_ns, address, size_bytes in history.changes:
             span = _around(raw.spans, starts, t_ns)
-            path, op, sequence, thread = ((), "", None, 0) if span is None else _place(span)
+            path, op, sequence, thread = ((), "", None, 0) if span is None else _origin(span)
             events.append(RawEvent(t_ns, address, size_bytes, None, path, op, sequence, thread, device))
     events.sort(key=lambda event: event.t_ns)
     return replace(raw, events=events)
@@ -103,5 +103,5 @@ def _around(spans: Sequence[RawSpan], starts: list[int], t_ns: int) -> RawSpan |
     return None
 
 
-def _place(span: RawSpan) -> tuple[tuple[str, ...], str, int | None, int]:
+def _origin(span: RawSpan) -> tuple[tuple[str, ...], str, int | None, int]:
     return span.path, span.op, span.sequence, span.thread

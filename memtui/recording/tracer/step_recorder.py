@@ -239,7 +239,7 @@ class _Layers:
         self._by_number: dict[int, str] = {}
         for span in spans:
             if span.sequence is not None and not any(name.startswith(BACKWARD) for name in span.path):
-                # Of several operations of one number the last one made the node: the number rises with each node.
+                # Of several operations of one number the last one created the node: the number rises with each node.
                 self._by_thread[span.thread, span.sequence] = self._by_number[span.sequence] = _label(span.path)
 
     def of(self, event: RawEvent) -> str:

@@ -1,4 +1,4 @@
-"""Tensors whose use is known at one moment: of modules and optimisers, inputs, and all others that Python holds."""
+"""Tensors whose use is known at one moment: of modules and optimisers, inputs, and others that Python references."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def device_of(tensor: torch.Tensor) -> str:
 class LastingTensors:
     """Plain tensors and parameters that Python references for longer than a step.
 
-    Only the garbage collector lists them, which takes some tens of milliseconds. So the list is made now and then, and
+    Only the garbage collector lists them, which takes some tens of milliseconds. So they are listed now and then, and
     only tensors of the last list that still exist count: a batch is not among them.
     """
 
