@@ -33,14 +33,14 @@ def config(tmp_path, monkeypatch):
     return path
 
 
-def options(*words: str):
+def options(*argv: str):
     """What a command is called with."""
     parser = build_parser()
-    return main._with_config(parser, list(words), parser.parse_args(list(words)))
+    return main._with_config(parser, list(argv), parser.parse_args(list(argv)))
 
 
-def memtui(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "memtui", *map(str, words)]
+def memtui(*argv: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "memtui", *map(str, argv)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
 
 
@@ -94,8 +94,8 @@ def test_a_command_follows_it(config, session):
     config.write_text("redact = true")
     assert "command-1" in memtui("report", session).stdout
     assert "train.py" not in memtui("report", session).stdout
-    for words in (("--no-config",), ("--no-redact",)):
-        assert "train.py" in memtui("report", session, *words).stdout
+    for options in (("--no-config",), ("--no-redact",)):
+        assert "train.py" in memtui("report", session, *options).stdout
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_the_home_of_another_user_is_no_mistake(session, config, tmp_path):
 
 def test_help_does_not_pay_for_it(config):
     config.write_text("a mistake")
-    for words in ((), ("--help",), ("--version",), ("attach", "--help"), ("completion", "bash")):
-        assert memtui(*words).returncode == 0
+    for argv in ((), ("--help",), ("--version",), ("attach", "--help"), ("completion", "bash")):
+        assert memtui(*argv).returncode == 0
     code = "import sys, memtui.cli.main\ntry: memtui.cli.main.main(['--help'])\nexcept SystemExit: pass\n"
     code += "print('tomllib' in sys.modules, 'memtui.cli.config' in sys.modules, file=sys.stderr)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == (

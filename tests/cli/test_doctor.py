@@ -28,7 +28,7 @@ plain = pytest.mark.skipif(platform.machine() != "x86_64", reason="judges what i
 
 def doctor(**more) -> tuple[dict, str]:
     """(the document, the page of text)."""
-    answers = [memtui("doctor", *words, **more) for words in (["--json"], [])]
+    answers = [memtui("doctor", *options, **more) for options in (["--json"], [])]
     assert [(a.returncode, a.stderr) for a in answers] == [(0, "")] * 2
     return json.loads(answers[0].stdout), answers[1].stdout
 
@@ -52,8 +52,8 @@ def test_what_it_says_to_a_user():
 def test_the_choice_is_the_one_that_a_recording_makes(tmp_path):
     findings, _ = doctor()
     with pattern("random", "--pages", 64, "--touched", 8) as truth:
-        words = ("record", truth["pid"], "-o", tmp_path / "s.memtui", "--interval", 0.2, "--duration", 1, "--json")
-        report = json.loads(memtui(*words).stdout)
+        argv = ("record", truth["pid"], "-o", tmp_path / "s.memtui", "--interval", 0.2, "--duration", 1, "--json")
+        report = json.loads(memtui(*argv).stdout)
     assert [report[key] for key in ("tracker", "flush")] == [findings["auto"][key] for key in ("tracker", "flush")]
 
 
@@ -85,9 +85,9 @@ def elsewhere():
 def test_on_another_processor_it_says_so_and_takes_what_works(elsewhere):
     done = subprocess.run([*elsewhere, "doctor", "--json"], capture_output=True, text=True, check=True)
     findings = json.loads(done.stdout)
-    trackers = {found["name"]: found for found in findings["trackers"]}
+    trackers = {finding["name"]: finding for finding in findings["trackers"]}
     assert trackers["pagetable"]["reason"] == "it reads x86-64 and arm64 page tables; this is Linux on i686"
-    (cold,) = [found for found in findings["flushes"] if found["name"] == "cold"]
+    (cold,) = [finding for finding in findings["flushes"] if finding["name"] == "cold"]
     assert cold["reason"] == trackers["pagetable"]["reason"]
     expected = next(name for name in select_tracker.AUTO_ORDER if trackers[name]["ok"])
     assert findings["auto_tracker"] == expected != "pagetable"
@@ -96,8 +96,8 @@ def test_on_another_processor_it_says_so_and_takes_what_works(elsewhere):
 
 def test_on_another_processor_the_page_tables_are_refused_in_one_line(elsewhere, tmp_path):
     with pattern("random", "--pages", 64, "--touched", 8) as truth:
-        words = ["record", str(truth["pid"]), "--tracker", "pagetable", "-o", str(tmp_path / "s.memtui")]
-        done = subprocess.run([*elsewhere, *words], capture_output=True, text=True, check=False)
+        argv = ["record", str(truth["pid"]), "--tracker", "pagetable", "-o", str(tmp_path / "s.memtui")]
+        done = subprocess.run([*elsewhere, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert (

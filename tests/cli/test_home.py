@@ -58,10 +58,10 @@ async def running(view: HomeView = VIEW, size=(120, 36), **how):
 async def test_it_shows_what_runs_and_what_was_recorded():
     async with running() as (app, _):
         shown = screen_text(app)
-    for words in ("running processes  3", "torch GPU", "9.00 GiB", "python3 train.py --lr 3", "recorded abcd", "2 h"):
-        assert words in shown
-    for words in ("sessions  3", "recording", "18000", "01:00:00", "bad.memtui: is truncated", "70.0 MiB"):
-        assert words in shown
+    for text in ("running processes  3", "torch GPU", "9.00 GiB", "python3 train.py --lr 3", "recorded abcd", "2 h"):
+        assert text in shown
+    for text in ("sessions  3", "recording", "18000", "01:00:00", "bad.memtui: is truncated", "70.0 MiB"):
+        assert text in shown
     assert "\x1b" not in shown
     assert "\\x1b]52;c;AAAA\\x07[red]<U+202E>" in shown
 
@@ -216,12 +216,12 @@ async def until(pilot, holds, seconds: float = 30.0) -> None:
         await pilot.pause(0.05)
 
 
-def line_of(app, words: str) -> int | None:
-    return next((y for y, line in enumerate(screen_lines(app)) if words in line), None)
+def line_of(app, text: str) -> int | None:
+    return next((y for y, line in enumerate(screen_lines(app)) if text in line), None)
 
 
-def size_in(app, words: str) -> str:
-    return next((line.partition(" MiB")[0].split()[-1] for line in screen_lines(app) if words in line), "")
+def size_in(app, text: str) -> str:
+    return next((line.partition(" MiB")[0].split()[-1] for line in screen_lines(app) if text in line), "")
 
 
 async def test_sizes_change_and_programs_come_and_go_and_the_chosen_row_stays_where_it_is(tmp_path):
@@ -367,14 +367,14 @@ def test_processes_are_known_by_what_they_have_mapped(tmp_path):
     with subprocess.Popen([sys.executable, "-c", code, secret], stdout=subprocess.PIPE) as child:
         try:
             child.stdout.readline()
-            found = {c.pid: c for c in Candidates().scan()}
-            mine = found[child.pid]
+            candidates = {c.pid: c for c in Candidates().scan()}
+            mine = candidates[child.pid]
             assert mine.kinds == ("torch",)
             assert mine.rss_bytes >= 48 << 20
             assert 0 <= mine.age_s < 60
             assert "hunter2" not in mine.command
-            assert os.getpid() not in found
-            assert os.getppid() not in found, "pausing it would stop memtui"
+            assert os.getpid() not in candidates
+            assert os.getppid() not in candidates, "pausing it would stop memtui"
         finally:
             child.kill()
 
@@ -394,14 +394,14 @@ def test_what_ended_is_forgotten():
 
 def test_a_summary_says_what_the_session_says(tmp_path):
     path = write_session(tmp_path / "s.memtui", messages(30))
-    found = summarize(path)
+    summary = summarize(path)
     reader = Session(path)
     samples = reader.samples
-    assert found.command == reader.hello.target.command
-    assert found.samples == 30
-    assert found.duration_s == (samples.end_ns[-1] - samples.start_ns[0]) / 1e9
-    assert found.end == reader.end.kind
-    assert found.began_s == reader.hello.clock.wall_ns / 1e9
+    assert summary.command == reader.hello.target.command
+    assert summary.samples == 30
+    assert summary.duration_s == (samples.end_ns[-1] - samples.start_ns[0]) / 1e9
+    assert summary.end == reader.end.kind
+    assert summary.began_s == reader.hello.clock.wall_ns / 1e9
     reader.close()
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(SessionError, match="truncated"):

@@ -187,12 +187,12 @@ def test_report_as_a_page_is_the_exported_one(session, tmp_path):
 
 def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
     def stream():
-        *made, end = messages(10)
-        for message in made:
+        *messages_before, end = messages(10)
+        for message in messages_before:
             if isinstance(message, Window) and message.sample >= 5:
                 message = replace(message, asked_ns=10**9)
             yield message
-        yield Event(made[-1].end_ns - 10**8, "mark", "epoch 3")
+        yield Event(messages_before[-1].end_ns - 10**8, "mark", "epoch 3")
         yield end
 
     path = write_session(tmp_path / "s.memtui", stream())
@@ -250,9 +250,9 @@ def test_export_csv(session, tmp_path):
 
 def test_export_json(session, tmp_path):
     assert memtui("export", session, "--to", "json", "-o", tmp_path).returncode == 0
-    plain = json.loads((tmp_path / "session.json").read_text())
-    assert len(plain["samples"]) == 60
-    assert plain["reuse"][0]["distance_bytes"] == -1
+    document = json.loads((tmp_path / "session.json").read_text())
+    assert len(document["samples"]) == 60
+    assert document["reuse"][0]["distance_bytes"] == -1
 
 
 def test_under_sudo_an_export_is_the_users(session):
@@ -263,9 +263,9 @@ def test_under_sudo_an_export_is_the_users(session):
         environ = {"SUDO_UID": str(user.uid), "SUDO_GID": str(user.gid), "PATH": os.environ["PATH"], "HOME": "/root"}
         done = memtui("export", mine, "--to", "svg", "-o", user.home / "out", env=environ)
         assert done.returncode == 0, done.stderr
-        found = [user.home / "out", *(user.home / "out").iterdir()]
-        assert {(path.stat().st_uid, path.stat().st_mode & 0o777) for path in found[1:]} == {(user.uid, 0o600)}
-        assert (found[0].stat().st_uid, found[0].stat().st_mode & 0o777) == (user.uid, 0o700)
+        paths = [user.home / "out", *(user.home / "out").iterdir()]
+        assert {(path.stat().st_uid, path.stat().st_mode & 0o777) for path in paths[1:]} == {(user.uid, 0o600)}
+        assert (paths[0].stat().st_uid, paths[0].stat().st_mode & 0o777) == (user.uid, 0o700)
         refused(memtui("export", mine, "--to", "svg", "-o", "/root/out", env=environ), "cannot be written")
         mine.chmod(0o600)
         os.chown(mine, 0, 0)
@@ -280,23 +280,23 @@ def test_a_closed_pipe_is_no_error(session):
 
 @pytest.mark.parametrize(("form", "files"), [("csv", "13 files"), ("json", "session.json"), ("html", "report.html")])
 def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, monkeypatch, capsys):
-    def slow(*words, **options):
+    def slow(*argv, **options):
         time.sleep(0.5)
-        return found(*words, **options)
+        return original(*argv, **options)
 
-    words = ["export", str(session), "--to", form, "-o"]
+    argv = ["export", str(session), "--to", form, "-o"]
     monkeypatch.setattr("memtui.cli.export.SLOW_S", 60.0)
-    assert main.main([*words, str(tmp_path / "fast")]) == 0
+    assert main.main([*argv, str(tmp_path / "fast")]) == 0
     assert capsys.readouterr().err == ""
-    found = export.export
+    original = export.export
     monkeypatch.setattr(export, "export", slow)
     monkeypatch.setattr("memtui.cli.export.SLOW_S", 0.1)
     monkeypatch.setattr(progress_line, "PLAIN_S", 0.1)
-    assert main.main([*words, str(tmp_path / "slow")]) == 0
-    said = capsys.readouterr()
-    *begin, end = said.err.splitlines()
-    assert all(line.startswith(f"memtui export: writing {form} into {tmp_path / 'slow'}") for line in begin)
-    assert len(begin) >= 3
+    assert main.main([*argv, str(tmp_path / "slow")]) == 0
+    output = capsys.readouterr()
+    *lines_before, end = output.err.splitlines()
+    assert all(line.startswith(f"memtui export: writing {form} into {tmp_path / 'slow'}") for line in lines_before)
+    assert len(lines_before) >= 3
     assert end.startswith(f"memtui export: wrote {files}, ")
     assert re.search(r", [0-9.]+ (B|KiB|MiB), in [0-9.]+ m?s$", end), end
-    assert sorted(said.out.split()) == sorted(map(str, (tmp_path / "slow").iterdir()))
+    assert sorted(output.out.split()) == sorted(map(str, (tmp_path / "slow").iterdir()))

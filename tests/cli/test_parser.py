@@ -18,8 +18,8 @@ def test_every_command_is_in_one_group_under_its_name():
 def test_the_help_has_each_command_below_its_group():
     lines = build_parser().format_help().splitlines()
     for title, group in GROUPS.items():
-        begin = lines.index(f"{title}:") + 1
-        section = lines[begin : lines.index("", begin)]
+        start = lines.index(f"{title}:") + 1
+        section = lines[start : lines.index("", start)]
         assert [line.split()[0] for line in section if line[2:3].strip()] == list(group)
 
 

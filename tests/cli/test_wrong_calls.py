@@ -42,10 +42,10 @@ def bench() -> Iterator[Bench]:
     close_place(place)
     try:
         with fork_servers(2) as servers:
-            made = Bench(place, uid, uid != 0, servers)
-            for call in generated(place, made.rights):
-                made.calls.setdefault(call.command, []).append(call)
-            yield made
+            created = Bench(place, uid, uid != 0, servers)
+            for call in generated(place, created.rights):
+                created.calls.setdefault(call.command, []).append(call)
+            yield created
     finally:
         for name in ("closed", "sealed"):
             (place / name).chmod(0o700)
@@ -62,7 +62,7 @@ def test_wrong_calls(command, bench):
     calls, before = bench.calls[command], listing(bench.place)
     with ThreadPoolExecutor(len(bench.servers)) as pool:
         parts = [calls[n :: len(bench.servers)] for n in range(len(bench.servers))]
-        failed = [one for part in pool.map(bench.wrong, parts, bench.servers) for one in part]
+        failed = [line for part in pool.map(bench.wrong, parts, bench.servers) for line in part]
     assert not failed, f"{len(failed)} of {len(calls)}:\n" + "\n".join(failed)
     assert listing(bench.place) == before
 
@@ -78,18 +78,18 @@ def test_what_is_around_the_wrong_is_right(command, bench):
         for name in (".", "home", "here", "tmp"):
             (work / name).mkdir(exist_ok=True)
             os.chown(work / name, bench.uid, -1)
-        words = (*command.split(), *base_of(command, "", bench.place))
-        done = bench.run(words, work / "here", work / "home", bench.servers[0])
+        argv = (*command.split(), *base_of(command, "", bench.place))
+        done = bench.run(argv, work / "here", work / "home", bench.servers[0])
         assert (done["code"], done["err"]) == (0, "")
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def real(words: list[str], folder: Path, uid: int) -> subprocess.CompletedProcess[str]:
+def real(argv: list[str], folder: Path, uid: int) -> subprocess.CompletedProcess[str]:
     """The program itself, in a process of its own."""
     rights: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 and uid else {}
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-    command = [sys.executable, "-m", "memtui", *words]
+    command = [sys.executable, "-m", "memtui", *argv]
     return subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=60, check=False, **rights,

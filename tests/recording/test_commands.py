@@ -19,8 +19,8 @@ from memtui.recording.sampler.commands import SamplerConfig, SamplerState, read_
 
 
 def start_sampler(order: bytes, *before: str) -> subprocess.CompletedProcess[bytes]:
-    words = [*before, sys.executable, "-P", "-m", "memtui.recording.sampler"]
-    return subprocess.run(words, input=order, capture_output=True, timeout=60, check=False)
+    argv = [*before, sys.executable, "-P", "-m", "memtui.recording.sampler"]
+    return subprocess.run(argv, input=order, capture_output=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ GOOD = SamplerConfig(4242, 777, Options(200_000_000), "python train.py")
     ],
 )
 def test_every_option_of_an_order_is_checked(field, value):
-    plain = asdict(GOOD)
-    plain["options"][field] = value
+    values = asdict(GOOD)
+    values["options"][field] = value
     with pytest.raises(ValueError, match="not an order"):
-        SamplerConfig.from_line(json.dumps(plain).encode())
+        SamplerConfig.from_line(json.dumps(values).encode())
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ _JSON = st.recursive(
 
 @given(st.sampled_from(sorted(asdict(GOOD))), st.sampled_from(sorted(asdict(GOOD.options))), _JSON, st.booleans())
 def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
-    plain = asdict(GOOD)
+    values = asdict(GOOD)
     if inside:
-        plain["options"][option] = value
+        values["options"][option] = value
     else:
-        plain[field] = value
+        values[field] = value
     try:
-        order = SamplerConfig.from_line(json.dumps(plain).encode())
+        order = SamplerConfig.from_line(json.dumps(values).encode())
     except ValueError:
         return
     low, high = options.INTERVAL_NS
@@ -172,8 +172,8 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
 def test_words_after_the_order(words, interval_ns, paused, stop):
     whole, by_byte = SamplerState(GOOD.options.interval_ns), SamplerState(GOOD.options.interval_ns)
     whole.receive(words)
-    for at in range(len(words) or 1):
-        by_byte.receive(words[at : at + 1])
+    for index in range(len(words) or 1):
+        by_byte.receive(words[index : index + 1])
     for wishes in (whole, by_byte):
         assert (wishes.interval_ns, wishes.paused, wishes.stop) == (interval_ns, paused, stop)
 

@@ -44,10 +44,10 @@ print("after")
 """
 
 
-def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "train.py").write_text(PROGRAM)
     return subprocess.run(
-        [*(words or (sys.executable, "train.py"))],
+        [*(argv or (sys.executable, "train.py"))],
         cwd=tmp_path,
         env=environment(tmp_path),
         input="\n",
@@ -81,12 +81,12 @@ def test_without_a_recording_one_of_its_own_begins_and_ends(tmp_path):
     assert done.returncode == 0
     assert done.stdout == "before\nafter\n"
     assert done.stderr == f"memtui: {tmp_path / 'own.memtui'} has the training (memtui replay)\n"
-    found = report(tmp_path, tmp_path / "own.memtui")
-    assert found["end"] == "stopped"
-    (training,) = found["training"]
+    document = report(tmp_path, tmp_path / "own.memtui")
+    assert document["end"] == "stopped"
+    (training,) = document["training"]
     assert training["steps"] == 30  # the begin of the first one is not known
-    assert found["allocations"]["steps"] == 3
-    assert found["allocations"]["pids"] == [training["pid"]]
+    assert document["allocations"]["steps"] == 3
+    assert document["allocations"]["pids"] == [training["pid"]]
     again = run(tmp_path, sys.executable, "train.py", "own.memtui")
     assert (again.returncode, again.stdout) == (0, "before\nafter\n")
     assert again.stderr.startswith("memtui: nothing is recorded from inside: ")
@@ -125,9 +125,9 @@ def test_a_recording_that_runs_is_told(tmp_path):
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-    found = report(tmp_path, path)
-    assert found["training"][0]["steps"] == 30
-    assert found["allocations"]["steps"] == 3
+    document = report(tmp_path, path)
+    assert document["training"][0]["steps"] == 30
+    assert document["allocations"]["steps"] == 3
     assert list((tmp_path / "state/memtui/control").iterdir()) == []
 
 

@@ -109,9 +109,9 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path):
-    made = Served(tmp_path)
-    yield made
-    made.control.close()
+    served_recording = Served(tmp_path)
+    yield served_recording
+    served_recording.control.close()
 
 
 def read(connection: socket.socket) -> list[dict]:
@@ -204,8 +204,8 @@ def test_too_many_clients_and_too_long_lines(served):
         client.sendall(b'{"do": "status"}\n')
         served.turn()
         assert read(client)[0]["ok"]
-    for one in crowd:
-        one.close()
+    for client in crowd:
+        client.close()
 
 
 def test_a_client_that_never_reads_is_let_go(served):
@@ -245,22 +245,22 @@ def test_another_user_is_not_listened_to(served):
     """Also when the folder let them in."""
     served.listener.path.chmod(0o666)
     folder = served.listener.path.parent
-    for one in (folder, *folder.parents):
-        if one.stat().st_uid == 0 and one != Path("/tmp") and len(one.parts) > 2:
-            one.chmod(0o755)
+    for path in (folder, *folder.parents):
+        if path.stat().st_uid == 0 and path != Path("/tmp") and len(path.parts) > 2:
+            path.chmod(0o755)
     source = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
         's.sendall(b\'{"do": "stop"}\\n\'); print(s.recv(100))'
     )
-    words = [sys.executable, "-I", "-c", source, str(served.listener.path)]
-    with subprocess.Popen(words, user="nobody", group="nogroup", stdout=subprocess.PIPE, text=True) as child:
+    argv = [sys.executable, "-I", "-c", source, str(served.listener.path)]
+    with subprocess.Popen(argv, user="nobody", group="nogroup", stdout=subprocess.PIPE, text=True) as child:
         for _ in range(100):
             served.turn()
             if child.poll() is not None:
                 break
             time.sleep(0.05)
         assert child.stdout is not None
-        said = child.stdout.read()
+        output = child.stdout.read()
     assert served.done == []
-    assert said in ("b''\n", ""), said
+    assert output in ("b''\n", ""), output
     assert child.returncode in (0, 1)

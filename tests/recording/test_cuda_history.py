@@ -45,8 +45,8 @@ class OnGpu(torch.nn.Module):
 def test_every_block_is_told_with_its_layer(gpu):
     weights, other = gpu.allocate(1000), gpu.allocate(700)
     net = torch.nn.Sequential(OnGpu(gpu))
-    known = TensorRegistry(weights={weights: Storage(1000, "0", "weight")}, devices={weights: GPU})
-    recorder = ExactStep(4, known)
+    registry = TensorRegistry(weights={weights: Storage(1000, "0", "weight")}, devices={weights: GPU})
+    recorder = ExactStep(4, registry)
     with layer_labels([net]), recorder:
         net(torch.zeros(3))
         gpu.free(other)
@@ -54,7 +54,7 @@ def test_every_block_is_told_with_its_layer(gpu):
     assert gpu.enabled is None, "it is switched off again"
     assert gpu.calls[0] == ("all", None, MOST_ENTRIES, True)
     assert recorder.devices == ("cpu", GPU)
-    trace = recorder.trace(known, GPU)
+    trace = recorder.trace(registry, GPU)
     assert not trace.check()
     assert trace.delta_bytes.tolist() == [1000, 700, 3000, -700, -3000]
     assert trace.existing == 2
@@ -63,7 +63,7 @@ def test_every_block_is_told_with_its_layer(gpu):
     assert PHASES[int(trace.phase[2])] == "forward"
     assert trace.start_ns <= trace.t_ns.min() <= trace.t_ns.max() <= trace.end_ns
     assert trace.peak_bytes == 4700
-    assert recorder.trace(known).delta_bytes.sum() >= 0, "main memory has an account of its own"
+    assert recorder.trace(registry).delta_bytes.sum() >= 0, "main memory has an account of its own"
 
 
 def test_a_block_that_a_second_stream_uses_is_held_until_that_is_done(gpu):
@@ -111,10 +111,10 @@ def test_a_history_that_the_program_switches_in_the_step_is_the_programs(gpu, wh
 def test_a_history_of_another_form_leaves_what_the_profiler_told(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"traces": []})
     with ExactStep(0, TensorRegistry()) as recorder:
-        made = torch.zeros(1000)
+        tensor = torch.zeros(1000)
     assert "another form: KeyError" in recorder.history_problem
     assert gpu.enabled is None
-    assert made.nbytes in recorder.trace(TensorRegistry()).delta_bytes.tolist()
+    assert tensor.nbytes in recorder.trace(TensorRegistry()).delta_bytes.tolist()
 
 
 def test_a_history_that_lost_its_begin_is_none(gpu, monkeypatch):
@@ -135,22 +135,22 @@ def test_what_is_held_is_what_the_allocator_holds(moves, begin):
     """At the begin, after every change, and at the end; whatever was allocated before the history began."""
     gpu = CudaAllocator()
     alive: list[int] = []
-    held = [0]
+    allocated = [0]
     sizes: dict[int, int] = {}
     for number, (frees, size_bytes, which) in enumerate(moves):
         if number == begin:
             gpu.record("all", None, "all", MOST_ENTRIES, None, True)
-            held = [sum(sizes[one] for one in alive)]
+            allocated = [sum(sizes[address] for address in alive)]
         if frees and alive:
             gpu.free(alive.pop(which % len(alive)))
         else:
             alive.append(gpu.allocate(size_bytes))
             sizes[alive[-1]] = size_bytes
-        held.append(sum(sizes[one] for one in alive))
+        allocated.append(sum(sizes[address] for address in alive))
     if gpu.enabled is None:
         gpu.record("all", None, "all", MOST_ENTRIES, None, True)
-        held = held[-1:]
+        allocated = allocated[-1:]
     history = histories(gpu.snapshot(), 0)[GPU]
     deltas = [sum(history.before.values()), *(size for _, _, size in history.changes)]
-    assert np.cumsum(deltas).tolist() == held
+    assert np.cumsum(deltas).tolist() == allocated
     assert all(address >= FIRST for _, address, _ in history.changes)

@@ -40,9 +40,9 @@ def windows(count: int, first: int = 0):
     random = np.random.default_rng(first)
     for sample in range(first, first + count):
         pages = PageSet.from_pages((DATA >> 12) + np.flatnonzero(random.random(WIDE) < 0.5))
-        at = sample * 200 * MS
-        process = ProcessWindow(1, at, at + 199 * MS, paused_ns=MS, pages=pages, rss_bytes=80 << 20)
-        yield Window(sample, at, at + 199 * MS, 200 * MS, sample * MS, (process,))
+        start_ns = sample * 200 * MS
+        process = ProcessWindow(1, start_ns, start_ns + 199 * MS, paused_ns=MS, pages=pages, rss_bytes=80 << 20)
+        yield Window(sample, start_ns, start_ns + 199 * MS, 200 * MS, sample * MS, (process,))
 
 
 class Fills(SessionWriter):
@@ -91,13 +91,13 @@ def test_scalars_rows_and_events_stay_and_the_oldest_pages_go_first(thinned):
     assert [e.text for e in reader.events(0, 2**62) if e.kind == "thinned"] == [
         "the file reached 16.0 MiB (--max-size): page sets are thinned, the oldest first"
     ]
-    kept = np.array([reader.pages.stored_sample(n, n) is not None for n in range(count)])
-    quarters = [part.mean() for part in np.split(kept, 4)]
-    assert kept[0], "the beginning stays in sight"
+    stored = np.array([reader.pages.stored_sample(n, n) is not None for n in range(count)])
+    quarters = [part.mean() for part in np.split(stored, 4)]
+    assert stored[0], "the beginning stays in sight"
     assert quarters == sorted(quarters)
     assert 0 < quarters[0] < 0.1
     assert quarters[3] == 1.0
-    holes = np.diff(np.flatnonzero(kept))
+    holes = np.diff(np.flatnonzero(stored))
     # One halving more or less depends on a page of the file more or less.
     assert holes.max() <= 128, "what is left of the oldest is spread evenly"
     # Reuse distances are derived from what was there, not from what is left.
@@ -168,15 +168,15 @@ def test_whatever_comes_it_fits_or_says_that_it_cannot(sizes, limit_mib):
 def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
     """One window is larger than the limit allows: nothing can be thinned, so it ends in order and says so."""
     writer = SessionWriter(tmp_path / "s.memtui")
-    made = Limits(writer, 9 << 20, None)  # below what the command line takes
-    recorder = SessionBuilder(writer, made)
+    checked = Limits(writer, 9 << 20, None)  # below what the command line takes
+    recorder = SessionBuilder(writer, checked)
     for message in (hello(), Process(1, 4242, 1, 777, 0, "x", "target"), VmaTable(1, 0, VMAS)):
         recorder.take(message)
     writer.put_meta(ballast="x" * (4 << 20))
     recorder.keep_limits()
-    assert made.ending == (limits.FULL, "nothing is left to thin below --max-size 9.00 MiB")
+    assert checked.ending == (limits.FULL, "nothing is left to thin below --max-size 9.00 MiB")
     recorder.take(End(5, "stopped"))
-    assert recorder.end == End(5, limits.FULL, made.ending[1])
+    assert recorder.end == End(5, limits.FULL, checked.ending[1])
     writer.discard()
 
 
@@ -195,8 +195,8 @@ def test_bad_conditions(tmp_path):
 def test_stop_when(tmp_path):
     path = tmp_path / "s.memtui"
     with pattern("loop", "--pages", 4096) as truth:
-        words = ("--interval", "0.1", "--duration", "30", "-o", path)
-        done = memtui("record", truth["pid"], "--stop-when", "rss>8MiB for 1s", *words)
+        argv = ("--interval", "0.1", "--duration", "30", "-o", path)
+        done = memtui("record", truth["pid"], "--stop-when", "rss>8MiB for 1s", *argv)
         assert done.returncode == 3, done.stderr
         assert "memtui record: stopped: rss " in done.stderr.splitlines()[-1]
         assert "> 8.00 MiB for 1.0 s" in done.stderr
@@ -207,7 +207,7 @@ def test_stop_when(tmp_path):
         reader.close()
         assert runs(truth["pid"])
         never = memtui(
-            "record", truth["pid"], "--stop-when", "rss>8TiB", "--force", *words[:2], "--duration", "1", *words[4:]
+            "record", truth["pid"], "--stop-when", "rss>8TiB", "--force", *argv[:2], "--duration", "1", *argv[4:]
         )
         assert (never.returncode, "stopped" in never.stderr) == (0, False)
 
@@ -223,8 +223,8 @@ def test_stop_when_of_the_working_set(tmp_path):
 
 def test_a_condition_that_can_never_be_judged_is_refused(tmp_path):
     with pattern("loop", "--pages", 300) as truth:
-        words = ("--tracker", "rss", "--stop-when", "wss>1", "-o", tmp_path / "s.memtui")
-        refused(memtui("record", truth["pid"], *words), "there will be no working set")
+        argv = ("--tracker", "rss", "--stop-when", "wss>1", "-o", tmp_path / "s.memtui")
+        refused(memtui("record", truth["pid"], *argv), "there will be no working set")
         assert runs(truth["pid"])
     assert list(tmp_path.iterdir()) == []
 

@@ -66,9 +66,9 @@ def test_thins_then_drops_then_tells(pipe, monkeypatch):
     box.put(window(100))
     got += everything(read, box)
     windows = [m for m in got if isinstance(m, Window)]
-    thinned = [w for w in windows if w.processes[0].pages is None]
-    assert thinned
-    assert all(w.processes[0].status == Status.DROPPED and w.processes[0].reason for w in thinned)
+    downsampled = [w for w in windows if w.processes[0].pages is None]
+    assert downsampled
+    assert all(w.processes[0].status == Status.DROPPED and w.processes[0].reason for w in downsampled)
     (gap,) = [m for m in got if isinstance(m, Event)]
     lost = 101 - len(windows)
     assert lost > 0

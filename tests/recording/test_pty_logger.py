@@ -28,24 +28,24 @@ def log(tmp_path) -> Path:
 
 def begin(log: Path, *command: str, limit: int = -1) -> tuple[Adopted, subprocess.Popen[bytes]]:
     """Start a program and let it through the gate."""
-    gate, go = os.pipe()
+    exec_gate_fd, go = os.pipe()
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    target, keeper = start_apart(command, gate, fd)
+    target, pty_logger = start_apart(command, exec_gate_fd, fd)
     if limit >= 0:
-        psutil.Process(keeper.pid).rlimit(psutil.RLIMIT_FSIZE, (limit, psutil.RLIM_INFINITY))
+        psutil.Process(pty_logger.pid).rlimit(psutil.RLIMIT_FSIZE, (limit, psutil.RLIM_INFINITY))
     os.close(fd)
-    os.close(gate)
+    os.close(exec_gate_fd)
     assert log.read_text() == "", "nothing runs before it is let through"
     os.write(go, GO)
     os.close(go)
-    return target, keeper
+    return target, pty_logger
 
 
 def run(log: Path, *command: str) -> int:
     """Its exit code, once its keeper has ended too."""
-    target, keeper = begin(log, *command)
+    target, pty_logger = begin(log, *command)
     code = target.wait(SECONDS)
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
     return code
 
 
@@ -62,23 +62,23 @@ def test_it_is_a_terminal_and_the_controlling_one(log):
         " 'session': os.getsid(0), 'fds': sorted(map(int, os.listdir('/proc/self/fd')))[3:]}))"
     )
     assert run(log, *python(source)) == 0
-    told = json.loads(log.read_bytes())
-    assert told["ttys"] == [True] * 3
-    assert told["read"] == "", "nobody types there"
-    assert told["pid"] == told["group"] == told["front"] != told["session"]
-    assert told["session"] != os.getsid(0)
-    assert len(told["fds"]) <= 2, "its own /dev/tty and the folder it lists"
-    columns, rows = told["size"]
+    document = json.loads(log.read_bytes())
+    assert document["ttys"] == [True] * 3
+    assert document["read"] == "", "nobody types there"
+    assert document["pid"] == document["group"] == document["front"] != document["session"]
+    assert document["session"] != os.getsid(0)
+    assert len(document["fds"]) <= 2, "its own /dev/tty and the folder it lists"
+    columns, rows = document["size"]
     assert columns >= 40
     assert rows >= 10
 
 
 def test_it_is_line_buffered_and_the_lines_are_as_printed(log):
-    target, keeper = begin(log, *python("import time; print('now'); time.sleep(30)"))
+    target, pty_logger = begin(log, *python("import time; print('now'); time.sleep(30)"))
     wait_until(lambda: log.read_bytes() == b"now\n", SECONDS, 0.02)
     target.kill()
     assert target.wait(SECONDS) == -signal.SIGKILL
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
 
 
 @pytest.mark.parametrize(("program", "code"), [("exit 7", 7), ("kill -TERM $$", -15), ("kill -USR1 $$", -10), ("", 0)])
@@ -87,9 +87,9 @@ def test_the_exit_code_is_the_programs(program, code, log):
 
 
 def test_it_hears_signals_as_any_program(log):
-    words = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"]
-    assert run(log, *words) == 0
-    assert log.read_text() == subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    argv = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"]
+    assert run(log, *argv) == 0
+    assert log.read_text() == subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_program_that_cannot_be_executed_says_so(log, tmp_path):
@@ -106,10 +106,10 @@ def test_all_of_much_output_arrives(log):
 
 def test_what_it_leaves_behind_keeps_the_terminal(log):
     """A helper that ends after its program is not hung up on, and its words arrive."""
-    target, keeper = begin(log, "bash", "-c", "(trap 'echo hangup' HUP; sleep 1; echo late) & echo early")
+    target, pty_logger = begin(log, "bash", "-c", "(trap 'echo hangup' HUP; sleep 1; echo late) & echo early")
     assert target.wait(SECONDS) == 0
-    assert keeper.poll() is None
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.poll() is None
+    assert pty_logger.wait(SECONDS) == 0
     assert log.read_text() == "early\nlate\n"
 
 
@@ -119,31 +119,31 @@ def test_a_program_that_leaves_its_terminal_is_not_hung_up_on(log, tmp_path):
     source = (
         f"exec >{out} 2>&1 </dev/null; trap 'echo hangup' HUP; sleep 1.5; echo here; echo again >/dev/tty; sleep 0.5"
     )
-    target, keeper = begin(log, "bash", "-c", source)
+    target, pty_logger = begin(log, "bash", "-c", source)
     time.sleep(1)
-    assert keeper.poll() is None
+    assert pty_logger.poll() is None
     assert target.wait(SECONDS) == 0
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
     assert out.read_text() == "here\n"
     assert log.read_text() == "again\n"
 
 
 def test_it_is_not_found_by_the_words_of_its_program(log):
-    target, keeper = begin(log, "sleep", "29.125")
+    target, pty_logger = begin(log, "sleep", "29.125")
     wait_until(lambda: psutil.Process(target.pid).cmdline() == ["sleep", "29.125"], SECONDS, 0.02)
-    assert "29.125" not in " ".join(psutil.Process(keeper.pid).cmdline())
+    assert "29.125" not in " ".join(psutil.Process(pty_logger.pid).cmdline())
     target.kill()
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
     target.wait(SECONDS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTSTP])
 def test_the_keeper_hears_no_signal_that_ends_programs(number, log):
-    target, keeper = begin(log, "bash", "-c", "sleep 1; echo alive")
+    target, pty_logger = begin(log, "bash", "-c", "sleep 1; echo alive")
     time.sleep(0.3)
-    keeper.send_signal(number)
+    pty_logger.send_signal(number)
     assert target.wait(SECONDS) == 0
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
     assert log.read_text() == "alive\n"
 
 
@@ -162,21 +162,21 @@ def test_who_started_it_is_killed_and_all_goes_on(log):
     )
     with subprocess.Popen([sys.executable, "-c", source, log], stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
-        target, keeper = map(psutil.Process, map(int, starter.stdout.readline().split()))
+        target, pty_logger = map(psutil.Process, map(int, starter.stdout.readline().split()))
     assert target.is_running()
     assert gone(target, SECONDS)
-    assert gone(keeper, SECONDS)
+    assert gone(pty_logger, SECONDS)
     assert log.read_text() == "".join(f"{n}\n" for n in range(1, 200_001)) + "end\n"
 
 
 def test_a_full_disk_does_not_stop_the_program(log):
     """The keeper may write 1000 bytes and no more for a while: what is missing is said when there is room again."""
-    target, keeper = begin(log, "bash", "-c", "sleep 0.5; seq 20000; sleep 2; echo end", limit=1000)
+    target, pty_logger = begin(log, "bash", "-c", "sleep 0.5; seq 20000; sleep 2; echo end", limit=1000)
     wait_until(lambda: log.stat().st_size == 1000, SECONDS, 0.02)
     time.sleep(1)  # all of it was printed
-    psutil.Process(keeper.pid).rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY,) * 2)
+    psutil.Process(pty_logger.pid).rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY,) * 2)
     assert target.wait(SECONDS) == 0
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
     whole = "".join(f"{n}\n" for n in range(1, 20_001))
     note = f"\n[memtui: {len(whole) - 1000} bytes of output are missing here: File too large]\n"
     assert log.read_text() == whole[:1000] + note + "end\n"
@@ -191,13 +191,13 @@ def test_a_log_that_never_has_room_is_no_matter():
 
 
 def test_the_gate_closes_when_nobody_opens_it(log):
-    gate, go = os.pipe()
+    exec_gate_fd, go = os.pipe()
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    target, keeper = start_apart(["echo", "never"], gate, fd)
-    for one in (fd, gate, go):
-        os.close(one)
+    target, pty_logger = start_apart(["echo", "never"], exec_gate_fd, fd)
+    for descriptor in (fd, exec_gate_fd, go):
+        os.close(descriptor)
     assert target.wait(SECONDS) == 0
-    assert keeper.wait(SECONDS) == 0
+    assert pty_logger.wait(SECONDS) == 0
     assert log.read_text() == ""
 
 

@@ -62,9 +62,9 @@ def recording(tmp_path, state) -> Iterator[tuple[Running, Path, int]]:
 
 def events(path: Path, kind: str) -> list[tuple[int, str]]:
     reader = Session(path)
-    found = [(e.t_ns, e.text) for e in reader.events(0, 2**62) if e.kind == kind]
+    marked = [(e.t_ns, e.text) for e in reader.events(0, 2**62) if e.kind == kind]
     reader.close()
-    return found
+    return marked
 
 
 def wait_for(condition):
@@ -79,13 +79,13 @@ def test_list(recording):
         assert word in text
     document = json.loads(memtui("list", "--json").stdout)
     check("list", document)
-    (one,) = document["recordings"]
-    assert (one["id"], one["pid"], one["session"], one["interval_s"], one["paused"]) == (
+    (listed,) = document["recordings"]
+    assert (listed["id"], listed["pid"], listed["session"], listed["interval_s"], listed["paused"]) == (
         running.id, pid, str(path), 0.05, False,
     )  # fmt: skip
-    assert one["samples"] > 0
-    assert one["rss_bytes"] > 1 << 20
-    assert abs(time.time() - running.began_s - one["duration_s"]) < 20
+    assert listed["samples"] > 0
+    assert listed["rss_bytes"] > 1 << 20
+    assert abs(time.time() - running.began_s - listed["duration_s"]) < 20
 
 
 def test_nothing_runs():
@@ -114,13 +114,13 @@ def test_stop_by_id(recording):
 def test_marks(recording):
     running, path, _ = recording
     before_ns = time.monotonic_ns()
-    for text, words in (("epoch 1", ()), ("é\x1b[31m\n" * 30, ("--session", running.id))):
-        done = memtui("mark", *words, text)
-        which = "" if words else f"marked in {path}, the recording of PID {running.pid}"
-        assert (done.returncode, done.stdout, which in done.stderr, not done.stderr) == (0, "", True, not which)
-    found = wait_for(lambda: len(events(path, "mark")) >= 2 and events(path, "mark"))
-    assert [text for _, text in found][:2] == ["epoch 1", "é\x1b[31m\n" * 30]
-    assert all(before_ns < t_ns < time.monotonic_ns() for t_ns, _ in found)
+    for text, which_recording in (("epoch 1", ()), ("é\x1b[31m\n" * 30, ("--session", running.id))):
+        done = memtui("mark", *which_recording, text)
+        notice = "" if which_recording else f"marked in {path}, the recording of PID {running.pid}"
+        assert (done.returncode, done.stdout, notice in done.stderr, not done.stderr) == (0, "", True, not notice)
+    stored = wait_for(lambda: len(events(path, "mark")) >= 2 and events(path, "mark"))
+    assert [text for _, text in stored][:2] == ["epoch 1", "é\x1b[31m\n" * 30]
+    assert all(before_ns < t_ns < time.monotonic_ns() for t_ns, _ in stored)
     refused(memtui("mark", ""), "1 to 500 characters, not 0")
     refused(memtui("mark", "x" * 501), "not 501")
     refused(memtui("mark", "x", "--session", "nope"), "no recording of yours has")
@@ -132,10 +132,10 @@ def test_a_moment_that_cannot_be_is_not_believed(recording):
     for t_ns in (0, max(now_ns - 3600 * 10**9, 1), now_ns + 3600 * 10**9):
         client.send_request(running, "mark", text=str(t_ns), t_ns=t_ns)
     client.send_request(running, "mark", text="late", t_ns=now_ns - 10**9)
-    found = wait_for(lambda: len(events(path, "mark")) == 4 and events(path, "mark"))
-    told = {text: t_ns for t_ns, text in found}
-    assert told.pop("late") == now_ns - 10**9
-    assert all(now_ns < t_ns < time.monotonic_ns() for t_ns in told.values())
+    stored = wait_for(lambda: len(events(path, "mark")) == 4 and events(path, "mark"))
+    times = {text: t_ns for t_ns, text in stored}
+    assert times.pop("late") == now_ns - 10**9
+    assert all(now_ns < t_ns < time.monotonic_ns() for t_ns in times.values())
 
 
 def test_too_many_marks_are_refused_and_the_recording_goes_on(recording):
@@ -171,12 +171,12 @@ def test_marks_of_the_program_itself(tmp_path, state):
         "time.sleep(1)\n"
     )
     path, flag = tmp_path / "s.memtui", tmp_path / "flag"
-    words = ("record", "-o", path, "--interval", "0.1", *TRACKER, "--", sys.executable, "-c", source, flag)
+    argv = ("record", "-o", path, "--interval", "0.1", *TRACKER, "--", sys.executable, "-c", source, flag)
     other = tmp_path / "other.memtui"
     with pattern("loop", "--pages", 300) as truth:  # a second one that runs, so that "the only one" is no answer
         second = start("record", truth["pid"], "-o", other, "--interval", "0.1", *TRACKER)
         wait_for_samples(other, 1).close()
-        child = start(*words)
+        child = start(*argv)
         wait_for_samples(path, 3).close()
         wait_for(lambda: events(path, "mark"))
         done = memtui("mark", "whose?")
@@ -205,8 +205,8 @@ def test_marks_of_a_stranger_go_to_the_only_recording(recording, tmp_path):
     )
 
     def stranger(text: str, flag: Path) -> subprocess.Popen[str]:
-        words = [sys.executable, "-c", source, str(flag), text]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        argv = [sys.executable, "-c", source, str(flag), text]
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
     flag = tmp_path / "flag"
     with stranger("alone", path) as child:
@@ -250,10 +250,10 @@ def test_another_interval(recording):
     reader = wait_for_samples(path, 1)
     wait_for(lambda: reader.refresh() and (reader.samples.asked_ns == 400_000_000).sum() >= 4)
     lengths = reader.samples.end_ns - reader.samples.start_ns
-    asked = reader.samples.asked_ns
-    assert set(asked.tolist()) == {50_000_000, 400_000_000}
-    assert (np.diff(asked) >= 0).all()
-    assert (lengths[asked == 400_000_000][1:] >= 390_000_000).all()
+    intervals_ns = reader.samples.asked_ns
+    assert set(intervals_ns.tolist()) == {50_000_000, 400_000_000}
+    assert (np.diff(intervals_ns) >= 0).all()
+    assert (lengths[intervals_ns == 400_000_000][1:] >= 390_000_000).all()
     assert [text for _, text in events(path, "interval")] == ["the interval is 0.4 s from here on"]
     reader.close()
     with pytest.raises(client.UserError, match="interval_ns must be a whole number from"):
@@ -271,8 +271,8 @@ def test_pause_and_go_on(recording):
     time.sleep(1.2)
     reader = Session(path)
     assert reader.samples.end_ns[-1] <= began_ns
-    held = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("TracerPid")]
-    assert held == ["TracerPid:\t0"]
+    tracers = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("TracerPid")]
+    assert tracers == ["TracerPid:\t0"]
     count = len(reader.samples)
     client.send_request(running, "resume")
     wait_for(lambda: reader.refresh() and len(reader.samples) > count + 5)

@@ -112,7 +112,7 @@ def follow(tmp_path_factory):
     presenter = Presenter(reader, follow=True)
     presenter.room = Room(60, 20)
     presenter.playhead.recording = presenter.playhead.follow = True
-    held: dict[str, list[int]] = {}
+    rows: dict[str, list[int]] = {}
     while recording.next_key <= CHILDREN:
         for _ in range(50):
             recording.step()
@@ -127,23 +127,23 @@ def follow(tmp_path_factory):
             "processes": len(presenter._log._kept),
             "groups": len(presenter.heat._groups),
         }.items():
-            held.setdefault(name, []).append(count)
+            rows.setdefault(name, []).append(count)
     recording.builder.take(End(recording.sample * INTERVAL_NS, "target exited"))
     recording.writer.commit()
     reader.close()
     recording.writer.close()
-    return path, held
+    return path, rows
 
 
 def test_recorder_holds_the_processes_that_are_there(followed):
-    _, held = followed
-    assert max(held["observed"]) <= 1 + EACH * (LIVES + 2)
+    _, rows = followed
+    assert max(rows["observed"]) <= 1 + EACH * (LIVES + 2)
 
 
 @pytest.mark.parametrize("what", ["rows", "most", "held rows", "processes", "groups"])
 def test_viewer_holds_what_is_in_sight(followed, what):
-    _, held = followed
-    counts = held[what]
+    _, rows = followed
+    counts = rows[what]
     most = {"processes": 1024, "groups": 2 * KEEP_GROUPS + EACH}.get(what, (64 + 2 * 48 * EACH) * RANGES)
     assert max(counts) <= most
     later = counts[len(counts) // 2 :]
@@ -160,8 +160,8 @@ def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
     every = reader.vmas.rows_of(wanted)
     assert sum(not row.open for row in every) > 200 * RANGES
     read: list[int] = []
-    ask = reader.vmas._cache._read
-    reader.vmas._cache._read = lambda *which: [read.append(row.process) or row for row in ask(*which)]
+    read_rows = reader.vmas._cache._read
+    reader.vmas._cache._read = lambda *which: [read.append(row.process) or row for row in read_rows(*which)]
     assert reader.vmas.rows_of(wanted) == every == reader.vmas.rows()
     assert set(read) == {row.process for row in every if row.open}
     for _ in range(LIVES + 2):  # those that lived have ended
@@ -177,18 +177,18 @@ def test_what_ended_processes_did_is_stored_whole(followed):
     reader = Session(path)
     processes = reader.processes.all()
     assert len(processes) > CHILDREN
-    one = processes[1777]
-    samples = [s for s in range(len(reader.samples)) if reader.pages.page_set(s, one.key) is not None]
+    process = processes[1777]
+    samples = [s for s in range(len(reader.samples)) if reader.pages.page_set(s, process.key) is not None]
     assert len(samples) == LIVES
     tally = TouchTally()
     for sample in samples:
-        tally.add(reader.pages.page_set(sample, one.key))
+        tally.add(reader.pages.page_set(sample, process.key))
     expected = tally.take()
     for level in range(4):  # of each level, the sum is there, and it is all that there is
-        found = reader.pages.sums_of_level(level, 0, reader.samples.newest)[one.key]
-        assert found.windows == expected.windows
-        assert found.touches.sum() == expected.touches.sum()
-    rows = reader.vmas.rows(one.key)
+        summed = reader.pages.sums_of_level(level, 0, reader.samples.newest)[process.key]
+        assert summed.windows == expected.windows
+        assert summed.touches.sum() == expected.touches.sum()
+    rows = reader.vmas.rows(process.key)
     assert len(rows) == RANGES
     assert {(row.first_sample, row.last_sample, row.open) for row in rows} == {(samples[0], samples[-1], False)}
     reader.close()
@@ -224,7 +224,7 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
     reader = Session(tmp_path / "s.memtui")
     assert len(reader.vmas.rows(2)) == RANGES
     assert reader.pages.sums_of_level(0, 0, 5)[2].windows == 3
-    assert sum(one.first_touches for _, process, one in reader.reuse.between(0, 5) if process == 2) == PAGES
+    assert sum(reuse.first_touches for _, process, reuse in reader.reuse.between(0, 5) if process == 2) == PAGES
     reader.close()
 
 

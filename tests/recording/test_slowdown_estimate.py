@@ -47,8 +47,8 @@ def loss(*windows: ProcessWindow, machine: Machine = TWO_CPUS, paused_ns=0, own_
 
 @given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 500), st.integers(0, 50))
 def test_pages_that_a_fault_brought_are_not_set_again(pages, faults, faulted_in, huge):
-    found = pages_set_again(window(pages, faults=100 + faults, faulted_in=faulted_in, huge=huge), 100)
-    assert found == max(pages + huge - faults - faulted_in, 0)
+    count = pages_set_again(window(pages, faults=100 + faults, faulted_in=faulted_in, huge=huge), 100)
+    assert count == max(pages + huge - faults - faulted_in, 0)
     assert pages_set_again(window(pages, faults=None), None) == pages
 
 
@@ -60,13 +60,13 @@ def test_a_tracker_that_counts_by_mapping_counts_in_pages():
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=4), st.floats(0, 64), COUNTS, COUNTS)
 def test_a_loss_is_the_sum_of_its_parts_and_grows_with_each(counts, busy, paused_ns, own_cpu_ns):
     windows = [window(count, key=key) for key, count in enumerate(counts)]
-    found = loss(*windows, paused_ns=paused_ns, own_cpu_ns=own_cpu_ns, busy=busy)
-    assert found.set_again_ns is not None
-    assert found.lost_ns == paused_ns + found.set_again_ns + found.displaced_ns
-    assert found.set_again_ns == pytest.approx(sum(counts) * 250 / max(busy, 1), abs=1)
+    lost = loss(*windows, paused_ns=paused_ns, own_cpu_ns=own_cpu_ns, busy=busy)
+    assert lost.set_again_ns is not None
+    assert lost.lost_ns == paused_ns + lost.set_again_ns + lost.displaced_ns
+    assert lost.set_again_ns == pytest.approx(sum(counts) * 250 / max(busy, 1), abs=1)
     more = loss(*windows, window(1000, key=99), paused_ns=paused_ns + 1, own_cpu_ns=own_cpu_ns + 1, busy=busy)
     assert more.lost_ns is not None
-    assert more.lost_ns > found.lost_ns
+    assert more.lost_ns > lost.lost_ns
 
 
 def test_memtui_displaces_only_a_program_that_leaves_no_cpu_free():
@@ -84,8 +84,8 @@ def test_a_tracker_that_clears_nothing_costs_no_bits_and_an_unknown_cost_is_none
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20), st.integers(1, 10**9))
 def test_windows_are_paid_for_by_what_follows_them(lost, next_ns):
     ends = np.cumsum(np.arange(1, len(lost) + 1) * 1000)
-    found = recent_loss(np.array(lost, float), ends, next_ns)
-    assert found == pytest.approx(sum(lost) / (ends[-1] - ends[0] + next_ns))
+    share = recent_loss(np.array(lost, float), ends, next_ns)
+    assert share == pytest.approx(sum(lost) / (ends[-1] - ends[0] + next_ns))
     assert recent_loss(np.array([*lost[1:], np.nan]), ends, next_ns) is None
 
 

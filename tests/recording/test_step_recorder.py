@@ -109,12 +109,12 @@ def test_layers_and_phases_of_the_tiny_step():
     # The free of what the first layer gave happens in the network's own forward pass.
     assert [trace.name(int(n)) for n in trace.layer[: trace.existing]] == ["0", "0", "2", "2", "", ""]
     rows = range(trace.existing, len(trace))
-    made = [
+    sizes = [
         (PHASES[trace.phase[n]], trace.name(int(trace.op[n])).removeprefix("aten::"), trace.name(int(trace.layer[n])))
         for n in rows
         if trace.delta_bytes[n] > 0
     ]
-    assert [row for row in made if row[2]] == [
+    assert [row for row in sizes if row[2]] == [
         ("forward", "addmm", "0"),
         ("forward", "clamp_min", "1"),
         ("forward", "addmm", "2"),
@@ -126,7 +126,7 @@ def test_layers_and_phases_of_the_tiny_step():
         ("backward", "sum", "0"),  # db1
     ]
     # The loss belongs to no layer.
-    assert [row[1] for row in made if not row[2] and row[0] == "backward"] == [
+    assert [row[1] for row in sizes if not row[2] and row[0] == "backward"] == [
         "nll_loss_backward",
         "_log_softmax_backward_data",
     ]
@@ -311,10 +311,10 @@ def test_gradients_that_are_dropped_by_hand_are_gone_at_the_end():
     assert trace.usage_bytes[-1] == trace.start_bytes - 184
 
 
-def synthetic(known: TensorRegistry, events: list[tuple[int, int, int]], after: TensorRegistry, device="cpu"):
+def synthetic(before: TensorRegistry, events: list[tuple[int, int, int]], after: TensorRegistry, device="cpu"):
     """(trace, recorder) of hand-made (time, address, bytes), in a step from 1 to 9."""
     raw = [torch_private.RawEvent(t, ptr, size, None, (), "", None, 1, device) for t, ptr, size in events]
-    recorder = ExactStep(0, known)
+    recorder = ExactStep(0, before)
     recorder._raw, recorder._start_ns, recorder._end_ns = torch_private.RawStep(raw, []), 1, 9
     trace = recorder.trace(after)
     assert trace.check() == []
@@ -322,22 +322,22 @@ def synthetic(known: TensorRegistry, events: list[tuple[int, int, int]], after: 
 
 
 def test_a_block_whose_address_is_used_again_was_freed_right_before():
-    known = TensorRegistry(gradients={4096: Storage(64, "0")})
-    trace, _ = synthetic(known, [(4, 8192, 16), (5, 4096, 32), (6, 8192, 48)], known)
+    registry = TensorRegistry(gradients={4096: Storage(64, "0")})
+    trace, _ = synthetic(registry, [(4, 8192, 16), (5, 4096, 32), (6, 8192, 48)], registry)
     assert trace.delta_bytes.tolist() == [64, 16, -64, 32, -16, 48]
     assert trace.t_ns.tolist() == [1, 4, 5, 5, 6, 6]
     assert trace.name(int(trace.layer[3])) == "0"  # what the block turned out to be tells the layer
 
 
 def test_inputs_that_nobody_mentions_afterwards_are_kept():
-    known = TensorRegistry(inputs={4096: Storage(64, "")})
-    assert synthetic(known, [], TensorRegistry())[0].returns_to_start
-    assert not synthetic(known, [], TensorRegistry(inputs={8192: Storage(64, "")}))[0].returns_to_start
+    registry = TensorRegistry(inputs={4096: Storage(64, "")})
+    assert synthetic(registry, [], TensorRegistry())[0].returns_to_start
+    assert not synthetic(registry, [], TensorRegistry(inputs={8192: Storage(64, "")}))[0].returns_to_start
 
 
 def test_the_memory_of_each_device_is_a_step_of_its_own():
     """As the profiler tells of a GPU; no GPU was asked."""
-    known = TensorRegistry(weights={4096: Storage(100, "0"), 1 << 40: Storage(64, "0")}, devices={1 << 40: "cuda:0"})
+    registry = TensorRegistry(weights={4096: Storage(100, "0"), 1 << 40: Storage(64, "0")}, devices={1 << 40: "cuda:0"})
     events = [
         torch_private.RawEvent(t, ptr, size, None, (), "aten::mm", None, 1, device)
         for t, ptr, size, device in (
@@ -347,13 +347,13 @@ def test_the_memory_of_each_device_is_a_step_of_its_own():
             (5, (1 << 40) + 1024, 8, "cuda:1"),
         )
     ]
-    recorder = ExactStep(0, known)
+    recorder = ExactStep(0, registry)
     recorder._raw, recorder._start_ns, recorder._end_ns = torch_private.RawStep(events, []), 1, 9
     assert recorder.devices == ("cpu", "cuda:0", "cuda:1")
-    assert recorder.trace(known).delta_bytes.tolist() == [100, 16]
-    assert recorder.trace(known, "cuda:0").delta_bytes.tolist() == [64, 32, -32]
-    assert recorder.trace(known, "cuda:1").delta_bytes.tolist() == [8]
-    assert [recorder.trace(known, device).check() for device in recorder.devices] == [[], [], []]
+    assert recorder.trace(registry).delta_bytes.tolist() == [100, 16]
+    assert recorder.trace(registry, "cuda:0").delta_bytes.tolist() == [64, 32, -32]
+    assert recorder.trace(registry, "cuda:1").delta_bytes.tolist() == [8]
+    assert [recorder.trace(registry, device).check() for device in recorder.devices] == [[], [], []]
 
 
 def test_a_stale_size_of_the_profiler_does_not_count():
@@ -439,19 +439,19 @@ def test_known_storages_are_found_once():
     optimizer = momentum([*model.parameters(), other])
     (model.first.weight.sum() + other.sum()).backward()
     optimizer.step()
-    known = build_registry([model], [optimizer], [{"x": whole[:6]}, (whole[6:], model.mean, 3, None)])
-    assert sorted(known.weights.values()) == [
+    registry = build_registry([model], [optimizer], [{"x": whole[:6]}, (whole[6:], model.mean, 3, None)])
+    assert sorted(registry.weights.values()) == [
         (12, "Tied", "scale"), (16, "first", "bias"), (28, "", "float32[7]"), (64, "first", "weight")
     ]  # fmt: skip
-    assert sorted(known.gradients.values()) == [(28, "", "float32[7]"), (64, "first", "weight")]
-    assert sorted(known.optimiser_state.values()) == [
+    assert sorted(registry.gradients.values()) == [(28, "", "float32[7]"), (64, "first", "weight")]
+    assert sorted(registry.optimiser_state.values()) == [
         (28, "", "float32[7] momentum_buffer"), (64, "first", "weight momentum_buffer")
     ]  # fmt: skip
-    assert list(known.buffers.values()) == [(20, "Tied", "mean")]
-    assert list(known.inputs.values()) == [(48, "", "float32")]  # a part of more numbers
-    assert known.weights[model.first.weight.untyped_storage().data_ptr()] == (64, "first", "weight")
+    assert list(registry.buffers.values()) == [(20, "Tied", "mean")]
+    assert list(registry.inputs.values()) == [(48, "", "float32")]  # a part of more numbers
+    assert registry.weights[model.first.weight.untyped_storage().data_ptr()] == (64, "first", "weight")
     two = build_registry([nn.Linear(1, 1), nn.Sequential(nn.Linear(1, 1)), nn.Linear(1, 1)], [])
-    assert [held.layer for held in two.weights.values()] == [
+    assert [storage.layer for storage in two.weights.values()] == [
         "Linear",
         "Linear",
         "Sequential.0",
@@ -659,14 +659,14 @@ def test_nothing_is_written_to_the_standard_error_stream():
 def test_what_was_there_and_goes_is_freed_at_that_moment():
     """The profiler says nothing of it: the memory is older than itself."""
     first, second = torch.zeros(1000), torch.zeros(500)
-    known = build_registry([], [], (), [first, second])
-    recorder = ExactStep(0, known, Departures([first, second], known.others))
+    registry = build_registry([], [], (), [first, second])
+    recorder = ExactStep(0, registry, Departures([first, second], registry.others))
     with recorder:
-        made = torch.empty(3)
+        tensor = torch.empty(3)
         del first
         more = torch.empty(4)
     trace = recorder.trace(TensorRegistry())
     assert not trace.check()
     assert trace.delta_bytes.tolist() == [4000, 2000, 12, -4000, 16]
     assert [CATEGORIES[kind] for kind in trace.category.tolist()] == ["unknown"] * 5
-    assert (len(made), len(more), len(second)) == (3, 4, 500)
+    assert (len(tensor), len(more), len(second)) == (3, 4, 500)

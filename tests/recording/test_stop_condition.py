@@ -85,13 +85,13 @@ def windows(watch: Watch, *values: int | None) -> list[str]:
 
 
 def test_once_is_enough_without_a_time():
-    said = windows(Watch(StopCondition.parse("wss>1KiB")), 1024, None, 1025)
-    assert said == ["", "", "wss 1.00 KiB > 1.00 KiB"]
+    reached = windows(Watch(StopCondition.parse("wss>1KiB")), 1024, None, 1025)
+    assert reached == ["", "", "wss 1.00 KiB > 1.00 KiB"]
     assert windows(Watch(StopCondition.parse("rss<6")), None) == ["rss 5 B < 6 B"]
 
 
 def test_it_must_hold_all_the_time():
     watch = Watch(StopCondition.parse("wss>10 for 3s"))
     # What is not known neither counts nor breaks the row.
-    said = windows(watch, 11, 11, 9, 11, None, 11)
-    assert said == ["", "", "", "", "", "wss 11 B > 10 B for 3.0 s"]
+    reached = windows(watch, 11, 11, 9, 11, None, 11)
+    assert reached == ["", "", "", "", "", "wss 11 B > 10 B for 3.0 s"]

@@ -65,8 +65,8 @@ def trace():
         return heard
 
     yield start
-    for one in begun:
-        one.close()
+    for t in begun:
+        t.close()
     assert torch._C._len_torch_dispatch_stack() == 0
 
 
@@ -188,8 +188,8 @@ def test_a_device_has_its_own_account(all_steps, trace, monkeypatch):
     heard = trace(every=1000)
     labels = torch.randint(0, 10, (10, 1000))
     train(net, x, y, optimizer, 5)
-    told = heard.of(TrainingProgress)
-    last = {message.device: message for message in told[-2:]}
+    messages = heard.of(TrainingProgress)
+    last = {message.device: message for message in messages[-2:]}
     assert set(last) == {"cpu", "cuda:0"}
     assert last["cpu"].ends_ns.tolist() == last["cuda:0"].ends_ns.tolist()
     assert fullest(last["cuda:0"]).tolist() == plain.tolist()
@@ -368,10 +368,10 @@ def test_gradients_in_one_storage_count_once(all_steps, trace):
     net, x, y = perceptron()
     parameters = list(net.parameters())
     flat = torch.zeros(sum(p.numel() for p in parameters))
-    at = 0
+    offset = 0
     for p in parameters:
-        p.grad = flat[at : at + p.numel()].view_as(p)
-        at += p.numel()
+        p.grad = flat[offset : offset + p.numel()].view_as(p)
+        offset += p.numel()
     heard = trace()
     train(net, x, y, momentum(parameters), 5, set_to_none=False)
     assert fullest(heard.of(TrainingProgress)[-1])[GRADIENTS] == flat.numel() * 4
@@ -397,11 +397,11 @@ def test_a_thread_and_a_fork_of_the_program_run_as_without(all_steps, trace):
     heard = trace()
     optimizer = momentum(net.parameters())
     train(net, x, y, optimizer, 4)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(torch.ones(3).sum().item()))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(torch.ones(3).sum().item()))
     thread.start()
     thread.join()
-    assert found == [3.0]
+    assert results == [3.0]
     child = os.fork()
     if not child:
         os._exit(0 if torch.ones(4).sum().item() == 4 and not heard.tracer._watch._mode.noting else 1)
@@ -429,9 +429,9 @@ def test_what_a_torch_without_event_trees_tells_all_the_same(all_steps, monkeypa
     assert sum(message.ends_ns.size for message in heard.of(TrainingProgress)) == 8
     assert fullest(heard.of(TrainingProgress)[-1])[WEIGHTS] == 327_360
     assert heard.of(TensorRanges)[-1].columns[1].sum() >= 3 * 327_360
-    said = capsys.readouterr().err
-    assert said.endswith("(it has no experimental_event_tree); steps are timed and tensors seen all the same\n")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.endswith("(it has no experimental_event_tree); steps are timed and tensors seen all the same\n")
+    assert output.count("\n") == 1
 
 
 def test_what_compiles_while_it_is_watched_is_compiled_as_ever(all_steps, trace):

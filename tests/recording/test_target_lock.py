@@ -112,9 +112,9 @@ def test_attach_to_a_member_of_a_tree_that_is_recorded_opens_that_recording_at_i
             assert f"working set of pid {pid}" in screen.text
             screen.send("q")
             assert screen.end(20) == 0
-            said = screen.output.decode()
-            assert f"process {pid} is recorded in the tree of process {parent}: recording " in said
-            assert f"goes on recording: memtui attach {pid} comes back" in said
+            output = screen.output.decode()
+            assert f"process {pid} is recorded in the tree of process {parent}: recording " in output
+            assert f"goes on recording: memtui attach {pid} comes back" in output
         finally:
             screen.close()
         done = memtui("record", pid, "-o", tmp_path / "b.memtui", *TRACKER)
@@ -146,14 +146,14 @@ def test_options_of_a_second_attach_reach_the_recording_or_are_named(tmp_path, m
                 screen.read(20, until="asked 0.30 s")
                 screen.send("q")
                 assert screen.end(20) == 0
-                said = screen.output.decode()
+                output = screen.output.decode()
             finally:
                 screen.close()
-            assert " is asked for an interval of 0.3 s, 0.1 s before" in said
-            assert "so --no-pause, --output, --tracker changed nothing; memtui stop " in said
+            assert " is asked for an interval of 0.3 s, 0.1 s before" in output
+            assert "so --no-pause, --output, --tracker changed nothing; memtui stop " in output
             assert not (tmp_path / "b.memtui").exists()
-            (found,) = json.loads(memtui("list", "--json").stdout)["recordings"]
-            assert found["interval_s"] == 0.3
+            (recording,) = json.loads(memtui("list", "--json").stdout)["recordings"]
+            assert recording["interval_s"] == 0.3
         finally:
             stop(child)
 
@@ -175,8 +175,8 @@ def test_the_claim_ends_with_its_holder(tmp_path):
 
 def test_two_that_begin_at_once(tmp_path):
     with pattern("loop", "--pages", 300) as truth:
-        words = ("record", truth["pid"], "--interval", "0.1", "--duration", "4", *TRACKER, "-o")
-        both = [start(*words, tmp_path / f"{i}.memtui") for i in range(2)]
+        argv = ("record", truth["pid"], "--interval", "0.1", "--duration", "4", *TRACKER, "-o")
+        both = [start(*argv, tmp_path / f"{i}.memtui") for i in range(2)]
         ends = sorted((child.communicate(timeout=60)[1], child.returncode) for child in both)
         assert sorted(code for _, code in ends) == [0, 2], ends
         refusal = next(err for err, code in ends if code == 2)
@@ -207,8 +207,8 @@ def test_a_child_that_another_memtui_watches_is_left_out(tmp_path):
             os.kill(pid, signal.SIGKILL)
             parent.kill()
     reader = Session(outer)
-    told = [e.text for e in reader.events(0, 2**62) if e.kind == "warning"]
-    assert any(f"process {pid} is watched already, by sampler {sampler.pid} " in text for text in told)
+    warnings = [e.text for e in reader.events(0, 2**62) if e.kind == "warning"]
+    assert any(f"process {pid} is watched already, by sampler {sampler.pid} " in text for text in warnings)
     watched = {row["process"] for s in reader.samples.sample.tolist() for row in reader.processes.samples(s, s)}
     assert {p.pid for p in reader.processes.all() if p.key in watched} == {parent.pid}
     reader.close()
@@ -221,8 +221,8 @@ def test_another_users_recording_counts_too(tmp_path):
         source = [sys.executable, "-m", "memtui.study.workloads.access_patterns", "loop", "--pages", "300"]
         with user.start(*source) as target:
             path = user.home / "s.memtui"
-            words = ("record", target.pid, "-o", path, "--tracker", "rss", "--interval", "0.1")
-            child = user.start(sys.executable, "-m", "memtui", *words)
+            argv = ("record", target.pid, "-o", path, "--tracker", "rss", "--interval", "0.1")
+            child = user.start(sys.executable, "-m", "memtui", *argv)
             try:
                 wait_for_samples(path, 3).close()
                 sampler = part(child.pid, SAMPLER)
@@ -259,20 +259,20 @@ def test_leftovers_and_lies_are_no_recordings(state):
     entry = registry.Running(os.getpid(), read_stat(os.getpid()).start_ticks, 1, 2, "/x.memtui")
     key = (entry.pid, entry.start_ticks)
     assert registry.find(state, *key) is None
-    made = registry.Entry(state, entry)
+    announced = registry.Entry(state, entry)
     assert registry.find(state, *key) == entry
     (file,) = (state / "running").iterdir()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert registry.find(state, entry.pid, entry.start_ticks + 1) is None, "a reused pid"
-    made.close()
+    announced.close()
     assert list((state / "running").iterdir()) == []
     file.write_text("{}")  # its memtui was killed: no lock
     assert registry.find(state, *key) is None
     assert not file.exists()
     for text in ("", "[]", '{"pid": 1}', "\x00"):
         file.write_text(text)
-        with file.open() as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with file.open() as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
             assert registry.find(state, *key) is None
     file.unlink()
     file.symlink_to("/etc/passwd")

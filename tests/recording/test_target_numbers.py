@@ -34,17 +34,17 @@ def thread() -> Iterator[tuple[int, int]]:
 def test_a_thread_is_a_part_of_its_process(thread):
     pid, number = thread
     assert number != pid
-    found, said = find_target(number)
-    assert found == pid
-    assert said.startswith(f"{number} is a thread of process {pid} (")
+    target, notice = find_target(number)
+    assert target == pid
+    assert notice.startswith(f"{number} is a thread of process {pid} (")
     assert find_target(pid) == (pid, "")
     assert find_target(os.getpid()) == (os.getpid(), "")
 
 
 def test_its_process_is_recorded_and_that_is_said(thread, tmp_path):
     pid, number = thread
-    words = ("--tracker", "rss", "--duration", "0.5", "-o", tmp_path / "s.memtui")
-    done = memtui("record", number, *words)
+    options = ("--tracker", "rss", "--duration", "0.5", "-o", tmp_path / "s.memtui")
+    done = memtui("record", number, *options)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/s.memtui\n"), done
     assert f"{number} is a thread of process {pid}" in done.stderr
     assert f'"pid": {pid}' in memtui("report", tmp_path / "s.memtui", "--json").stdout

@@ -77,8 +77,8 @@ def test_what_a_process_is_called(title, words, names):
 @pytest.mark.parametrize("text", [f"{NAME}.py", NAME], ids=["whole", "without its ending"])
 def test_a_script_is_found_by_its_name(start, text):
     child = start()
-    found, notice = find(text, None)
-    assert found == child.pid
+    pid, notice = find(text, None)
+    assert pid == child.pid
     assert str(child.pid) in notice
     assert NAME in notice
 
@@ -126,14 +126,14 @@ def test_the_rank_below_a_launcher(tmp_path):
         "import os, subprocess, sys; [subprocess.Popen([sys.executable, sys.argv[1]], env=os.environ | {'RANK': r}) "
         "for r in '01']; import time; time.sleep(60)"
     )
-    words = [sys.executable, "-c", launcher, str(script)]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+    argv = [sys.executable, "-c", launcher, str(script)]
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
     try:
         assert [child.stdout.readline() for _ in "01"] == [b"up\n"] * 2
-        found = {rank: find(str(child.pid), rank)[0] for rank in (0, 1)}
-        for rank, pid in found.items():
+        pids = {rank: find(str(child.pid), rank)[0] for rank in (0, 1)}
+        for rank, pid in pids.items():
             assert f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        assert child.pid not in found.values()
+        assert child.pid not in pids.values()
     finally:
         _end(child)
 
@@ -150,8 +150,8 @@ def test_nobody(start):
 def test_memtui_itself_is_never_meant(start):
     """Its own command line has the name that it was given."""
     child = start()
-    words = [sys.executable, "-c", "import time; time.sleep(60)", "x", "-m memtui attach", f"{NAME}.py"]
-    with subprocess.Popen(words) as other:
+    argv = [sys.executable, "-c", "import time; time.sleep(60)", "x", "-m memtui attach", f"{NAME}.py"]
+    with subprocess.Popen(argv) as other:
         time.sleep(0.2)
         try:
             assert find(f"{NAME}.py", None)[0] == child.pid
@@ -161,10 +161,8 @@ def test_memtui_itself_is_never_meant(start):
 
 def test_the_command_line_takes_a_name(start, tmp_path):
     start()
-    words = ["record", NAME, "-o", tmp_path / "s.memtui", "--duration", "0.5", "--tracker", "rss"]
-    done = subprocess.run(
-        [sys.executable, "-m", "memtui", *map(str, words)], capture_output=True, text=True, timeout=60
-    )
+    argv = ["record", NAME, "-o", tmp_path / "s.memtui", "--duration", "0.5", "--tracker", "rss"]
+    done = subprocess.run([sys.executable, "-m", "memtui", *map(str, argv)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert NAME in done.stderr
     assert (tmp_path / "s.memtui").exists()

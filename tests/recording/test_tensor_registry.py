@@ -25,9 +25,9 @@ def test_the_data_set_that_has_a_tensor():
     lasting = LastingTensors()
     lasting.now()
     holders = lasting.holders()
-    known = build_registry((), (), others=[*data.tensors, alone], holders=holders)
-    assert known.others[located(data.tensors[0])[1]].part == "int64[1000, 64] of TensorDataset.tensors"
-    assert known.others[located(alone)[1]].part == "float32[500, 3]"
+    registry = build_registry((), (), others=[*data.tensors, alone], holders=holders)
+    assert registry.others[located(data.tensors[0])[1]].part == "int64[1000, 64] of TensorDataset.tensors"
+    assert registry.others[located(alone)[1]].part == "float32[500, 3]"
     del data
     assert not [name for name in lasting.holders().values() if name == "TensorDataset.tensors"]
 

@@ -36,51 +36,51 @@ def listening():
     listener.listen(8)
     name = listener.getsockname()
     server = TracerServer(listener.detach())
-    made = []
+    sockets = []
 
     def connect():
-        made.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        made[-1].connect(name)
-        made[-1].setblocking(False)
-        return made[-1]
+        sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        sockets[-1].connect(name)
+        sockets[-1].setblocking(False)
+        return sockets[-1]
 
     yield server, connect
     server.close()
-    for one in made:
-        one.close()
+    for connection in sockets:
+        connection.close()
 
 
 def receive(server: TracerServer, seconds: float = 0.3) -> list:
-    found, end = [], time.monotonic() + seconds
+    messages, end = [], time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         ready = select.select(server.fds, [], [], left)[0]
-        found += server.read(ready, 42)
-    return found
+        messages += server.read(ready, 42)
+    return messages
 
 
-def same(one: AllocationStep, other: AllocationStep) -> bool:
+def same(first: AllocationStep, second: AllocationStep) -> bool:
     names = [name for name in AllocationStep.__dataclass_fields__ if name not in ("columns", "pid")]
-    alike = all(getattr(one, name) == getattr(other, name) for name in names)
-    return alike and np.array_equal(one.columns, other.columns)
+    alike = all(getattr(first, name) == getattr(second, name) for name in names)
+    return alike and np.array_equal(first.columns, second.columns)
 
 
 def test_a_step_as_a_frame():
-    (found,) = Decoder().feed(encode(step()))
-    assert same(found, step())
-    assert found.columns.dtype == np.int64
+    (message,) = Decoder().feed(encode(step()))
+    assert same(message, step())
+    assert message.columns.dtype == np.int64
 
 
 def test_steps_of_several_programs_at_once(listening):
     server, connect = listening
     first, second = connect(), connect()
     data = encode(step(1)) + encode(step(2))
-    for at in range(0, len(data), 100):  # in pieces, in turn
-        first.send(data[at : at + 100])
-        second.send(data[at : at + 100])
-    found = receive(server)
-    assert sorted(message.step for message in found) == [1, 1, 2, 2]
-    assert all(same(message, step(message.step)) for message in found)
-    assert {message.pid for message in found} == {os.getpid()}, "the kernel says who it is, not the message"
+    for start in range(0, len(data), 100):  # in pieces, in turn
+        first.send(data[start : start + 100])
+        second.send(data[start : start + 100])
+    messages = receive(server)
+    assert sorted(message.step for message in messages) == [1, 1, 2, 2]
+    assert all(same(message, step(message.step)) for message in messages)
+    assert {message.pid for message in messages} == {os.getpid()}, "the kernel says who it is, not the message"
 
 
 def test_what_was_sent_before_the_end_is_heard(listening):
@@ -105,12 +105,12 @@ def test_a_stream_of_something_else_is_closed_with_a_word(listening, data, why):
     bad, good = connect(), connect()
     bad.send(data)
     good.send(encode(step(5)))
-    found = receive(server)
-    (warning,) = (message for message in found if isinstance(message, Event))
+    messages = receive(server)
+    (warning,) = (message for message in messages if isinstance(message, Event))
     assert warning.kind == "warning"
     assert why in warning.text
     assert f"process {os.getpid()}" in warning.text
-    assert [message.step for message in found if isinstance(message, AllocationStep)] == [5], "the other one goes on"
+    assert [message.step for message in messages if isinstance(message, AllocationStep)] == [5], "the other one goes on"
     bad.setblocking(True)
     with pytest.raises(ConnectionError):
         bad.sendall(b"x" * 1_000_000)
@@ -166,9 +166,9 @@ def test_a_session_with_steps(tmp_path):
     assert reader.allocations.trace(recorded).peak_bytes == 1464
     (mark,) = (event for event in reader.events(0, 1 << 62) if event.kind == "step")
     assert (mark.t_ns, mark.text) == (150, "step 20, every allocation recorded")
-    marks = MarkLog()
-    marks.update(reader, int(reader.samples.end_ns[-1]))
-    assert "step" in {one.kind for one in marks.drawn(0, int(reader.samples.end_ns[-1]))}, "a tick of the timeline"
+    mark_log = MarkLog()
+    mark_log.update(reader, int(reader.samples.end_ns[-1]))
+    assert "step" in {tick.kind for tick in mark_log.drawn(0, int(reader.samples.end_ns[-1]))}, "a tick of the timeline"
     (warning,) = (event.text for event in reader.events(0, 1 << 62) if event.kind == "warning")
     assert warning.startswith("what process 1 tells of its tensors is left out: "), "its memory would be below 0"
     reader.close()
@@ -195,7 +195,7 @@ def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
     stream[9:9] = [step(5), step(5, device="cuda:0"), step(6, device="cuda:1")]
     path = sessions.write_session(tmp_path / "s.memtui", stream)
     reader = Session(path)
-    assert [(found.step, found.device) for found in reader.allocations.steps()] == [
+    assert [(recorded_step.step, recorded_step.device) for recorded_step in reader.allocations.steps()] == [
         (5, "cpu"),
         (5, "cuda:0"),
         (6, "cuda:1"),

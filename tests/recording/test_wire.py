@@ -78,10 +78,10 @@ def test_noise_without_an_end_is_no_preface():
     [(0, b"X", "not a memtui stream"), (4, b"\xff", "protocol"), (6, b"\xff", "damaged"), (17, b"\xff", "damaged")],
 )
 def test_damage_is_refused(position, byte, says):
-    frame = bytearray(encode(End(1, "stopped")))
-    frame[position : position + 1] = byte
+    encoded = bytearray(encode(End(1, "stopped")))
+    encoded[position : position + 1] = byte
     with pytest.raises(DecodeError, match=says):
-        list(Decoder().feed(bytes(frame)))
+        list(Decoder().feed(bytes(encoded)))
 
 
 @given(st.binary(min_size=16, max_size=200))

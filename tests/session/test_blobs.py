@@ -28,8 +28,8 @@ def i8(*numbers: int) -> np.ndarray:
     ],
 )
 def test_pairs_come_back(ids, values):
-    found = blobs.decode_pairs(blobs.encode_pairs(i8(*ids), i8(*values)))
-    assert tuple(side.tolist() for side in found) == (list(ids), list(values))
+    decoded = blobs.decode_pairs(blobs.encode_pairs(i8(*ids), i8(*values)))
+    assert tuple(side.tolist() for side in decoded) == (list(ids), list(values))
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def reuse(first=0, first_bytes=0, upper=(), lower=(), counts=()) -> ReuseSample:
     ],
 )
 def test_reuse_distances_come_back(made):
-    found = blobs.decode_reuse(blobs.encode_reuse(made), limit=2)
-    assert (found.first_touches, found.first_touch_bytes) == (made.first_touches, made.first_touch_bytes)
+    decoded = blobs.decode_reuse(blobs.encode_reuse(made), limit=2)
+    assert (decoded.first_touches, decoded.first_touch_bytes) == (made.first_touches, made.first_touch_bytes)
     for name in ("upper_bytes", "lower_bytes", "counts"):
-        assert getattr(found, name).tolist() == getattr(made, name).tolist()
+        assert getattr(decoded, name).tolist() == getattr(made, name).tolist()
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_reuse_distances_out_of_range_are_refused(made):
 
 
 def test_a_reuse_blob_of_no_whole_row_is_refused():
-    for size, words in ((0, "is too short"), (15, "is too short"), (17, "1 bytes are not 3 rows of numbers")):
-        with pytest.raises(ValueError, match=words):
+    for size, message in ((0, "is too short"), (15, "is too short"), (17, "1 bytes are not 3 rows of numbers")):
+        with pytest.raises(ValueError, match=message):
             blobs.decode_reuse(zlib.compress(bytes(size)))
     assert blobs.decode_reuse(zlib.compress(bytes(16))).touches == 0
 
@@ -116,12 +116,12 @@ GIANT_TOUCHES = (1 << 12) << GIANT_SHIFT - 12  # of a chunk of 1 GiB in every on
     ],
 )
 def test_touch_sums_come_back(made):
-    found = blobs.decode_touch_sum(blobs.encode_touch_sum(made))
-    assert (found.windows, found.shift, found.groups.dtype, found.touches.dtype) == (
+    decoded = blobs.decode_touch_sum(blobs.encode_touch_sum(made))
+    assert (decoded.windows, decoded.shift, decoded.groups.dtype, decoded.touches.dtype) == (
         made.windows, made.shift, np.uint64, np.int64
     )  # fmt: skip
-    assert found.groups.tolist() == made.groups.tolist()
-    assert found.touches.tolist() == made.touches.tolist()
+    assert decoded.groups.tolist() == made.groups.tolist()
+    assert decoded.touches.tolist() == made.touches.tolist()
 
 
 @pytest.mark.parametrize(

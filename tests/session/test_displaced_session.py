@@ -74,7 +74,7 @@ def test_a_recording_ends_at_once_and_says_why(displace: Callable[[Path], None],
     assert err.count("\n") == 1, err
     assert f"{path}: {says} while it was recorded" in err
     assert out == ""
-    left = sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file())
+    left = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file())
     if displace is deleted:
         assert left == []
     elif displace is replaced:

@@ -131,12 +131,12 @@ def test_no_range_is_hidden_of_which_pages_are_stored(history, stored, place):
     chosen = parse_filter(stored)
     everything = views(reader, filters_on=False)
     for sample, (table, pages) in enumerate(history):
-        kept = [(v, size) for v, size in by_vma(pages, table) if chosen.leaves_out(v) is None]
-        assert sum(size for _, size in kept) == reader.samples.stored_bytes[sample]
+        included = [(v, size) for v, size in by_vma(pages, table) if chosen.leaves_out(v) is None]
+        assert sum(size for _, size in included) == reader.samples.stored_bytes[sample]
         rows = everything[sample].rows
         not_stored = [row for row in rows if row.left_out.startswith("not stored")]
         # Rows in which something is kept, by the VMAs that are there, and those in which nothing is.
-        assert sum(row.wss_bytes for row in rows if row not in not_stored) >= sum(size for _, size in kept)
+        assert sum(row.wss_bytes for row in rows if row not in not_stored) >= sum(size for _, size in included)
         for row in not_stored:
             assert set(row.left_out.removeprefix("not stored: ").split(",")) <= {t.text for t in chosen.terms}
     if stored == "default":  # the screen hides the very same
@@ -150,25 +150,25 @@ def test_no_range_is_hidden_of_which_pages_are_stored(history, stored, place):
 @given(history=HISTORIES, stored=STORED)
 def test_a_row_is_left_out_in_a_window_when_all_is_that_it_holds_then(history, stored):
     """Against every VMA of every window, under the row that it belongs to in the end."""
-    chosen, merger, states, told = parse_filter(stored), RangeMerger(), RowStates(), set()
-    held: list[tuple[int, int, str | None]] = []  # window, row as it was then, what leaves a VMA of it out
+    chosen, merger, states, merged = parse_filter(stored), RangeMerger(), RowStates(), set()
+    expected: list[tuple[int, int, str | None]] = []  # window, row as it was then, what leaves a VMA of it out
     for sample, (table, _) in enumerate(history):
         rows = merger.assign(table, sample).tolist()
         terms = [chosen.leaves_out(v) for v in table]
-        gone = {old: new for old, new in merger.aliases.items() if old not in told}
-        told |= gone.keys()
+        gone = {old: new for old, new in merger.aliases.items() if old not in merged}
+        merged |= gone.keys()
         parts = [(row, v.size_bytes, v.perms, term, v.name) for row, v, term in zip(rows, table, terms, strict=True)]
         states.take(sample, parts, gone)
-        held += [(sample, row, term) for row, term in zip(rows, terms, strict=True)]
-    final = [(sample, merger.aliases.get(row, row), term) for sample, row, term in held]
+        expected += [(sample, row, term) for row, term in zip(rows, terms, strict=True)]
+    final = [(sample, merger.aliases.get(row, row), term) for sample, row, term in expected]
     for row in merger.rows():
         all_terms = [term for _, one, term in final if one == row.id]
         assert bool(states.left_out(row.id)) == (None not in all_terms)
         for sample in {sample for sample, one, _ in final if one == row.id}:
             terms = {term for one_sample, one, term in final if (one_sample, one) == (sample, row.id)}
-            found = state_at(states.history(row.id), sample)
-            assert found is not None
-            assert found.left_out == ("" if None in terms else ",".join(sorted(terms)))
+            state = state_at(states.history(row.id), sample)
+            assert state is not None
+            assert state.left_out == ("" if None in terms else ",".join(sorted(terms)))
 
 
 def test_a_file_mapped_in_the_place_of_anonymous_memory(place):
@@ -177,8 +177,8 @@ def test_a_file_mapped_in_the_place_of_anonymous_memory(place):
     reader = Session(sessions.write_session(place(), stream(history, "none")))
     (row,) = reader.vmas.rows()
     assert (row.name, row.at(1).name, row.at(1).perms, row.at(4).name) == ("/data/big.bin", "", "rw-p", "/data/big.bin")
-    told = [[(r.name, r.perms) for r in view.rows] for view in views(reader)]
-    assert told == [[(f"anon {BASE:012x}", "rw-p")]] * 3 + [[("big.bin", "r--p")]] * 3
+    shown = [[(r.name, r.perms) for r in view.rows] for view in views(reader)]
+    assert shown == [[(f"anon {BASE:012x}", "rw-p")]] * 3 + [[("big.bin", "r--p")]] * 3
     reader.close()
 
 
@@ -198,13 +198,13 @@ def test_a_row_of_an_older_format_is_not_hidden_where_its_pages_are_stored(histo
     reader = Session(path)
     ids = {row.id: row for row in reader.vmas.rows()}
     stored = {row.id for row in ids.values() if not row.filtered}
-    held = set(reader.vmas.wss(0, len(history))[1].tolist())
+    with_bytes = set(reader.vmas.wss(0, len(history))[1].tolist())
     reader.close()
     as_of_format_9(path, {row: "pages<4" for row in ids if not ids[row].perms.startswith("---")})
     old = Session(path)
     pages = [old.pages.page_set(sample, 1) for sample in range(len(history))]
     marked = {row.id for row in old.vmas.rows() if row.filtered}
-    for row in marked & stored & held:
+    for row in marked & stored & with_bytes:
         # What is still marked holds no stored page of its own, at addresses that no shorter row has.
         others = [r for r in ids.values() if r.id != row and r.end - r.start <= ids[row].end - ids[row].start]
         for found in filter(None, pages):
@@ -268,9 +268,9 @@ def test_a_session_of_the_format_before_shows_the_hot_range(tmp_path):
     history = [((HOT, small, bare), pages)] + [((*SPLIT, small, bare), both)] * 100
     path = sessions.write_session(tmp_path / "s.memtui", stream(history, "default"))
     reader = Session(path)
-    marks = {row.id: "pages<4" for row in reader.vmas.rows()}
+    filtered = {row.id: "pages<4" for row in reader.vmas.rows()}
     reader.close()
-    as_of_format_9(path, marks)
+    as_of_format_9(path, filtered)
     old = Session(path)
     by_name = {(row.start, row.name): row.filtered for row in old.vmas.rows()}
     assert by_name == {(HOT.start, ""): "", (small.start, ""): "", (bare.start, "/lib"): "pages<4"}

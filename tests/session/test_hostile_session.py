@@ -75,7 +75,7 @@ def test_mutated_sessions_give_one_line_or_a_result(path, tmp_path):
             for beside in tmp_path.glob("s.memtui*"):
                 beside.unlink()
             kind = mutate(path, bad, seed)
-            begin = time.process_time()
+            start = time.process_time()
             try:
                 use(bad, tmp_path, ("csv", "json", "svg", "html")[seed % 4])
                 outcomes["used"] += 1
@@ -83,7 +83,7 @@ def test_mutated_sessions_give_one_line_or_a_result(path, tmp_path):
                 outcomes["refused" if str(error).startswith(f"{bad}: ") and "\n" not in str(error) else "bad line"] += 1
             except BaseException as error:
                 raise AssertionError(f"seed {seed} ({kind}): {type(error).__name__}: {error}") from error
-            slowest = max(slowest, time.process_time() - begin)
+            slowest = max(slowest, time.process_time() - start)
             assert slowest < 2.0, f"seed {seed} ({kind})"
     assert not outcomes["bad line"]
     assert min(outcomes["used"], outcomes["refused"]) > MUTATIONS // 10, outcomes
@@ -100,17 +100,17 @@ def sql(path: Path, *statements: str, values: tuple = ()) -> Path:
 
 @pytest.fixture
 def copy(path, tmp_path):
-    made = tmp_path / "copy.memtui"
-    made.write_bytes(path.read_bytes())
-    return made
+    copied = tmp_path / "copy.memtui"
+    copied.write_bytes(path.read_bytes())
+    return copied
 
 
 def refused(path: Path, says: str, seconds: float = 1.0) -> None:
-    begin = time.process_time()
+    start = time.process_time()
     with pytest.raises(SessionError, match=says) as caught:
         use(path, path.parent / "out", "csv")
     assert "\n" not in str(caught.value)
-    assert time.process_time() - begin < seconds
+    assert time.process_time() - start < seconds
 
 
 @pytest.mark.parametrize("statement", SCHEMA)

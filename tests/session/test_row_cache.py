@@ -22,9 +22,9 @@ class Table:
         self.rows += [(key, (np.array([key]), np.array([1, 2]))) for key in keys]
 
     def between(self, low: int, high: int) -> Rows:
-        found = [row for row in self.rows if low <= row[0] < high]
-        self.read += len(found)
-        return found
+        rows = [row for row in self.rows if low <= row[0] < high]
+        self.read += len(rows)
+        return rows
 
 
 ROW_BYTES = 8 + 16
@@ -35,15 +35,15 @@ STEPS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 40), st.integers(
 @settings(max_examples=300, deadline=None)
 def test_every_answer_is_right_while_the_table_grows(steps, keep, by_bytes):
     table = Table()
-    kept = RowCache(table.between)
+    cache = RowCache(table.between)
     final = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_cache, *keeping(keep, by_bytes=by_bytes))
         for low, width, more in steps:
             table.add(list(range(final, final + more)))  # written, and not all of it known to be whole
             expected = [row for row in table.rows if low <= row[0] < low + width]
-            assert [key for key, _ in kept.between(low, low + width, final)] == [key for key, _ in expected]
-            assert len(kept) <= keep
+            assert [key for key, _ in cache.between(low, low + width, final)] == [key for key, _ in expected]
+            assert len(cache) <= keep
             final += more
 
 
@@ -56,11 +56,11 @@ def keeping(rows: int, *, by_bytes: bool) -> tuple[str, int]:
 def test_as_many_as_may_be_kept_are_read_once(by_bytes, monkeypatch):
     monkeypatch.setattr(row_cache, *keeping(48, by_bytes=by_bytes))
     table = Table()
-    kept = RowCache(table.between)
+    cache = RowCache(table.between)
     for newest in range(0, 500, 4):
         table.add(list(range(newest, newest + 4)))
-        kept.between(max(0, newest - 44), newest + 4, newest + 4)
-        assert len(kept) == min(newest + 4, 48)
+        cache.between(max(0, newest - 44), newest + 4, newest + 4)
+        assert len(cache) == min(newest + 4, 48)
     assert table.read == 500
 
 
@@ -68,46 +68,46 @@ def test_a_wider_question_far_away_takes_the_place_of_what_was_kept(monkeypatch)
     monkeypatch.setattr(row_cache, *keeping(200, by_bytes=True))
     table = Table()
     table.add(list(range(1000)))
-    kept = RowCache(table.between)
+    cache = RowCache(table.between)
     for _ in range(3):
-        kept.between(952, 1000, 1000)
+        cache.between(952, 1000, 1000)
     for _ in range(3):
-        kept.between(0, 200, 1000)
-    assert (table.read, len(kept)) == (48 + 200, 200)
+        cache.between(0, 200, 1000)
+    assert (table.read, len(cache)) == (48 + 200, 200)
 
 
 def test_following_reads_each_row_once():
     table = Table()
-    kept = RowCache(table.between)
+    cache = RowCache(table.between)
     for newest in range(0, 500, 5):
         table.add(list(range(newest, newest + 5)))
-        kept.between(newest, newest + 5, newest + 5)
-        kept.between(max(0, newest - 43), newest + 5, newest + 5)
+        cache.between(newest, newest + 5, newest + 5)
+        cache.between(max(0, newest - 43), newest + 5, newest + 5)
     assert table.read == 500
 
 
 def test_questions_far_from_one_another_read_what_they_ask_for():
     table = Table()
     table.add(list(range(1000)))
-    kept = RowCache(table.between)
-    kept.between(952, 1000, 1000)
+    cache = RowCache(table.between)
+    cache.between(952, 1000, 1000)
     for low in range(900, 0, -20):
-        assert [key for key, _ in kept.between(low, low + 1, 1000)] == [low]
+        assert [key for key, _ in cache.between(low, low + 1, 1000)] == [low]
     assert table.read == 48 + 45
-    kept.between(952, 1000, 1000)
+    cache.between(952, 1000, 1000)
     assert table.read == 48 + 45, "the newest windows are still there"
 
 
 def test_short_answers_of_a_growing_session_keep_few_rows():
     table = Table()
-    kept = RowCache(table.between)
+    cache = RowCache(table.between)
     for newest in range(0, 20_000, 16):
         table.add(list(range(newest, newest + 16)))
-        kept.between(max(0, newest - 240), newest + 16, newest + 16)
-        assert len(kept) <= row_cache.KEEP_SHORT
+        cache.between(max(0, newest - 240), newest + 16, newest + 16)
+        assert len(cache) <= row_cache.KEEP_SHORT
     assert table.read == 20_000  # and each is read once
-    kept.between(0, 10_000, 20_000)
-    assert len(kept) >= 10_000  # of a long one all are kept
+    cache.between(0, 10_000, 20_000)
+    assert len(cache) >= 10_000  # of a long one all are kept
     read = table.read
-    kept.between(0, 9_000, 20_000)
+    cache.between(0, 9_000, 20_000)
     assert table.read == read

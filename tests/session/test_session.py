@@ -105,14 +105,14 @@ def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
 
     tracker, expected = ReuseTracker(), ReuseHistogram()
     for sample in range(SAMPLES):
-        found = tracker.touch(kept(sample))
-        expected.add(found)
+        reuse = tracker.touch(kept(sample))
+        expected.add(reuse)
         if sample in (0, 62, 63, 64, 65, 127, 128, SAMPLES - 1):
             assert reader.reuse.until(sample) == expected
     exact = reader.reuse.between(SAMPLES - 1, SAMPLES - 1)[0][2]
-    assert exact.counts.tolist() == found.counts.tolist()
-    assert exact.upper_bytes.tolist() == found.upper_bytes.tolist()
-    assert exact.first_touches == found.first_touches
+    assert exact.counts.tolist() == reuse.counts.tolist()
+    assert exact.upper_bytes.tolist() == reuse.upper_bytes.tolist()
+    assert exact.first_touches == reuse.first_touches
 
 
 def test_power_and_events(reader):
@@ -236,12 +236,12 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
 @settings(max_examples=25, deadline=None)
 def test_what_a_reader_keeps_changes_no_answer(path, asked):
     """Asked forwards, backwards and again, it says what a new one says."""
-    with closing(Session(path)) as kept:
+    with closing(Session(path)) as session:
         for sample in asked:
             with closing(Session(path)) as new:
-                assert kept.vmas.rss(sample) == new.vmas.rss(sample)
+                assert session.vmas.rss(sample) == new.vmas.rss(sample)
                 for mine, theirs in zip(
-                    kept.vmas.wss(sample - 5, sample), new.vmas.wss(sample - 5, sample), strict=True
+                    session.vmas.wss(sample - 5, sample), new.vmas.wss(sample - 5, sample), strict=True
                 ):
                     assert mine.tolist() == theirs.tolist()
 

@@ -37,17 +37,17 @@ def faults(tmp_path_factory):
 
 
 def run(faults, folder, stride: int) -> dict:
-    words = [sys.executable, "-m", "tests.support.session_faults", folder, str(stride)]
+    argv = [sys.executable, "-m", "tests.support.session_faults", folder, str(stride)]
     done = subprocess.run(
-        words, env=os.environ | {"LD_PRELOAD": str(faults)}, capture_output=True, text=True, check=False
+        argv, env=os.environ | {"LD_PRELOAD": str(faults)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_what_is_read_was_written_whole(faults, tmp_path):
-    found = run(faults, tmp_path, STRIDE)
-    assert found["wrong"] == []
-    assert min(found["calls"].values()) > 0, "every kind of call is made"
-    assert found["calls"]["write"] > 100
-    assert min(found["outcomes"].get(kind, 0) for kind in ("whole", "in part", "not at all")) > 0
+    result = run(faults, tmp_path, STRIDE)
+    assert result["wrong"] == []
+    assert min(result["calls"].values()) > 0, "every kind of call is made"
+    assert result["calls"]["write"] > 100
+    assert min(result["outcomes"].get(kind, 0) for kind in ("whole", "in part", "not at all")) > 0
