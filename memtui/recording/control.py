@@ -142,14 +142,14 @@ def parse_request(line: bytes) -> Request:
         raise ValueError("no JSON") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("do"), str) or fields["do"] not in REQUESTS:
         raise ValueError(f'an object whose "do" is one of {", ".join(REQUESTS)} was expected')
-    word = fields.pop("do")
-    limits = {name.rstrip("?"): limit for name, limit in REQUESTS[word].items()}
-    needed = {name for name in REQUESTS[word] if not name.endswith("?")}
+    do = fields.pop("do")
+    limits = {name.rstrip("?"): limit for name, limit in REQUESTS[do].items()}
+    needed = {name for name in REQUESTS[do] if not name.endswith("?")}
     if not needed <= fields.keys() <= limits.keys():
-        raise ValueError(f"{word} has the fields {', '.join(REQUESTS[word]) or 'do'} and no others")
+        raise ValueError(f"{do} has the fields {', '.join(REQUESTS[do]) or 'do'} and no others")
     for name, value in fields.items():
         _check_field(name, value, limits[name])
-    return Request(word, **fields)
+    return Request(do, **fields)
 
 
 def _check_field(name: str, value: object, limit: Limit) -> None:

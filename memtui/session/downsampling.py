@@ -29,7 +29,7 @@ class Downsampler:
         self._due: list[deque[int]] = [deque() for _ in STAGES]
         self.downsampled = 0  # samples without page sets now
 
-    def note(self, sample: int) -> None:
+    def add_sample(self, sample: int) -> None:
         """Note that a sample was stored."""
         for stored in self._stored:
             stored.append(sample)

@@ -119,7 +119,7 @@ def test_on_another_processor_auto_takes_the_next_that_works(monkeypatch):
 
 
 @pytest.mark.skipif(not TRACKED.ok, reason=f"the page-table tracker is out here: {TRACKED.reason}")
-def test_where_soft_dirty_pages_are_tracked_the_price_is_told(monkeypatch):
+def test_where_soft_dirty_pages_are_tracked_the_price_is_reported(monkeypatch):
     monkeypatch.setattr("memtui.cli.doctor_findings.soft_dirty_is_tracked", lambda: True)
     findings = examine()
     (flush,) = [flush for flush in findings.flushes if flush.name == "soft-dirty"]

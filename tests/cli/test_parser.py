@@ -32,5 +32,5 @@ def test_the_help_has_each_command_below_its_group():
         (("record", "1", "-o", "x"), {"output": "--output"}),
     ],
 )
-def test_what_was_given_is_told_from_defaults(words, flags):
+def test_what_was_given_is_distinguished_from_defaults(words, flags):
     assert given_options(words[0], words) == flags

@@ -94,7 +94,7 @@ def test_without_a_recording_one_of_its_own_begins_and_ends(tmp_path):
     assert again.stderr.count("\n") == 1
 
 
-def test_a_recording_that_runs_is_told(tmp_path):
+def test_a_recording_that_runs_is_reported(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
     path = tmp_path / "s.memtui"
     program = subprocess.Popen(

@@ -42,7 +42,7 @@ class OnGpu(torch.nn.Module):
         return x + 1
 
 
-def test_every_block_is_told_with_its_layer(gpu):
+def test_every_block_is_reported_with_its_layer(gpu):
     weights, other = gpu.allocate(1000), gpu.allocate(700)
     net = torch.nn.Sequential(OnGpu(gpu))
     registry = TensorRegistry(weights={weights: Storage(1000, "0", "weight")}, devices={weights: GPU})
@@ -108,7 +108,7 @@ def test_a_history_that_the_program_switches_in_the_step_is_the_programs(gpu, wh
     recorder.trace(TensorRegistry())
 
 
-def test_a_history_of_another_form_leaves_what_the_profiler_told(gpu, monkeypatch):
+def test_a_history_of_another_form_leaves_what_the_profiler_reported(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"traces": []})
     with ExactStep(0, TensorRegistry()) as recorder:
         tensor = torch.zeros(1000)

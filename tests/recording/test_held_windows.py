@@ -21,7 +21,7 @@ from tests.support.live import needs_tracker, pattern
 pytestmark = pytest.mark.real_clock
 
 
-def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
+def test_a_queue_that_holds_sends_windows_when_pumped_and_all_else_at_once():
     read, write = os.pipe()
     box, decoder = MessageQueue(write), Decoder()
     os.set_blocking(read, False)
@@ -50,11 +50,11 @@ def test_a_box_that_holds_sends_windows_when_told_and_all_else_at_once():
 
 def test_how_many_cpus_a_process_keeps_busy():
     watched = TrackedProcess(*[None] * 8)
-    watched.note_cpu(10**9)
+    watched.update_cpu(10**9)
     assert watched.busy_cpus == 0, "what it used before it was watched says nothing"
     then_ns = watched.cpu_read[0]
     time.sleep(0.05)
-    watched.note_cpu(10**9 + 10**8)
+    watched.update_cpu(10**9 + 10**8)
     assert watched.busy_cpus == pytest.approx(10**8 / (watched.cpu_read[0] - then_ns))
 
 

@@ -156,7 +156,7 @@ def test_whatever_comes_it_fits_or_says_that_it_cannot(sizes, limit_mib):
     downsampler = Downsampler(room, limit_mib << 20)  # type: ignore[arg-type]
     for sample, of_set in enumerate(sizes):
         room.sets[sample], room.ranges[sample] = of_set, of_set // 8
-        downsampler.note(sample)
+        downsampler.add_sample(sample)
         fits = downsampler.make_room()
         assert fits == (room.used_bytes <= (limit_mib << 20) - (8 << 20))
         if not fits:

@@ -106,7 +106,7 @@ def full(pipe, monkeypatch):
     return read, box, sample
 
 
-def test_what_was_dropped_is_told_at_the_end_too(full):
+def test_what_was_dropped_is_reported_at_the_end_too(full):
     read, box, sample = full
     for number in range(5):
         box.put(window(sample + number))

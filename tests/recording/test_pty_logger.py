@@ -138,7 +138,7 @@ def test_it_is_not_found_by_the_words_of_its_program(log):
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTSTP])
-def test_the_keeper_hears_no_signal_that_ends_programs(number, log):
+def test_the_pty_logger_ignores_every_signal_that_ends_programs(number, log):
     target, pty_logger = begin(log, "bash", "-c", "sleep 1; echo alive")
     time.sleep(0.3)
     pty_logger.send_signal(number)
@@ -190,7 +190,7 @@ def test_a_log_that_never_has_room_is_no_matter():
     assert log._lost == 30
 
 
-def test_the_gate_closes_when_nobody_opens_it(log):
+def test_the_exec_gate_closes_when_nobody_opens_it(log):
     exec_gate_fd, go = os.pipe()
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     target, pty_logger = start_apart(["echo", "never"], exec_gate_fd, fd)

@@ -256,7 +256,7 @@ def test_what_holds_for_every_step(make, make_optimizer, set_to_none, accumulate
         assert own(last) == own(traces[-2])
 
 
-def test_gradients_are_told_without_a_note_when_the_optimiser_frees_them():
+def test_gradients_are_reported_without_a_note_when_the_optimiser_frees_them():
     model, x, y = tiny()
     optimizer = momentum(model.parameters())
 
@@ -626,7 +626,7 @@ def test_an_exception_of_the_program_passes_through():
     assert own(recorder.trace(TensorRegistry())) == [12, -12]
 
 
-def test_a_torch_without_the_event_tree_is_told(monkeypatch):
+def test_a_torch_without_the_event_tree_is_reported(monkeypatch):
     monkeypatch.setattr(torch_private, "_missing", lambda: "it has no experimental_event_tree")
     recorder = ExactStep(0, TensorRegistry())
     with recorder:

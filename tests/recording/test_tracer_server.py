@@ -64,7 +64,7 @@ def same(first: AllocationStep, second: AllocationStep) -> bool:
     return alike and np.array_equal(first.columns, second.columns)
 
 
-def test_a_step_as_a_frame():
+def test_a_step_as_a_message():
     (message,) = Decoder().feed(encode(step()))
     assert same(message, step())
     assert message.columns.dtype == np.int64
@@ -190,7 +190,7 @@ def test_a_session_whose_step_was_tampered_with(tmp_path):
     reader.close()
 
 
-def test_steps_of_a_gpu_are_told_from_those_of_main_memory(tmp_path):
+def test_steps_of_a_gpu_are_distinguished_from_those_of_main_memory(tmp_path):
     stream = list(sessions.messages(4))
     stream[9:9] = [step(5), step(5, device="cuda:0"), step(6, device="cuda:1")]
     path = sessions.write_session(tmp_path / "s.memtui", stream)

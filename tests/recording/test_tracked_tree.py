@@ -114,7 +114,7 @@ def test_children_come_and_go_and_are_counted():
 
 
 @pytest.mark.parametrize("error", [TrackerError("no"), PauseError("no"), OSError("no")])
-def test_one_that_cannot_be_cleared_is_tracked_all_the_same_and_that_is_told(error):
+def test_one_that_cannot_be_cleared_is_tracked_all_the_same_and_that_is_reported(error):
     with family() as one:
         one.reader.error = error
         one.round()
@@ -123,7 +123,7 @@ def test_one_that_cannot_be_cleared_is_tracked_all_the_same_and_that_is_told(err
         assert event == ("gap", f"pid {one.pid}: not cleared before its first window, which says what is resident: no")
 
 
-def test_what_another_memtui_watches_is_left_out_and_told_once():
+def test_what_another_memtui_watches_is_left_out_and_reported_once():
     with family() as one:
         other = TargetLocks()
         one.round()

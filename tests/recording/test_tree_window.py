@@ -95,7 +95,7 @@ def test_a_window_that_is_not_kept_is_not_a_sample(watch):
     assert (watch.windows.sample, watch.tree.observed) == (0, False)
 
 
-def test_a_lost_window_is_told_once_and_the_next_goes_back_to_its_start(watch):
+def test_a_lost_window_is_reported_once_and_the_next_goes_back_to_its_start(watch):
     start_ns = watch.tree.processes[watch.pid].start_ns
     watch.reader.outcome = lambda _: Lost(TrackerError("no pages"), 3)
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_after_an_exec_the_process_comes_with_another_key_and_its_mappings(watch
     assert (event.kind, table.process, window.processes[0].process) == ("exec", process.key, process.key)
 
 
-def test_stopped_by_somebody_else_is_told_when_it_changes(watch):
+def test_stopped_by_somebody_else_is_reported_when_it_changes(watch):
     for stopped in (True, True, False):
         watch.reads(stopped=stopped)
         watch.windows.take(INTERVAL_NS)

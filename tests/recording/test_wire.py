@@ -51,14 +51,14 @@ def test_hello_round_trip():
     assert got == HELLO
 
 
-def test_a_cut_frame_waits():
+def test_a_cut_message_waits():
     decoder = Decoder()
     assert list(decoder.feed(encode(HELLO)[:-1])) == []
     assert decoder.pending_bytes > 0
 
 
 @given(st.binary(max_size=300).filter(lambda b: b"MTUI" not in b and not b.endswith((b"M", b"MT", b"MTU"))))
-def test_what_a_start_up_file_says_before_the_first_frame_is_passed_over(preface):
+def test_what_a_start_up_file_says_before_the_first_message_is_skipped(preface):
     stream = preface + encode(HELLO) + encode(End(1, "stopped"))
     decoder = Decoder(preface_bytes=300)
     assert len([m for i in range(0, len(stream), 7) for m in decoder.feed(stream[i : i + 7])]) == 2

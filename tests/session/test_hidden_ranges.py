@@ -280,7 +280,7 @@ def test_a_session_of_the_format_before_shows_the_hot_range(tmp_path):
     old.close()
 
 
-def test_what_is_not_stored_is_told_below_the_figure_and_above_the_list(tmp_path):
+def test_what_is_not_stored_is_reported_below_the_figure_and_above_the_list(tmp_path):
     pages = PageSet.from_pages(BASE // PAGE + np.concatenate((np.arange(1000), np.arange(2000, 2100))))
     history = [((HOT, vma(2000, 2100, "r-xp", "/lib")), pages)] * 3
     path = sessions.write_session(tmp_path / "s.memtui", stream(history, "default"))

@@ -138,7 +138,7 @@ def test_a_lost_window_has_no_value_and_a_reason(tmp_path):
     assert np.isnan(reader.samples.paused_ns).all()
 
 
-def test_no_page_is_told_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
+def test_no_page_is_reported_outside_the_mappings_of_a_target_that_ran_on(tmp_path):
     pages = PageSet.from_pages([0x100, 0x1FF, 0x200, 0x300])
     vmas = (Vma(0x100_000, 0x200_000, "rw-p", ""),)
 

@@ -67,7 +67,7 @@ def record(
     mark_reader: MarkReader | None = None,
     tracer_server: TracerServer | None = None,
 ) -> None:
-    """Take messages from the pipe until its end, committing every half second. Raises FrameError, sqlite3.Error."""
+    """Read messages from the pipe until its end, committing every half second. Raises DecodeError, sqlite3.Error."""
     decoder, began, news = Decoder(PREFACE_BYTES), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:

@@ -34,16 +34,16 @@ class Limits:
             return ""
         return f"--stop-when wss: there will be no working set: {wss_reason}"
 
-    def note(self, window: Window, wss_bytes: int | None, rss_bytes: int | None) -> None:
+    def add_window(self, window: Window, wss_bytes: int | None, rss_bytes: int | None) -> None:
         """Count a window that was stored."""
         if self._downsampler is not None:
-            self._downsampler.note(window.sample)
+            self._downsampler.add_sample(window.sample)
         if self._watch is not None:
             reached = self._watch.take(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
             if reached and self.ending is None:
                 self.ending = CONDITION, reached
 
-    def note_process(self, key: int) -> None:
+    def add_process(self, key: int) -> None:
         """Count a process. Rows are numbered by sample and process, with a fixed number of bits for each."""
         if key >= MAX_PROCESS - LEFT_PROCESSES and self.ending is None:
             self.ending = PROCESSES, f"{key:,} processes were recorded, and a session has room for {MAX_PROCESS:,}"

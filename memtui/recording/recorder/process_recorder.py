@@ -63,7 +63,7 @@ class ObservedProcess:
         self._last_sample = 0
 
     def take_table(self, table: VmaTable) -> None:
-        """Take a new table of mappings."""
+        """Store a new table of mappings."""
         self._starts = np.array([v.start for v in table.vmas], np.uint64)
         self._ends = np.array([v.end for v in table.vmas], np.uint64)
         previous = self._reasons
@@ -87,7 +87,7 @@ class ObservedProcess:
         self._writer.delete(VmaRecord, (old for old, _ in aliases))
         self._write_rows(_STILL_MAPPED)
 
-    def note_ended(self) -> None:
+    def write_ended(self) -> None:
         """Store until when the ranges of an ended process were mapped."""
         self._write_rows(self._last_sample)
 

@@ -87,7 +87,7 @@ class SessionBuilder:
             case Process():
                 self.began = True
                 if self.limits:
-                    self.limits.note_process(message.key)
+                    self.limits.add_process(message.key)
                 command = self._fit_to_keep(message.command)
                 self._writer.insert([replace(message, command=command)])
             case VmaTable():
@@ -123,7 +123,7 @@ class SessionBuilder:
             end = replace(end, kind=kind, text=text)
         self.end = end
         self._checkpoint(self.samples - 1)
-        self._note_ended(set())
+        self._write_ended(set())
         self._writer.insert([Event(end.t_ns, "end", end.words)])
         self._writer.put_meta(end={"t_ns": end.t_ns, "kind": end.kind, "text": end.text})
 
@@ -192,8 +192,8 @@ class SessionBuilder:
             reason=reason,
         )
         if self.limits:
-            self.limits.note(window, self.wss_bytes, self.rss_bytes)
-        self._note_ended({p.process for p in processes})
+            self.limits.add_window(window, self.wss_bytes, self.rss_bytes)
+        self._write_ended({p.process for p in processes})
         self._release_ended(window.sample)
         self.samples = window.sample + 1
         if self.samples % SUMMED_SAMPLES[0] == 0:
@@ -207,10 +207,10 @@ class SessionBuilder:
         for seen in self._observed.values():
             seen.checkpoint(sample)
 
-    def _note_ended(self, running: set[int]) -> None:
+    def _write_ended(self, running: set[int]) -> None:
         """Write until when the ranges of processes that have ended were mapped."""
         for process in self._running - running:
-            self._observed[process].note_ended()
+            self._observed[process].write_ended()
         self._running = running
 
     def _of(self, process: int) -> ObservedProcess:
@@ -227,7 +227,7 @@ class SessionBuilder:
         absent = self._observed.keys() - self._running
         for process in absent & self._absent:
             seen = self._observed.pop(process)
-            seen.note_ended()
+            seen.write_ended()
             seen.store_rest(sample)
             self._gpu_memory.pop(process, None)
         self._absent = absent & self._observed.keys()

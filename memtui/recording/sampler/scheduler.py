@@ -61,7 +61,7 @@ class SampleClock:
             return POWER_EVERY_NS
         return min(max(POWER_EVERY_NS, self.interval_ns // 10), POWER_SELDOM_NS)
 
-    def note(self, windows: Sequence[ProcessWindow], paused_ns: int, busy_cpus: float) -> TargetLoss:
+    def add_windows(self, windows: Sequence[ProcessWindow], paused_ns: int, busy_cpus: float) -> TargetLoss:
         """Add a window of the tree, for which processes were paused for ``paused_ns``; return what the tree lost."""
         cpu_ns = self._cpu_ns()
         loss = estimate(

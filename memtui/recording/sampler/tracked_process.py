@@ -51,12 +51,12 @@ class TrackedProcess:
     def subject(self, sharers: tuple[Subject, ...] = ()) -> Subject:
         return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas, sharers)
 
-    def note_maps(self, maps: bytes) -> None:
+    def update_maps(self, maps: bytes) -> None:
         """Parse a table of VMAs, if it is a new one."""
         if maps != self.maps:
             self.maps, self.vmas, self.table_due = maps, self.parser.parse(maps), True
 
-    def note_cpu(self, cpu_ns: int) -> None:
+    def update_cpu(self, cpu_ns: int) -> None:
         """Record the CPU time of the process, and how busy it was since the last time."""
         now_ns = time.monotonic_ns()
         if self.cpu_read is not None:

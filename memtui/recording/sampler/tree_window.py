@@ -81,7 +81,7 @@ class TreeWindows:
         shared, excess_bytes = shared_pages(outcomes)
         windows = [w for parts in zip(tracked, outcomes, shared, strict=True) if (w := self._window_of(*parts))]
         budgeted_ns = self._clock.budgeted_ns
-        loss = self._clock.note(windows, held_ns(windows, together=self._together) or 0, self._tree.busy_cpus)
+        loss = self._clock.add_windows(windows, held_ns(windows, together=self._together) or 0, self._tree.busy_cpus)
         if why := self._clock.warning():
             self._outbox.put_event("warning", why)
         if not windows:
@@ -125,7 +125,7 @@ class TreeWindows:
         if isinstance(outcome, Reading):
             pages, end_ns = outcome.window, outcome.end_ns
             tracked.start_ns = tracked.tried_ns = outcome.resumed_ns
-            tracked.note_maps(outcome.maps)
+            tracked.update_maps(outcome.maps)
             if outcome.stopped != tracked.stopped:
                 tracked.stopped = outcome.stopped
                 state = "was stopped (SIGSTOP or ^Z)" if outcome.stopped else "goes on"
@@ -149,7 +149,7 @@ class TreeWindows:
         except ProcessLookupError:
             self._tree.forget(pid)
             return None
-        tracked.note_cpu(usage.cpu_ns)
+        tracked.update_cpu(usage.cpu_ns)
         if tracked.table_due:
             self._outbox.put(VmaTable(tracked.process.key, self.sample, tracked.vmas))
             tracked.table_due = False
