@@ -148,7 +148,7 @@ class Decoder:
         return len(self._buffer)
 
     def feed(self, chunk: bytes) -> Iterator[Message]:
-        """Yield every message that is now complete. Raises FrameError."""
+        """Yield every message that is now complete. Raises DecodeError."""
         self._buffer += chunk
         if self._preface_bytes:
             start = self._buffer.find(MAGIC)
