@@ -126,7 +126,7 @@ def write_session(path: Path, samples: int) -> None:
     writer = SessionWriter(path, overwrite=True)
     recorder = SessionBuilder(writer)
     for message in messages(samples):
-        recorder.take(message)
+        recorder.add(message)
         if isinstance(message, Window) and message.sample % each == 0:
             writer.commit()
     if not writer.close():

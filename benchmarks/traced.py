@@ -60,7 +60,7 @@ def write_session(path: Path, steps: int, rows: int) -> None:
     writer = SessionWriter(path, overwrite=True)
     recorder = SessionBuilder(writer)
     for at, message in enumerate(_stream(steps, rows)):
-        recorder.take(message)
+        recorder.add(message)
         if at % 100 == 0:
             writer.commit()
     if not writer.close():

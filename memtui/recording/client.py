@@ -32,7 +32,7 @@ def send_request(running: Running, do: str, seconds: float = SECONDS, **fields: 
             connection.sendall(request(do, **fields))
             answer = _next(Answers(connection), time.monotonic() + seconds)
     except (OSError, ValueError) as error:
-        raise _silent(running, error) from None
+        raise _no_answer(running, error) from None
     if not answer.get("ok"):
         raise UserError(f"recording {running.id} refused: {answer.get('error', 'it did not say why')}")
     return answer
@@ -43,7 +43,7 @@ def state_of(running: Running) -> RecordingState:
     try:
         return RecordingState.from_dict(send_request(running, "status"))
     except ValueError as error:
-        raise _silent(running, error) from None
+        raise _no_answer(running, error) from None
 
 
 def order(session: Path, do: str, **fields: Any) -> Answer:
@@ -68,7 +68,7 @@ def stop(running: Running) -> Ended:
                 pass
             return ended
     except (OSError, ValueError) as error:
-        raise _silent(running, error) from None
+        raise _no_answer(running, error) from None
 
 
 def choose(recordings: Sequence[Running], name: str) -> list[Running]:
@@ -131,7 +131,7 @@ def _next(answers: Answers, deadline_s: float) -> Answer:
     return answer
 
 
-def _silent(running: Running, error: Exception) -> UserError:
+def _no_answer(running: Running, error: Exception) -> UserError:
     why = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
     remedy = (
         f"kill -INT {running.memtui_pid} ends it" if Path(f"/proc/{running.memtui_pid}").exists() else "it has ended"

@@ -178,7 +178,7 @@ class Listener:
         try:
             # A killed recording of this process left the file; the sampler would have reported one that lives.
             self.path.unlink(missing_ok=True)
-            with _Short(self.path) as short:
+            with _ShortPath(self.path) as short:
                 self.socket.bind(short)
             self.path.chmod(0o600)
             self.socket.listen(_WAITING)
@@ -202,7 +202,7 @@ def open_listener(folders: Iterable[Path], name: str) -> Listener | None:
     return None
 
 
-class _Short:
+class _ShortPath:
     """A name for a socket that fits into the 108 bytes of its address, however deep the folder lies."""
 
     def __init__(self, path: Path) -> None:
@@ -221,7 +221,7 @@ def connect(path: Path, seconds: float | None = None) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(seconds or 0.0)
-        with _Short(path) as short:
+        with _ShortPath(path) as short:
             connection.connect(short)
     except OSError:
         connection.close()

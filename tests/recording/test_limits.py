@@ -62,13 +62,13 @@ def thinned(tmp_path_factory) -> tuple[Path, int, int]:
     writer = Fills(path)
     recorder = SessionBuilder(writer, Limits(writer, LIMIT, None))
     for message in (hello(), Process(1, 4242, 1, 777, 0, "python train.py", "target"), VmaTable(1, 0, VMAS)):
-        recorder.take(message)
+        recorder.add(message)
     for window in windows(count):
-        recorder.take(window)
+        recorder.add(window)
         if window.sample % 50 == 0:
             recorder.keep_limits()
             writer.commit()
-    recorder.take(End(count * 200 * MS, "target exited"))
+    recorder.add(End(count * 200 * MS, "target exited"))
     assert recorder.limits is not None
     assert recorder.limits.ending is None
     assert writer.close()
@@ -171,11 +171,11 @@ def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
     checked = Limits(writer, 9 << 20, None)  # below what the command line takes
     recorder = SessionBuilder(writer, checked)
     for message in (hello(), Process(1, 4242, 1, 777, 0, "x", "target"), VmaTable(1, 0, VMAS)):
-        recorder.take(message)
+        recorder.add(message)
     writer.put_meta(ballast="x" * (4 << 20))
     recorder.keep_limits()
     assert checked.ending == (limits.FULL, "nothing is left to thin below --max-size 9.00 MiB")
-    recorder.take(End(5, "stopped"))
+    recorder.add(End(5, "stopped"))
     assert recorder.end == End(5, limits.FULL, checked.ending[1])
     writer.discard()
 
@@ -233,14 +233,14 @@ def test_conditions_are_asked_of_every_window_and_not_of_every_commit(tmp_path):
     writer = SessionWriter(tmp_path / "s.memtui")
     recorder = SessionBuilder(writer, Limits(writer, None, StopCondition.parse("wss<1MiB")))
     for message in (hello(), Process(1, 4242, 1, 777, 0, "x", "target"), VmaTable(1, 0, VMAS)):
-        recorder.take(message)
+        recorder.add(message)
     for window in windows(3):
-        recorder.take(window)
+        recorder.add(window)
     assert recorder.limits is not None
     assert recorder.limits.ending is None
     few = ProcessWindow(1, 10**9, 2 * 10**9, pages=PageSet.from_pages(np.array([DATA >> 12])), rss_bytes=5)
-    recorder.take(Window(3, 10**9, 2 * 10**9, 200 * MS, 0, (few,)))
-    recorder.take(next(windows(1, first=11)))
+    recorder.add(Window(3, 10**9, 2 * 10**9, 200 * MS, 0, (few,)))
+    recorder.add(next(windows(1, first=11)))
     assert recorder.limits.ending == ("condition", "wss 4.00 KiB < 1.00 MiB")
     writer.discard()
 
@@ -291,15 +291,15 @@ def test_a_tree_with_more_processes_than_a_session_has_room_for_ends_the_recordi
     path = tmp_path / "s.memtui"
     writer = SessionWriter(path)
     recorder = SessionBuilder(writer, limits := Limits(writer, None, None))
-    recorder.take(hello())
+    recorder.add(hello())
     first = MAX_PROCESS - LEFT_PROCESSES
     for key in (1, first - 1):
-        recorder.take(Process(key, 4242, 1, 777, 0, "python train.py", "child"))
+        recorder.add(Process(key, 4242, 1, 777, 0, "python train.py", "child"))
         assert limits.ending is None
-    recorder.take(Process(first, 4242, 1, 777, 0, "python train.py", "child"))
+    recorder.add(Process(first, 4242, 1, 777, 0, "python train.py", "child"))
     kind, why = limits.ending
     assert (kind, why) == ("process limit", f"{first:,} processes were recorded, and a session has room for 1,048,576")
-    recorder.take(End(1, "stopped"))
+    recorder.add(End(1, "stopped"))
     assert writer.close()
     reader = Session(path)
     assert (reader.end.kind, reader.end.text) == (kind, why)

@@ -74,14 +74,14 @@ class Following:
     def __init__(self, path: Path) -> None:
         self.writer = SessionWriter(path)
         self.builder = SessionBuilder(self.writer)
-        self.builder.take(hello())
+        self.builder.add(hello())
         self._begin(1)
         self.sample, self.alive = 0, {1: 1 << 62}
         self.next_key = 2
 
     def _begin(self, key: int) -> None:
-        self.builder.take(Process(key, 4242 if key == 1 else 5000 + key, 4242, key, 0, f"child {key}", "child"))
-        self.builder.take(VmaTable(key, 0 if key == 1 else self.sample, vmas(key)))
+        self.builder.add(Process(key, 4242 if key == 1 else 5000 + key, 4242, key, 0, f"child {key}", "child"))
+        self.builder.add(VmaTable(key, 0 if key == 1 else self.sample, vmas(key)))
 
     def step(self) -> None:
         for _ in range(EACH):
@@ -91,7 +91,7 @@ class Following:
         self.alive = {key: until for key, until in self.alive.items() if until > self.sample}
         windows = tuple(window(key, self.sample) for key in self.alive)
         start_ns = self.sample * INTERVAL_NS
-        self.builder.take(Window(self.sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
+        self.builder.add(Window(self.sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
         self.sample += 1
 
 
@@ -128,7 +128,7 @@ def follow(tmp_path_factory):
             "groups": len(presenter.heat._groups),
         }.items():
             rows.setdefault(name, []).append(count)
-    recording.builder.take(End(recording.sample * INTERVAL_NS, "target exited"))
+    recording.builder.add(End(recording.sample * INTERVAL_NS, "target exited"))
     recording.writer.commit()
     reader.close()
     recording.writer.close()
@@ -217,9 +217,9 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
             recording._begin(2)
         start_ns = sample * INTERVAL_NS
         windows = tuple(window(key, sample) for key in keys)
-        recording.builder.take(Window(sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
+        recording.builder.add(Window(sample, start_ns, start_ns + INTERVAL_NS, INTERVAL_NS, 0, windows))
         assert (2 in recording.builder._observed) == (sample < 5)
-    recording.builder.take(End(6 * INTERVAL_NS, "target exited"))
+    recording.builder.add(End(6 * INTERVAL_NS, "target exited"))
     recording.writer.close()
     reader = Session(tmp_path / "s.memtui")
     assert len(reader.vmas.rows(2)) == RANGES
@@ -240,7 +240,7 @@ def test_children_of_a_real_process_are_let_go(tmp_path):
     builder = SessionBuilder(writer)
     most, there = 0, [0]
     for message in stream.messages:
-        builder.take(message)
+        builder.add(message)
         if isinstance(message, Window):
             there.append(len(message.processes))
             most = max(most, len(builder._observed) - sum(there[-3:]))

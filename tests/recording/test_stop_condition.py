@@ -81,7 +81,7 @@ def test_whatever_is_typed_is_a_condition_or_a_valueerror(text):
 
 def windows(watch: Watch, *values: int | None) -> list[str]:
     """A window each second."""
-    return [watch.take(n * 10**9, (n + 1) * 10**9, value, 5) for n, value in enumerate(values)]
+    return [watch.update(n * 10**9, (n + 1) * 10**9, value, 5) for n, value in enumerate(values)]
 
 
 def test_once_is_enough_without_a_time():

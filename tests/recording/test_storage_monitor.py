@@ -223,7 +223,7 @@ def spend(expense: Expense, steps: int, step_ns: int, more_ns: int, least_ns: in
     watched = []
     for _ in range(steps):
         watched.append(expense.affordable)
-        expense.take(step_ns + more_ns * watched[-1], watched[-1], least_ns * watched[-1])
+        expense.add_step(step_ns + more_ns * watched[-1], watched[-1], least_ns * watched[-1])
     return watched
 
 
@@ -250,18 +250,18 @@ def test_recorded_steps_keep_to_their_share_too():
     for step in range(20_000):
         if step % 20 == 0 and expense.recording_affordable:
             recorded += 1
-            expense.take_recorded(3_000_000, 3_000_000)
+            expense.add_recorded_step(3_000_000, 3_000_000)
         else:
-            expense.take(400_000, False, 0)
+            expense.add_step(400_000, False, 0)
     spent_ns = recorded * (6_000_000 - 400_000)
     assert 16 < recorded < 1000
     assert spent_ns <= 0.11 * (20_000 * 400_000 + spent_ns)
     slow = Expense()
     for _ in range(100):
         assert slow.recording_affordable
-        slow.take_recorded(330_000_000, 28_000_000)
+        slow.add_recorded_step(330_000_000, 28_000_000)
         for _ in range(19):
-            slow.take(300_000_000, False, 0)
+            slow.add_step(300_000_000, False, 0)
 
 
 def test_what_it_is_said_to_cost_is_what_it_costs():

@@ -240,17 +240,17 @@ def test_a_claim_is_held_once_and_named():
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
             first, second = TargetLocks(), TargetLocks()
-            first.take(child.pid)
-            first.take(child.pid)
+            first.acquire(child.pid)
+            first.acquire(child.pid)
             with pytest.raises(TargetLocked) as caught:
-                second.take(child.pid)
+                second.acquire(child.pid)
             assert caught.value.holder == os.getpid()
             first.release(child.pid)
-            second.take(child.pid)
+            second.acquire(child.pid)
             second.close()
-            first.take(child.pid)
+            first.acquire(child.pid)
             first.close()
-            first.take(4_194_000)  # no such process: nothing to claim, nothing to fail
+            first.acquire(4_194_000)  # no such process: nothing to claim, nothing to fail
         finally:
             child.kill()
 

@@ -178,7 +178,7 @@ def test_a_session_whose_step_was_tampered_with(tmp_path):
     writer = SessionWriter(tmp_path / "s.memtui")
     builder = SessionBuilder(writer)
     for message in sessions.messages(3):
-        builder.take(message)
+        builder.add(message)
     record = step_record(0, step())
     writer.insert([replace(record, data=b"nonsense"), replace(record, id=1, peak_parts='{"gold": 5}')])
     writer.close()

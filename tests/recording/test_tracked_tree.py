@@ -128,7 +128,7 @@ def test_what_another_memtui_watches_is_left_out_and_reported_once():
         other = TargetLocks()
         one.round()
         child = one.tell("fork")
-        other.take(child)
+        other.acquire(child)
         for _ in range(2):
             one.round()
         assert child not in one.tree.processes

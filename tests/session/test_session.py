@@ -161,14 +161,14 @@ def test_reading_while_it_grows_and_folding_afterwards(tmp_path):
     recorder = SessionBuilder(writer)
     stream = messages(20)
     for _ in range(8):
-        recorder.take(next(stream))
+        recorder.add(next(stream))
     writer.commit()
     reader = Session(path)
     before = len(reader.samples)
     assert before > 0
     assert not reader.refresh()
     for message in stream:
-        recorder.take(message)
+        recorder.add(message)
     assert not reader.refresh(), "what is not committed is not there"
     writer.commit()
     assert reader.refresh()
@@ -188,12 +188,12 @@ def test_a_viewer_that_follows_lets_the_recorder_fold_the_file(tmp_path):
     recorder = SessionBuilder(writer)
     *before, end = messages(20)
     for message in before:
-        recorder.take(message)
+        recorder.add(message)
     writer.commit()
     reader = Session(path)
     reader.release_if_ended()
     assert reader._file._connection is not None, "the recording goes on: the file stays open"
-    recorder.take(end)
+    recorder.add(end)
     looked = threading.Event()
 
     def look() -> None:
@@ -222,7 +222,7 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
     writer = SessionWriter(path, overwrite=True)
     recorder = SessionBuilder(writer)
     for message in messages(20):
-        recorder.take(message)
+        recorder.add(message)
     writer.commit()
     with closing(Session(path)) as asleep:
         assert not writer.close()
@@ -265,7 +265,7 @@ def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
         if pages_in_memory:
             writer._connection.execute(f"PRAGMA cache_size={pages_in_memory}")
         for i, message in enumerate(messages(100)):
-            recorder.take(message)
+            recorder.add(message)
             if i == 50:
                 writer.commit()
             if i == 80:
@@ -401,7 +401,7 @@ def test_where_wal_is_refused_it_records_and_replays(no_wal, tmp_path):
     recorder = SessionBuilder(writer)
     reader = None
     for message in messages(20):
-        recorder.take(message)
+        recorder.add(message)
         writer.commit()
         if recorder.samples == 5 and reader is None:
             reader = Session(path)

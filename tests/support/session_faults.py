@@ -43,7 +43,7 @@ def write(path: Path, committed: mmap.mmap) -> None:
     writer = SessionWriter(path)
     builder, windows = SessionBuilder(writer), 0
     for message in small_stream():
-        builder.take(message)
+        builder.add(message)
         writer.commit()
         windows += isinstance(message, Window)
         committed[0] = windows

@@ -104,6 +104,6 @@ def write_session(path: Path, stream: Iterable[Message]) -> Path:
     writer = SessionWriter(path)
     recorder = SessionBuilder(writer)
     for message in stream:
-        recorder.take(message)
+        recorder.add(message)
     assert writer.close()
     return path

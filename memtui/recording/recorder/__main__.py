@@ -75,16 +75,16 @@ def record(
         others = [*(mark_reader.fds if mark_reader else ()), *(tracer_server.fds if tracer_server else ())]
         ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], left)
         for message in _other_messages(builder, ready, mark_reader, tracer_server):
-            builder.take(message)
+            builder.add(message)
             news = True
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
                 for message in tracer_server.drain(time.monotonic_ns()) if tracer_server else ():
-                    builder.take(message)
+                    builder.add(message)
                 return
             for message in decoder.feed(chunk):
-                builder.take(message)
+                builder.add(message)
                 news = True
                 if isinstance(message, Process) and not began:
                     began, commit_due = True, 0.0  # a viewer and a program at the exec gate wait for this
@@ -191,7 +191,7 @@ def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd:
     if builder.limits:
         builder.limits.check_displaced()
     if builder.end is None:
-        builder.take(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
+        builder.add(End(time.monotonic_ns(), "interrupted", "the sampler ended without a word"))
         code = 1
     writer.commit()
     report()

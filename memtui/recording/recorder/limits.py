@@ -39,7 +39,7 @@ class Limits:
         if self._downsampler is not None:
             self._downsampler.add_sample(window.sample)
         if self._watch is not None:
-            reached = self._watch.take(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
+            reached = self._watch.update(window.start_ns, window.end_ns, wss_bytes, rss_bytes)
             if reached and self.ending is None:
                 self.ending = CONDITION, reached
 

@@ -62,7 +62,7 @@ class ObservedProcess:
         ] = {}  # id in the session -> row as last written, and its filter term
         self._last_sample = 0
 
-    def take_table(self, table: VmaTable) -> None:
+    def add_table(self, table: VmaTable) -> None:
         """Store a new table of mappings."""
         self._starts = np.array([v.start for v in table.vmas], np.uint64)
         self._ends = np.array([v.end for v in table.vmas], np.uint64)
@@ -97,7 +97,7 @@ class ObservedProcess:
             return window
         return replace(window, pages=self._select(window.pages, np.ones(len(self._starts), bool)))
 
-    def take_window(self, sample: int, window: ProcessWindow) -> tuple[int | None, ReuseSample | None]:
+    def add_window(self, sample: int, window: ProcessWindow) -> tuple[int | None, ReuseSample | None]:
         """Store the process's part of a window: (bytes that the filter includes, their reuse distances)."""
         self._last_sample = sample
         key = row_id(sample, self._key)

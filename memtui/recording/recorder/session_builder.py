@@ -79,11 +79,11 @@ class SessionBuilder:
         self.end: End | None = None
         self.began = False  # whether the first process is observed
 
-    def take(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         """Store one message."""
         match message:
             case Hello():
-                self._take_hello(message)
+                self._add_hello(message)
             case Process():
                 self.began = True
                 if self.limits:
@@ -91,22 +91,22 @@ class SessionBuilder:
                 command = self._fit_to_keep(message.command)
                 self._writer.insert([replace(message, command=command)])
             case VmaTable():
-                self._of(message.process).take_table(message)
+                self._of(message.process).add_table(message)
             case Window():
-                self._take_window(message)
+                self._add_window(message)
             case Power():
                 self._writer.insert(filter(self._is_news, message.readings))
                 self._writer.insert(filter(self._is_change, message.gpu_memory))
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
-                self._take_reported(message)
+                self._add_reported(message)
             case Event():
                 # A text of the sampler may quote a command line; the text of a mark is the user's own choice.
                 text = message.text if message.kind == "mark" else self._fit_to_keep(message.text)
                 self._writer.insert([replace(message, text=text)])
             case End():
-                self._take_end(message)
+                self._add_end(message)
 
-    def _take_hello(self, hello: Hello) -> None:
+    def _add_hello(self, hello: Hello) -> None:
         """Store what is watched and how; raise where a limit cannot be kept."""
         self._keep_command = hello.options.keep_command
         target = replace(hello.target, command=self._fit_to_keep(hello.target.command))
@@ -116,7 +116,7 @@ class SessionBuilder:
             raise UnsupportedRequest(why)
         self._writer.put_meta(hello=self.hello.to_dict(), recorder_pid=os.getpid())
 
-    def _take_end(self, end: End) -> None:
+    def _add_end(self, end: End) -> None:
         """Store why the recording ended, and what is left of every process."""
         if self.limits and self.limits.ending and end.kind == "stopped":
             kind, text = self.limits.ending  # why it was stopped
@@ -127,7 +127,7 @@ class SessionBuilder:
         self._writer.insert([Event(end.t_ns, "end", end.words)])
         self._writer.put_meta(end={"t_ns": end.t_ns, "kind": end.kind, "text": end.text})
 
-    def _take_reported(self, message: TracerMessage) -> None:
+    def _add_reported(self, message: TracerMessage) -> None:
         """Store what a program reports about itself, which may be anything."""
         try:
             if isinstance(message, AllocationStep):
@@ -136,7 +136,7 @@ class SessionBuilder:
                 if message.device != MAIN_MEMORY:
                     self._writer.insert([AllocationDeviceRecord(step.id, storable(message.device))])
                     return
-                self.take(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
+                self.add(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             elif isinstance(message, TensorRanges):
                 self._writer.insert([ranges_record(next(self._reported_ids), message)])
             elif isinstance(message, LearningProgress):
@@ -152,20 +152,20 @@ class SessionBuilder:
                     self._writer.insert([ProgressDeviceRecord(progress.id, storable(message.device))])
         except ValueError as error:
             what = f"what process {message.pid} tells of its tensors is left out: {error}"
-            self.take(Event(time.monotonic_ns(), "warning", what))
+            self.add(Event(time.monotonic_ns(), "warning", what))
 
     def keep_limits(self) -> None:
         """Apply the limits before a commit."""
         for event in self.limits.keep(time.monotonic_ns()) if self.limits else ():
-            self.take(event)
+            self.add(event)
 
     def _fit_to_keep(self, command: str) -> str:
         """Return a command line as the session keeps it: in UTF-8 and, unless the user wants them, without secrets."""
         return storable(command if self._keep_command else mask_secrets(command))
 
-    def _take_window(self, window: Window) -> None:
+    def _add_window(self, window: Window) -> None:
         processes = [self._of(process.process).without_strays(process) for process in window.processes]
-        stored = [self._take_process(window.sample, process) for process in processes]
+        stored = [self._add_process(window.sample, process) for process in processes]
         troubled = next((p for p in processes if p.status != Status.OK), None)
         self.wss_bytes, shared_bytes = _together(processes, window.shared_excess_bytes)
         status, reason = (troubled.status, troubled.reason) if troubled else (Status.OK, processes[0].reason)
@@ -232,9 +232,9 @@ class SessionBuilder:
             self._gpu_memory.pop(process, None)
         self._absent = absent & self._observed.keys()
 
-    def _take_process(self, sample: int, process: ProcessWindow) -> int | None:
+    def _add_process(self, sample: int, process: ProcessWindow) -> int | None:
         """Store one process's part of a window; return how many bytes of it the filter includes."""
-        stored, reuse = self._observed[process.process].take_window(sample, process)
+        stored, reuse = self._observed[process.process].add_window(sample, process)
         if reuse is not None:
             self._histogram.add(reuse)
         return stored

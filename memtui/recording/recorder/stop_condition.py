@@ -47,7 +47,7 @@ class Watch:
         self.condition = condition
         self._since_ns: int | None = None
 
-    def take(self, start_ns: int, end_ns: int, wss_bytes: int | None, rss_bytes: int | None) -> str:
+    def update(self, start_ns: int, end_ns: int, wss_bytes: int | None, rss_bytes: int | None) -> str:
         """Return what came true with this window, or an empty text. A window without the value changes nothing."""
         condition = self.condition
         value = wss_bytes if condition.what == "wss" else rss_bytes

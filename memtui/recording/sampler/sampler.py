@@ -80,7 +80,7 @@ class Sampler:
         if read_stat(order.pid).start_ticks != order.start_ticks:
             raise ProcessLookupError(f"process {order.pid} ended")
         locks = TargetLocks()
-        locks.take(order.pid)  # two samplers would clear each other's accessed bits
+        locks.acquire(order.pid)  # two samplers would clear each other's accessed bits
         self._tracker, self._rejected = choose(
             self._options.tracker,
             self._options.flush,

@@ -31,7 +31,7 @@ class TargetLocks:
     def __init__(self) -> None:
         self._fds: dict[int, int] = {}
 
-    def take(self, pid: int) -> None:
+    def acquire(self, pid: int) -> None:
         """Lock a process; locking it again does nothing. Raises TargetLocked.
 
         A process whose file cannot be opened is not locked: its accessed bits cannot be cleared either.

@@ -148,7 +148,7 @@ class TrackedTree:
                 return
             if self._owner is not None:
                 check_owner(pid, self._owner)
-            self._locks.take(pid)
+            self._locks.acquire(pid)
             self._left_out.discard(pid)
             maps = read_maps(pid)
             vmas = parse_maps(maps)

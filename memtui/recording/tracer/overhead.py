@@ -26,7 +26,7 @@ class Expense:
         self.cost_ns = 0
         """Cost of all steps that were watched so far."""
 
-    def take(self, step_ns: int, watched: bool, least_ns: int) -> None:
+    def add_step(self, step_ns: int, watched: bool, least_ns: int) -> None:
         """Count a step that ended.
 
         Args:
@@ -41,7 +41,7 @@ class Expense:
             self._cheap = _PESSIMISM * least_ns <= CHEAP * step_ns
             self.cost_ns += self._step_cost_ns(least_ns)
 
-    def take_recorded(self, step_ns: int, more_ns: int) -> None:
+    def add_recorded_step(self, step_ns: int, more_ns: int) -> None:
         """Count a step that was recorded whole, and the work before and after it."""
         usual_ns = median(self._others) if self._others else step_ns
         self._recorded += 1

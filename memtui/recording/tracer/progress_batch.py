@@ -23,7 +23,7 @@ class _Usage:
     columns: list[NDArray[np.int64]] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
 
-    def take(self, seen: Seen) -> None:
+    def add(self, seen: Seen) -> None:
         columns, names = seen
         columns[3] = [self.names.setdefault(names[op], len(self.names)) if op >= 0 else -1 for op in columns[3]]
         self.columns.append(columns)
@@ -43,7 +43,7 @@ class ProgressLog:
         self._steps = self._seen = 0  # of all
         self._reason, self._cost_ns = "", 0
 
-    def take(self, end_ns: int, seen: Mapping[str, Seen] | None, reason: str, cost_ns: int) -> None:
+    def add_step(self, end_ns: int, seen: Mapping[str, Seen] | None, reason: str, cost_ns: int) -> None:
         """Add a step that ended.
 
         Args:
@@ -58,7 +58,7 @@ class ProgressLog:
         if seen is not None:
             self._seen += 1
             for device, device_seen in seen.items():
-                self._usage.setdefault(device, _Usage()).take(device_seen)
+                self._usage.setdefault(device, _Usage()).add(device_seen)
         if end_ns - self._start_ns >= SEND_NS:
             self.flush()
 

@@ -158,7 +158,7 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         builder.add_existing(self._before, device, history.before if history is not None else {})
         for event in self._raw.events:
             if event.device == device and event.size_bytes:
-                builder.take(event)
+                builder.add_event(event)
         builder.finish(registry_after, self._gone_ns)
         self.dropped = builder.dropped
         return builder.trace(self.step)
@@ -292,7 +292,7 @@ class _Builder:
                 self._add(_Block(ptr, size_bytes, UNKNOWN, "", BETWEEN, self._start_ns), "", "")
         self._existing = len(self._rows)
 
-    def take(self, event: RawEvent) -> None:
+    def add_event(self, event: RawEvent) -> None:
         """Add the next event in order of time."""
         phase = self._phases.phase_at(event.t_ns, event.path, event.op)
         op = next((name for name in reversed(event.path) if not name.startswith(_OWN)), "")

@@ -98,12 +98,12 @@ class _Operators(OperatorMode):
             self.noting = False
             self.events.clear()
             return
-        self.take(tensor, storage, ptr, size_bytes)
+        self.watch_storage(tensor, storage, ptr, size_bytes)
         if any(isinstance(argument, torch.Tensor) and located(argument)[1] == ptr for argument in args):
             return  # an older storage, of which this is a view or a new value
         self.events.append((_monotonic_ns(), ptr, size_bytes, func, self.by_hand > 0 or in_backward()))
 
-    def take(self, tensor: torch.Tensor, storage: torch.UntypedStorage, ptr: int, size_bytes: int) -> None:
+    def watch_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage, ptr: int, size_bytes: int) -> None:
         """Note when a storage is freed."""
         alive = self.alive[ptr] = _Alive(storage, self._gone)
         alive.ptr, alive.size_bytes = ptr, size_bytes
@@ -171,7 +171,7 @@ class TensorWatch:
         self.cost_ns = _monotonic_ns() - start_ns
         return True
 
-    def take_others(self, tensors: Iterable[torch.Tensor]) -> None:
+    def add_others(self, tensors: Iterable[torch.Tensor]) -> None:
         """Add tensors that exist before anything is watched, of any use: the largest that are not known yet."""
         mode, candidates = self._mode, dict[int, tuple[int, torch.Tensor, torch.UntypedStorage]]()
         for tensor in tensors:
@@ -180,7 +180,7 @@ class TensorWatch:
                 candidates[ptr] = size_bytes, tensor, storage
         largest = sorted(candidates.items(), key=lambda item: -item[1][0])[:MOST_OTHERS]
         for ptr, (size_bytes, tensor, storage) in largest:
-            mode.take(tensor, storage, ptr, size_bytes)
+            mode.watch_storage(tensor, storage, ptr, size_bytes)
 
     @property
     def by_hand(self) -> int:
@@ -191,7 +191,7 @@ class TensorWatch:
     def by_hand(self, depth: int) -> None:
         self._mode.by_hand = depth
 
-    def take_gradients(self, parameters: Iterable[Any]) -> None:
+    def add_gradients(self, parameters: Iterable[Any]) -> None:
         """Add gradients that exist now: when a step begins, and before the optimiser uses them."""
         start_ns = _monotonic_ns()
         mode, addresses = self._mode, set()
@@ -205,13 +205,13 @@ class TensorWatch:
             addresses.add(ptr)
             if ptr in mode.ignored or ptr in mode.alive:
                 continue
-            mode.take(gradient, storage, ptr, size_bytes)
+            mode.watch_storage(gradient, storage, ptr, size_bytes)
             if mode.noting:
                 mode.events.append((self._start_ns, ptr, size_bytes, None, False))
         self._notes.append((len(mode.events), GRADIENTS, addresses))
         self.cost_ns += _monotonic_ns() - start_ns
 
-    def take_inputs(self, tensors: Iterable[Any]) -> None:
+    def add_inputs(self, tensors: Iterable[Any]) -> None:
         """Add the tensors that the model was called with."""
         self._notes.append((len(self._mode.events), INPUTS, {located(tensor)[1] for tensor in tensors}))
 

@@ -53,13 +53,13 @@ class Tracer:
     def __init__(
         self,
         every: int,
-        open_sender: Callable[[], Sender | _Nobody],
+        open_sender: Callable[[], Sender | _NullSender],
         modules: Iterable[Any] = (),
         optimizers: Iterable[Any] = (),
     ) -> None:
         """Trace ``modules`` and ``optimizers`` and those found later. Steps are those of the first optimiser."""
         self._every, self._open_sender = every, open_sender
-        self._sender: Sender | _Nobody | None = None
+        self._sender: Sender | _NullSender | None = None
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet(optimizers)
         self._clock = next(map(weakref.ref, self._optimizers), None)  # the optimiser whose steps are counted
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
@@ -135,7 +135,7 @@ class Tracer:
             self._recorded.note_gradients(self._registry())
             self._cost_ns += time.perf_counter_ns() - start_ns
         elif self._watching:
-            self._watch.take_gradients(self._parameters())
+            self._watch.add_gradients(self._parameters())
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         self._optimizers.add(optimizer)
@@ -167,14 +167,14 @@ class Tracer:
         if self._recorded is not None:
             seen = self._end_recording()
             # The part of ``_cost_ns`` at the start is in the length of the step already, to a good approximation.
-            self._expense.take_recorded(now_ns - self._step_ns, time.monotonic_ns() - now_ns)
+            self._expense.add_recorded_step(now_ns - self._step_ns, time.monotonic_ns() - now_ns)
         elif self._log is not None:
-            self._expense.take(now_ns - self._step_ns, watched, self._watch.cost_ns)
+            self._expense.add_step(now_ns - self._step_ns, watched, self._watch.cost_ns)
         self._window.close()
         if self._log is None:
             self._log = ProgressLog(self._pid, self._steps + 1, now_ns, self._sender.send)
         else:
-            self._log.take(now_ns, seen, self._watch.problem(), self._expense.cost_ns)
+            self._log.add_step(now_ns, seen, self._watch.problem(), self._expense.cost_ns)
         self._step_ns = time.monotonic_ns()
 
     def _start_watching(self) -> None:
@@ -183,7 +183,7 @@ class Tracer:
             return
         self._watching = self._watch.start(self._registry)
         if self._watching:
-            self._watch.take_gradients(self._parameters())
+            self._watch.add_gradients(self._parameters())
             self._hook_inputs()
 
     def enter_backward(self, module: Any) -> None:
@@ -200,7 +200,7 @@ class Tracer:
             if self._recorded is not None:
                 self._recorded.note_gradients(build_registry((module,), ()))
         elif self._watching:
-            self._watch.take_gradients(module.parameters())
+            self._watch.add_gradients(module.parameters())
 
     def _is_clock(self, optimizer: Any) -> bool:
         return self._clock is not None and self._clock() is optimizer
@@ -306,7 +306,7 @@ class Tracer:
 
     def _full_registry(self, lasting: list[torch.Tensor]) -> TensorRegistry:
         """Return all tensors, also those that belong to no model and no optimiser, which takes longer."""
-        self._watch.take_others(lasting)
+        self._watch.add_others(lasting)
         holders = self._lasting.holders()
         return build_registry(tuple(self._roots), tuple(self._optimizers), self._inputs, lasting, holders)
 
@@ -337,7 +337,7 @@ class Tracer:
             self._inputs += tensors_in(arguments)
             self._recorded.note_inputs(build_registry((), (), self._inputs))
         elif self._watching:
-            self._watch.take_inputs(tensors_in(arguments))
+            self._watch.add_inputs(tensors_in(arguments))
 
     def _find_roots(self) -> None:
         """Find modules with parameters of the optimisers that no other module contains, where some are unknown."""
@@ -397,7 +397,7 @@ def _hush_profiler() -> None:
         os.environ.setdefault(name, value)
 
 
-class _Nobody:
+class _NullSender:
     """In place of a recorder, where ``Tracer.also`` alone gets the messages."""
 
     lost = 0
@@ -414,7 +414,7 @@ def quietly(every: int, modules: Iterable[Any], optimizers: Iterable[Any]) -> Tr
     if torch_private.problem():
         return None
     _hush_profiler()
-    return Tracer(every, _Nobody, modules, optimizers)
+    return Tracer(every, _NullSender, modules, optimizers)
 
 
 def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -29,7 +29,7 @@ def _run_hidden_sitecustomize():
         sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
 
 
-class _Waiter:
+class _TorchFinder:
     """A finder in front of all others until torch is imported; starts tracing when torch has been loaded."""
 
     def find_spec(self, name, path=None, target=None):
@@ -64,5 +64,5 @@ def _start_tracing():
 
 
 if os.environ.get("MEMTUI_TRACE_SOCKET"):
-    sys.meta_path.insert(0, _Waiter())
+    sys.meta_path.insert(0, _TorchFinder())
 _run_hidden_sitecustomize()
