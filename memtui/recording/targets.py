@@ -236,21 +236,21 @@ def names_of(title: str, argv: list[str]) -> frozenset[str]:
     return frozenset(names - {""})
 
 
-def _named(text: str, every: list[_NamedProcess]) -> list[_NamedProcess]:
+def _named(text: str, candidates: list[_NamedProcess]) -> list[_NamedProcess]:
     """Return the processes of that name; without any, those with the text anywhere in the command line."""
-    return [p for p in every if text in p.names] or [p for p in every if text.lower() in p.command.lower()]
+    return [p for p in candidates if text in p.names] or [p for p in candidates if text.lower() in p.command.lower()]
 
 
-def _below(root: int, every: list[_NamedProcess]) -> list[_NamedProcess]:
+def _below(root: int, candidates: list[_NamedProcess]) -> list[_NamedProcess]:
     """Return a process and its descendants."""
-    return [p for p in every if p.pid == root or root in _ancestors(p.pid)]
+    return [p for p in candidates if p.pid == root or root in _ancestors(p.pid)]
 
 
-def _outermost(some: Iterable[_NamedProcess]) -> list[_NamedProcess]:
+def _outermost(matches: Iterable[_NamedProcess]) -> list[_NamedProcess]:
     """Return the processes without descendants of another one: workers have the name of their parent."""
-    some = list(some)
-    pids = {p.pid for p in some}
-    return [p for p in some if not pids & _ancestors(p.pid)]
+    matches = list(matches)
+    pids = {p.pid for p in matches}
+    return [p for p in matches if not pids & _ancestors(p.pid)]
 
 
 def _ancestors(pid: int) -> set[int]:

@@ -88,8 +88,8 @@ class VmaReader:
             newest_sample, process = split_row_id(row)
             by_process[process] = newest_sample, pairs
         self._resident = sample, by_process
-        there = self._processes.present(sample, sample) or by_process.keys()  # ended processes have nothing resident
-        return self._by_row(pairs for process, (_, pairs) in by_process.items() if process in there)
+        running = self._processes.present(sample, sample) or by_process.keys()  # ended processes have nothing resident
+        return self._by_row(pairs for process, (_, pairs) in by_process.items() if process in running)
 
     def shared(self, sample: int) -> dict[int, int]:
         """Return by VMA row the part of its accessed bytes that other processes accessed, too; only where above 0.

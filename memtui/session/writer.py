@@ -120,12 +120,12 @@ class SessionWriter:
     def displaced(self) -> str:
         """Return what happened to the file while it was written; empty as long as it is in its place."""
         try:
-            there = _identity(os.lstat(self.path)) == self._identity
+            in_place = _identity(os.lstat(self.path)) == self._identity
         except (FileNotFoundError, NotADirectoryError):
             return "was moved or deleted while it was recorded; where it was moved to, it has all until then"
         except OSError:
             return ""  # the next write reports better what is wrong there
-        return "" if there else "another file took its place while it was recorded"
+        return "" if in_place else "another file took its place while it was recorded"
 
     def close(self) -> bool:
         """Commit and, unless a reader has the session open, fold it into one file. Return True when folded."""

@@ -56,8 +56,8 @@ def test_order_and_content_survive_a_slow_reader(pipe):
 
 
 def test_thins_then_drops_then_tells(pipe, monkeypatch):
-    monkeypatch.setattr(outbox_module, "THIN_BYTES", 500_000)
-    monkeypatch.setattr(outbox_module, "DROP_BYTES", 540_000)
+    monkeypatch.setattr(outbox_module, "DROP_PAGES_BYTES", 500_000)
+    monkeypatch.setattr(outbox_module, "DROP_WINDOWS_BYTES", 540_000)
     read, write = pipe
     box = MessageQueue(write)
     for sample in range(100):
@@ -95,8 +95,8 @@ def test_drain_gives_up(pipe):
 @pytest.fixture
 def full(pipe, monkeypatch):
     """An outbox that nobody reads, above every limit."""
-    monkeypatch.setattr(outbox_module, "THIN_BYTES", 200_000)
-    monkeypatch.setattr(outbox_module, "DROP_BYTES", 300_000)
+    monkeypatch.setattr(outbox_module, "DROP_PAGES_BYTES", 200_000)
+    monkeypatch.setattr(outbox_module, "DROP_WINDOWS_BYTES", 300_000)
     read, write = pipe
     box = MessageQueue(write)
     sample = 0

@@ -68,15 +68,15 @@ def record(
     tracer_server: TracerServer | None = None,
 ) -> None:
     """Read messages from the pipe until its end, committing every half second. Raises DecodeError, sqlite3.Error."""
-    decoder, began, news = Decoder(PREFACE_BYTES), False, False
+    decoder, began, changed = Decoder(PREFACE_BYTES), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
-        left = max(commit_due - time.monotonic(), 0)
+        remaining_s = max(commit_due - time.monotonic(), 0)
         others = [*(mark_reader.fds if mark_reader else ()), *(tracer_server.fds if tracer_server else ())]
-        ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], left)
+        ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], remaining_s)
         for message in _other_messages(builder, ready, mark_reader, tracer_server):
             builder.add(message)
-            news = True
+            changed = True
         if stream_fd in ready:
             chunk = os.read(stream_fd, READ_BYTES)
             if not chunk:
@@ -85,14 +85,14 @@ def record(
                 return
             for message in decoder.feed(chunk):
                 builder.add(message)
-                news = True
+                changed = True
                 if isinstance(message, Process) and not began:
                     began, commit_due = True, 0.0  # a viewer and a program at the exec gate wait for this
         if stop_fd in ready:
             return
         if time.monotonic() >= commit_due:
-            _commit(builder, writer, report, news=news)
-            commit_due, news = time.monotonic() + COMMIT_SECONDS, False
+            _commit(builder, writer, report, changed=changed)
+            commit_due, changed = time.monotonic() + COMMIT_SECONDS, False
 
 
 def _other_messages(
@@ -105,11 +105,11 @@ def _other_messages(
         yield from mark_reader.read()
 
 
-def _commit(builder: SessionBuilder, writer: SessionWriter, report: Callable[[], object], *, news: bool) -> None:
+def _commit(builder: SessionBuilder, writer: SessionWriter, report: Callable[[], object], *, changed: bool) -> None:
     """Commit what is new, and check that the file is still in its place."""
     if builder.limits and builder.limits.check_displaced():
         report()
-    if news:  # where windows are far apart, checking the disk twice a second is most of the cost
+    if changed:  # where windows are far apart, checking the disk twice a second is most of the cost
         builder.keep_limits()
         writer.commit()
         report()

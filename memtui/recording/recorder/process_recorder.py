@@ -75,11 +75,11 @@ class ObservedProcess:
         self._included = np.array([r is None for r in reasons], bool)
         merged = self._merger.assign(table.vmas, table.sample).tolist()
         self._rows = np.array([self._session_row(row) for row in merged], np.int64)
-        gone = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
+        merged_rows = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
         table_rows = zip(merged, table.vmas, reasons, strict=True)
         parts = ((row, v.end - v.start, v.perms, reason, v.name) for row, v, reason in table_rows)
-        self._write_states(gone, self._states.take(table.sample, parts, gone))
-        aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in gone.items()]
+        self._write_states(merged_rows, self._states.take(table.sample, parts, merged_rows))
+        aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in merged_rows.items()]
         for number, _ in aliases:
             self._written.pop(number, None)
         self._merger.aliases.clear()  # every row in it has its new row by now

@@ -95,7 +95,7 @@ class SessionBuilder:
             case Window():
                 self._add_window(message)
             case Power():
-                self._writer.insert(filter(self._is_news, message.readings))
+                self._writer.insert(filter(self._is_new, message.readings))
                 self._writer.insert(filter(self._is_change, message.gpu_memory))
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._add_reported(message)
@@ -239,13 +239,13 @@ class SessionBuilder:
             self._histogram.add(reuse)
         return stored
 
-    def _is_news(self, reading: PowerReading) -> bool:
+    def _is_new(self, reading: PowerReading) -> bool:
         """Return whether a reading is new: an absent source is stored once, not every tick."""
         key = (reading.device, reading.scope, reading.source)
         absent = "" if reading.power_w is not None or reading.energy_j is not None else reading.reason or "absent"
-        news = not absent or self._absent_power.get(key) != absent
+        new = not absent or self._absent_power.get(key) != absent
         self._absent_power[key] = absent
-        return news
+        return new
 
     def _is_change(self, memory: GpuMemory) -> bool:
         """Whether a reading differs from what the session has of that process until now."""

@@ -62,7 +62,7 @@ class TracerServer:
 
     def _read_connection(self, fd: int, now_ns: int) -> Iterator[TracerMessage | Event]:
         connection, decoder, pid = self._open[fd]
-        wrong = ""
+        problem = ""
         try:
             chunk = connection.recv(READ_BYTES)
             for message in decoder.feed(chunk):
@@ -76,9 +76,9 @@ class TracerServer:
         except OSError:
             chunk = b""
         except DecodeError as error:
-            chunk, wrong = b"", str(error)
+            chunk, problem = b"", str(error)
         if not chunk:
             del self._open[fd]
             connection.close()
-        if wrong:
-            yield Event(now_ns, "warning", f"what process {pid} tells of its allocations is not understood: {wrong}")
+        if problem:
+            yield Event(now_ns, "warning", f"what process {pid} tells of its allocations is not understood: {problem}")

@@ -11,8 +11,8 @@ from dataclasses import replace
 from memtui.core.samples import End, Event, Message, Power, ProcessWindow, Status, VmaTable, Window
 from memtui.recording.wire import encode
 
-THIN_BYTES = 8 << 20  # above this much waiting, windows lose their page sets and keep their scalars
-DROP_BYTES = 16 << 20  # above this, whole windows are dropped and counted
+DROP_PAGES_BYTES = 8 << 20  # above this much waiting, windows lose their page sets and keep their scalars
+DROP_WINDOWS_BYTES = 16 << 20  # above this, whole windows are dropped and counted
 SLOW = "the recorder was too slow to take the pages"
 
 
@@ -44,11 +44,11 @@ class MessageQueue:
 
     def put(self, message: Message) -> None:
         """Queue one message and, unless windows wait, send what the pipe takes now. Raises RecorderGone."""
-        if self.waiting_bytes > DROP_BYTES and self._drop(message):
+        if self.waiting_bytes > DROP_WINDOWS_BYTES and self._drop(message):
             return
         if isinstance(message, (Window, End)):
             message = self._make_up(message)
-        if isinstance(message, Window) and self.waiting_bytes > THIN_BYTES:
+        if isinstance(message, Window) and self.waiting_bytes > DROP_PAGES_BYTES:
             message = replace(message, processes=tuple(_without_pages(p) for p in message.processes))
         if isinstance(message, VmaTable):
             self._tables.pop(message.process, None)
@@ -114,8 +114,8 @@ class MessageQueue:
         """Send everything, but give up after ``seconds``. Raises RecorderGone."""
         deadline = time.monotonic() + seconds
         self.pump()
-        while self._queue and (left := deadline - time.monotonic()) > 0:
-            select.select([], [self.fd], [], left)
+        while self._queue and (remaining_s := deadline - time.monotonic()) > 0:
+            select.select([], [self.fd], [], remaining_s)
             self.pump()
 
     def _append(self, message: Message) -> None:

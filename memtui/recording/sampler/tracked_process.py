@@ -137,8 +137,8 @@ def gpu_memory(tracked: Iterable[TrackedProcess], holders: Holders | None) -> tu
     """
     if holders is None:
         return ()
-    there = [t.process for t in tracked if t.since_ns <= holders.t_ns]
-    holdings = [(process.key, holders.of(process.pid)) for process in there]
+    existing = [t.process for t in tracked if t.since_ns <= holders.t_ns]
+    holdings = [(process.key, holders.of(process.pid)) for process in existing]
     return tuple(GpuMemory(holders.t_ns, key, h.gpu_bytes, h.status, h.reason) for key, h in holdings)
 
 

@@ -192,8 +192,8 @@ class Observation:
         self._send_command(STOP)
         end(self._sampler)
         deadline = time.monotonic() + STOP_SECONDS
-        while self.running and (left := deadline - time.monotonic()) > 0:
-            self._read_lines(left)
+        while self.running and (remaining_s := deadline - time.monotonic()) > 0:
+            self._read_lines(remaining_s)
         self._read_lines(0)
         end(self._recorder)
         if self._traced is not None:
@@ -289,18 +289,18 @@ class Observation:
     def _launch(self, launch: Launch, force: bool) -> int:
         exec_gate_fd, self._exec_gate_fd = os.pipe()
         try:
-            more: dict[str, str] = {}
+            extra_environment: dict[str, str] = {}
             if self._traced is not None and launch.trace_every is not None:
-                more = trace_environment(self._traced.path, launch.trace_every)
+                extra_environment = trace_environment(self._traced.path, launch.trace_every)
             if not launch.log:
-                self._target = start_here(launch.command, exec_gate_fd, more)
+                self._target = start_here(launch.command, exec_gate_fd, extra_environment)
                 return self._target.pid
             path = log_beside(self.path)
             log = create_log(path, force=force)
             self.log, self._dies = path, launch.dies_with_memtui
             try:
                 self._target, self._pty_logger = start_apart(
-                    launch.command, exec_gate_fd, log, more, dies_with_this=self._dies
+                    launch.command, exec_gate_fd, log, extra_environment, dies_with_this=self._dies
                 )
             finally:
                 os.close(log)

@@ -68,18 +68,18 @@ class Adopted:
 
 
 def start_here(
-    command: Sequence[str], exec_gate_fd: int, more: Mapping[str, str] = _NOTHING
+    command: Sequence[str], exec_gate_fd: int, extra_environment: Mapping[str, str] = _NOTHING
 ) -> subprocess.Popen[bytes]:
-    """Start a program with streams, terminal and process group of this process, and ``more`` in its environment."""
+    """Start a program with streams, terminal and process group of this process, and ``extra_environment``."""
     argv = [sys.executable, "-P", "-m", "memtui.recording.supervisor.exec_gate", str(exec_gate_fd), *command]
-    return subprocess.Popen(argv, pass_fds=(exec_gate_fd,), env={**os.environ, **more})
+    return subprocess.Popen(argv, pass_fds=(exec_gate_fd,), env={**os.environ, **extra_environment})
 
 
 def start_apart(
     command: Sequence[str],
     exec_gate_fd: int,
     log: int,
-    more: Mapping[str, str] = _NOTHING,
+    extra_environment: Mapping[str, str] = _NOTHING,
     *,
     dies_with_this: bool = False,
 ) -> tuple[Adopted, subprocess.Popen[bytes]]:
@@ -109,7 +109,7 @@ def start_apart(
             stdout=slave,
             stderr=slave,
             pass_fds=fds,
-            env={**os.environ, **more},
+            env={**os.environ, **extra_environment},
             start_new_session=True,
         )
         for fd in (command_fd, pid_write, slave):

@@ -39,12 +39,12 @@ def layer_labels(root_modules: Iterable[nn.Module]) -> Iterator[None]:
         local.open.append((module, label))
 
     def pop(module: nn.Module, args: object, output: object) -> None:
-        waiting = getattr(local, "open", [])
-        if not any(holder is module for holder, _ in waiting):
+        labels = getattr(local, "open", [])
+        if not any(holder is module for holder, _ in labels):
             return
         # Forward passes inside that ended with an exception leave their labels to the one around them.
         while True:
-            holder, label = waiting.pop()
+            holder, label = labels.pop()
             label.__exit__(None, None, None)
             if holder is module:
                 return

@@ -255,15 +255,15 @@ class Departures:
 
 def tensors_in(holder: object) -> Iterator[torch.Tensor]:
     """Return all tensors in nested containers."""
-    waiting = [holder]
-    while waiting:
-        item = waiting.pop()
+    stack = [holder]
+    while stack:
+        item = stack.pop()
         if isinstance(item, torch.Tensor):
             yield item
         elif isinstance(item, dict):
-            waiting.extend(reversed(list(item.values())))
+            stack.extend(reversed(list(item.values())))
         elif isinstance(item, (list, tuple)):
-            waiting.extend(reversed(item))
+            stack.extend(reversed(item))
 
 
 def named_modules(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:

@@ -215,11 +215,11 @@ def raw_step(prof: torch.profiler.profile) -> RawStep:
     offset_ns = _monotonic_minus_epoch_ns()
     step = RawStep([], [])
     # Children before later siblings, so that the order of equal times is that of the tree.
-    waiting: list[tuple[Any, tuple[str, ...], str, int | None, bool]] = [
+    stack: list[tuple[Any, tuple[str, ...], str, int | None, bool]] = [
         (node, (), "", None, False) for node in reversed(results.experimental_event_tree())
     ]
-    while waiting:
-        node, path, op, sequence, backward = waiting.pop()
+    while stack:
+        node, path, op, sequence, backward = stack.pop()
         kind = node.tag
         start_ns = node.start_time_ns + offset_ns
         if kind == _EventType.Allocation:
@@ -244,7 +244,7 @@ def raw_step(prof: torch.profiler.profile) -> RawStep:
                 sequence = None
             end_ns = node.end_time_ns + offset_ns
             step.spans.append(RawSpan(start_ns, end_ns, path, op, sequence if own >= 0 else None, node.start_tid))
-        waiting.extend((child, path, op, sequence, backward) for child in reversed(node.children))
+        stack.extend((child, path, op, sequence, backward) for child in reversed(node.children))
     step.events.sort(key=lambda event: event.t_ns)
     step.spans.sort(key=lambda span: span.start_ns)
     return step
@@ -267,13 +267,13 @@ def raw_uses(prof: torch.profiler.profile) -> list[RawUse]:
 
     results: Any = prof.profiler.kineto_results if prof.profiler is not None else None
     uses: list[RawUse] = []
-    waiting: list[tuple[Any, tuple[str, ...]]] = [(node, ()) for node in results.experimental_event_tree()]
-    while waiting:
-        node, path = waiting.pop()
+    stack: list[tuple[Any, tuple[str, ...]]] = [(node, ()) for node in results.experimental_event_tree()]
+    while stack:
+        node, path = stack.pop()
         if node.tag != _EventType.TorchOp:
             continue
         path = (*path, node.name)
-        waiting += [(child, path) for child in node.children]
+        stack += [(child, path) for child in node.children]
         if node.extra_fields.scope == RecordScope.USER_SCOPE:
             continue
         allocations = [child.extra_fields for child in node.children if child.tag == _EventType.Allocation]
