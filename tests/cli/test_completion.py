@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def bash(script: Path, folder: Path, *words: str) -> list[str]:
-    """What bash offers for the last of the words."""
+    """Return what bash offers for the last argument."""
     line = (
         f'source {script}; compopt() {{ :; }}; COMP_WORDS=(memtui "$@"); COMP_CWORD=$#; _memtui; '
         'printf "%s\\n" "${COMPREPLY[@]}"'

@@ -1,4 +1,4 @@
-"""The config file: defaults in the words of the command line, checked like it, read by nobody but the user."""
+"""The config file: defaults named as on the command line, checked like it, read by no one but the user."""
 
 from __future__ import annotations
 

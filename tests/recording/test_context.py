@@ -84,7 +84,7 @@ def test_without_a_recording_one_of_its_own_begins_and_ends(tmp_path):
     document = report(tmp_path, tmp_path / "own.memtui")
     assert document["end"] == "stopped"
     (training,) = document["training"]
-    assert training["steps"] == 30  # the begin of the first one is not known
+    assert training["steps"] == 30  # the start of the first step is not known
     assert document["allocations"]["steps"] == 3
     assert document["allocations"]["pids"] == [training["pid"]]
     again = run(tmp_path, sys.executable, "train.py", "own.memtui")

@@ -1,4 +1,4 @@
-"""The control socket: what it believes, whom it serves, and that nobody can hold it up."""
+"""The control socket: which requests it accepts, whom it serves, and that no client can block it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_no_line_does_more_than_fail(line):
 
 
 class Served:
-    """A control socket and what it was asked to do."""
+    """A control socket and the requests that it received."""
 
     def __init__(self, folder: Path) -> None:
         self.done: list[Request] = []

@@ -166,7 +166,7 @@ def test_whatever_comes_it_fits_or_says_that_it_cannot(sizes, limit_mib):
 
 
 def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
-    """One window is larger than the limit allows: nothing can be thinned, so it ends in order and says so."""
+    """One window is larger than the limit allows: nothing can be downsampled, so the recording ends in order."""
     writer = SessionWriter(tmp_path / "s.memtui")
     checked = Limits(writer, 9 << 20, None)  # below what the command line takes
     recorder = SessionBuilder(writer, checked)

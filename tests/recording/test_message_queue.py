@@ -1,4 +1,4 @@
-"""The outbox never waits, thins before it drops, and says what it dropped."""
+"""The message queue never waits, drops page sets before windows, and reports what it dropped."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_drain_gives_up(pipe):
 
 @pytest.fixture
 def full(pipe, monkeypatch):
-    """An outbox that nobody reads, above every limit."""
+    """A message queue without a reader, above every limit."""
     monkeypatch.setattr(outbox_module, "DROP_PAGES_BYTES", 200_000)
     monkeypatch.setattr(outbox_module, "DROP_WINDOWS_BYTES", 300_000)
     read, write = pipe

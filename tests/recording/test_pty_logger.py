@@ -27,7 +27,7 @@ def log(tmp_path) -> Path:
 
 
 def begin(log: Path, *command: str, limit: int = -1) -> tuple[Adopted, subprocess.Popen[bytes]]:
-    """Start a program and let it through the gate."""
+    """Start a program and let it pass the exec gate."""
     exec_gate_fd, go = os.pipe()
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     target, pty_logger = start_apart(command, exec_gate_fd, fd)
@@ -42,7 +42,7 @@ def begin(log: Path, *command: str, limit: int = -1) -> tuple[Adopted, subproces
 
 
 def run(log: Path, *command: str) -> int:
-    """Its exit code, once its keeper has ended too."""
+    """Return its exit code, once its pty logger has ended too."""
     target, pty_logger = begin(log, *command)
     code = target.wait(SECONDS)
     assert pty_logger.wait(SECONDS) == 0
@@ -105,7 +105,7 @@ def test_all_of_much_output_arrives(log):
 
 
 def test_what_it_leaves_behind_keeps_the_terminal(log):
-    """A helper that ends after its program is not hung up on, and its words arrive."""
+    """A helper that ends after its program gets no hang-up, and its output arrives."""
     target, pty_logger = begin(log, "bash", "-c", "(trap 'echo hangup' HUP; sleep 1; echo late) & echo early")
     assert target.wait(SECONDS) == 0
     assert pty_logger.poll() is None
@@ -114,7 +114,7 @@ def test_what_it_leaves_behind_keeps_the_terminal(log):
 
 
 def test_a_program_that_leaves_its_terminal_is_not_hung_up_on(log, tmp_path):
-    """It closes all it has of it; the keeper stays, and takes in what is printed when it opens it again."""
+    """It closes its terminal; the pty logger stays, and reads what is printed when the program opens it again."""
     out = tmp_path / "out"
     source = (
         f"exec >{out} 2>&1 </dev/null; trap 'echo hangup' HUP; sleep 1.5; echo here; echo again >/dev/tty; sleep 0.5"
@@ -170,7 +170,7 @@ def test_who_started_it_is_killed_and_all_goes_on(log):
 
 
 def test_a_full_disk_does_not_stop_the_program(log):
-    """The keeper may write 1000 bytes and no more for a while: what is missing is said when there is room again."""
+    """The pty logger may write 1000 bytes for a while: what is missing is reported when there is room again."""
     target, pty_logger = begin(log, "bash", "-c", "sleep 0.5; seq 20000; sleep 2; echo end", limit=1000)
     wait_until(lambda: log.stat().st_size == 1000, SECONDS, 0.02)
     time.sleep(1)  # all of it was printed

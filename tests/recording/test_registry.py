@@ -173,7 +173,7 @@ def test_marks_of_the_program_itself(tmp_path, state):
     path, flag = tmp_path / "s.memtui", tmp_path / "flag"
     argv = ("record", "-o", path, "--interval", "0.1", *TRACKER, "--", sys.executable, "-c", source, flag)
     other = tmp_path / "other.memtui"
-    with pattern("loop", "--pages", 300) as truth:  # a second one that runs, so that "the only one" is no answer
+    with pattern("loop", "--pages", 300) as truth:  # a second recording runs, so that "the only one" is not an answer
         second = start("record", truth["pid"], "-o", other, "--interval", "0.1", *TRACKER)
         wait_for_samples(other, 1).close()
         child = start(*argv)
@@ -262,7 +262,7 @@ def test_another_interval(recording):
 
 @needs_tracker
 def test_pause_and_go_on(recording):
-    """While it is paused nothing of the target is looked at; the time between is no window."""
+    """While sampling is paused nothing of the target is read; the time between is not a window."""
     running, path, pid = recording
     client.send_request(running, "pause")
     began_ns = wait_for(lambda: events(path, "gap"))[0][0]

@@ -1,4 +1,4 @@
-"""A tree in which thousands of processes begin and end: held is what is there, or in sight."""
+"""A tree in which thousands of processes start and end: memory is used only for those that run, or are shown."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ class Following:
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
-    """(the recording, what the recorder held and what the viewer held: at the most, early and late)."""
+    """Return (the recording, counts of objects in recorder and viewer: at the most, early and late)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heat_map, "KEEP_GROUPS", KEEP_GROUPS)  # or it would take an hour until some are let go
         return follow(tmp_path_factory)

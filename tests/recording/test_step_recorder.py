@@ -307,7 +307,7 @@ def test_gradients_that_are_dropped_by_hand_are_gone_at_the_end():
 
     trace, _ = recorded(drop, [model], inputs=(x, y))
     assert sorted(own(trace)) == [-128, -32, -16, -8]
-    # By the end at the latest: the profiler knows blocks from when it was on before, and tells of those in time.
+    # By the end at the latest: the profiler knows blocks from an earlier run, and reports their frees in time.
     assert trace.usage_bytes[-1] == trace.start_bytes - 184
 
 
@@ -326,7 +326,7 @@ def test_a_block_whose_address_is_used_again_was_freed_right_before():
     trace, _ = synthetic(registry, [(4, 8192, 16), (5, 4096, 32), (6, 8192, 48)], registry)
     assert trace.delta_bytes.tolist() == [64, 16, -64, 32, -16, 48]
     assert trace.t_ns.tolist() == [1, 4, 5, 5, 6, 6]
-    assert trace.name(int(trace.layer[3])) == "0"  # what the block turned out to be tells the layer
+    assert trace.name(int(trace.layer[3])) == "0"  # the class of the block determines the layer
 
 
 def test_inputs_that_nobody_mentions_afterwards_are_kept():
@@ -336,7 +336,7 @@ def test_inputs_that_nobody_mentions_afterwards_are_kept():
 
 
 def test_the_memory_of_each_device_is_a_step_of_its_own():
-    """As the profiler tells of a GPU; no GPU was asked."""
+    """Events as the profiler reports them of a GPU; no GPU is used."""
     registry = TensorRegistry(weights={4096: Storage(100, "0"), 1 << 40: Storage(64, "0")}, devices={1 << 40: "cuda:0"})
     events = [
         torch_private.RawEvent(t, ptr, size, None, (), "aten::mm", None, 1, device)

@@ -1,4 +1,4 @@
-"""The cheap look at tensors between recorded steps: held against exact steps, and harmless to the program."""
+"""The cheap monitor of tensors between recorded steps: compared with exact steps, and harmless to the program."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Heard:
 
 @pytest.fixture
 def all_steps(monkeypatch):
-    """Time does not matter, and every step is told of by itself."""
+    """Time does not matter, and every step is reported by itself."""
     monkeypatch.setattr(Expense, "affordable", True)
     monkeypatch.setattr("memtui.recording.tracer.progress_batch.SEND_NS", 0)
 
@@ -219,7 +219,7 @@ def test_the_training_computes_the_same(make, all_steps, trace):
 
 
 def spend(expense: Expense, steps: int, step_ns: int, more_ns: int, least_ns: int) -> list[bool]:
-    """Which of so many steps are watched, where that makes a step longer."""
+    """Return which of a number of steps are watched, where that makes a step longer."""
     watched = []
     for _ in range(steps):
         watched.append(expense.affordable)
@@ -229,7 +229,7 @@ def spend(expense: Expense, steps: int, step_ns: int, more_ns: int, least_ns: in
 
 @pytest.mark.parametrize("more", [0.05, 0.3, 1.0, 4.0])
 def test_a_share_of_the_time_is_kept(more):
-    """Whatever the operators themselves tell: the steps are held against those that are not watched."""
+    """Whatever the cost of single operators: watched steps are compared with those that are not watched."""
     expense = Expense()
     step_ns = 1_000_000
     watched = spend(expense, 20_000, step_ns, int(more * step_ns), 20_000)

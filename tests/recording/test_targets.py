@@ -1,4 +1,4 @@
-"""Which process somebody means by a name or a rank."""
+"""Which process a name or a rank means."""
 
 from __future__ import annotations
 

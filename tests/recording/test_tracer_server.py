@@ -1,4 +1,4 @@
-"""What programs tell the recorder of their allocations: taken from anybody, believed from nobody."""
+"""What programs report to the recorder about their allocations: accepted from anybody, and always checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who of a tree is tracked: from birth to end, whatever stands against it, and each thing is told once."""
+"""Which processes of a tree are tracked: from birth to end, despite errors, and each event is reported once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for line in sys.stdin:
 
 
 class Family:
-    """A process that forks when it is told, and the tree of it."""
+    """A process that forks on command, and its tree."""
 
     def __init__(self, process: subprocess.Popen, owner: int | None = None) -> None:
         self.process, self.pid = process, process.pid

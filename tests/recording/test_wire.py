@@ -1,4 +1,4 @@
-"""Frames: what goes in comes out, whole, in any chunking; anything else is refused."""
+"""Messages: what goes in comes out, whole, in any chunking; anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that is moved, deleted or replaced while it is recorded: said at once, and what was moved is whole."""
+"""A session that is moved, deleted or replaced while recorded: reported at once, and a moved file is whole."""
 
 from __future__ import annotations
 

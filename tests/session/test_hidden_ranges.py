@@ -260,7 +260,7 @@ def test_rows_that_are_merged_keep_what_was_true_of_both(tmp_path):
 
 
 def test_a_session_of_the_format_before_shows_the_hot_range(tmp_path):
-    """Pages tell that it was stored: of more than a chunk of a sum, and of less in the page sets themselves."""
+    """Pages show that it was stored: of more than a chunk of a sum, and of less in the page sets themselves."""
     small = vma(2000, 2008)
     pages = PageSet.from_pages(BASE // PAGE + np.concatenate((np.arange(1000), np.arange(2000, 2008))))
     bare = vma(3000, 3002, "r--p", "/lib")

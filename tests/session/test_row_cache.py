@@ -1,4 +1,4 @@
-"""Rows that are kept are the rows that are there, however they are asked for, and few are read twice."""
+"""Cached rows equal the rows of the table, however they are requested, and few are read twice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_answer_is_right_while_the_table_grows(steps, keep, by_bytes):
 
 
 def keeping(rows: int, *, by_bytes: bool) -> tuple[str, int]:
-    """The bound that keeps so many rows."""
+    """Return the bound at which a number of rows is cached."""
     return ("KEEP_BYTES", rows * ROW_BYTES) if by_bytes else ("KEEP_ROWS", rows)
 
 
@@ -107,7 +107,7 @@ def test_short_answers_of_a_growing_session_keep_few_rows():
         assert len(cache) <= row_cache.KEEP_SHORT
     assert table.read == 20_000  # and each is read once
     cache.between(0, 10_000, 20_000)
-    assert len(cache) >= 10_000  # of a long one all are kept
+    assert len(cache) >= 10_000  # of a long answer all rows are cached
     read = table.read
     cache.between(0, 9_000, 20_000)
     assert table.read == read

@@ -29,7 +29,7 @@ def test_what_comes_in_pieces_is_what_would_have_come_at_once(pieces):
         for n, name in enumerate((*INTEGERS, *OPTIONAL_INTEGERS)):
             column = getattr(table, name)
             assert column.dtype == (np.int64 if name in INTEGERS else np.float64)
-            expected = np.array([row[n] for row in rows[:count]], column.dtype)
+            expected = np.array([r[n] for r in rows[:count]], column.dtype)
             np.testing.assert_array_equal(column, expected, err_msg=name)
 
 

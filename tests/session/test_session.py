@@ -235,7 +235,7 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
 @given(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=12))
 @settings(max_examples=25, deadline=None)
 def test_what_a_reader_keeps_changes_no_answer(path, asked):
-    """Asked forwards, backwards and again, it says what a new one says."""
+    """Requests forwards, backwards and again have the same answers as from a new session."""
     with closing(Session(path)) as session:
         for sample in asked:
             with closing(Session(path)) as new:
@@ -257,7 +257,7 @@ def test_what_a_reader_keeps_is_bounded(path, monkeypatch):
 
 
 def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
-    """It commits 50 messages, takes 30 more and is killed; SQLite keeps so many changed pages in memory."""
+    """It commits 50 messages, adds 30 more and is killed; ``pages_in_memory``: of SQLite's changed pages."""
     child = os.fork()
     if child == 0:
         writer = SessionWriter(path)
@@ -516,7 +516,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.processes.samples(0, 4)} == {(None, "")}
     with closing(Source(path)) as source:
         report = report_of(source, "old")
-    assert report.touched_fraction.of == "RSS"  # of one process, as its table of processes tells
+    assert report.touched_fraction.of == "RSS"  # of one process, as its table of processes shows
     assert report.pss_bytes.mean is None
     assert np.isnan(reader.samples.lost_ns).all()
     assert reader.allocations.steps() == []

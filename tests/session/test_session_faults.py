@@ -1,7 +1,7 @@
 """Whatever SQLite is refused while a session is written, no half-written row is ever read as a whole one.
 
 As SQLite tests itself: every read, write, sync, change of size and allocation of the writer fails in turn, once or from
-then on; of a write, half may be done. What was committed before is there all the same.
+then on; of a write, half may be done. What was committed before is still there.
 """
 
 from __future__ import annotations
