@@ -44,7 +44,7 @@ def pack(counts: Sequence[int], names: Any, *numbers: NDArray[np.int64]) -> byte
 
 
 def unpack(data: bytes, counts: int, length: Callable[..., int], *, most_names_bytes: int, most_numbers: int) -> Packed:
-    """Inverse of ``pack``.
+    """Undo ``pack``.
 
     Args:
         data: the blob.
@@ -85,7 +85,7 @@ def encode_pairs(ids: NDArray[np.int64], values: NDArray[np.int64]) -> bytes:
 
 
 def decode_pairs(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Inverse of ``encode_pairs``. Raises ValueError on damaged data."""
+    """Undo ``encode_pairs``. Raises ValueError on damaged data."""
     numbers = _rows(inflate(data, MAX_PAIRS * 16), 2)
     steps, values = numbers
     ids = np.cumsum(steps)
@@ -104,7 +104,7 @@ def encode_reuse(reuse: ReuseSample) -> bytes:
 
 
 def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
-    """Inverse of ``encode_reuse``, of at most ``limit`` distances. Raises ValueError on damaged data."""
+    """Undo ``encode_reuse``, for at most ``limit`` distances. Raises ValueError on damaged data."""
     raw = inflate(data, _COUNTS.size + 24 * min(limit, MAX_DISTANCES))
     if len(raw) < _COUNTS.size:
         raise ValueError("is too short")
@@ -131,7 +131,7 @@ def encode_touch_sum(touched: TouchSum) -> bytes:
 
 
 def decode_touch_sum(data: bytes) -> TouchSum:
-    """Inverse of ``encode_touch_sum``. Raises ValueError on damaged data."""
+    """Undo ``encode_touch_sum``. Raises ValueError on damaged data."""
     group_bytes = 8 + 4 * GROUP
     raw = inflate(data, _COUNTS.size + group_bytes * MAX_GROUPS)
     count, rest = divmod(len(raw) - _COUNTS.size, group_bytes)

@@ -231,7 +231,7 @@ class Sampler:
         self._tree.take_gaps()
 
     def _wait(self, until_ns: int) -> End | None:
-        """Sleep until then, sending what waits; return why the recording ends, if it does. A command ends the sleep."""
+        """Sleep until a time, or a command, and send queued messages; return why the recording ends, if it does."""
         outbox = self._outbox
         soon = self._paused_since_ns is None and until_ns - time.monotonic_ns() <= HOLD_NS
         cpus = len(os.sched_getaffinity(0))

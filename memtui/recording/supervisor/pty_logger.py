@@ -39,7 +39,7 @@ class Log:
         self._fd, self._lost, self._why = fd, 0, ""
 
     def write(self, data: bytes) -> None:
-        """Append; never raises."""
+        """Append data; never raises."""
         if self.report_loss():
             self._lost = self._put(data)
         else:

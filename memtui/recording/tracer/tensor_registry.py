@@ -152,7 +152,7 @@ def described(tensor: torch.Tensor) -> str:
 
 
 def located(tensor: torch.Tensor) -> tuple[torch.UntypedStorage | None, int, int]:
-    """(storage, its address, its bytes); (None, 0, 0) of sparse and other tensors without a storage of their own."""
+    """Return (storage, its address, its bytes); (None, 0, 0) of sparse and other tensors without a storage."""
     try:
         storage = tensor.untyped_storage()
         return storage, storage.data_ptr(), storage.nbytes()
@@ -267,7 +267,7 @@ def tensors_in(holder: object) -> Iterator[torch.Tensor]:
 
 
 def named_modules(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
-    """(name, module) of all modules and those inside, each once.
+    """Yield (name, module) of all modules and those inside, each once.
 
     The name is the path from the root, or the class of the root itself; with several roots their classes come first.
     """

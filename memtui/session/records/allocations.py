@@ -94,7 +94,7 @@ def encode_step(trace: StepTrace) -> bytes:
 
 
 def decode_step(row: RecordedStep, data: bytes) -> StepTrace:
-    """Inverse of ``encode_step``. Raises ValueError on damaged data."""
+    """Undo ``encode_step``. Raises ValueError on damaged data."""
     most = COLUMNS * min(row.rows, MAX_ROWS)
     packed = unpack(data, 2, lambda _, rows: COLUMNS * rows, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
     existing, rows = packed.counts

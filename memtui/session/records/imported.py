@@ -58,7 +58,7 @@ class ImportedFrom:
 
     @classmethod
     def from_dict(cls, values: Any) -> ImportedFrom:
-        """Inverse of ``to_dict``, of data that may be anybody's. Raises ValueError."""
+        """Undo ``to_dict``, of data that may be anybody's. Raises ValueError."""
         if not isinstance(values, dict) or set(values) != {field.name for field in fields(cls)}:
             raise ValueError("where it was imported from is told in other words")
         if not all(isinstance(values[name], str) for name in ("format", "file")) or values["clock"] not in CLOCKS:

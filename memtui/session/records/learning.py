@@ -78,7 +78,7 @@ def about_of(pid: int, text: str) -> About:
 
 
 def about_text(about: About) -> str:
-    """Inverse of ``about_of``."""
+    """Undo ``about_of``."""
     values = {"network": about.network, "type": about.rule, "settings": about.settings, "direct": about.direct}
     return json.dumps(values | {"segments": about.segments})
 

@@ -31,7 +31,7 @@ def encode_map(tensors: TensorMap) -> bytes:
 
 
 def decode_map(data: bytes) -> TensorMap:
-    """Inverse of ``encode_map``. Raises ValueError on damaged data."""
+    """Undo ``encode_map``. Raises ValueError on damaged data."""
     most = 3 * MAX_TENSORS
     packed = unpack(data, 1, lambda count: 3 * count, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
     names = packed.names

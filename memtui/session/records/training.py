@@ -76,7 +76,7 @@ def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsag
 
 
 def decode_progress(row: ProgressRow, data: bytes) -> RecordedProgress:
-    """Inverse of ``encode_progress``. Raises ValueError on damaged data."""
+    """Undo ``encode_progress``. Raises ValueError on damaged data."""
     most = MAX_STEPS + _COLUMNS * MAX_STRETCHES
     packed = unpack(data, 2, _length, most_names_bytes=MAX_NAMES_BYTES, most_numbers=most)
     steps, many = packed.counts
