@@ -389,7 +389,7 @@ def test_what_ended_is_forgotten():
         assert child.pid in {c.pid for c in candidates.scan()}
         child.kill()
     assert child.pid not in {c.pid for c in candidates.scan()}
-    assert child.pid not in candidates._known
+    assert child.pid not in candidates._cached
 
 
 def test_a_summary_says_what_the_session_says(tmp_path):
