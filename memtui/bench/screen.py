@@ -16,7 +16,7 @@ from memtui.bench.sweep_task import FinishedRow, SweepEnded, SweepFailed, SweepM
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.list_screen import ListScreen, fitting
 from memtui.widgets import text
-from memtui.widgets.label import Words
+from memtui.widgets.label import TextLine
 from memtui.widgets.power_strip import PowerStrip
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.bench import BenchRow, BenchView, PowerSample
@@ -58,10 +58,10 @@ class _Received(Message):
 def updated(view: BenchView, message: SweepMessage) -> BenchView:
     """Return the view after a message of the sweep."""
     if isinstance(message, SweepFailed):
-        return replace(view, phase="over", said=(*view.said, message.text))
+        return replace(view, phase="over", notices=(*view.notices, message.text))
     if isinstance(message, SweepEnded):
-        return replace(view, phase="over", left_s=None, window=0, said=(*view.said, *message.lines))
-    rows, said, drawn = view.rows, view.said, view.drawn
+        return replace(view, phase="over", left_s=None, window=0, notices=(*view.notices, *message.lines))
+    rows, said, drawn = view.rows, view.notices, view.drawn
     if message.row is not None:
         rows = (*rows, _view_of(message.row))
     if message.notice:
@@ -69,7 +69,7 @@ def updated(view: BenchView, message: SweepMessage) -> BenchView:
     if message.t_ns > (drawn[-1].t_ns if drawn else 0):
         inside = message.phase == "window" and message.window > 0
         drawn = (*drawn[1 - KEEP_DRAWN :], PowerSample(message.t_ns, message.power_w, message.sensor_w, inside))
-    return replace(view, rows=rows, said=said, drawn=drawn, **{name: getattr(message, name) for name in _NAMES})
+    return replace(view, rows=rows, notices=said, drawn=drawn, **{name: getattr(message, name) for name in _NAMES})
 
 
 def _view_of(row: FinishedRow) -> BenchRow:
@@ -92,11 +92,11 @@ class BenchScreen(ListScreen):
         self._title, self._receive, self._columns = title, receive, columns(figures, heading)
         self._view = BenchView()
         self._follows = True
-        self.head, self.now, self.bar = Words("title", id="header"), Words("text"), Words("live")
+        self.head, self.now, self.bar = TextLine("title", id="header"), TextLine("text"), TextLine("live")
         self.power = PowerStrip(())
         self.rows = Listing(ListingView("finished", self._columns, note=_NONE), id="rows")
-        self.words = [Words("text") for _ in range(WORDS)]
-        self.said, self.foot = Words("dim"), Words("dim", id="footer")
+        self.words = [TextLine("text") for _ in range(WORDS)]
+        self.said, self.foot = TextLine("dim"), TextLine("dim", id="footer")
 
     @property
     def parts(self) -> Sequence[Widget]:
@@ -148,7 +148,7 @@ class BenchScreen(ListScreen):
             self.rows.selected = rows[-1].key
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
         self._tell()
-        self.said.show(f" {view.said[-1]}" if view.said else "")
+        self.said.show(f" {view.notices[-1]}" if view.notices else "")
         over = "it is over: q leaves and prints the rows"
         self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
 
@@ -156,7 +156,7 @@ class BenchScreen(ListScreen):
         """Say what there is to say of the selected row."""
         selected = self.rows.selected_row
         row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
-        lines = [row.label, *row.words] if row is not None else []
+        lines = [row.label, *row.sentences] if row is not None else []
         for widget, line in zip(self.words, [*lines, *[""] * WORDS], strict=False):
             widget.show(f" {line}", "text" if row is None or row.ok else "warning")
 

@@ -23,7 +23,7 @@ from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import LARGE_COLUMNS
 from memtui.tui.screens.list_screen import ListScreen, fitting
 from memtui.widgets import text
-from memtui.widgets.label import Words
+from memtui.widgets.label import TextLine
 from memtui.widgets.placement_curve import PlacementCurve
 from memtui.widgets.placement_matrix import PlacementMatrix
 from memtui.widgets.placement_scatter import PlacementScatter
@@ -87,11 +87,11 @@ class PlacementScreen(ListScreen):
         self.timeline = PlacementTimeline(TimelineView("", (), (), (), (), 0, reading))
         self.curve = PlacementCurve(CurveView("", (), None, reading))
         self.samples = Listing(ListingView("samples", _SAMPLES), id="samples")
-        self.head, self.tabs = Words("title", id="header"), Words("dim")
-        self.progress = Words("live")
+        self.head, self.tabs = TextLine("title", id="header"), TextLine("dim")
+        self.progress = TextLine("live")
         self._progress = ("", "")  # sentence and role, from the process that measures
-        self.details = [Words("text") for _ in range(DETAIL_LINES)]
-        self.foot = Words("dim", id="footer")
+        self.details = [TextLine("text") for _ in range(DETAIL_LINES)]
+        self.foot = TextLine("dim", id="footer")
 
     @property
     def panels(self) -> tuple[CursorPanel, ...]:
@@ -233,7 +233,7 @@ class PlacementScreen(ListScreen):
 
     def _of_tensor(self) -> Iterator[str]:
         view, row = self.timeline.view, self.timeline.selected
-        yield self._fitting(*view.words or ("",))
+        yield self._fitting(*view.sentences or ("",))
         if row is not None:
             op = min(self.timeline.op, len(view.ops) - 1)
             where = {HERE_FAST: "in fast memory", HERE_SLOW: "in slow memory"}.get(row.where[op], "not alive")

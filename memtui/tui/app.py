@@ -66,7 +66,7 @@ def run_viewer(
     refresh_s: float = 1.0,
     first: str = "",
     process: int | None = None,
-    said: str = "",
+    message: str = "",
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
@@ -84,7 +84,7 @@ def run_viewer(
         refresh_s: how often a growing session is looked at.
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
-        said: a line about what was asked, shown for a moment.
+        message: a line about the request, shown for a moment.
 
     Raises:
         UserError: there is no terminal to draw on.
@@ -113,7 +113,7 @@ def run_viewer(
                     imported=imported,
                     first=first,
                     process=process,
-                    said=said,
+                    message=message,
                 )
             )
             if not app.return_code:
@@ -124,7 +124,7 @@ def run_viewer(
             on_quit(how_left)
 
 
-def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]:
+def run_home(poll: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]:
     """Show what there is to look at. Returns the exit code and what was chosen: a command and its argument.
 
     Raises UserError: there is no terminal to draw on.
@@ -132,7 +132,7 @@ def run_home(look: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]
     with _ready():
         from memtui.tui.screens.home import HomeApp
 
-        app = _shown(partial(HomeApp, look))
+        app = _shown(partial(HomeApp, poll))
     return app.return_code or 0, app.return_value
 
 

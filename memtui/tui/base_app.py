@@ -15,7 +15,7 @@ from textual.driver import Driver
 
 from memtui.tui import terminal
 from memtui.widgets.panel import CachedWidget
-from memtui.widgets.style import look
+from memtui.widgets.style import draw_style
 from memtui.widgets.themes import THEMES
 
 T = TypeVar("T")
@@ -49,15 +49,15 @@ class TerminalApp(App[T]):
     def __init__(self, *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark") -> None:
         # Our colours are palette indices: let them through as they are.
         super().__init__(ansi_color=True)
-        self.look = look(color, ascii_only, theme_name)
+        self.draw_style = draw_style(color, ascii_only, theme_name)
 
     def get_driver_class(self) -> type[Driver]:
         """Return the usual one, which leaves nothing behind."""
         return _clearing(super().get_driver_class())
 
     def on_mount(self) -> None:
-        self.set_class(self.look.color != "256", "few-colours")
-        self.set_class(self.look.ascii_only, "ascii-only")
+        self.set_class(self.draw_style.color != "256", "few-colours")
+        self.set_class(self.draw_style.ascii_only, "ascii-only")
         self._dress()
         self.call_after_refresh(_settle)
         if not self.is_headless:
@@ -67,8 +67,8 @@ class TerminalApp(App[T]):
     def action_next_theme(self) -> None:
         """Show the same screen in other colours."""
         names = list(THEMES)
-        after = names[(names.index(self.look.theme) + 1) % len(names)]
-        self.look = look(self.look.color, self.look.ascii_only, after)
+        after = names[(names.index(self.draw_style.theme) + 1) % len(names)]
+        self.draw_style = draw_style(self.draw_style.color, self.draw_style.ascii_only, after)
         self._dress()
         for screen in self.screen_stack:
             for widget in screen.query(CachedWidget):
@@ -77,7 +77,7 @@ class TerminalApp(App[T]):
     def _dress(self) -> None:
         """Paint what the style sheet paints: the ground and what is typed into."""
         for name in THEMES:
-            self.set_class(name == self.look.theme, f"theme-{name}")
+            self.set_class(name == self.draw_style.theme, f"theme-{name}")
 
     def on_unmount(self) -> None:
         if not self.is_headless:

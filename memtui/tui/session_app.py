@@ -29,7 +29,7 @@ class MemtuiApp(TerminalApp[int]):
         began_it: leaving ends the recording.
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
-        said: a line that is shown for a moment.
+        message: a line that is shown for a moment.
         stopped: whether somebody else ended the recording; asked about once a second.
         imported: the session was made from a file of another tool: it has allocations and nothing else.
     """
@@ -49,13 +49,13 @@ class MemtuiApp(TerminalApp[int]):
         imported: bool = False,
         first: str = "",
         process: int | None = None,
-        said: str = "",
+        message: str = "",
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
         self._stopped, self._order, self._began_it = stopped, order, began_it
         self._imported = imported
-        self._first, self._process, self._said = first, process, said
+        self._first, self._process, self._opening_message = first, process, message
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
@@ -68,7 +68,7 @@ class MemtuiApp(TerminalApp[int]):
             began_it=self._began_it,
             first=self._first,
             process=self._process,
-            said=self._said,
+            message=self._opening_message,
         )
 
     def on_mount(self) -> None:

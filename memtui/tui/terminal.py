@@ -58,11 +58,11 @@ def _is_tty(fd: int) -> bool:
         return False
 
 
-def color_mode(asked: str = "auto", environ: Mapping[str, str] = os.environ) -> str:
+def color_mode(requested: str = "auto", environ: Mapping[str, str] = os.environ) -> str:
     """Return how many colours the picture is made for: "256", "16" or "none"."""
-    if asked in ("16", "none"):
-        return asked
-    if asked in ("256", "truecolor"):
+    if requested in ("16", "none"):
+        return requested
+    if requested in ("256", "truecolor"):
         return "256"
     if environ.get("NO_COLOR"):
         return "none"
@@ -78,9 +78,9 @@ def ascii_needed(environ: Mapping[str, str] = os.environ) -> bool:
         return True  # the console's font has 256 or 512 glyphs, none of them braille
     if environ.get("LC_ALL") in ("C", "POSIX"):
         return True  # nobody sets that without meaning it
-    words = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
+    locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
     # No locale at all is common over ssh and in containers; their terminals speak UTF-8 all the same.
-    return bool(words) and words not in ("C", "POSIX") and "utf" not in words.lower()
+    return bool(locale) and locale not in ("C", "POSIX") and "utf" not in locale.lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
         recording = Recording(lambda: observe(args, what))  # in its supervisor
     except AlreadyRunning as error:
         prepare_screen(args)
-        return _rejoin(error.running, error.pid, _asked(args), console)
+        return _rejoin(error.running, error.pid, _rejoin_request(args), console)
     console.notify(recording.notice)
     prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
     if isinstance(what, int):
@@ -69,7 +69,7 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
         return _view(recording, passed, first)
 
 
-def _asked(args: argparse.Namespace) -> RejoinRequest:
+def _rejoin_request(args: argparse.Namespace) -> RejoinRequest:
     """Return what the command line asks of a recording that runs already."""
     flags = given(args)
     others = tuple(sorted(flag for argument, flag in flags.items() if argument != "interval"))
@@ -111,10 +111,10 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
             first=first,
         )
     except BaseException:
-        _tell_way_back(recording.pid, recording.id, recording.path)
+        _print_way_back(recording.pid, recording.id, recording.path)
         raise
     if left[-1] in (terminal.DETACHED, terminal.LOST) and recording.ended() is None:
-        _tell_way_back(recording.pid, recording.id, recording.path)
+        _print_way_back(recording.pid, recording.id, recording.path)
         return code
     failure: UserError | None = None
     try:
@@ -130,7 +130,7 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
         lines.append(f"output of the program: {recording.log}")
     if recording.owner_notice:
         lines.append(recording.owner_notice)
-    _tell(*lines)
+    _print_lines(*lines)
     if failure is not None:
         raise failure
     if passed and ended.outlived:
@@ -138,12 +138,12 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     return code or ended.exit_status
 
 
-def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) -> int:
+def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console) -> int:
     """Return the screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
 
     ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
     """
-    lines = _request(running, asked)
+    lines = _request(running, request)
     if pid != running.pid:
         lines.insert(0, f"process {pid} is recorded in the tree of process {running.pid}: recording {running.id}")
     for line in lines:
@@ -156,38 +156,38 @@ def _rejoin(running: Running, pid: int, asked: RejoinRequest, console: Console) 
         order=partial(send_request, running),
         began_it=False,
         process=pid if pid != running.pid else None,
-        said="; ".join(lines),
+        message="; ".join(lines),
     )
     if follower.stopped():
-        _tell(STOPPED_OR_QUIT, f"session: {running.path}")
+        _print_lines(STOPPED_OR_QUIT, f"session: {running.path}")
     elif follower.ended():
-        _tell(f"session: {running.path}")
+        _print_lines(f"session: {running.path}")
     else:
-        _tell_way_back(pid, running.id, Path(running.path))
+        _print_way_back(pid, running.id, Path(running.path))
     return code
 
 
-def _request(running: Running, asked: RejoinRequest) -> list[str]:
+def _request(running: Running, request: RejoinRequest) -> list[str]:
     """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
     lines = []
-    if asked.interval_ns is not None:
+    if request.interval_ns is not None:
         before_ns = send_request(running, "status")["interval_ns"]
-        send_request(running, "interval", interval_ns=asked.interval_ns)
-        before = "" if before_ns == asked.interval_ns else f", {before_ns / 1e9:g} s before"
-        lines.append(f"recording {running.id} is asked for an interval of {asked.interval_ns / 1e9:g} s{before}")
-    if asked.others:
+        send_request(running, "interval", interval_ns=request.interval_ns)
+        before = "" if before_ns == request.interval_ns else f", {before_ns / 1e9:g} s before"
+        lines.append(f"recording {running.id} is asked for an interval of {request.interval_ns / 1e9:g} s{before}")
+    if request.others:
         lines.append(
-            f"recording {running.id} runs already and keeps its options, so {', '.join(asked.others)} changed nothing; "
-            f"memtui stop {running.id} ends it, and attach then begins one with them"
+            f"recording {running.id} runs already and keeps its options, so {', '.join(request.others)} changed "
+            f"nothing; memtui stop {running.id} ends it, and attach then begins one with them"
         )
     return lines
 
 
-def _tell_way_back(pid: int, name: str, path: Path) -> None:
-    _tell(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
+def _print_way_back(pid: int, name: str, path: Path) -> None:
+    _print_lines(f"goes on recording: memtui attach {pid} comes back, memtui stop {name} ends it, session: {path}")
 
 
-def _tell(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     """Print the last line; a terminal that is gone is not an error."""
     try:
         print("\n".join(map(visible, lines)), flush=True)

@@ -23,7 +23,7 @@ class AllocationChart(Panel):
     view: StepIndex
     row = 0
     title = "allocations"
-    held = "held"  # what is said of the bytes at the cursor
+    total_label = "held"  # what the footing calls the bytes at the cursor
 
     def __init__(self, view: StepIndex | None = None, **options: Any) -> None:
         super().__init__(view, **options)
@@ -51,13 +51,13 @@ class AllocationChart(Panel):
         super().on_click(event)
         column = event.x - 1 - AXIS
         if self.view and 0 <= column < self.columns:
-            self.post_message(self.Pointed(int(_rows_of(self.view, _begins(self.view, self.columns))[column])))
+            self.post_message(self.Pointed(int(_rows_of(self.view, _column_starts(self.view, self.columns))[column])))
 
     def heading_right(self, width: int) -> Line:
         """Return what is held at the cursor."""
         if not len(self.view):
             return []
-        return legend(self.view.held_by_category(self.row).tolist(), self.look, width - len(self.title) - 8)
+        return legend(self.view.held_by_category(self.row).tolist(), self.draw_style, width - len(self.title) - 8)
 
     def footing(self) -> Line:
         """Return what happened at the cursor."""
@@ -70,43 +70,47 @@ class AllocationChart(Panel):
         what = trace.name(int(trace.op[row])).rpartition("/")[2] or done
         layer = "" if before else trace.name(int(self.view.layer[row]))
         where = f" {'of' if delta < 0 else 'in'} layer {layer}" if layer else ""
-        return [(text.clean(f"{row + 1} of {len(trace)}: {text.change(delta)} {what}{where}"), self.look["text"])]
+        return [(text.clean(f"{row + 1} of {len(trace)}: {text.change(delta)} {what}{where}"), self.draw_style["text"])]
 
     def footing_right(self, width: int) -> Line:
         if not len(self.view):
             return []
         return [
-            (f"{self.held} ", self.look["dim"]),
-            (text.size(int(self.view.usage_bytes[self.row])), self.look["bright"]),
+            (f"{self.total_label} ", self.draw_style["dim"]),
+            (text.size(int(self.view.usage_bytes[self.row])), self.draw_style["bright"]),
         ]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        index, look = self.view, self.look
+        index, draw_style = self.view, self.draw_style
         columns, rows = width - AXIS, height - 1
         if not len(index) or columns < 8 or rows < 2:
             return self.message("nothing was allocated in this step", width, height)
-        begins, picture = self._drawn(columns, rows)
-        cursor, peak = (np.searchsorted(begins, (self.row, index.peak_row), side="right") - 1).tolist()
-        return picture.lines(cursor, peak, index.peak_bytes, look)
+        starts, picture = self._drawn(columns, rows)
+        cursor, peak = (np.searchsorted(starts, (self.row, index.peak_row), side="right") - 1).tolist()
+        return picture.lines(cursor, peak, index.peak_bytes, draw_style)
 
     def _drawn(self, columns: int, rows: int) -> tuple[NDArray[np.int64], Stacked]:
-        """Return first row of each column, and the picture: made once for a step and a size."""
-        index, look = self.view, self.look
-        key = index, columns, rows, by_letter(look)
+        """Return the first row of each column, and the picture; both are cached for a step and a size."""
+        index, draw_style = self.view, self.draw_style
+        key = index, columns, rows, by_letter(draw_style)
         if self._picture is None or self._picture[0] != key:
-            begins = _begins(index, columns)
-            held = np.array([index.held_by_category(row) for row in _rows_of(index, begins).tolist()])
-            self._picture = key, begins, Stacked.of(held, rows, raster.nice_ceiling(float(index.peak_bytes)), look)
+            starts = _column_starts(index, columns)
+            by_category = np.array([index.held_by_category(row) for row in _rows_of(index, starts).tolist()])
+            self._picture = (
+                key,
+                starts,
+                Stacked.of(by_category, rows, raster.nice_ceiling(float(index.peak_bytes)), draw_style),
+            )
         return self._picture[1:]
 
 
-def _begins(index: StepIndex, columns: int) -> NDArray[np.int64]:
-    """Return the first row of each column; what was there when the step began is one row."""
+def _column_starts(index: StepIndex, columns: int) -> NDArray[np.int64]:
+    """Return the first row of each column; all allocations that existed at the start of the step are one row."""
     first = index.begin_row
     return first + np.arange(columns) * (len(index) - first) // columns
 
 
-def _rows_of(index: StepIndex, begins: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_of(index: StepIndex, starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the row that stands for each column: the one with the most memory, so that no peak is lost."""
-    usage, ends = index.usage_bytes, np.maximum(np.append(begins[1:], len(index)), begins + 1)
-    return np.array([a + int(np.argmax(usage[a:b])) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])
+    usage, ends = index.usage_bytes, np.maximum(np.append(starts[1:], len(index)), starts + 1)
+    return np.array([a + int(np.argmax(usage[a:b])) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])

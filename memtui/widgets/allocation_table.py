@@ -1,4 +1,4 @@
-"""One of the lists below the chart of allocations: its title says what is left out, and which others there are."""
+"""A list below the chart of allocations: its title names the rows that are left out, and the other lists."""
 
 from __future__ import annotations
 
@@ -15,53 +15,59 @@ LISTS = ("tensors", "events", "layers", "breakdown")
 
 @dataclass(frozen=True, slots=True)
 class AllocationListView(ListingView):
-    """``hidden`` is left to the words: what is not shown is not lost, it is told by ``of``."""
+    """``hidden`` stays 0: the title shows with ``of`` and ``left_out`` how many rows are hidden."""
 
     of: int = 0  # rows there are, in sight of the filter or not
-    left_out: str = ""  # what is said of rows that a key hides; "": the list knows no such
-    words: str = ""  # the filter
+    left_out: str = ""  # the text about rows that a key hides; "": no key hides rows of this list
+    filter_text: str = ""
     layer: str | None = None  # the only one the list is about
     foot: str = ""
 
 
 class AllocationList(Listing):
-    """``at``: its place in LISTS."""
+    """``list_index``: the index of its name in LISTS."""
 
     view: AllocationListView
 
-    def __init__(self, at: int, view: AllocationListView, **options: Any) -> None:
+    def __init__(self, list_index: int, view: AllocationListView, **options: Any) -> None:
         super().__init__(view, **options)
-        self.at = at
+        self.list_index = list_index
 
     def scroll_rows(self, by: int) -> None:
         super().scroll_rows(by)
         self.post_message(self.Selected(self, self.selected))
 
     def heading(self) -> Line:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         shown = len(view.rows)
-        line: Line = [(view.title, look["title"]), (f"  {shown}" + f" of {view.of}" * (view.of > shown), look["dim"])]
+        line: Line = [
+            (view.title, draw_style["title"]),
+            (f"  {shown}" + f" of {view.of}" * (view.of > shown), draw_style["dim"]),
+        ]
         if view.left_out:
-            line += [(f", {view.left_out} (", look["dim"]), ("f", look["key"]), (")", look["dim"])]
+            line += [(f", {view.left_out} (", draw_style["dim"]), ("f", draw_style["key"]), (")", draw_style["dim"])]
         if view.layer is not None:
-            line += [("  in ", look["dim"]), (text.fit(text.clean(view.layer), 24).rstrip(), look["focus"])]
-        if view.words:
-            line += [("  / ", look["key"]), (text.fit(text.clean(view.words), 20).rstrip(), look["bright"])]
+            line += [("  in ", draw_style["dim"]), (text.fit(text.clean(view.layer), 24).rstrip(), draw_style["focus"])]
+        if view.filter_text:
+            line += [
+                ("  / ", draw_style["key"]),
+                (text.fit(text.clean(view.filter_text), 20).rstrip(), draw_style["bright"]),
+            ]
         return line
 
     def heading_right(self, width: int) -> Line:
         """Return the lists and their keys, in full where there is room."""
-        look = self.look
+        draw_style = self.draw_style
         for names in (LISTS, ("",) * len(LISTS)):
             line: Line = []
-            for at, name in enumerate(names):
-                here = at == self.at
-                words = f" {name}" if name else ""
-                line += [(f" {at + 1}", look["selected" if here else "key"])]
-                line += [(f"{words} ", look["selected" if here else "dim"])]
+            for index, name in enumerate(names):
+                here = index == self.list_index
+                label = f" {name}" if name else ""
+                line += [(f" {index + 1}", draw_style["selected" if here else "key"])]
+                line += [(f"{label} ", draw_style["selected" if here else "dim"])]
             if line_width(line) + line_width(self.heading()) + 8 <= width:
                 return line
         return line
 
     def footing(self) -> Line:
-        return [(text.clean(self.view.foot), self.look["dim"])] if self.view.foot else []
+        return [(text.clean(self.view.foot), self.draw_style["dim"])] if self.view.foot else []

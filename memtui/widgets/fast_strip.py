@@ -1,7 +1,7 @@
-"""A line of the screen as the bytes it costs: no more of Textual's and Rich's machinery for it than is asked for.
+"""A line of the screen that creates segments of Textual and Rich only on request.
 
-A heat map that moves on by a column changes thousands of cells a second. Making a segment of each, and escape codes of
-each segment, was a third of what the whole screen took.
+A heat map that moves on by a column changes thousands of cells a second. Creating a segment for each cell, and escape
+codes for each segment, was a third of the CPU time of the whole screen.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from textual.strip import Strip
 
 from memtui.widgets.raster import Line
 
-_tuple = tuple.__new__  # a segment made in a third of the time that its own constructor takes
+_tuple = tuple.__new__  # creates a segment in a third of the time that its own constructor takes
 _LATER = frozenset(Strip.__slots__)
 _codes: dict[ColorSystem, dict[Style, tuple[str, bool]]] = {}
 
 
 class FastStrip(Strip):
-    """A strip that is whole most of its life: its segments are made when somebody wants to cut it.
+    """A strip that is rarely cut: its segments are created when the strip is cut.
 
     Args:
         line: text and style of each run, ``width`` cells together.
@@ -37,7 +37,7 @@ class FastStrip(Strip):
         self._cell_length = width
 
     def __getattr__(self, name: str) -> Any:
-        """Make what a strip has when it is asked for."""
+        """Initialise the attributes of a strip on first access."""
         if name not in _LATER:
             raise AttributeError(name)
         super().__init__([_tuple(Segment, (run, style, None)) for run, style in self._line], self._cell_length)
@@ -58,10 +58,10 @@ class FastStrip(Strip):
             for run, style in self._line:
                 if not run:
                     continue
-                found = codes.get(style)
-                if found is None:
-                    found = codes[style] = _code(style, system)
-                code, whole = found
+                cached = codes.get(style)
+                if cached is None:
+                    cached = codes[style] = _code(style, system)
+                code, whole = cached
                 if code != last:
                     out.append(code if (whole and last_whole) or not last else "\x1b[0m" + code)
                     last, last_whole = code, whole

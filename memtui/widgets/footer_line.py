@@ -1,4 +1,4 @@
-"""The last line: keys that work here, and where the recording goes; for a moment, why something was not done."""
+"""The last line: keys that work here, and where the recording is stored; for a moment, why a key did nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from memtui.widgets.views.memory import FooterView
 
 @dataclass(frozen=True)
 class Key:
-    """A key in the footer: what to press, what it does, the screen's action, and when it gives way (1 stays)."""
+    """A key in the footer: what to press, its label, the screen's action, and when the key gives way (1 stays)."""
 
     keys: str
-    words: str
+    label: str
     action: str
     rank: int
 
@@ -61,32 +61,32 @@ class FooterLine(CachedWidget):
 
     view: FooterView
     small = False
-    pause_words = "pause"
+    pause_label = "pause"
     message, _role = "", "warning"
     began_it = True  # this screen began the recording, and quitting ends it
 
     def __init__(self, view: FooterView | None = None, **options: Any) -> None:
         super().__init__(view or FooterView(), **options)
-        self._places: list[tuple[int, int, str]] = []
+        self._key_spans: list[tuple[int, int, str]] = []
 
-    def adapt(self, *, small: bool, pause_words: str) -> None:
-        """Show other keys on a small screen, another word while paused."""
-        if (small, pause_words) != (self.small, self.pause_words):
-            self.small, self.pause_words = small, pause_words
+    def adapt(self, *, small: bool, pause_label: str) -> None:
+        """Show other keys on a small screen, another label of the pause key while paused."""
+        if (small, pause_label) != (self.small, self.pause_label):
+            self.small, self.pause_label = small, pause_label
             self.repaint()
 
-    def say(self, message: str, role: str = "warning") -> None:
-        """Show a sentence in place of the keys; none brings them back."""
+    def show_message(self, message: str, role: str = "warning") -> None:
+        """Show a sentence in place of the keys; an empty one shows the keys again."""
         if (message, role) != (self.message, self._role):
             self.message, self._role = message, role
             self.repaint()
 
     def paint(self, width: int, height: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         if self.message:
-            self._places = []
+            self._key_spans = []
             line_text = text.fit(text.clean(self.message), max(0, width - 2))
-            return [[(f" {line_text}".ljust(width), look[self._role])]]
+            return [[(f" {line_text}".ljust(width), draw_style[self._role])]]
         detaches = view.recording and self.began_it
         useless = {name for name, there in (("d", detaches), ("w", view.traced), ("i", view.recording)) if not there}
         keys = [key for key in (SMALL_KEYS if self.small else KEYS) if key.keys not in useless]
@@ -95,30 +95,30 @@ class FooterLine(CachedWidget):
             where = f"{'rec ' if view.recording else ''}{text.size_column(view.recorded_bytes)}"
 
         def need() -> int:
-            return sum(len(k.keys) + len(self._words(k)) + 3 for k in keys) + 2
+            return sum(len(k.keys) + len(self._label(k)) + 3 for k in keys) + 2
 
         while need() + len(where) > width and any(key.rank > 1 for key in keys):
             keys.remove(max(keys, key=lambda key: key.rank))
-        line: Line = [(" ", look["dim"])]
-        self._places = []
+        line: Line = [(" ", draw_style["dim"])]
+        self._key_spans = []
         for key in keys:
-            begin = line_width(line)
-            line += [(key.keys, look["key"]), (f" {self._words(key)}  ", look["dim"])]
-            self._places.append((begin, line_width(line) - 2, key.action))
+            start = line_width(line)
+            line += [(key.keys, draw_style["key"]), (f" {self._label(key)}  ", draw_style["dim"])]
+            self._key_spans.append((start, line_width(line) - 2, key.action))
         room = width - line_width(line) - len(where) - 2
         path = text.clean(view.path)
         if path and room >= 12:
             path = path if text.width(path) <= room else path.rpartition("/")[2]
             where += " " + text.fit(path, min(room, text.width(path)))
         pad = max(0, width - line_width(line) - text.width(where) - 1)
-        return [[*line, (" " * pad, look["dim"]), (where, look["dim"])]]
+        return [[*line, (" " * pad, draw_style["dim"]), (where, draw_style["dim"])]]
 
-    def _words(self, key: Key) -> str:
+    def _label(self, key: Key) -> str:
         if key.action == "app.quit" and self.view.recording and not self.began_it:
             return "leave, it goes on"
-        return self.pause_words if key.action == "toggle_pause" else key.words
+        return self.pause_label if key.action == "toggle_pause" else key.label
 
     async def on_click(self, event: events.Click) -> None:
-        for begin, end, action in self._places:
-            if begin <= event.x < end:
+        for start, end, action in self._key_spans:
+            if start <= event.x < end:
                 await self.screen.run_action(action)

@@ -1,4 +1,4 @@
-"""The first line: whom we watch, where in time we are, and what is wrong with what is measured."""
+"""The first line: the recorded process, the position in time, and warnings about the measurement."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class HeaderLine(CachedWidget):
     """One line. What matters least gives way first; off the live edge a timeline takes the room to the right."""
 
     view: HeaderView
-    _bar_at = _bar_cells = 0  # where the timeline stands
+    _bar_start = _bar_cells = 0  # where the timeline stands
 
     def on_click(self, event: events.Click) -> None:
-        cell = event.x - self._bar_at
+        cell = event.x - self._bar_start
         if self.view is not None and 0 <= cell < self._bar_cells:
             seconds = (cell + 0.5) / self._bar_cells * self.view.duration_s
-            self.post_message(Panel.TimeAsked(self.view.origin_ns + seconds * 1e9))
+            self.post_message(Panel.TimeClicked(self.view.origin_ns + seconds * 1e9))
 
     def paint(self, width: int, height: int) -> list[Line]:
-        look = self.look
+        draw_style = self.draw_style
         # The program's own name is the first to go where the costs would not fit.
         for brand in (" memtui  ", " "):
             left = self._left(brand, width)
@@ -33,91 +33,99 @@ class HeaderLine(CachedWidget):
             if whole:
                 break
         pad = max(1, width - line_width(left) - line_width(right) - 1)
-        self._bar_at = line_width(left) + pad
-        line = [*left, (" " * pad, look["text"]), *right, (" ", look["text"])]
+        self._bar_start = line_width(left) + pad
+        line = [*left, (" " * pad, draw_style["text"]), *right, (" ", draw_style["text"])]
         return [line]
 
     def _left(self, brand: str, width: int) -> Line:
-        view, look = self.view, self.look
-        left: Line = [(brand, look["dim"])]
+        view, draw_style = self.view, self.draw_style
+        left: Line = [(brand, draw_style["dim"])]
         name = text.clean(view.command)
         room = max(8, min(40, width - 60))
-        left.append((text.fit(name, min(room, text.width(name))), look["bright"]))
-        left.append((f"  pid {view.pid}" if width >= 100 else f" {view.pid}", look["text"]))
+        left.append((text.fit(name, min(room, text.width(name))), draw_style["bright"]))
+        left.append((f"  pid {view.pid}" if width >= 100 else f" {view.pid}", draw_style["text"]))
         if view.others:
-            left.append((f" +{view.others}", look["dim"]))
-        return [*left, ("   " if width >= 100 else "  ", look["dim"]), *self._state()]
+            left.append((f" +{view.others}", draw_style["dim"]))
+        return [*left, ("   " if width >= 100 else "  ", draw_style["dim"]), *self._state()]
 
     def _right(self, free: int) -> tuple[Line, bool]:
-        """Return what stands to the right, and whether it is all there is to say."""
-        view, look = self.view, self.look
+        """Return the right part of the line, and whether the part is complete."""
+        view, draw_style = self.view, self.draw_style
         self._bar_cells = 0
         if view.notice:
-            return [(text.sentence(text.clean(view.notice), max(0, free)), look["warning"])], True
+            return [(text.sentence(text.clean(view.notice), max(0, free)), draw_style["warning"])], True
         if view.state not in (State.PAUSED, State.PLAYING):
             return self._costs(free)
         right, whole = self._costs(free - (10 * (free >= 40) if view.warnings else max(16, free // 3)))
         bar = free - line_width(right) - 2
         if bar >= 8:
             self._bar_cells = min(bar, 120)
-            right = [*self._timeline(self._bar_cells), ("  ", look["dim"]), *right]
+            right = [*self._timeline(self._bar_cells), ("  ", draw_style["dim"]), *right]
         return right, whole
 
     def _state(self) -> Line:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         now, whole = text.clock(view.position_s), text.clock(view.duration_s)
         if view.state is State.LIVE:
-            return [("● LIVE ", look["live"]), (now, look["text"])]
+            return [("● LIVE ", draw_style["live"]), (now, draw_style["text"])]
         if view.state is State.ENDED:
-            return [("■ ended ", look["ended"]), (whole, look["text"]), (f" {text.clean(view.ended)}", look["dim"])]
+            return [
+                ("■ ended ", draw_style["ended"]),
+                (whole, draw_style["text"]),
+                (f" {text.clean(view.ended)}", draw_style["dim"]),
+            ]
         sign = "❚❚" if view.state is State.PAUSED else "▶ "
-        line: Line = [(f"{sign} ", look["paused"]), (now, look["bright"]), (f" of {whole}", look["text"])]
-        line.append((f" x{view.speed:g}".ljust(6), look["dim"]))
+        line: Line = [
+            (f"{sign} ", draw_style["paused"]),
+            (now, draw_style["bright"]),
+            (f" of {whole}", draw_style["text"]),
+        ]
+        line.append((f" x{view.speed:g}".ljust(6), draw_style["dim"]))
         return line
 
     def _timeline(self, width: int) -> Line:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         cells = width
         whole = max(view.duration_s, 1e-9)
         done = min(cells - 1, int(view.position_s / whole * cells))
         glyphs = ["━"] * done + ["●"] + ["─"] * (cells - done - 1)
         roles = ["paused"] * done + ["bright"] + ["faint"] * (cells - done - 1)
-        for mark in view.marks:
-            place = int((mark.t_ns - view.origin_ns) / 1e9 / whole * cells)
-            place = min(place, cells - 1)
-            if 0 <= place != done and mark.kind in TICKS:
-                if roles[place] == "key":
+        for tick in view.ticks:
+            cell = int((tick.t_ns - view.origin_ns) / 1e9 / whole * cells)
+            cell = min(cell, cells - 1)
+            if 0 <= cell != done and tick.kind in TICKS:
+                if roles[cell] == "key":
                     continue  # what the user wrote down stays in sight
-                glyphs[place], roles[place] = TICKS[mark.kind], "key" if mark.kind == "mark" else "warning"
+                glyphs[cell], roles[cell] = TICKS[tick.kind], "key" if tick.kind == "mark" else "warning"
         line: Line = []
         for glyph, role in zip(glyphs, roles, strict=True):
-            if line and line[-1][1] is look[role]:
-                line[-1] = (line[-1][0] + glyph, look[role])
+            if line and line[-1][1] is draw_style[role]:
+                line[-1] = (line[-1][0] + glyph, draw_style[role])
             else:
-                line.append((glyph, look[role]))
+                line.append((glyph, draw_style[role]))
         return line
 
     def _costs(self, room: int) -> tuple[Line, bool]:
-        """Return what is wrong, then what else matters at first sight, as many words as fit; and whether that is all.
+        """Return a warning and the costs that matter most, as many as fit; and whether all of them fit.
 
-        How it is measured, and the single costs, are the details' (``widgets.plain_lines``).
+        How memory is measured, and the single costs, are in the details (``widgets.plain_lines``).
         """
-        view, look = self.view, self.look
-        words = [
+        view, draw_style = self.view, self.draw_style
+        parts = [
             (1, f"slows it by about {text.percent(view.lost)}" if view.lost is not None else ""),
             (2, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
         ]
-        words = [(rank, word) for rank, word in words if word]
+        parts = [(rank, word) for rank, word in parts if word]
         warning = next((w for w in view.warnings if text.width(w) <= room), "")
         room -= text.width(warning) + 3 * bool(warning)
 
         def need() -> int:
-            return sum(text.width(word) + 3 for _, word in words) - 3
+            return sum(text.width(word) + 3 for _, word in parts) - 3
 
         whole = need() <= room and bool(warning) == bool(view.warnings)
-        while words and need() > room:
-            words.remove(max(words))
-        line: Line = [(warning, look["warning"])] if warning else []
-        if words:
-            line.append((" · " * bool(line) + " · ".join(word for _, word in words), look["dim"]))
+        while parts and need() > room:
+            parts.remove(max(parts))
+        line: Line = [(warning, draw_style["warning"])] if warning else []
+        if parts:
+            line.append((" · " * bool(line) + " · ".join(word for _, word in parts), draw_style["dim"]))
         return line, whole

@@ -1,4 +1,4 @@
-"""Where and when: addresses down, time across, warmer where more of the memory was touched."""
+"""The heat map: addresses down, time across, warmer where more of the memory was accessed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual import events
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_pages import NO_KIND
 from memtui.widgets import raster, text
-from memtui.widgets.panel import FullWidthLine, Panel, axis_words, line_width
+from memtui.widgets.panel import FullWidthLine, Panel, axis_labels, line_width
 from memtui.widgets.raster import Line, Run
 from memtui.widgets.tensor_kinds import LETTERS, ORDER, SHIFT, number_styles, pairs
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView
@@ -25,7 +25,7 @@ def label_cells(width: int) -> int:
 
 
 def picture_cells(width: int, height: int) -> tuple[int, int]:
-    """Return columns and rows of the picture in a panel of a size, frame included: what a view must be made for."""
+    """Return columns and rows of the picture in a panel of a size, border included: the size of a view."""
     inside = max(0, width - 2)
     return max(0, inside - label_cells(inside) - 1), max(0, height - 2)
 
@@ -39,7 +39,7 @@ class HeatMap(Panel):
     view: HeatView
     title = "where and when"
 
-    class Pointed(Panel.TimeAsked):
+    class Pointed(Panel.TimeClicked):
         """A cell was clicked: a moment and a row of cells."""
 
         def __init__(self, t_ns: float, row: int) -> None:
@@ -58,53 +58,56 @@ class HeatMap(Panel):
         self.post_message(self.Pointed(axis.moment(column, columns) if column >= 0 else axis.cursor_ns, row))
 
     def heading(self) -> Line:
-        line: Line = [(self.title, self.look["title"])]
+        line: Line = [(self.title, self.draw_style["title"])]
         if self.view.by_kind and not self.view.note:
             if self.view.kinds is None:
                 long, short = NO_TENSOR
                 fits = len(self.title + long) + 4 < self.size.width
-                line.append((long if fits else short, self.look["warning"]))
+                line.append((long if fits else short, self.draw_style["warning"]))
             elif (self.view.kinds == NO_KIND).all():
-                line += [("  tensors fill no row of it: ", self.look["warning"]), ("z", self.look["key"])]
-                line.append((" zooms in", self.look["warning"]))
+                line += [("  tensors fill no row of it: ", self.draw_style["warning"]), ("z", self.draw_style["key"])]
+                line.append((" zooms in", self.draw_style["warning"]))
         if self.view.zoom:
-            line += [(f"  zoomed to {text.clean(self.view.zoom)} (", self.look["text"]), ("Z", self.look["key"])]
-            line += [(" back)", self.look["text"])]
+            line += [
+                (f"  zoomed to {text.clean(self.view.zoom)} (", self.draw_style["text"]),
+                ("Z", self.draw_style["key"]),
+            ]
+            line += [(" back)", self.draw_style["text"])]
         return line
 
     def heading_right(self, width: int) -> Line:
-        look = self.look
+        draw_style = self.draw_style
         if width < 48 or self.view.note:
             return []
         if self.view.kinds is not None:
             return self._legend(width, set(self.view.kinds.tolist()))
-        if look.half_blocks:
-            scale: Line = [("■", look.heat[i]) for i in range(1, 10)]
+        if draw_style.half_blocks:
+            scale: Line = [("■", draw_style.heat[i]) for i in range(1, 10)]
         else:
-            scale = [(raster.ASCII_SHADES if look.ascii_only else raster.SHADES, look["text"])]
+            scale = [(raster.ASCII_SHADES if draw_style.ascii_only else raster.SHADES, draw_style["text"])]
         if self.view.zoom and width < 100:
             return scale
-        return [("touched few ", look["dim"]), *scale, (" all", look["dim"])]
+        return [("touched few ", draw_style["dim"]), *scale, (" all", draw_style["dim"])]
 
     def _legend(self, width: int, kinds: set[int]) -> Line:
         """Return the kinds in sight; their letters stand at the rows."""
         there = [name for name in ORDER if CATEGORIES.index(name) in kinds]
-        styles = number_styles(self.look)
+        styles = number_styles(self.draw_style)
         room = width - line_width(self.heading()) - 10
         for names in (True, False):
             line: Line = []
             for name in there:
-                words = f" {name}" if names else ""
-                line += [(f"  {LETTERS[name]}", styles[CATEGORIES.index(name)]), (words, self.look["dim"])]
+                label = f" {name}" if names else ""
+                line += [(f"  {LETTERS[name]}", styles[CATEGORIES.index(name)]), (label, self.draw_style["dim"])]
             if line_width(line) <= room:
                 return line[:1] and [(line[0][0].lstrip(), line[0][1]), *line[1:]]
         return []
 
     def footing(self) -> Line:
         if self.view.cursor is not None:
-            words = cursor_words(self.view.cursor, self.size.width - 6)
-            return [(words, self.look["text"])]
-        return [(axis_words(self.view.axis)[0], self.look["dim"])]
+            caption = cursor_text(self.view.cursor, self.size.width - 6)
+            return [(caption, self.draw_style["text"])]
+        return [(axis_labels(self.view.axis)[0], self.draw_style["dim"])]
 
     def footing_middle(self, width: int) -> Line:
         if self.view.cursor is not None:
@@ -113,94 +116,96 @@ class HeatMap(Panel):
         caption = text.clean(self.view.caption)
         if text.width(caption) > room:
             caption = caption.partition(" · ")[0]
-        return [(text.sentence(caption, room).strip(), self.look["dim"])]
+        return [(text.sentence(caption, room).strip(), self.draw_style["dim"])]
 
     def footing_right(self, width: int) -> Line:
-        return [(axis_words(self.view.axis)[2], self.look["dim"])]
+        return [(axis_labels(self.view.axis)[2], self.draw_style["dim"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         if view.note or not view.share.size:
             return self.message(view.note or "waiting for the first window", width, height)
         labels = label_cells(width)
         columns = width - labels - 1
         levels = raster.quantise(view.share)
         kinds = view.kinds if view.kinds is not None and len(view.kinds) == len(levels) else None
-        if look.half_blocks and kinds is not None:
-            cells = raster.half_blocks(shifted(levels, kinds), pairs(look))
-        elif look.half_blocks:
-            cells = raster.half_blocks(levels, look.pairs)
+        if draw_style.half_blocks and kinds is not None:
+            cells = raster.half_blocks(shifted(levels, kinds), pairs(draw_style))
+        elif draw_style.half_blocks:
+            cells = raster.half_blocks(levels, draw_style.pairs)
         else:
-            cells = raster.shade_cells(levels, raster.ASCII_SHADES if look.ascii_only else raster.SHADES, look["text"])
-        marks = self._marks(kinds) if kinds is not None else []
-        cursor = view.axis.column(view.axis.cursor_ns, view.share.shape[1]) if view.axis.marks_cursor else None
+            cells = raster.shade_cells(
+                levels, raster.ASCII_SHADES if draw_style.ascii_only else raster.SHADES, draw_style["text"]
+            )
+        letters = self._kind_letters(kinds) if kinds is not None else []
+        cursor = view.axis.column(view.axis.cursor_ns, view.share.shape[1]) if view.axis.shows_cursor else None
         lines: list[Line] = []
         for band in _shortened(view.bands, labels):
             for part in range(band.rows):
                 row = band.row + part
                 if row >= height or row >= len(cells):
                     break
-                mark = marks[row] if marks else None
+                letter = letters[row] if letters else None
                 picture = cells[row]
-                if mark is not None and not look.half_blocks:
-                    picture = [(run, mark[1]) for run, _ in picture]
-                lines.append(self._row(band, part, picture, labels, columns, cursor, mark))
+                if letter is not None and not draw_style.half_blocks:
+                    picture = [(run, letter[1]) for run, _ in picture]
+                lines.append(self._row(band, part, picture, labels, columns, cursor, letter))
         return lines
 
-    def _marks(self, kinds: NDArray[np.uint8]) -> list[Run | None]:
-        """Return the letter of the kind by row of cells: colours alone do not tell it everywhere."""
-        styles, found = number_styles(self.look), []
+    def _kind_letters(self, kinds: NDArray[np.uint8]) -> list[Run | None]:
+        """Return the letter of the kind by row of cells: not every terminal can show the kind by colour."""
+        styles, letters = number_styles(self.draw_style), []
         for upper, lower in zip(kinds[::2].tolist(), kinds[1::2].tolist(), strict=True):
             kind = upper if upper != NO_KIND else lower
-            found.append(None if kind == NO_KIND else (LETTERS[CATEGORIES[kind]], styles[kind]))
-        return found
+            letters.append(None if kind == NO_KIND else (LETTERS[CATEGORIES[kind]], styles[kind]))
+        return letters
 
     def _row(
         self, band: HeatBand, part: int, cells: Line, labels: int, columns: int, cursor: int | None, kind: Run | None
     ) -> Line:
-        look, view = self.look, self.view
+        draw_style, view = self.draw_style, self.view
         if band.kind == "gap":
-            return [(text.fit(f"  ┄┄ {band.label} ┄┄", labels + 1 + columns), look["gap"])]
-        style = look["text"] if band.kind == "range" else look["dim"]
+            return [(text.fit(f"  ┄┄ {band.label} ┄┄", labels + 1 + columns), draw_style["gap"])]
+        style = draw_style["text"] if band.kind == "range" else draw_style["dim"]
         if view.focus is not None and view.focus == band.key:
-            style = look["focus"]
+            style = draw_style["focus"]
         here = view.cursor is not None and view.cursor.row == band.row + part
-        picture = cells if cursor is None else overlay(cells, cursor, "│", look["cursor"])
-        mark = ("▸", look["cursor"]) if here else kind or (" ", style)
-        line = [*self._label(band, part, labels, style), mark, *picture]
+        picture = cells if cursor is None else overlay(cells, cursor, "│", draw_style["cursor"])
+        gutter = ("▸", draw_style["cursor"]) if here else kind or (" ", style)
+        line = [*self._label(band, part, labels, style), gutter, *picture]
         exact = view.share.shape[1] == columns and line_width(line[: -len(picture)]) == labels + 1
         return FullWidthLine(line) if exact else line
 
     def _label(self, band: HeatBand, part: int, cells: int, style: Style) -> Line:
         """Return the name of a band, dashes where addresses were left out before it, and zoomed its bounds."""
-        look = self.look
+        draw_style = self.draw_style
         if part == 0:
             name = band.label
             rest = cells - text.width(name) - 1
             if not band.after_gap or rest < 1:
                 return [(text.fit(name, cells), style)]
-            return [(f"{name} ", style), ("┄" * rest, look["gap"])]
-        words = ""
+            return [(f"{name} ", style), ("┄" * rest, draw_style["gap"])]
+        bound = ""
         if self.view.zoom and band.kind == "range" and band.rows > 2:
-            words = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
-        return [(text.fit(words, cells), look["dim"])]
+            bound = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
+        return [(text.fit(bound, cells), draw_style["dim"])]
 
 
 def _shortened(bands: Sequence[HeatBand], cells: int) -> list[HeatBand]:
-    """Bands with labels of which no part that differs is cut."""
+    """Return the bands with labels cut so that no differing part is lost."""
     labels = text.shortened(["" if band.kind == "gap" else text.clean(band.label) for band in bands], cells)
     named = zip(bands, labels, strict=True)
     return [band if band.kind == "gap" else replace(band, label=label) for band, label in named]
 
 
 def shifted(levels: raster.Levels, kinds: NDArray[np.uint8]) -> raster.Levels:
-    """Levels of pixels (u1[rows, columns]) in the colours of the kind of each row (u1[rows]), where it has one."""
+    """Return levels of pixels, u1[rows, columns], in the colours of the kind of each row, u1[rows], where known."""
     shift = np.where(kinds == NO_KIND, 0, (kinds.astype(np.uint16) + 1) * SHIFT).astype(np.uint8)
     return np.where(levels == raster.NOTHING, levels, levels + shift[:, None]).astype(np.uint8)
 
 
-def cursor_words(cursor: HeatCursor, room: int) -> str:
-    """Return what is under the cursor, as much as there is room for: address, name, time, touched pages."""
+def cursor_text(cursor: HeatCursor, room: int) -> str:
+    """Return address, name, time and touched pages at the cursor, in the longest form that has room."""
     address, name = f"{cursor.start:012x}", text.clean(cursor.name)
     when = text.clock(cursor.t_s, tenths=True)
     if cursor.touched_bytes is None:
@@ -215,20 +220,20 @@ def cursor_words(cursor: HeatCursor, room: int) -> str:
         f"{address} · {pages}",
         f"{address[:4]}…{address[-5:]} · {pages}",
     )
-    return next((words for words in ways if text.width(words) <= room), pages[:room])
+    return next((form for form in ways if text.width(form) <= room), pages[:room])
 
 
 def overlay(line: Line, column: int, glyph: str, style: Style) -> Line:
-    """Return the line with one cell replaced, keeping that cell's background."""
+    """Return the line with the glyph in one cell, on the background of that cell."""
     out: Line = []
-    at = 0
+    start = 0
     for run, have in line:
-        if at <= column < at + len(run):
-            place = column - at
+        if start <= column < start + len(run):
+            offset = column - start
             ground = Style(bgcolor=have.bgcolor) if have.bgcolor is not None else Style()
-            parts = ((run[:place], have), (glyph, style + ground), (run[place + 1 :], have))
+            parts = ((run[:offset], have), (glyph, style + ground), (run[offset + 1 :], have))
             out += [(part, part_style) for part, part_style in parts if part]
         else:
             out.append((run, have))
-        at += len(run)
+        start += len(run)
     return out

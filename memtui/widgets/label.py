@@ -1,4 +1,4 @@
-"""Plain words on the screen."""
+"""Widgets of text: one line, or a sentence in the middle."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from memtui.widgets.panel import CachedWidget, centred
 from memtui.widgets.raster import Line
 
 
-class Words(CachedWidget):
-    """One line of words in one style."""
+class TextLine(CachedWidget):
+    """One line of text in one style."""
 
     view: str
 
@@ -20,13 +20,13 @@ class Words(CachedWidget):
         self._usual = role
 
     def show(self, view: str, role: str = "") -> None:
-        """Show other words, perhaps in another style."""
+        """Show another text, in the usual style or in that of ``role``."""
         self.role = role or self._usual
         self.view = view
         self.repaint()
 
     def paint(self, width: int, height: int) -> list[Line]:
-        return [[(text.sentence(text.clean(self.view), width), self.look[self.role])]]
+        return [[(text.sentence(text.clean(self.view), width), self.draw_style[self.role])]]
 
 
 class Notice(CachedWidget):
@@ -35,4 +35,4 @@ class Notice(CachedWidget):
     view: str
 
     def paint(self, width: int, height: int) -> list[Line]:
-        return centred(self.view, width, height, self.look["text"])
+        return centred(self.view, width, height, self.draw_style["text"])

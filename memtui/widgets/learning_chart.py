@@ -1,4 +1,4 @@
-"""How well a training learns: loss, accuracy and the accuracy it must reach, on the axis of all panels."""
+"""The learning curves: loss, accuracy and the accuracy to reach, on the time axis that all panels share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rich.style import Style
 from textual import events
 
 from memtui.widgets import text
-from memtui.widgets.line_chart import Curve, drawn, held
-from memtui.widgets.panel import Panel, axis_words
+from memtui.widgets.line_chart import Curve, drawn, forward_fill
+from memtui.widgets.panel import Panel, axis_labels
 from memtui.widgets.raster import Line
 from memtui.widgets.stacked_area import AXIS
 from memtui.widgets.views.training import LearningView
@@ -23,20 +23,20 @@ class LearningChart(Panel):
 
     def on_click(self, event: events.Click) -> None:
         super().on_click(event)
-        self.ask_for_time(event, self.view.axis, AXIS)
+        self.post_clicked_time(event, self.view.axis, AXIS)
 
     def heading(self) -> Line:
-        view, look = self.view, self.look
-        line: Line = [(self.title, look["title"])]
+        view, draw_style = self.view, self.draw_style
+        line: Line = [(self.title, draw_style["title"])]
         if view.title:
-            line.append((f" {text.clean(view.title)}", look["focus"]))
+            line.append((f" {text.clean(view.title)}", draw_style["focus"]))
         if view.iteration and view.peak and not self._whole(self.size.width):
-            line.append((f"  {view.epoch} · {view.iteration:,}", look["text"]))
+            line.append((f"  {view.epoch} · {view.iteration:,}", draw_style["text"]))
         return line
 
     def _whole(self, width: int) -> bool:
-        """Return whether the lower edge has room for all that is to stand there."""
-        ends = 2 * max(len(words) + 6 for words in axis_words(self.view.axis))
+        """Return whether the lower edge has room for both parts of its text."""
+        ends = 2 * max(len(label) + 6 for label in axis_labels(self.view.axis))
         return text.width(self._here()) + 3 + text.width(text.clean(self.view.peak)) <= width - ends
 
     def _here(self) -> str:
@@ -44,81 +44,84 @@ class LearningChart(Panel):
         return f"epoch {self.view.epoch}{epochs} · iteration {self.view.iteration:,}"
 
     def heading_right(self, width: int) -> Line:
-        """Return what is known at the cursor."""
-        view, look = self.view, self.look
+        """Return the values at the cursor."""
+        view, draw_style = self.view, self.draw_style
         line: Line = []
-        for mark, name, value, words in (
+        for curve, name, value, formatted in (
             ("loss", "loss", view.loss_here, f"{view.loss_here:.4g}"),
             ("accuracy", "accuracy", view.accuracy_here, f"{view.accuracy_here:.1f} %"),
             ("minimum", "at least", view.minimum_here, f"{view.minimum_here:g} %"),
         ):
             if value == value:
-                glyph = _GLYPHS[mark] if look.ascii_only else _MARKS[mark]
-                line += [(f"  {glyph} ", look[_ROLES[mark]]), (f"{name} " * (width >= _WORDY), look["dim"])]
-                line.append((words, look["text"]))
+                glyph = _GLYPHS[curve] if draw_style.ascii_only else _LINE_GLYPHS[curve]
+                line += [
+                    (f"  {glyph} ", draw_style[_ROLES[curve]]),
+                    (f"{name} " * (width >= _NAMED_FROM), draw_style["dim"]),
+                ]
+                line.append((formatted, draw_style["text"]))
         return line
 
     def footing(self) -> Line:
-        return [(axis_words(self.view.axis)[0], self.look["dim"])]
+        return [(axis_labels(self.view.axis)[0], self.draw_style["dim"])]
 
     def footing_middle(self, width: int) -> Line:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         if not view.iteration:
-            return [(axis_words(view.axis)[1], look["dim"])]
-        here, peak = (self._here(), look["text"]), (text.clean(view.peak), look["dim"])
+            return [(axis_labels(view.axis)[1], draw_style["dim"])]
+        here, peak = (self._here(), draw_style["text"]), (text.clean(view.peak), draw_style["dim"])
         if not view.peak:
             return [here]
-        return [here, (" · ", look["dim"]), peak] if self._whole(width) else [peak]
+        return [here, (" · ", draw_style["dim"]), peak] if self._whole(width) else [peak]
 
     def footing_right(self, width: int) -> Line:
-        return [(axis_words(self.view.axis)[2], self.look["dim"])]
+        return [(axis_labels(self.view.axis)[2], self.draw_style["dim"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         columns, rows = width - AXIS, height
         if columns < 8 or rows < 2:
             return self.message("", width, height)
         if not len(view.t_ns):
             return self.message("nothing was told in this time", width, height)
-        places = _places(view, 2 * columns)
-        known = view.loss[np.isfinite(view.loss)]
-        top = _ceiling(float(known.max())) if len(known) else 1.0
+        at_columns = _columns(view, 2 * columns)
+        finite = view.loss[np.isfinite(view.loss)]
+        top = _ceiling(float(finite.max())) if len(finite) else 1.0
         heights = {
-            "minimum": held(places, view.minimum, 2 * columns) / 100,
-            "accuracy": held(places, view.accuracy, 2 * columns) / 100,
-            "loss": held(places, view.loss, 2 * columns) / top,
+            "minimum": forward_fill(at_columns, view.minimum, 2 * columns) / 100,
+            "accuracy": forward_fill(at_columns, view.accuracy, 2 * columns) / 100,
+            "loss": forward_fill(at_columns, view.loss, 2 * columns) / top,
         }
         curves = [
-            Curve(values, look[_ROLES[name]], _GLYPHS[name], dashed=name == "minimum")
+            Curve(values, draw_style[_ROLES[name]], _GLYPHS[name], dashed=name == "minimum")
             for name, values in heights.items()
         ]
-        cursor = view.axis.column(view.axis.cursor_ns, columns) if view.axis.marks_cursor else None
+        cursor = view.axis.column(view.axis.cursor_ns, columns) if view.axis.shows_cursor else None
         left = _labels(rows, f"{top:.3g}", f"{top / 2:.3g}")
         right = _labels(rows, "100%", "50%")
         return [
             [
-                (left[row].rjust(AXIS - 1) + " ", look[_ROLES["loss"]]),
-                *_labelled(line, right[row], look[_ROLES["accuracy"]]),
+                (left[row].rjust(AXIS - 1) + " ", draw_style[_ROLES["loss"]]),
+                *_labelled(line, right[row], draw_style[_ROLES["accuracy"]]),
             ]
-            for row, line in enumerate(drawn(curves, rows, columns, look, cursor))
+            for row, line in enumerate(drawn(curves, rows, columns, draw_style, cursor))
         ]
 
 
 def _labelled(line: Line, label: str, style: Style) -> Line:
-    """With a label at its right end, where the picture leaves room: the axis is as long as those of other panels."""
+    """Return the line with a label over blanks at its right end: the axis stays as long as that of other panels."""
     if not line or not label or not line[-1][0].endswith(" " * (len(label) + 1)):
         return line
     run, ground = line[-1]
     return [*line[:-1], (run[: -len(label)], ground), (label, style)]
 
 
-_WORDY = 90  # cells, from where on names stand at values
+_NAMED_FROM = 90  # cells, from which on names stand at values
 _ROLES = {"loss": "key", "accuracy": "live", "minimum": "warning"}
-_MARKS = {"loss": "━", "accuracy": "━", "minimum": "┄"}
+_LINE_GLYPHS = {"loss": "━", "accuracy": "━", "minimum": "┄"}
 _GLYPHS = {"loss": "l", "accuracy": "a", "minimum": "-"}
 
 
-def _places(view: LearningView, count: int) -> NDArray[np.int64]:
+def _columns(view: LearningView, count: int) -> NDArray[np.int64]:
     width, first = view.axis.bins(count)
     return np.ceil((view.t_ns - view.axis.origin_ns) / width - 1e-9).astype(np.int64) - 1 - first
 

@@ -1,4 +1,4 @@
-"""Thin lines over one another: what the charts of a training and of several trainings share."""
+"""Thin curves over one another, for the charts of one training and of several trainings."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BITS = np.array([[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]], np.uint32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A line.
+    """A curve.
 
     Attributes:
-        heights: f8[2 * columns], 0 to 1, nan where it is not.
+        heights: f8[2 * columns], 0 to 1, nan in a gap.
         style: of its cells.
-        glyph: one ASCII character, where there is no other way to draw.
+        glyph: one ASCII character, for a terminal without braille.
         dashed: with gaps.
     """
 
@@ -37,66 +37,66 @@ def drawn(
     curves: Sequence[Curve],
     rows: int,
     columns: int,
-    look: DrawStyle,
+    draw_style: DrawStyle,
     cursor: int | None = None,
     *,
     letters: bool = False,
 ) -> list[Line]:
     """Return rows of a picture; later curves lie over earlier ones, and a cell has the colour of the last one in it.
 
-    ``letters``: draw with their glyphs, also where there are others.
+    ``letters``: draw the curves with their glyphs, also where there is braille.
     """
     codes = np.full((rows, columns), ord(" "), np.uint32)
     index = np.zeros((rows, columns), np.int64)
     if cursor is not None:
-        codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), 1
+        codes[:, cursor], index[:, cursor] = ord("|" if draw_style.ascii_only else "│"), 1
     for number, curve in enumerate(curves, 2):
-        marks = _letters(curve, rows) if letters or look.ascii_only else _braille(curve, rows)
-        there = marks != 0
-        braille = (codes >= 0x2800) & (codes <= 0x28FF) & there & (marks >= 0x2800)
-        codes[there & ~braille] = marks[there & ~braille]
-        codes[braille] |= marks[braille]
+        curve_codes = _letters(curve, rows) if letters or draw_style.ascii_only else _braille(curve, rows)
+        there = curve_codes != 0
+        braille = (codes >= 0x2800) & (codes <= 0x28FF) & there & (curve_codes >= 0x2800)
+        codes[there & ~braille] = curve_codes[there & ~braille]
+        codes[braille] |= curve_codes[braille]
         index[there] = number
-    return raster.lines(codes, index, [look["text"], look["cursor"], *(curve.style for curve in curves)])
+    return raster.lines(codes, index, [draw_style["text"], draw_style["cursor"], *(curve.style for curve in curves)])
 
 
 def _braille(curve: Curve, rows: int) -> NDArray[np.uint32]:
-    """Return the dots, connected: a jump is a vertical line in the column it leads to."""
+    """Return connected dots: a jump is a vertical line in its second column."""
     heights = curve.heights
     codes = np.zeros((rows, len(heights) // 2), np.uint32)
     before: int | None = None
-    for at, height in enumerate(heights.tolist()):
+    for dot_column, height in enumerate(heights.tolist()):
         if height != height:
             before = None
             continue
-        place = min(max(int(height * rows * 4), 0), rows * 4 - 1)
-        low, high = (place, place) if before is None else (min(place, before + 1), max(place, before - 1))
-        before = place
-        if curve.dashed and at % 4 > 1:
+        dot_row = min(max(int(height * rows * 4), 0), rows * 4 - 1)
+        low, high = (dot_row, dot_row) if before is None else (min(dot_row, before + 1), max(dot_row, before - 1))
+        before = dot_row
+        if curve.dashed and dot_column % 4 > 1:
             continue
-        for dot in range(min(low, place), max(high, place) + 1):
-            codes[rows - 1 - dot // 4, at // 2] |= _BITS[at % 2, dot % 4]
+        for dot in range(min(low, dot_row), max(high, dot_row) + 1):
+            codes[rows - 1 - dot // 4, dot_column // 2] |= _BITS[dot_column % 2, dot % 4]
     return np.where(codes == 0, 0, codes + 0x2800).astype(np.uint32)
 
 
 def _letters(curve: Curve, rows: int) -> NDArray[np.uint32]:
     heights = np.fmax(curve.heights[0::2], curve.heights[1::2])
-    marks = np.zeros((rows, len(heights)), np.uint32)
-    known = np.flatnonzero(np.isfinite(heights))
+    codes = np.zeros((rows, len(heights)), np.uint32)
+    finite = np.flatnonzero(np.isfinite(heights))
     if curve.dashed:
-        known = known[known % 2 == 0]
-    place = rows - 1 - np.clip(heights[known] * rows, 0, rows - 1).astype(int)
-    marks[place, known] = ord(curve.glyph)
-    return marks
+        finite = finite[finite % 2 == 0]
+    rows_of = rows - 1 - np.clip(heights[finite] * rows, 0, rows - 1).astype(int)
+    codes[rows_of, finite] = ord(curve.glyph)
+    return codes
 
 
-def held(places: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """f8[count]: values at rising places, each held to the next one, the last one only in its place."""
+def forward_fill(columns: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return f8[count]: each value at rising places repeated up to the next place; the last one is not repeated."""
     out = np.full(count, np.nan)
-    known = np.isfinite(values)
-    places, values = places[known], values[known]
-    if not len(places):
+    finite = np.isfinite(values)
+    columns, values = columns[finite], values[finite]
+    if not len(columns):
         return out
-    inside = np.arange(max(0, int(places[0])), min(count, int(places[-1]) + 1))
-    out[inside] = values[np.searchsorted(places, inside, side="right") - 1]
+    inside = np.arange(max(0, int(columns[0])), min(count, int(columns[-1]) + 1))
+    out[inside] = values[np.searchsorted(columns, inside, side="right") - 1]
     return out

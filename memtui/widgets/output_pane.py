@@ -12,7 +12,7 @@ from memtui.widgets.views.memory import OutputView
 
 
 class OutputPane(Panel):
-    """Rows as they are; whoever made the view has wrapped them and taken out what a terminal would act on."""
+    """Rows as the view has them: wrapped, and without control sequences of a terminal."""
 
     view: OutputView
     title = "output of the program"
@@ -28,27 +28,31 @@ class OutputPane(Panel):
     def heading(self) -> Line:
         line = super().heading()
         if self.view.rows and not self.view.follows:
-            line += [("  ", self.look["dim"]), ("End", self.look["key"]), (" follows it again", self.look["dim"])]
+            line += [
+                ("  ", self.draw_style["dim"]),
+                ("End", self.draw_style["key"]),
+                (" follows it again", self.draw_style["dim"]),
+            ]
         return line
 
     def heading_right(self, width: int) -> Line:
-        return [(self.back, self.look["key"]), (": back", self.look["dim"])]
+        return [(self.back, self.draw_style["key"]), (": back", self.draw_style["dim"])]
 
     def footing(self) -> Line:
         view = self.view
         if not view.path:
             return []
-        words = f"{text.size(view.size_bytes)} in {text.clean(view.path)}"
+        caption = f"{text.size(view.size_bytes)} in {text.clean(view.path)}"
         if view.older:
-            words = f"older output is in the file only, {words}"
+            caption = f"older output is in the file only, {caption}"
         room = max(20, self.size.width - 32)
-        return [(text.fit(words, min(room, text.width(words))), self.look["dim"])]
+        return [(text.fit(caption, min(room, text.width(caption))), self.draw_style["dim"])]
 
     def footing_right(self, width: int) -> Line:
         view = self.view
         if len(view.rows) >= view.total:
             return []
-        return [(f"{view.first + 1}-{view.first + len(view.rows)} of {view.total}", self.look["dim"])]
+        return [(f"{view.first + 1}-{view.first + len(view.rows)} of {view.total}", self.draw_style["dim"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if self.view.note:
@@ -57,7 +61,7 @@ class OutputPane(Panel):
             return []  # it is on its way
         if not self.view.rows:
             return self.message("the program has printed nothing yet", width, height)
-        return [[(row, self.look["text"])] for row in self.view.rows[:height]]
+        return [[(row, self.draw_style["text"])] for row in self.view.rows[:height]]
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()

@@ -1,4 +1,4 @@
-"""The box all panels share: a frame with words in it, painted line by line, and only the lines that changed."""
+"""The box that all panels share: a border with texts in it, painted line by line, and only the lines that changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from textual.widget import Widget
 from memtui.widgets import text
 from memtui.widgets.fast_strip import FastStrip
 from memtui.widgets.raster import Line, Run
-from memtui.widgets.style import DrawStyle, look
+from memtui.widgets.style import DrawStyle, draw_style
 from memtui.widgets.views.memory import TimeAxis, same
 
 
 class FullWidthLine(list[Run]):
-    """A line made of one-cell glyphs that is known to fill its place: measuring it would be most of its cost."""
+    """A line of one-cell glyphs that fills its width: measuring the line would be most of its cost."""
 
 
 def line_width(line: Line) -> int:
@@ -78,9 +78,9 @@ class CachedWidget(Widget):
         self._painted: tuple[int, int] | None = None
 
     @property
-    def look(self) -> DrawStyle:
-        """Return how the app draws; the default in an app that knows no looks."""
-        return getattr(self.app, "look", None) or look()
+    def draw_style(self) -> DrawStyle:
+        """Return the draw style of the app, or the default one in an app without a draw style."""
+        return getattr(self.app, "draw_style", None) or draw_style()
 
     def recolour(self) -> None:
         """Paint anew in other styles."""
@@ -109,12 +109,12 @@ class CachedWidget(Widget):
     def _prepare(self, width: int, height: int) -> list[int]:
         lines = self.paint(width, height) if self.view is not None and width > 0 else []
         lines = (lines + [[]] * height)[:height]
-        if self.look.ascii_only:  # here and nowhere else: what is painted may be anybody's words
-            lines = [type(line)((self.look.plain(run), style) for run, style in line) for line in lines]
+        if self.draw_style.ascii_only:  # here and nowhere else: a painted text may come from any program
+            lines = [type(line)((self.draw_style.displayable(run), style) for run, style in line) for line in lines]
         old, changed = self._lines, []
         strips = list(self._strips) if len(self._strips) == height and self._painted == (width, height) else []
         fresh = not strips
-        base = self.look["text"]
+        base = self.draw_style["text"]
         for y, line in enumerate(lines):
             if not fresh and y < len(old) and old[y] == line:
                 continue
@@ -142,7 +142,7 @@ class CachedWidget(Widget):
         if self._painted != (width, height):
             self._prepare(width, height)
         strips = self._strips[crop.y : crop.bottom]
-        strips += [Strip.blank(width, self.look["text"])] * (crop.height - len(strips))
+        strips += [Strip.blank(width, self.draw_style["text"])] * (crop.height - len(strips))
         whole = crop.x == 0 and crop.width == width
         return strips if whole else [strip.crop(crop.x, crop.right) for strip in strips]
 
@@ -150,11 +150,11 @@ class CachedWidget(Widget):
         size = (self.size.width, self.size.height)
         if self._painted != size:
             self._prepare(*size)
-        return self._strips[y] if y < len(self._strips) else Strip.blank(size[0], self.look["text"])
+        return self._strips[y] if y < len(self._strips) else Strip.blank(size[0], self.draw_style["text"])
 
 
 class Panel(CachedWidget):
-    """A framed box. ``paint_inside`` fills it, the other hooks write on the frame."""
+    """A box with a border. ``paint_inside`` fills the box, the other hooks write on the border."""
 
     title = ""
     chosen = False  # the keys up and down are about this panel
@@ -166,7 +166,7 @@ class Panel(CachedWidget):
             super().__init__()
             self.panel = panel
 
-    class TimeAsked(Message):
+    class TimeClicked(Message):
         """A moment was clicked."""
 
         def __init__(self, t_ns: float) -> None:
@@ -174,7 +174,7 @@ class Panel(CachedWidget):
             self.t_ns = t_ns
 
     def choose(self, chosen: bool) -> None:
-        """Say in the title whether up and down are about this panel."""
+        """Show in the title whether up and down are about this panel."""
         if chosen != self.chosen:
             self.chosen = chosen
             if self.view is not None:
@@ -183,58 +183,58 @@ class Panel(CachedWidget):
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Chosen(self))
 
-    def ask_for_time(self, event: events.Click, axis: TimeAxis, before: int) -> None:
-        """Say which moment was clicked, where it was one; ``before`` cells of the inside come before the axis."""
+    def post_clicked_time(self, event: events.Click, axis: TimeAxis, before: int) -> None:
+        """Post the moment that was clicked, if any; ``before``: cells of the inside to the left of the axis."""
         columns, column = self.size.width - 2 - before, event.x - 1 - before
         if 0 <= column < columns and 0 < event.y < self.size.height - 1:
-            self.post_message(self.TimeAsked(axis.moment(column, columns)))
+            self.post_message(self.TimeClicked(axis.moment(column, columns)))
 
     def paint(self, width: int, height: int) -> list[Line]:
         if width < 6 or height < 3:
             return []
         inside = self.paint_inside(width - 2, height - 2)
         inside = (inside + [[]] * height)[: height - 2]
-        frame, base = self.look["frame"], self.look["text"]
+        border, base = self.draw_style["frame"], self.draw_style["text"]
         lines = [self._edge("┌", "┐", self.heading(), self.heading_right(width), width)]
         for line in inside:
             if isinstance(line, FullWidthLine):
-                lines.append(FullWidthLine([("│", frame), *line, ("│", frame)]))
+                lines.append(FullWidthLine([("│", border), *line, ("│", border)]))
             else:
-                lines.append(FullWidthLine([("│", frame), *fitted(line, width - 2, base), ("│", frame)]))
+                lines.append(FullWidthLine([("│", border), *fitted(line, width - 2, base), ("│", border)]))
         lines.append(self._edge("└", "┘", self.footing(), self.footing_right(width), width, self.footing_middle(width)))
         return lines
 
     def _edge(self, left: str, right: str, head: Line, tail: Line, width: int, middle: Line | None = None) -> Line:
-        """Return a frame line with words; the right words give way to the left ones, the middle ones to both."""
-        frame = self.look["frame"]
+        """Return a border line with texts; the right text gives way to the left one, the middle one to both."""
+        border = self.draw_style["frame"]
         head = cut(head, width - 6)
         if line_width(head) + line_width(tail) + 8 > width:
             tail = []
-        out: Line = [(left, frame)]
+        out: Line = [(left, border)]
         if head:
-            before: Run = (" ", frame)
+            before: Run = (" ", border)
             if self.chosen and left == "┌":
-                before = ("▸", self.look["key"])
-                head = [(head[0][0], self.look["bright"]), *head[1:]]
-            out += [before, *head, (" ", frame)]
-        end: Line = [(" ", frame), *tail, (" ", frame)] if tail else []
-        end += [(right, frame)]
+                before = ("▸", self.draw_style["key"])
+                head = [(head[0][0], self.draw_style["bright"]), *head[1:]]
+            out += [before, *head, (" ", border)]
+        end: Line = [(" ", border), *tail, (" ", border)] if tail else []
+        end += [(right, border)]
         free = width - line_width(out) - line_width(end)
         if middle and 0 < line_width(middle) <= free - 6:
             start = width // 2 - line_width(middle) // 2 - line_width(out) - 1
             start = min(max(1, start), free - line_width(middle) - 3)
             rest = free - start - line_width(middle) - 2
-            out += [("─" * start + " ", frame), *middle, (" " + "─" * rest, frame)]
+            out += [("─" * start + " ", border), *middle, (" " + "─" * rest, border)]
         else:
-            out.append(("─" * free, frame))
+            out.append(("─" * free, border))
         return out + end
 
     def heading(self) -> Line:
-        """Return words at the left of the upper edge."""
-        return [(self.title, self.look["title"])]
+        """Return the text at the left of the upper edge."""
+        return [(self.title, self.draw_style["title"])]
 
     def heading_right(self, width: int) -> Line:
-        """Return words at the right of the upper edge."""
+        """Return the text at the right of the upper edge."""
         return []
 
     def footing(self) -> Line:
@@ -250,16 +250,16 @@ class Panel(CachedWidget):
         """Return lines inside the frame."""
         raise NotImplementedError
 
-    def message(self, words: str, width: int, height: int) -> list[Line]:
-        """Return a few words in the place where the picture would be."""
-        return centred(words, width, height, self.look["dim"], margin=1)
+    def message(self, sentence: str, width: int, height: int) -> list[Line]:
+        """Return a sentence in the place of the picture."""
+        return centred(sentence, width, height, self.draw_style["dim"], margin=1)
 
 
-def centred(words: str, width: int, height: int, style: Style, *, margin: int = 0) -> list[Line]:
-    """Return words in the middle, wrapped."""
+def centred(sentence: str, width: int, height: int, style: Style, *, margin: int = 0) -> list[Line]:
+    """Return a sentence in the middle, wrapped."""
     room = width - 2 * margin
     lines: list[str] = []
-    for word in text.clean(words).split():
+    for word in text.clean(sentence).split():
         if lines and text.width(lines[-1]) + 1 + text.width(word) <= room:
             lines[-1] += " " + word
         else:
@@ -269,15 +269,16 @@ def centred(words: str, width: int, height: int, style: Style, *, margin: int = 
     return [[] for _ in range(top)] + below
 
 
-def axis_words(axis: TimeAxis) -> tuple[str, str, str]:
-    """Left, middle and right words of a time axis: ages while following, times of the session otherwise."""
+def axis_labels(axis: TimeAxis) -> tuple[str, str, str]:
+    """Return the labels of a time axis (left, middle, right): ages while following, times of the session otherwise."""
     if axis.follow:
         seconds = axis.span_ns / 1e9
         return f"-{text.span(seconds)}", f"-{text.span(seconds / 2)}", "now"
-    begin, end = (axis.start_ns - axis.origin_ns) / 1e9, (axis.end_ns - axis.origin_ns) / 1e9
-    digits = next((n for n, least in enumerate((20, 2, 0.2)) if end - begin >= least), 3)
-    # Before the session began there was no time of it: a short session leaves that part of the axis without words.
+    start, end = (axis.start_ns - axis.origin_ns) / 1e9, (axis.end_ns - axis.origin_ns) / 1e9
+    digits = next((n for n, least in enumerate((20, 2, 0.2)) if end - start >= least), 3)
+    # Time starts with the session: a short session leaves the part of the axis before its start without labels.
     left, middle, right = (
-        text.clock(max(0.0, at), digits=digits) if at > -0.05 else "" for at in (begin, (begin + end) / 2, end)
+        text.clock(max(0.0, time_s), digits=digits) if time_s > -0.05 else ""
+        for time_s in (start, (start + end) / 2, end)
     )
     return left, middle, right

@@ -17,54 +17,54 @@ _FAST, _STEP, _PLAN, _TOUCH, _BOTH, _HERE = range(6)
 
 
 class PlacementCurve(CursorPanel):
-    """The cursor is a limit that was solved; between two of them the plan of the smaller one holds."""
+    """The cursor is a limit that was solved; between two limits the plan of the smaller one applies."""
 
     view: CurveView
     title = "time of a step by fast memory"
 
     def __init__(self, view: CurveView | None = None, **options: Any) -> None:
         super().__init__(view, **options)
-        self.at = 0
+        self.point_index = 0
 
     @property
     def selected(self) -> CurvePoint | None:
         points = self.view.points
-        return points[min(self.at, len(points) - 1)] if points else None
+        return points[min(self.point_index, len(points) - 1)] if points else None
 
     def move(self, by: int) -> None:
         self.sideways(by)
 
     def sideways(self, by: int) -> None:
-        self.at = max(0, min(len(self.view.points) - 1, self.at + by))
+        self.point_index = max(0, min(len(self.view.points) - 1, self.point_index + by))
         self.repaint()
 
     def heading_right(self, width: int) -> Line:
-        look = self.look
-        fast, step, plan, touch, both, _ = _glyphs(look.ascii_only)
+        draw_style = self.draw_style
+        fast, step, plan, touch, both, _ = _glyphs(draw_style.ascii_only)
         if not self.view.points:
             return []
         return [
-            (plan + step, look["focus"]),
-            (" plan  ", look["dim"]),
-            (touch, look["warning"]),
-            (" first touch  ", look["dim"]),
-            (both, look["focus"]),
-            (" both  ", look["dim"]),
-            (fast, look["cool"]),
-            (" all fast", look["dim"]),
+            (plan + step, draw_style["focus"]),
+            (" plan  ", draw_style["dim"]),
+            (touch, draw_style["warning"]),
+            (" first touch  ", draw_style["dim"]),
+            (both, draw_style["focus"]),
+            (" both  ", draw_style["dim"]),
+            (fast, draw_style["cool"]),
+            (" all fast", draw_style["dim"]),
         ]
 
     def footing(self) -> Line:
-        return [(self.view.title, self.look["dim"])] if self.view.title else []
+        return [(self.view.title, self.draw_style["dim"])] if self.view.title else []
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         columns, rows = width - AXIS - 1, height - 1
         if not view.points or columns < 8 or rows < 3:
             return self.message(view.note or "no point", width, height)
-        known = [ns for p in view.points for ns in (p.plan_ns, p.touch_ns) if ns is not None]
-        low = min(*known, view.all_fast_ns) if view.all_fast_ns else min(known)
-        low, high = 0.97 * low, 1.02 * max(known)
+        times_ns = [ns for p in view.points for ns in (p.plan_ns, p.touch_ns) if ns is not None]
+        low = min(*times_ns, view.all_fast_ns) if view.all_fast_ns else min(times_ns)
+        low, high = 0.97 * low, 1.02 * max(times_ns)
         most = max(p.limit_bytes for p in view.points) or 1
 
         def row_of(ns: float) -> int:
@@ -73,7 +73,7 @@ class PlacementCurve(CursorPanel):
         def column_of(limit_bytes: int) -> int:
             return min(columns - 1, round(limit_bytes / most * (columns - 1)))
 
-        fast, step, plan, touch, both, here = (ord(glyph) for glyph in _glyphs(look.ascii_only))
+        fast, step, plan, touch, both, here = (ord(glyph) for glyph in _glyphs(draw_style.ascii_only))
         codes = np.full((rows, columns), ord(" "), np.uint32)
         styles = np.zeros((rows, columns), np.int64)
         if view.all_fast_ns:
@@ -93,13 +93,17 @@ class PlacementCurve(CursorPanel):
         if chosen is not None:
             spot = row_of(chosen.plan_ns), column_of(chosen.limit_bytes)
             codes[spot], styles[spot] = here, _HERE
-        lines = raster.lines(codes, styles, [look[r] for r in ("cool", "faint", "focus", "warning", "focus", "cursor")])
+        lines = raster.lines(
+            codes, styles, [draw_style[r] for r in ("cool", "faint", "focus", "warning", "focus", "cursor")]
+        )
         labels = [""] * rows
         labels[0], labels[rows // 2], labels[-1] = (duration_ns(ns) for ns in (high, (low + high) / 2, low))
-        painted = [[(f"{label:>{AXIS - 1}} ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)]
+        painted = [
+            [(f"{label:>{AXIS - 1}} ", draw_style["dim"]), *line] for label, line in zip(labels, lines, strict=True)
+        ]
         half, whole = short_size(most / 2), short_size(most)
         below = "0" + half.center(columns - 1 - len(whole)) + whole
-        return [*painted, [(" " * AXIS + text.fit(below, columns), look["dim"])]]
+        return [*painted, [(" " * AXIS + text.fit(below, columns), draw_style["dim"])]]
 
 
 def _glyphs(ascii_only: bool) -> tuple[str, ...]:

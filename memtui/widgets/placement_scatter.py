@@ -26,37 +26,37 @@ class PlacementScatter(CursorPanel):
 
     def __init__(self, view: ScatterView | None = None, **options: Any) -> None:
         super().__init__(view, **options)
-        self.at = 0
+        self.point_index = 0
 
     @property
     def selected(self) -> ScatterPoint | None:
         points = self.view.points
-        return points[min(self.at, len(points) - 1)] if points else None
+        return points[min(self.point_index, len(points) - 1)] if points else None
 
     def move(self, by: int) -> None:
         """Move along the points: up is slower, so the next point up is the next slower one."""
-        self.at = max(0, min(len(self.view.points) - 1, self.at - by))
+        self.point_index = max(0, min(len(self.view.points) - 1, self.point_index - by))
         self.repaint()
 
     def sideways(self, by: int) -> None:
         self.move(-by)
 
     def heading_right(self, width: int) -> Line:
-        look, glyphs = self.look, _glyphs(self.look.ascii_only)
+        draw_style, glyphs = self.draw_style, _glyphs(self.draw_style.ascii_only)
         return [
-            (glyphs["line"], look["cool"]),
-            (" equal  ", look["dim"]),
-            (glyphs["outlier"], look["warning"]),
-            (" far from the others  ", look["dim"]),
-            (glyphs["unjudged"], look["faint"]),
-            (" below the noise floor", look["dim"]),
+            (glyphs["line"], draw_style["cool"]),
+            (" equal  ", draw_style["dim"]),
+            (glyphs["outlier"], draw_style["warning"]),
+            (" far from the others  ", draw_style["dim"]),
+            (glyphs["unjudged"], draw_style["faint"]),
+            (" below the noise floor", draw_style["dim"]),
         ]
 
     def footing(self) -> Line:
-        return [(f"across: {self.view.across}, up: {self.view.up}", self.look["dim"])] if self.view.points else []
+        return [(f"across: {self.view.across}, up: {self.view.up}", self.draw_style["dim"])] if self.view.points else []
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         columns, rows = width - AXIS - 1, height - 1
         points = [p for p in view.points if p.x_ns > 0 and p.y_ns > 0]
         if not points or columns < 8 or rows < 3:
@@ -65,7 +65,7 @@ class PlacementScatter(CursorPanel):
         low, high = min(logs), max(logs)
         margin = 0.04 * (high - low) or 0.5
         low, high = low - margin, high + margin
-        glyphs = _glyphs(look.ascii_only)
+        glyphs = _glyphs(draw_style.ascii_only)
         codes = np.full((rows, columns), ord(" "), np.uint32)
         styles = np.full((rows, columns), _LINE, np.int64)
         for x in range(columns):
@@ -81,7 +81,7 @@ class PlacementScatter(CursorPanel):
                 codes[cell], styles[cell] = ord(glyphs["here"]), _HERE
             elif styles[cell] == _HERE:
                 continue
-            elif style != _POINT or look.ascii_only:
+            elif style != _POINT or draw_style.ascii_only:
                 codes[cell] = ord(
                     glyphs["outlier" if style == _OUTLIER else "unjudged" if style == _UNJUDGED else "point"]
                 )
@@ -89,13 +89,17 @@ class PlacementScatter(CursorPanel):
             else:
                 before = int(codes[cell]) - 0x2800 if codes[cell] >= 0x2800 else 0
                 codes[cell], styles[cell] = 0x2800 + (before | int(_BRAILLE[y % 4, x % 2])), style
-        lines = raster.lines(codes, styles, [look[r] for r in ("cool", "text", "faint", "warning", "cursor")])
+        lines = raster.lines(codes, styles, [draw_style[r] for r in ("cool", "text", "faint", "warning", "cursor")])
         labels = ["", *[""] * (rows - 2), ""]
-        labels[0], labels[rows // 2], labels[-1] = (duration_ns(10**at) for at in (high, (low + high) / 2, low))
-        painted = [[(f"{label:>{AXIS - 1}} ", look["dim"]), *line] for label, line in zip(labels, lines, strict=True)]
+        labels[0], labels[rows // 2], labels[-1] = (
+            duration_ns(10**exponent) for exponent in (high, (low + high) / 2, low)
+        )
+        painted = [
+            [(f"{label:>{AXIS - 1}} ", draw_style["dim"]), *line] for label, line in zip(labels, lines, strict=True)
+        ]
         ends = duration_ns(10**low), duration_ns(10 ** ((low + high) / 2)), duration_ns(10**high)
         below = ends[0] + ends[1].center(columns - len(ends[0]) - len(ends[2])) + ends[2]
-        return [*painted, [(" " * AXIS + text.fit(below, columns), look["dim"])]]
+        return [*painted, [(" " * AXIS + text.fit(below, columns), draw_style["dim"])]]
 
 
 def _glyphs(ascii_only: bool) -> dict[str, str]:

@@ -50,24 +50,30 @@ class PlacementTimeline(CursorPanel):
         return max(3, min(8, height // 4))
 
     def heading_right(self, width: int) -> Line:
-        look = self.look
+        draw_style = self.draw_style
         if not self.view.rows:
             return []
-        fast, slow, into, out = _glyphs(look.ascii_only)
+        fast, slow, into, out = _glyphs(draw_style.ascii_only)
         return [
-            (fast * 2, look["cool"]), (" fast  ", look["dim"]), (slow * 2, look.heat[_HEAT]), (" slow  ", look["dim"]),
-            (into, look["bright"]), (" moved in  ", look["dim"]), (out, look["bright"]), (" out", look["dim"]),
+            (fast * 2, draw_style["cool"]), (" fast  ", draw_style["dim"]),
+            (slow * 2, draw_style.heat[_HEAT]), (" slow  ", draw_style["dim"]),
+            (into, draw_style["bright"]), (" moved in  ", draw_style["dim"]),
+            (out, draw_style["bright"]), (" out", draw_style["dim"]),
         ]  # fmt: skip
 
     def footing(self) -> Line:
-        return [(self.view.title, self.look["dim"])] if self.view.title else []
+        return [(self.view.title, self.draw_style["dim"])] if self.view.title else []
 
     def footing_right(self, width: int) -> Line:
         rows = len(self.view.rows)
-        return [(f"{self.top + 1}-{min(rows, self.top + self.in_sight)} of {rows}", self.look["dim"])] if rows else []
+        return (
+            [(f"{self.top + 1}-{min(rows, self.top + self.in_sight)} of {rows}", self.draw_style["dim"])]
+            if rows
+            else []
+        )
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         if not view.rows:
             return self.message(view.note or "nothing has a choice", width, height)
         label = max(16, min(34, width // 4))
@@ -83,7 +89,10 @@ class PlacementTimeline(CursorPanel):
             row = view.rows[n]
             chosen = n == self.row
             line: Line = [
-                (f"{short_size(row.size_bytes):>6} {names[n - self.top]} ", look["selected" if chosen else "text"])
+                (
+                    f"{short_size(row.size_bytes):>6} {names[n - self.top]} ",
+                    draw_style["selected" if chosen else "text"],
+                )
             ]
             lines.append(line + self._bar(row, columns, here))
         return lines
@@ -99,36 +108,39 @@ class PlacementTimeline(CursorPanel):
 
     def _chart(self, columns: list[tuple[int, int]], label: int, rows: int) -> list[Line]:
         """Return bytes in fast memory as an area, and the limit as a line."""
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         most = raster.nice_ceiling(float(max(view.limit_bytes, *view.fast_bytes, 1)), headroom=1.02)
         values = np.array([max(view.fast_bytes[first : last + 1]) for first, last in columns], float) / most
-        glyphs = raster.ASCII_VERTICAL if look.ascii_only else raster.VERTICAL
+        glyphs = raster.ASCII_VERTICAL if draw_style.ascii_only else raster.VERTICAL
         codes = raster.bars(values, rows, glyphs=glyphs)
         styles = np.zeros(codes.shape, np.int64)
         limit = rows - 1 - min(rows - 1, int(view.limit_bytes / most * rows))
         free = codes[limit] == ord(" ")
-        codes[limit][free], styles[limit][free] = ord("-" if look.ascii_only else "┄"), 1
+        codes[limit][free], styles[limit][free] = ord("-" if draw_style.ascii_only else "┄"), 1
         labels = [f"{short_size(most)} ", *[""] * (rows - 1)]
         labels[limit] = f"limit {short_size(view.limit_bytes)} "
-        lines = raster.lines(codes, styles, [look["cool"], look["warning"]])
-        return [[(f"{words:>{label}}", look["dim"]), *line] for words, line in zip(labels, lines, strict=True)]
+        lines = raster.lines(codes, styles, [draw_style["cool"], draw_style["warning"]])
+        return [
+            [(f"{axis_label:>{label}}", draw_style["dim"]), *line]
+            for axis_label, line in zip(labels, lines, strict=True)
+        ]
 
     def _bar(self, row: TimelineRow, columns: list[tuple[int, int]], here: int) -> Line:
-        look = self.look
-        fast, slow, into, out = _glyphs(look.ascii_only)
-        styles = {HERE_FAST: look["cool"], HERE_SLOW: look.heat[_HEAT], NOT_HERE: look["faint"]}
+        draw_style = self.draw_style
+        fast, slow, into, out = _glyphs(draw_style.ascii_only)
+        styles = {HERE_FAST: draw_style["cool"], HERE_SLOW: draw_style.heat[_HEAT], NOT_HERE: draw_style["faint"]}
         glyphs = {HERE_FAST: fast, HERE_SLOW: slow, NOT_HERE: " "}
         cells = []
         before = (-1, -1)
         for n, (first, last) in enumerate(columns):
             part = row.where[first : last + 1]
-            place = next((p for p in (HERE_SLOW, HERE_FAST) if p in part), NOT_HERE)
-            glyph, style = glyphs[place], styles[place]
+            pool = next((p for p in (HERE_SLOW, HERE_FAST) if p in part), NOT_HERE)
+            glyph, style = glyphs[pool], styles[pool]
             ways = {way for op, way, _ in row.moves if first <= op <= last} if (first, last) != before else set()
             if ways:
-                glyph, style = into if _INTO in ways else out, look["bright"]
-            elif n == here and place == NOT_HERE:
-                glyph = "|" if look.ascii_only else "┊"
+                glyph, style = into if _INTO in ways else out, draw_style["bright"]
+            elif n == here and pool == NOT_HERE:
+                glyph = "|" if draw_style.ascii_only else "┊"
             before = first, last
             cells.append((glyph, style))
         return [("".join(g for g, _ in run), style) for style, run in _runs(cells)]

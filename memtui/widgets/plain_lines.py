@@ -1,4 +1,4 @@
-"""Lines under the header: what was measured, in sentences; and on a key how it is measured, and what that costs."""
+"""Lines under the header: the results in sentences; and on a key how they are measured, and what that costs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from memtui.analysis.memory_sentences import fitting
 from memtui.widgets import text
 from memtui.widgets.panel import CachedWidget, line_width
 from memtui.widgets.raster import Line
-from memtui.widgets.views.memory import HeaderView, WordsView
+from memtui.widgets.views.memory import HeaderView, SentencesView
 
 _BETWEEN = "   "
 
 
-class PlainWords(CachedWidget):
+class SummaryLines(CachedWidget):
     """As many of the sentences as have room."""
 
-    view: WordsView
+    view: SentencesView
 
     def paint(self, width: int, height: int) -> list[Line]:
-        return [[(f" {line}", self.look["text"])] for line in fitting(list(self.view.sentences), width - 2, height)]
+        return [
+            [(f" {line}", self.draw_style["text"])] for line in fitting(list(self.view.sentences), width - 2, height)
+        ]
 
 
 class DetailLines(CachedWidget):
@@ -26,14 +28,14 @@ class DetailLines(CachedWidget):
     view: HeaderView
 
     def paint(self, width: int, height: int) -> list[Line]:
-        look = self.look
+        draw_style = self.draw_style
         lines: list[Line] = []
-        for name, words in details(self.view):
-            part: Line = [(f"{name} ", look["dim"]), (text.clean(words), look["text"])]
+        for name, value in details(self.view):
+            part: Line = [(f"{name} ", draw_style["dim"]), (text.clean(value), draw_style["text"])]
             if lines and line_width(lines[-1]) + len(_BETWEEN) + line_width(part) < width:
-                lines[-1] += [(_BETWEEN, look["dim"]), *part]
+                lines[-1] += [(_BETWEEN, draw_style["dim"]), *part]
             else:
-                lines.append([(" ", look["dim"]), *part])
+                lines.append([(" ", draw_style["dim"]), *part])
         return lines[:height]
 
 
@@ -43,10 +45,10 @@ def detail_rows(width: int) -> int:
 
 
 def details(view: HeaderView) -> list[tuple[str, str]]:
-    """Return how the working set is measured and what that costs, as (name, words)."""
+    """Return how the working set is measured and what that costs, as (name, value)."""
     interval = [
-        f"{words} {seconds:.2f} s"
-        for words, seconds in (("asked", view.asked_s), ("budgeted", view.budgeted_s), ("true", view.true_s))
+        f"{name} {seconds:.2f} s"
+        for name, seconds in (("asked", view.requested_s), ("budgeted", view.budgeted_s), ("true", view.true_s))
         if seconds is not None
     ]
     spent = "" if view.spent is None else f", {text.percent(view.spent)} used"

@@ -1,4 +1,4 @@
-"""What the devices draw: one block for each, with how many share it; and for a source that is missing why it is."""
+"""The power of the devices: a block for each, with the number of processes on it; for a missing source the reason."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ NAME = 7
 
 
 class PowerGauge(Panel):
-    """Blocks of up to four lines (now, average and peak, energy and limit, whose); one each where room is short."""
+    """Blocks of up to four lines (now, average and peak, energy and limit, note); of one line where room is short."""
 
     view: PowerView
     title = "power"
 
     def heading_right(self, width: int) -> Line:
-        known = [d for d in self.view.devices if d.now_w is not None]
-        if len(known) < 2:
+        measured = [d for d in self.view.devices if d.now_w is not None]
+        if len(measured) < 2:
             return []
-        return [(text.power(sum(d.now_w or 0.0 for d in known)), self.look["bright"])]
+        return [(text.power(sum(d.now_w or 0.0 for d in measured)), self.draw_style["bright"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         devices = self.view.devices
@@ -28,7 +28,7 @@ class PowerGauge(Panel):
             return self.message(self.view.note or "no reading yet", width, height)
         present = [d for d in devices if not d.reason]
         absent = [d for d in devices if d.reason]
-        # Reasons need words: give them what the devices that work leave.
+        # Reasons are long: they share the rows that the devices with readings leave.
         notes = any(d.note for d in present)
         ways = ((4, 1), (4, 0)) * notes + ((3, 1), (3, 0), (2, 0), (1, 0))  # lines of a block, and between blocks
         deep, apart = next(
@@ -45,37 +45,37 @@ class PowerGauge(Panel):
         return lines
 
     def _block(self, device: DevicePower, width: int, deep: int) -> list[Line]:
-        look = self.look
+        draw_style = self.draw_style
         watts = text.power_column(device.now_w)
         bar = max(0, width - NAME - len(watts) - 3)
         fraction = (device.now_w or 0.0) / (device.limit_w or device.peak_w or 1.0)
         level = 2 + min(6, round(fraction * 6))
         lines: list[Line] = [
             [
-                (" " + text.fit(text.clean(device.name), NAME), look["text"]),
-                (raster.gauge(fraction, bar, ascii_only=look.ascii_only), look.heat[level]),
-                (watts, look["bright"]),
+                (" " + text.fit(text.clean(device.name), NAME), draw_style["text"]),
+                (raster.gauge(fraction, bar, ascii_only=draw_style.ascii_only), draw_style.heat[level]),
+                (watts, draw_style["bright"]),
             ]
         ]
-        words = text.clean(device.note)
-        indent = max(1, min(NAME + 1, width - 1 - text.width(words)))
-        note = (" " * indent + text.fit(words, max(0, width - 1 - indent)), look["dim"])
-        if deep in (2, 3) and device.note and device.now_w is None:  # why there is none matters more than what was
+        line_text = text.clean(device.note)
+        indent = max(1, min(NAME + 1, width - 1 - text.width(line_text)))
+        note = (" " * indent + text.fit(line_text, max(0, width - 1 - indent)), draw_style["dim"])
+        if deep in (2, 3) and device.note and device.now_w is None:  # the reason matters more than old figures
             lines.append([note])
         elif deep >= 2:
             mean, peak = text.short_power(device.mean_w), text.short_power(device.peak_w)
-            lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", look["dim"])])
+            lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", draw_style["dim"])])
         if deep >= 3:
-            words = text.energy_column(device.energy_j)
+            line_text = text.energy_column(device.energy_j)
             if device.limit_w is not None:
-                words += f" · limit {text.short_power(device.limit_w)}"
-            lines.append([(" " * (NAME + 1) + words, look["dim"])])
+                line_text += f" · limit {text.short_power(device.limit_w)}"
+            lines.append([(" " * (NAME + 1) + line_text, draw_style["dim"])])
         if deep >= 4 and device.note:
             lines.append([note])
         return lines
 
     def _absent(self, device: DevicePower, width: int, deep: int) -> list[Line]:
-        look = self.look
+        draw_style = self.draw_style
         name = " " + text.fit(text.clean(device.name), NAME)
         rows: list[str] = []
         room = width - len(name) - 1
@@ -90,6 +90,6 @@ class PowerGauge(Panel):
         if len(rows) > deep:
             rows = [*rows[: deep - 1], text.sentence(" ".join(rows[deep - 1 :]), room)]
         return [
-            [(name if n == 0 else " " * len(name), look["text"]), (text.fit(row, room), look["dim"])]
+            [(name if n == 0 else " " * len(name), draw_style["text"]), (text.fit(row, room), draw_style["dim"])]
             for n, row in enumerate(rows)
         ]

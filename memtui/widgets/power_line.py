@@ -1,4 +1,4 @@
-"""Why no power is known, in one line: what has nothing to show takes no panel."""
+"""Why no power is known, in one line: without any reading the panel of power is hidden."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memtui.widgets.views.memory import PowerView
 
 
 class PowerLine(CachedWidget):
-    """Every source with the reason why it tells nothing."""
+    """Every source with the reason why it has no reading."""
 
     view: PowerView
     chosen = False  # by the keys that choose a panel
@@ -22,14 +22,14 @@ class PowerLine(CachedWidget):
                 self.repaint()
 
     def paint(self, width: int, height: int) -> list[Line]:
-        look = self.look
+        draw_style = self.draw_style
         reasons = [f"{device.name}: {device.reason}" for device in self.view.devices]
-        words = f"n/a  {'; '.join(reasons)}" if reasons else self.view.note or "no reading yet"
+        message = f"n/a  {'; '.join(reasons)}" if reasons else self.view.note or "no reading yet"
         head = "▸power  " if self.chosen else " power  "
         return [
             [
-                (head, look["bright" if self.chosen else "title"]),
-                (text.sentence(text.clean(words), max(0, width - len(head) - 1)), look["dim"]),
+                (head, draw_style["bright" if self.chosen else "title"]),
+                (text.sentence(text.clean(message), max(0, width - len(head) - 1)), draw_style["dim"]),
             ]
         ]
 

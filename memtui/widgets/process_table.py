@@ -1,4 +1,4 @@
-"""The processes of the tree: who they are in the training, how hot and how big."""
+"""The processes of the tree: their role in the training, their working set and their size."""
 
 from __future__ import annotations
 
@@ -20,66 +20,66 @@ FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private", "
 
 
 class ProcessTable(RowPanel):
-    """One row for each; the chosen one is what all panels are about."""
+    """A row for each process; all panels are about the chosen one."""
 
     view: ProcessesView
 
     def heading(self) -> Line:
-        look = self.look
-        line: Line = [("processes", look["title"]), (f"  {len(self.view.rows)} running", look["dim"])]
+        draw_style = self.draw_style
+        line: Line = [("processes", draw_style["title"]), (f"  {len(self.view.rows)} running", draw_style["dim"])]
         if self.view.only is not None:
-            line += [(f"  all panels show pid {self.view.only} (", look["focus"]), ("Esc", look["key"])]
-            line += [(" all)", look["focus"])]
+            line += [(f"  all panels show pid {self.view.only} (", draw_style["focus"]), ("Esc", draw_style["key"])]
+            line += [(" all)", draw_style["focus"])]
         return line
 
     def heading_right(self, width: int) -> Line:
-        return [("p", self.look["key"]), (": address ranges", self.look["dim"])]
+        return [("p", self.draw_style["key"]), (": address ranges", self.draw_style["dim"])]
 
     def footing(self) -> Line:
-        """Return what the working set of all is, where that is less than exact; why GPU memory is not known."""
+        """Return why the working set of all processes is not exact, or why GPU memory is not known."""
         if self.view.tree is not None and self.view.tree.reason:
-            return [("all: ", self.look["warning"]), (self.view.tree.reason, self.look["dim"])]
+            return [("all: ", self.draw_style["warning"]), (self.view.tree.reason, self.draw_style["dim"])]
         if self.view.pss_note:
             note = text.fit(text.clean(self.view.pss_note), max(20, self.size.width - 40)).rstrip()
-            return [("all: ", self.look["warning"]), (note, self.look["dim"])]
+            return [("all: ", self.draw_style["warning"]), (note, self.draw_style["dim"])]
         without = [row for row in self.view.rows if row.gpu_bytes is None]
         if not without or not without[0].gpu_reason:
             return []
         everybody = len(without) == len(self.view.rows) and len({row.gpu_reason for row in without}) == 1
         whose = "" if everybody else f" of pid {without[0].key}"
-        words = text.fit(text.clean(without[0].gpu_reason), max(20, self.size.width - 40)).rstrip()
-        return [(f"GPU memory n/a{whose}: ", self.look["warning"]), (words, self.look["dim"])]
+        reason = text.fit(text.clean(without[0].gpu_reason), max(20, self.size.width - 40)).rstrip()
+        return [(f"GPU memory n/a{whose}: ", self.draw_style["warning"]), (reason, self.draw_style["dim"])]
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:
             return self.message("no process in this window", width, height)
         columns = self._columns(width)
-        header: Line = [(" ", self.look["dim"])]
+        header: Line = [(" ", self.draw_style["dim"])]
         for name, cells in columns:
-            words = name if name in ("role", "command") else name.rjust(cells - 2)
-            words = name.rjust(4) if name in SIZES else words
-            header.append((text.fit(words, cells), self.look["dim"]))
+            heading = name if name in ("role", "command") else name.rjust(cells - 2)
+            heading = name.rjust(4) if name in SIZES else heading
+            header.append((text.fit(heading, cells), self.draw_style["dim"]))
         shown, cells = self.view.rows[self.top : self.top + self.in_sight], columns[-1][1]
         notes = [self._note(row, cells) for row in shown]
         room = [cells - text.width(note) for note in notes]
         commands = text.in_column(self.view.rows, self.top, lambda row: program_first(row.command), room)
-        rows = [self._row(row, width, columns, *said) for row, *said in zip(shown, commands, notes, strict=True)]
+        rows = [self._row(row, width, columns, *texts) for row, *texts in zip(shown, commands, notes, strict=True)]
         tree = self.view.tree
         return [header, *rows, *([self._row(tree, width, columns, text.fit(tree.command, cells), "")] if tree else [])]
 
     @staticmethod
     def _note(row: ProcessRow, cells: int) -> str:
-        """Return why there is no working set, or what is wrong with it, in half of the room for the command at most."""
+        """Return why a working set is missing or not exact, in half of the room for the command at most."""
         note = f"  ({text.clean(row.reason)})" if row.reason else ""
         return text.fit(note, min(text.width(note), cells // 2))
 
     @property
     def in_sight(self) -> int:
-        """Return rows there is room for above the one of all processes."""
+        """Return the number of rows that have room above the row of all processes."""
         return max(1, super().in_sight - (self.view is not None and self.view.tree is not None))
 
     def _columns(self, width: int) -> list[tuple[str, int]]:
-        """Return those that have room; ranks only where there are any."""
+        """Return the columns that have room; those of ranks only where a process has a rank."""
         ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
         columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
         if all(row.pss_bytes is None for row in self.view.rows):  # one alone, or not read: the footing says why
@@ -99,7 +99,7 @@ class ProcessTable(RowPanel):
 
     @property
     def _gpu_is_a_footing(self) -> bool:
-        """Return whether the footing says of every row why its GPU memory is not known."""
+        """Return whether the footing explains why the GPU memory of all rows is not known."""
         rows = self.view.rows
         return (
             self.view.tree is None
@@ -108,9 +108,9 @@ class ProcessTable(RowPanel):
         )
 
     def _row(self, row: ProcessRow, width: int, columns: list[tuple[str, int]], command: str, note: str) -> Line:
-        look, chosen = self.look, row.key == self.selected
-        plain = look["selected"] if chosen else look["text"]
-        dim = look["selected_dim"] if chosen else look["dim"]
+        draw_style, chosen = self.draw_style, row.key == self.selected
+        base = draw_style["selected"] if chosen else draw_style["text"]
+        dim = draw_style["selected_dim"] if chosen else draw_style["dim"]
         tree = row is self.view.tree
         absent = "" if tree else "-"
         figures = {
@@ -122,18 +122,18 @@ class ProcessTable(RowPanel):
         }
         sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
         sizes["PSS"] = row.pss_bytes
-        known = row.wss_bytes is not None and row.shared_bytes is not None
-        sizes["private"] = max((row.wss_bytes or 0) - (row.shared_bytes or 0), 0) if known else None
-        line: Line = [(" ", plain)]
+        complete = row.wss_bytes is not None and row.shared_bytes is not None
+        sizes["private"] = max((row.wss_bytes or 0) - (row.shared_bytes or 0), 0) if complete else None
+        line: Line = [(" ", base)]
         for name, cells in columns:
             if name in figures:
-                line.append((figures[name].rjust(cells - 2) + "  ", plain))
+                line.append((figures[name].rjust(cells - 2) + "  ", base))
             elif name in sizes:
                 size = sizes[name]
-                words = " n/a    " if size is None else text.size_column(size)
-                line.append((words.rjust(8) + "  ", dim if size is None else plain))
+                figure = " n/a    " if size is None else text.size_column(size)
+                line.append((figure.rjust(8) + "  ", dim if size is None else base))
             elif name == "role":
                 line.append((text.fit(text.clean(row.role), cells), dim))
             else:
-                line += [(command, plain), (note, look["warning"])]
+                line += [(command, base), (note, draw_style["warning"])]
         return cut(line, width)

@@ -1,7 +1,7 @@
-"""From numbers to cells: numpy arrays to glyphs, levels and lines of styled runs. Knows no app.
+"""Convert numpy arrays to glyphs, heat levels and lines of styled runs. Depends on no app.
 
 A *line* is a list of runs, a run is ``(text, style)``. Few runs a line is what keeps a screen cheap: neighbouring
-cells of one style become one run, values are quantised to a few levels, styles are made once.
+cells of one style become one run, values are quantised to a few levels, styles are created once.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ def lines(codes: Codes, index: NDArray[np.integer], styles: Sequence[Style]) -> 
     if not columns:
         return [[] for _ in range(rows)]
     text = text_of(codes)
-    found: list[Line] = []
+    result: list[Line] = []
     changes = index[:, 1:] != index[:, :-1]
     for y, change in enumerate(changes.any(axis=1).tolist()):
         row = text[y * columns : (y + 1) * columns]
         if change:
             of = index[y].tolist()
             cuts = (np.flatnonzero(changes[y]) + 1).tolist()
-            found.append([(row[a:b], styles[of[a]]) for a, b in pairwise([0, *cuts, columns])])
+            result.append([(row[a:b], styles[of[a]]) for a, b in pairwise([0, *cuts, columns])])
         else:
-            found.append([(row, styles[int(index[y, 0])])])
-    return found
+            result.append([(row, styles[int(index[y, 0])])])
+    return result
 
 
 def area(values: ArrayLike, rows: int, *, glyphs: str = "braille") -> Codes:
@@ -79,18 +79,18 @@ def trace(values: ArrayLike, rows: int) -> Codes:
     """Return a thin braille line u4[rows, columns] through heights 0..1, two values a column; 0 where it is not."""
     heights = np.asarray(values, float)
     heights = heights[: len(heights) // 2 * 2]
-    known = np.isfinite(heights)
-    place = np.clip(np.nan_to_num(heights) * rows * 4, 0, rows * 4 - 1).astype(int)
+    finite = np.isfinite(heights)
+    height = np.clip(np.nan_to_num(heights) * rows * 4, 0, rows * 4 - 1).astype(int)
     codes = np.zeros((rows, len(heights) // 2), np.uint32)
     column = np.arange(len(heights)) // 2
-    row = rows - 1 - place // 4
-    dot = np.where(np.arange(len(heights)) % 2 == 0, _LEFT_DOT[place % 4], _RIGHT_DOT[place % 4])
-    np.bitwise_or.at(codes, (row[known], column[known]), dot[known])
+    row = rows - 1 - height // 4
+    dot = np.where(np.arange(len(heights)) % 2 == 0, _LEFT_DOT[height % 4], _RIGHT_DOT[height % 4])
+    np.bitwise_or.at(codes, (row[finite], column[finite]), dot[finite])
     return np.where(codes == 0, 0, codes + 0x2800).astype(np.uint32)
 
 
 def bars(values: ArrayLike, rows: int, *, glyphs: str = VERTICAL) -> Codes:
-    """Vertical bars u4[rows, columns] from heights 0..1. A height above zero always leaves a trace."""
+    """Return vertical bars u4[rows, columns] from heights 0..1. A height above zero always leaves a trace."""
     steps = len(glyphs) - 1
     heights = np.nan_to_num(np.clip(np.asarray(values, float), 0, 1))
     eighths = np.round(heights * rows * steps).astype(int)
@@ -118,7 +118,7 @@ def spark(levels: Sequence[int], width: int, *, ascii_only: bool = False) -> str
 
 
 def quantise(share: ArrayLike) -> Levels:
-    """Shares 0..1 to levels: 0 nothing touched, 1..9 warmer and warmer, ``NOTHING`` for nan.
+    """Convert shares 0..1 to levels: 0 nothing touched, 1..9 warmer and warmer, ``NOTHING`` for nan.
 
     The square root keeps sparse touches visible: a single page in a row of hundreds is the interesting one.
     """
@@ -128,20 +128,20 @@ def quantise(share: ArrayLike) -> Levels:
 
 
 def bin_samples(
-    begin: NDArray[np.float64],
+    start: NDArray[np.float64],
     end: NDArray[np.float64],
     values: NDArray[np.float64],
     first: int,
     width: float,
     count: int,
 ) -> NDArray[np.float64]:
-    """Values of windows ``(begin, end]`` on a grid of time bins: the largest of each bin, nan where there is none.
+    """Return values of windows ``(start, end]`` on a grid of time bins: the largest of each bin, nan in an empty one.
 
     A bin narrower than a window takes the window it lies in, so a slow sampler draws steps and not a comb, while a
     real gap stays open. Times are relative to the grid's origin.
 
     Args:
-        begin: f8[n], rising.
+        start: f8[n], rising.
         end: f8[n], rising.
         values: f8[series, n], nan where nothing is known.
         first: number of the first bin.
@@ -152,11 +152,11 @@ def bin_samples(
         f8[series, count].
     """
     out = np.full((len(values), count), np.nan)
-    known = np.isfinite(values)
-    if not known.all():
-        for row, there, one in zip(out, known, values, strict=True):
+    finite = np.isfinite(values)
+    if not finite.all():
+        for row, there, series in zip(out, finite, values, strict=True):
             if there.any():
-                row[:] = bin_samples(begin[there], end[there], one[None, there], first, width, count)[0]
+                row[:] = bin_samples(start[there], end[there], series[None, there], first, width, count)[0]
         return out
     if not len(end):
         return out
@@ -165,15 +165,15 @@ def bin_samples(
     inside_ok = inside < len(end)
     window = np.where(inside_ok, inside, 0)
     # What lies between two windows is the pause of the target, not a gap: allow for a quarter of a window.
-    slack = 0.25 * median(end - begin)
-    held = inside_ok & (begin[window] - slack <= centre)
-    out[:, held] = values[:, window[held]]
-    place = np.ceil(end / width - 1e-9).astype(np.int64) - 1 - first
-    low, high = np.searchsorted(place, (0, count)).tolist()
+    slack = 0.25 * median(end - start)
+    covered = inside_ok & (start[window] - slack <= centre)
+    out[:, covered] = values[:, window[covered]]
+    bins = np.ceil(end / width - 1e-9).astype(np.int64) - 1 - first
+    low, high = np.searchsorted(bins, (0, count)).tolist()
     if low < high:
-        place = place[low:high]
-        starts = np.flatnonzero(np.diff(place, prepend=-1))
-        out[:, place[starts]] = np.maximum.reduceat(values[:, low:high], starts, axis=1)
+        bins = bins[low:high]
+        starts = np.flatnonzero(np.diff(bins, prepend=-1))
+        out[:, bins[starts]] = np.maximum.reduceat(values[:, low:high], starts, axis=1)
     return out
 
 
@@ -206,15 +206,15 @@ def shade_cells(levels: Levels, glyphs: str, style: Style) -> list[Line]:
     """
     if len(levels) % 2:
         levels = np.vstack([levels, levels[-1:]])
-    known = np.where(levels == NOTHING, 0, levels).astype(int)
-    cell = np.maximum(known[0::2], known[1::2])
+    warmth = np.where(levels == NOTHING, 0, levels).astype(int)
+    cell = np.maximum(warmth[0::2], warmth[1::2])
     table = np.array([ord(c) for c in glyphs], np.uint32)
     step = np.ceil(cell * (len(glyphs) - 1) / LEVELS).astype(int)
     return [[(text_of(row), style)] for row in table[step]]
 
 
 class PairStyles(dict[int, Style]):
-    """Style of a half-block cell by ``256 * upper + lower``, made on first use."""
+    """Style of a half-block cell by ``256 * upper + lower``, created on first use."""
 
     def __init__(self, colors: dict[int, int]) -> None:
         super().__init__()

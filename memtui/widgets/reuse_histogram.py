@@ -1,4 +1,4 @@
-"""How far back a touched page was last touched: reuse distances, or the misses of a smaller memory."""
+"""Reuse distances of accesses, or the miss ratio of a smaller memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOTH_ROWS = 9  # of the inside, from which on both sentences stand there
 
 
 class ReuseHistogram(Panel):
-    """Bars over a log2 axis; ``m`` turns them into the miss-ratio curve of the same touches."""
+    """Bars over a log2 axis; ``m`` shows the miss-ratio curve of the same accesses."""
 
     view: ReuseView
     misses = False
@@ -31,19 +31,19 @@ class ReuseHistogram(Panel):
             self.repaint()
 
     def move(self, by: int) -> None:
-        """Speak of more (1) or less (-1) memory; shows the curve first."""
+        """Move the cursor to more (1) or less (-1) memory; the first move shows the curve."""
         if self.view is None or not len(self.view.size_bytes):
             return
         if not self.misses:
             self.toggle()
             return
-        place = max(0, min(len(self.view.size_bytes) - 1, self._place + by))
-        self.size_bytes = float(self.view.size_bytes[place])
+        index = max(0, min(len(self.view.size_bytes) - 1, self._size_index + by))
+        self.size_bytes = float(self.view.size_bytes[index])
         self.repaint()
 
     @property
-    def _place(self) -> int:
-        """Return the number of the size that is spoken of."""
+    def _size_index(self) -> int:
+        """Return the index of the memory size that the sentence is about."""
         sizes = self.view.size_bytes
         if self.size_bytes is not None:
             return int(np.argmin(np.abs(np.log(sizes) - np.log(self.size_bytes))))
@@ -58,46 +58,48 @@ class ReuseHistogram(Panel):
             self.repaint()
 
     def heading(self) -> Line:
-        return [("miss ratio" if self.misses else "reuse distance", self.look["title"])]
+        return [("miss ratio" if self.misses else "reuse distance", self.draw_style["title"])]
 
     def heading_right(self, width: int) -> Line:
         other = "reuse distance" if self.misses else "miss ratio"
-        return [("m", self.look["key"]), (": " + other, self.look["dim"])]
+        return [("m", self.draw_style["key"]), (": " + other, self.draw_style["dim"])]
 
     def footing_right(self, width: int) -> Line:
         view = self.view
         if self.misses or view.first_share is None:
             return []
-        return [("first touch ", self.look["dim"]), (text.percent(view.first_share), self.look["text"])]
+        return [("first touch ", self.draw_style["dim"]), (text.percent(view.first_share), self.draw_style["text"])]
 
     def footing(self) -> Line:
         view = self.view
         if view.note or not view.interval:
             return []
-        line = [(f"per page and {view.interval}", self.look["dim"])]
+        line = [(f"per page and {view.interval}", self.draw_style["dim"])]
         if view.whose:
-            line.append((f" · {view.whose}", self.look["warning"]))
+            line.append((f" · {view.whose}", self.draw_style["warning"]))
         return line
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view.note or not len(view.edges_bytes):
             return self.message(view.note or "no page was touched twice yet", width, height)
-        said = self._sentences(width, height)
-        rows = height - 1 - len(said)
+        sentences = self._sentences(width, height)
+        rows = height - 1 - len(sentences)
         if rows < 1 or width < AXIS + 8:
-            return said
-        return [*(self._curve if self.misses else self._bars)(width, rows), *said]
+            return sentences
+        return [*(self._curve if self.misses else self._bars)(width, rows), *sentences]
 
     def _bars(self, width: int, rows: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         columns = width - AXIS
         edges, share = fold(view.edges_bytes, view.upper, columns)
         each = max(1, columns // len(share))
         high = float(share.max())
         top = next((s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8) if s >= high), 1.0)
         codes = raster.bars(
-            np.repeat(share / top, each), rows, glyphs=raster.ASCII_VERTICAL if look.ascii_only else raster.VERTICAL
+            np.repeat(share / top, each),
+            rows,
+            glyphs=raster.ASCII_VERTICAL if draw_style.ascii_only else raster.VERTICAL,
         )
         level = 2 + np.round(np.linspace(6, 0, rows)).astype(int)
         index = np.repeat(level[:, None], codes.shape[1], axis=1)
@@ -105,49 +107,49 @@ class ReuseHistogram(Panel):
         return [*lines, self._sizes(edges, each, columns)]
 
     def _curve(self, width: int, rows: int) -> list[Line]:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         columns = width - AXIS
         low, high = view.size_bytes[0], view.size_bytes[-1]
-        at = np.geomspace(low, high, columns if look.ascii_only else columns * 2)
-        place = np.clip(np.searchsorted(view.size_bytes, at, side="right") - 1, 0, len(view.size_bytes) - 1)
-        sure, possible = view.miss_low[place], view.miss_high[place]
-        glyphs = "braille" if not look.ascii_only else raster.ASCII_VERTICAL
+        sizes = np.geomspace(low, high, columns if draw_style.ascii_only else columns * 2)
+        size_index = np.clip(np.searchsorted(view.size_bytes, sizes, side="right") - 1, 0, len(view.size_bytes) - 1)
+        sure, possible = view.miss_low[size_index], view.miss_high[size_index]
+        glyphs = "braille" if not draw_style.ascii_only else raster.ASCII_VERTICAL
         codes = raster.area(possible, rows, glyphs=glyphs)
         inner = raster.area(sure, rows, glyphs=glyphs)
         # Certain misses bright, those between the two bounds dark.
         index = np.where(inner != ord(" "), 6, 2)
-        cursor = round(float(np.log(view.size_bytes[self._place] / low) / np.log(high / low)) * (columns - 1))
-        codes[:, cursor], index[:, cursor] = ord("|" if look.ascii_only else "│"), len(look.heat)
+        cursor = round(float(np.log(view.size_bytes[self._size_index] / low) / np.log(high / low)) * (columns - 1))
+        codes[:, cursor], index[:, cursor] = ord("|" if draw_style.ascii_only else "│"), len(draw_style.heat)
         lines = self._framed(codes, index, rows, 1.0)
         edges = np.geomspace(low, high, columns + 1)
         return [*lines, self._sizes(edges, 1, columns)]
 
     def _framed(self, codes: np.ndarray, index: np.ndarray, rows: int, top: float) -> list[Line]:
-        look = self.look
+        draw_style = self.draw_style
         labels = [""] * rows
         labels[0] = f"{top * 100:.0f} %"
         if rows >= 6:
             labels[rows // 2] = f"{top * 50:.3g} %"
-        lines = raster.lines(codes, index, [*look.heat, look["cursor"]])
-        return [[(labels[y].rjust(AXIS - 1) + " ", look["dim"]), *line] for y, line in enumerate(lines)]
+        lines = raster.lines(codes, index, [*draw_style.heat, draw_style["cursor"]])
+        return [[(labels[y].rjust(AXIS - 1) + " ", draw_style["dim"]), *line] for y, line in enumerate(lines)]
 
     def _sizes(self, edges: np.ndarray, each: int, columns: int) -> Line:
-        """Return powers of two under the bars, as many as fit with air between them."""
-        words = [" "] * columns
+        """Return powers of two under the bars, as many as fit with blanks between them."""
+        axis = [" "] * columns
         free = 0
         lowest, highest = int(np.ceil(np.log2(edges[0]) - 1e-6)), int(np.floor(np.log2(edges[-1]) + 1e-6))
         log = np.log2(edges)
         stride = max(1, int(np.ceil((highest - lowest + 1) * 6 / columns)))
         for power in range(lowest, highest + 1, stride):
-            place = int(np.searchsorted(log, power - 1e-6)) * each
+            column = int(np.searchsorted(log, power - 1e-6)) * each
             label = text.short_size(2.0**power)
-            if place >= free and place + len(label) <= columns:
-                words[place : place + len(label)] = label
-                free = place + len(label) + 2
-        return [(" " * AXIS + "".join(words), self.look["dim"])]
+            if column >= free and column + len(label) <= columns:
+                axis[column : column + len(label)] = label
+                free = column + len(label) + 2
+        return [(" " * AXIS + "".join(axis), self.draw_style["dim"])]
 
     def _sentences(self, width: int, height: int) -> list[Line]:
-        """Return what less memory would cost, said beside either picture where there is room."""
+        """Return what less memory would cost, in sentences below the picture."""
         if self.misses:
             return [self._miss_sentence(width)]
         half = self._half_sentence(width)
@@ -157,42 +159,42 @@ class ReuseHistogram(Panel):
         return [half, *([self._miss_sentence(width)] if both else [])]
 
     def _half_sentence(self, width: int) -> Line:
-        """Empty where the bounds are too far apart to tell anything."""
-        view, look = self.view, self.look
+        """Return within which distance half of the accesses return; empty where the bounds are too far apart."""
+        view, draw_style = self.view, self.draw_style
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
-            return [(" half of all touches are first touches so far", look["text"])]
+            return [(" half of all touches are first touches so far", draw_style["text"])]
         if not bounds_are_close(low, high):
             return []
         bounds = between(low, high)
-        words = " half of all touches come back within "
-        if len(words) + len(bounds) > width:
-            words = " half of touches return within "
-        return [(words, look["dim"]), (bounds, look["bright"])]
+        lead = " half of all touches come back within "
+        if len(lead) + len(bounds) > width:
+            lead = " half of touches return within "
+        return [(lead, draw_style["dim"]), (bounds, draw_style["bright"])]
 
     def _miss_sentence(self, width: int) -> Line:
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         if not len(view.size_bytes):
             return []
-        place = self._place
+        index = self._size_index
         memory, ratio = (
-            text.size(view.size_bytes[place]),
-            bounds(float(view.miss_low[place]), float(view.miss_high[place])),
+            text.size(view.size_bytes[index]),
+            bounds(float(view.miss_low[index]), float(view.miss_high[index])),
         )
         window = f" per page and {view.interval} window" if view.interval else ""
         ways = (f" of touches{window} would miss", " of touches would miss", " would miss")
-        words = next((w for w in ways if len(memory) + len(ratio) + len(w) + 8 <= width), ways[-1])
+        ending = next((w for w in ways if len(memory) + len(ratio) + len(w) + 8 <= width), ways[-1])
         return [
-            (" with ", look["dim"]),
-            (memory, look["bright"]),
-            (", ", look["dim"]),
-            (ratio, look["bright"]),
-            (words, look["dim"]),
+            (" with ", draw_style["dim"]),
+            (memory, draw_style["bright"]),
+            (", ", draw_style["dim"]),
+            (ratio, draw_style["bright"]),
+            (ending, draw_style["dim"]),
         ]
 
 
 def bounds(low: float, high: float) -> str:
-    """Two ratios as ``3.1-4.9 %``, rounded outwards so that they stay bounds; one where they are the same."""
+    """Return two ratios as ``3.1-4.9 %``, rounded outwards so that they stay bounds; one ratio where they are equal."""
     factor = 10 if high < 0.1 else 1
     first, last = math.floor(low * 100 * factor + 1e-9) / factor, math.ceil(high * 100 * factor - 1e-9) / factor
     if last - first <= 1 / factor and round(low * 100, 6) == round(high * 100, 6):
@@ -201,7 +203,7 @@ def bounds(low: float, high: float) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """Two bounds with one unit where they share it: ``131-139 MiB``."""
+    """Return two bounds with one unit where they share it: ``131-139 MiB``."""
     first, second = text.size(low), text.size(high)
     if first == second:
         return first
@@ -211,7 +213,7 @@ def between(low: float, high: float) -> str:
 
 
 def fold(edges: np.ndarray, share: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bins trimmed to whole powers of two around the data, then merged until they fit the columns."""
+    """Trim bins to whole powers of two around the data, then merge them until they fit the columns."""
     used = np.flatnonzero(share > 0)
     if len(used):
         per = max(1, round(1 / max(1e-9, np.log2(edges[1] / edges[0]))))

@@ -1,6 +1,6 @@
-"""A panel of rows with a header line: scrolled, one of them chosen, the choice staying with its row.
+"""A panel of rows with a header line: the rows scroll, and the selection stays with its row.
 
-``LazyRows`` are made when they come into sight. ``CursorPanel`` has a cursor of its own, moved by the arrow keys.
+``LazyRows`` are created when they come into sight. ``CursorPanel`` has its own cursor, moved by the arrow keys.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class RowPanel(Panel):
         rows, seen = len(self.view.rows), self.in_sight
         if rows <= seen:
             return []
-        return [(f"{self.top + 1}-{min(rows, self.top + seen)} of {rows}", self.look["dim"])]
+        return [(f"{self.top + 1}-{min(rows, self.top + seen)} of {rows}", self.draw_style["dim"])]
 
     @property
     def in_sight(self) -> int:
-        """Return rows there is room for."""
+        """Return the number of rows that have room."""
         return max(1, self.size.height - 3)
 
     def paint(self, width: int, height: int) -> list[Line]:
@@ -61,14 +61,14 @@ class RowPanel(Panel):
         rows = self.view.rows if self.view is not None else ()
         if not rows:
             return
-        place = place_of(rows, self.selected)
-        place = (0 if by > 0 else len(rows) - 1) if place is None else place + by
-        place = max(0, min(len(rows) - 1, place))
-        self.selected = rows[place].key
-        if place < self.top:
-            self.top = place
-        elif place >= self.top + self.in_sight:
-            self.top = place - self.in_sight + 1
+        index = index_of(rows, self.selected)
+        index = (0 if by > 0 else len(rows) - 1) if index is None else index + by
+        index = max(0, min(len(rows) - 1, index))
+        self.selected = rows[index].key
+        if index < self.top:
+            self.top = index
+        elif index >= self.top + self.in_sight:
+            self.top = index - self.in_sight + 1
         self.repaint()
 
     def page(self, by: int) -> None:
@@ -89,9 +89,9 @@ class RowPanel(Panel):
         self.scroll_rows(-3)
 
     def on_click(self, event: events.Click) -> None:
-        place = self.top + event.y - 2
-        if self.view is not None and 2 <= event.y < 2 + self.in_sight and place < len(self.view.rows):
-            self.selected = self.view.rows[place].key
+        index = self.top + event.y - 2
+        if self.view is not None and 2 <= event.y < 2 + self.in_sight and index < len(self.view.rows):
+            self.selected = self.view.rows[index].key
             self.repaint()
             self.post_message(self.Selected(self, self.selected))
 
@@ -104,7 +104,7 @@ class LazyRows(Sequence[T], Generic[T]):
 
     Args:
         numbers: i8[rows], rising.
-        make: the row of a number; asked for rows in sight only.
+        make: creates the row of a number; called for rows in sight only.
     """
 
     def __init__(self, numbers: NDArray[np.int64], make: Callable[[int], T]) -> None:
@@ -114,42 +114,42 @@ class LazyRows(Sequence[T], Generic[T]):
         return len(self.numbers)
 
     @overload
-    def __getitem__(self, place: int) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        if isinstance(place, slice):
-            return [self._make(number) for number in self.numbers[place].tolist()]
-        return self._make(int(self.numbers[place]))
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._make(number) for number in self.numbers[index].tolist()]
+        return self._make(int(self.numbers[index]))
 
-    def place(self, number: object) -> int | None:
-        """Return where the row of a number is."""
+    def index_of(self, number: object) -> int | None:
+        """Return the index of the row of a number; None without such a row."""
         if not isinstance(number, int):
             return None
         index = self.last_until(number)
         return index if index >= 0 and self.numbers[index] == number else None
 
     def last_until(self, number: int) -> int:
-        """Place of the last row whose number is not above that; -1: there is none."""
+        """Return the index of the last row whose number is at most ``number``; -1 without such a row."""
         return int(np.searchsorted(self.numbers, number, side="right")) - 1
 
 
-def place_of(rows: Sequence[Any], key: Hashable) -> int | None:
-    """Return where the row with a key is; None: nowhere."""
+def index_of(rows: Sequence[Any], key: Hashable) -> int | None:
+    """Return the index of the row with a key; None without such a row."""
     if isinstance(rows, LazyRows):
-        return rows.place(key)
-    return next((place for place, row in enumerate(rows) if row.key == key), None)
+        return rows.index_of(key)
+    return next((index for index, row in enumerate(rows) if row.key == key), None)
 
 
 PAGE = 10
 
 
 class CursorPanel(Panel):
-    """Subclasses say what up and down, left and right are."""
+    """A panel with a cursor. Subclasses define its moves up and down, left and right."""
 
     @property
     def in_sight(self) -> int:
-        """Return steps of a page."""
+        """Return the number of steps that make a page."""
         return PAGE
 
     def move(self, by: int) -> None:

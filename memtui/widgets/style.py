@@ -1,6 +1,6 @@
 """How the screen is drawn: the styles of a theme in as many colours as there are, and the glyphs a terminal has.
 
-Made for 256 colours first: over SSH there is usually no more than that, and more would only cost bytes.
+The styles are designed for 256 colours: a terminal over SSH usually has no more, and more would only cost bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memtui.widgets.themes import THEMES, WITHOUT_COLOUR, Theme
 
 @dataclass(frozen=True)
 class DrawStyle:
-    """How to draw. ``color`` is "256", "16" or "none", ``theme`` a name of ``THEMES``."""
+    """Styles by role, and glyphs. ``color`` is "256", "16" or "none", ``theme`` a name of ``THEMES``."""
 
     color: str = "256"
     ascii_only: bool = False
@@ -65,8 +65,8 @@ class DrawStyle:
         """Return whether a cell can carry two colours."""
         return self.color == "256" and not self.ascii_only
 
-    def plain(self, text: str) -> str:
-        """Return the text in glyphs this terminal has (one cell for one cell), also that of others."""
+    def displayable(self, text: str) -> str:
+        """Return a text in glyphs that this terminal has, one cell for one cell; the text may come from a program."""
         if not self.ascii_only or text.isascii():
             return text
         text = text.replace(" · ", " | ").translate(_ASCII)
@@ -85,12 +85,12 @@ _ASCII = str.maketrans(
 
 @lru_cache(4096)
 def _ascii(char: str) -> str:
-    """Return a letter without its accent; a question mark a cell for what has no such letter."""
+    """Return a letter without its accent, or a question mark per cell of a character that has no such letter."""
     base = unicodedata.normalize("NFD", char)[0]
     return base if base.isascii() else "?" * cell_len(char)
 
 
 @cache
-def look(color: str = "256", ascii_only: bool = False, theme: str = "dark") -> DrawStyle:
-    """Return the one ``DrawStyle`` of its kind (its styles are cached)."""
+def draw_style(color: str = "256", ascii_only: bool = False, theme: str = "dark") -> DrawStyle:
+    """Return the shared ``DrawStyle`` of these options (its styles are cached)."""
     return DrawStyle(color, ascii_only, theme)

@@ -1,4 +1,4 @@
-"""Which tensors the working set consists of, hot to cold, and what else is in it."""
+"""The tensors of the working set, hot to cold, and the rest of it."""
 
 from __future__ import annotations
 
@@ -17,45 +17,56 @@ BAR = 10  # cells of a full one
 
 
 class TensorTable(RowPanel):
-    """A table on the line API: only the rows in sight are made, only those that changed are written."""
+    """A table on the line API: only the rows in sight are painted, only those that changed are written."""
 
     view: TensorsView
 
-    # What the frame says
+    # Texts on the border
 
     def heading(self) -> Line:
-        view, look = self.view, self.look
-        line: Line = [("working set by ", look["title"]), (view.by, look["title"]), (" (", look["dim"])]
-        line += [("g", look["key"]), (")", look["dim"])]
+        view, draw_style = self.view, self.draw_style
+        line: Line = [
+            ("working set by ", draw_style["title"]),
+            (view.by, draw_style["title"]),
+            (" (", draw_style["dim"]),
+        ]
+        line += [("g", draw_style["key"]), (")", draw_style["dim"])]
         if view.pid is not None:
-            line.append((f" of pid {view.pid}", look["focus"]))
+            line.append((f" of pid {view.pid}", draw_style["focus"]))
         if view.tensors:
-            line.append((f"  {view.tensors} tensors", look["dim"]))
+            line.append((f"  {view.tensors} tensors", draw_style["dim"]))
         if view.filter_text:
-            line += [("  / ", look["key"]), (text.fit(text.clean(view.filter_text), 20).rstrip(), look["bright"])]
-            line.append((f" hides {view.not_matching}", look["dim"]))
+            line += [
+                ("  / ", draw_style["key"]),
+                (text.fit(text.clean(view.filter_text), 20).rstrip(), draw_style["bright"]),
+            ]
+            line.append((f" hides {view.not_matching}", draw_style["dim"]))
         if view.moved:
-            line.append(("  some moved in this window", look["warning"]))
+            line.append(("  some moved in this window", draw_style["warning"]))
         return line
 
     def heading_right(self, width: int) -> Line:
-        view, look = self.view, self.look
-        line: Line = [("w", look["key"]), (": ranges   ", look["dim"])] if width >= 100 else []
-        return [*line, ("sort: ", look["dim"]), (f"{view.sort} {'▼' if view.descending else '▲'}", look["text"])]
+        view, draw_style = self.view, self.draw_style
+        line: Line = [("w", draw_style["key"]), (": ranges   ", draw_style["dim"])] if width >= 100 else []
+        return [
+            *line,
+            ("sort: ", draw_style["dim"]),
+            (f"{view.sort} {'▼' if view.descending else '▲'}", draw_style["text"]),
+        ]
 
     def footing(self) -> Line:
         """Return what all rows add up to."""
-        view, look = self.view, self.look
+        view, draw_style = self.view, self.draw_style
         if not view.rows:
             return []
         wss = "n/a" if view.wss_bytes is None else text.size(view.wss_bytes)
-        return [("all: working set ", look["dim"]), (wss, look["bright"])]
+        return [("all: working set ", draw_style["dim"]), (wss, draw_style["bright"])]
 
     def footing_middle(self, width: int) -> Line:
         count = self.view.recent_windows
         if not self.view.rows or width < 100:
             return []
-        return [(f"recent: the last {count} window{'s' * (count != 1)} up to this one", self.look["dim"])]
+        return [(f"recent: the last {count} window{'s' * (count != 1)} up to this one", self.draw_style["dim"])]
 
     # The rows
 
@@ -67,13 +78,15 @@ class TensorTable(RowPanel):
         spare = width - 1 - sum(cells for _, cells in columns)
         lines = [self._header(columns)]
         shown = view.rows[self.top : self.top + height - 1]
-        mark = 2 if view.by == "kind" else 0  # cells of it, before the name
+        symbol_cells = 2 if view.by == "kind" else 0  # cells of it, before the name
         names = text.in_column(
-            view.rows, self.top, lambda row: "" if row.rest else row.name, [columns[-1][1] - mark] * len(shown)
+            view.rows, self.top, lambda row: "" if row.rest else row.name, [columns[-1][1] - symbol_cells] * len(shown)
         )
         for row, name in zip(shown, names, strict=True):
             line = self._row(row, columns, name)
-            lines.append(cut(line, width) if spare < 0 else FullWidthLine([*line, (" " * spare, self.look["text"])]))
+            lines.append(
+                cut(line, width) if spare < 0 else FullWidthLine([*line, (" " * spare, self.draw_style["text"])])
+            )
         return lines
 
     def _columns(self, width: int) -> list[Column]:
@@ -92,74 +105,76 @@ class TensorTable(RowPanel):
         return columns
 
     def _header(self, columns: list[Column]) -> Line:
-        view, look = self.view, self.look
-        line: Line = [(" ", look["dim"])]
+        view, draw_style = self.view, self.draw_style
+        line: Line = [(" ", draw_style["dim"])]
         for name, cells in columns:
-            words = {"bar": "", "name": "kind" if view.by == "kind" else "layer"}.get(name, name)
+            heading = {"bar": "", "name": "kind" if view.by == "kind" else "layer"}.get(name, name)
             if name in ("touched", "of size"):  # over the digits: behind them stands the unit
-                words = words.rjust(cells - 6)
+                heading = heading.rjust(cells - 6)
             elif name in ("share", "recent", "touched last"):
-                words = words.rjust(cells - 2)
+                heading = heading.rjust(cells - 2)
             sorted_by = {"of size": TensorSort.SIZE}.get(name, name) == view.sort
-            line.append((text.fit(words, cells), look["text"] if sorted_by else look["dim"]))
+            line.append((text.fit(heading, cells), draw_style["text"] if sorted_by else draw_style["dim"]))
         return line
 
     def _row(self, row: TensorRow, columns: list[Column], called: str) -> Line:
-        look = self.look
+        draw_style = self.draw_style
         chosen = row.key == self.selected
-        plain = look["selected"] if chosen else look["dim" if row.rest else "text"]
-        dim = look["selected_dim"] if chosen else look["dim"]
-        strong = look["selected"] if chosen else look["text" if row.rest else "bright"]
-        line: Line = [(" ", plain)]
+        base = draw_style["selected"] if chosen else draw_style["dim" if row.rest else "text"]
+        dim = draw_style["selected_dim"] if chosen else draw_style["dim"]
+        strong = draw_style["selected"] if chosen else draw_style["text" if row.rest else "bright"]
+        line: Line = [(" ", base)]
         for name, cells in columns:
             match name:
                 case "touched":
                     line.append((text.size_column(row.touched_bytes).rjust(9) + "  ", strong))
                 case "of size":
                     size = "" if row.size_bytes is None else text.size_column(row.size_bytes)
-                    line.append((size.rjust(9) + "  ", plain))
+                    line.append((size.rjust(9) + "  ", base))
                 case "share":
-                    line.append((_percent(_share(row)).rjust(cells - 2) + "  ", plain))
+                    line.append((_percent(_share(row)).rjust(cells - 2) + "  ", base))
                 case "recent":
-                    line.append((_percent(row.recent).rjust(cells - 2) + "  ", plain))
+                    line.append((_percent(row.recent).rjust(cells - 2) + "  ", base))
                 case "bar":
-                    line += self._bar(row, cells, plain)
+                    line += self._bar(row, cells, base)
                 case "trend":
-                    spark = raster.spark(row.trend, TREND, ascii_only=look.ascii_only) if row.trend else " " * TREND
-                    line.append((spark + "  ", dim if chosen else self._hue(row, plain)))
+                    spark = (
+                        raster.spark(row.trend, TREND, ascii_only=draw_style.ascii_only) if row.trend else " " * TREND
+                    )
+                    line.append((spark + "  ", dim if chosen else self._hue(row, base)))
                 case "touched last":
                     line.append((_last(row).rjust(cells - 2) + "  ", dim))
                 case "kind":
                     kind = CATEGORIES[row.kind] if row.kind is not None else ""
-                    line.append((text.fit(kind, cells), plain if chosen else self._hue(row, plain)))
+                    line.append((text.fit(kind, cells), base if chosen else self._hue(row, base)))
                 case _:
-                    line += self._named(row, called, cells, plain)
+                    line += self._named(row, called, cells, base)
         return line
 
-    def _named(self, row: TensorRow, called: str, cells: int, plain: Style) -> Line:
-        """With the mark of its kind where rows are kinds; the rest is a sentence."""
+    def _named(self, row: TensorRow, called: str, cells: int, base: Style) -> Line:
+        """Return the name, with the letter or colour of the kind where rows are kinds; the rest is a sentence."""
         if row.rest:
-            return [(text.sentence(row.name, cells), plain)]
+            return [(text.sentence(row.name, cells), base)]
         if self.view.by != "kind" or row.kind is None:
-            return [(text.fit(called, cells), plain)]
-        mark = LETTERS[CATEGORIES[row.kind]] if by_letter(self.look) else "■"
-        return [(f"{mark} ", plain if row.key == self.selected else self._hue(row, plain)),
-                (called, plain)]  # fmt: skip
+            return [(text.fit(called, cells), base)]
+        symbol = LETTERS[CATEGORIES[row.kind]] if by_letter(self.draw_style) else "■"
+        return [(f"{symbol} ", base if row.key == self.selected else self._hue(row, base)),
+                (called, base)]  # fmt: skip
 
-    def _hue(self, row: TensorRow, plain: Style) -> Style:
-        return number_styles(self.look)[row.kind] if row.kind is not None else plain
+    def _hue(self, row: TensorRow, base: Style) -> Style:
+        return number_styles(self.draw_style)[row.kind] if row.kind is not None else base
 
-    def _bar(self, row: TensorRow, cells: int, plain: Style) -> Line:
-        """Return the touched share of it."""
+    def _bar(self, row: TensorRow, cells: int, base: Style) -> Line:
+        """Return a bar of the accessed share of a tensor."""
         share = _share(row)
         if share is None:
-            return [(" " * cells, plain)]
-        bar = raster.gauge(share, cells - 2, ascii_only=self.look.ascii_only)
-        return [(bar, plain if row.key == self.selected else self._hue(row, plain)), ("  ", plain)]
+            return [(" " * cells, base)]
+        bar = raster.gauge(share, cells - 2, ascii_only=self.draw_style.ascii_only)
+        return [(bar, base if row.key == self.selected else self._hue(row, base)), ("  ", base)]
 
 
 def _share(row: TensorRow) -> float | None:
-    """Whole pages can be more than a tensor, which is all of it."""
+    """Return the accessed share of a tensor, at most 1: whole pages can be more than the tensor."""
     if row.size_bytes is None or row.touched_bytes is None:
         return None
     return min(1.0, row.touched_bytes / max(row.size_bytes, 1))

@@ -1,4 +1,4 @@
-"""Text in cells: foreign words never break a line, names keep both ends. Numbers come from ``memtui.core.units``."""
+"""Text in cells: a foreign text never breaks a line, names keep both ends. Numbers come from ``memtui.core.units``."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def sentence(words: str, cells: int) -> str:
-    """Exactly ``cells`` wide: padded, or cut with an ellipsis at the end (a sentence is read from its start)."""
-    if cells < 4 or width(words) <= cells:
-        return fit(words, cells)
-    return fit(set_cell_size(words, cells - 1).rstrip() + "…", cells)
+def sentence(text: str, cells: int) -> str:
+    """Return a text padded to ``cells``, or cut with an ellipsis at its end (a sentence is read from its start)."""
+    if cells < 4 or width(text) <= cells:
+        return fit(text, cells)
+    return fit(set_cell_size(text, cells - 1).rstrip() + "…", cells)
 
 
 def fitting_keys(keys: Sequence[str], cells: int) -> str:
-    """Join as many keys as have room, the most important first; the last two, help and the way out, always stay."""
+    """Join as many keys as have room, the most important first; the last two (help, leave) always stay."""
     shown = list(keys)
     while width(" · ".join(shown)) > cells and len(shown) > 2:
         shown.pop(-3)
@@ -77,7 +77,7 @@ def progress_bar(done: int, of: int, cells: int) -> str:
 
 
 def fit(text: str, cells: int, *, right: bool = False) -> str:
-    """Exactly ``cells`` wide: padded, or cut with an ellipsis in the middle (both ends of a name tell something)."""
+    """Return a text padded to ``cells``, or cut with an ellipsis in its middle (both ends of a name matter)."""
     if cells <= 0:
         return ""
     have = width(text)
@@ -103,15 +103,15 @@ def shortened(names: list[str], cells: int) -> list[str]:
         return shorten(names, cells)
     out, depths = list(names), [len(name) - len(name.lstrip(_BEFORE_NAMES)) for name in names]
     for depth in set(depths):
-        at = [n for n, deep in enumerate(depths) if deep == depth]
-        for n, name in zip(at, shorten([names[n][depth:] for n in at], cells - depth), strict=True):
+        indices = [n for n, deep in enumerate(depths) if deep == depth]
+        for n, name in zip(indices, shorten([names[n][depth:] for n in indices], cells - depth), strict=True):
             out[n] = names[n][:depth] + name
     return out
 
 
 def in_column(rows: Sequence[Any], first: int, name: Callable[[Any], str], cells: Sequence[int]) -> list[str]:
     """Return the names of rows from the first in sight on, ``cells`` for each, different from those of all rows."""
-    begin, end = (0, len(rows)) if len(rows) <= COMPARED else (first, first + len(cells))
-    names = [clean(name(row)) for row in rows[begin:end]]
+    start, end = (0, len(rows)) if len(rows) <= COMPARED else (first, first + len(cells))
+    names = [clean(name(row)) for row in rows[start:end]]
     short = {width: shortened(names, width) for width in set(cells)}
-    return [fit(short[width][first - begin + at], width) for at, width in enumerate(cells)]
+    return [fit(short[width][first - start + index], width) for index, width in enumerate(cells)]

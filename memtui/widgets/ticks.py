@@ -1,4 +1,4 @@
-"""Moments on a picture: the tick of each kind, one to a column, and words beside it where there is room."""
+"""Ticks on a time axis: a glyph for each kind, one tick to a column, and a label beside it where there is room."""
 
 from __future__ import annotations
 
@@ -8,71 +8,71 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.widgets import text
-from memtui.widgets.views.memory import Mark, TimeAxis
+from memtui.widgets.views.memory import Tick, TimeAxis
 
 TICKS = {
     "mark": "┃", "exec": "┃", "warning": "┃", "stopped": "┊", "gap": "┊", "disturbed": "┊", "not paused": "┊",
     "interval": "┊", "step": "┊", "each step": "┊",
 }  # fmt: skip
-WORDLESS = "each step"  # so many that words would be all there is
-FEWEST = 8  # cells that are worth a part of the words
+UNLABELLED = "each step"  # a kind with so many ticks that labels would fill the picture
+FEWEST = 8  # cells: a label that is cut shorter is left out
 _REST = 0  # the second cell of a wide character: no character of its own
 
 
-def by_column(marks: Iterable[Mark], axis: TimeAxis, columns: int) -> dict[int, Mark]:
-    """Return one mark to a column, from the left: what the user wrote down before anything else, then the first."""
-    found: dict[int, Mark] = {}
-    for mark in marks:
-        column = axis.column(mark.t_ns, columns) if mark.kind in TICKS else None
+def by_column(ticks: Iterable[Tick], axis: TimeAxis, columns: int) -> dict[int, Tick]:
+    """Return one tick to a column, from the left: a mark of the user before all others, then the first tick."""
+    shown: dict[int, Tick] = {}
+    for tick in ticks:
+        column = axis.column(tick.t_ns, columns) if tick.kind in TICKS else None
         if column is None:
             continue
-        before = found.setdefault(column, mark)
-        if mark.kind == "mark" and before.kind != "mark":
-            found[column] = mark
-    return dict(sorted(found.items()))
+        before = shown.setdefault(column, tick)
+        if tick.kind == "mark" and before.kind != "mark":
+            shown[column] = tick
+    return dict(sorted(shown.items()))
 
 
-def words_beside(
-    marks: dict[int, Mark], free: NDArray[np.bool_], plain: Callable[[str], str]
+def tick_labels(
+    ticks: dict[int, Tick], free: NDArray[np.bool_], displayable: Callable[[str], str]
 ) -> list[tuple[int, list[int]]]:
-    """First column and cells of the words, for those marks beside which there is room; the user's words come first.
+    """Return first column and cells of the label of each tick that has room for one; marks of the user come first.
 
-    ``free`` says which cells of the row are blank, ``plain`` puts words into the glyphs there are. Words stand to the
-    right of their tick or, where there is no room, to the left; a blank stays between them and anything else.
+    ``free`` says which cells of the row are blank, ``displayable`` converts a text to the glyphs of the terminal. A
+    label stands to the right of its tick or, where there is no room, to the left; a blank separates it from the rest.
     """
     free = free.copy()
-    found = []
-    for column, mark in sorted(marks.items(), key=lambda one: one[1].kind != "mark"):
-        if mark.kind == WORDLESS:
+    labels = []
+    for column, tick in sorted(ticks.items(), key=lambda item: item[1].kind != "mark"):
+        if tick.kind == UNLABELLED:
             continue
-        words = plain(text.clean(mark.text if mark.kind == "mark" else mark.kind))
+        label = displayable(text.clean(tick.text if tick.kind == "mark" else tick.kind))
         rooms = _room(free[column + 1 :]), _room(free[:column][::-1])
-        cells = cells_of(words)
+        cells = cells_of(label)
         if len(cells) > max(rooms):
             if max(rooms) < FEWEST:
                 continue
-            cells = cells_of(plain(text.fit(words, max(rooms))))[: max(rooms)]
-        begin = column + 1 if len(cells) <= rooms[0] else column - len(cells)
-        free[max(0, begin - 1) : begin + len(cells) + 1] = False
-        found.append((begin, cells))
-    return found
+            cells = cells_of(displayable(text.fit(label, max(rooms))))[: max(rooms)]
+        start = column + 1 if len(cells) <= rooms[0] else column - len(cells)
+        free[max(0, start - 1) : start + len(cells) + 1] = False
+        labels.append((start, cells))
+    return labels
 
 
 def _room(free: NDArray[np.bool_]) -> int:
-    """Cells for words from the first one on, without the blank at their end; the edge of the picture needs none."""
+    """Return the cells for a label from the first cell on, less a blank at its end; the edge needs no blank."""
     taken = np.flatnonzero(~free)
     return max(0, int(taken[0]) - 1) if len(taken) else len(free)
 
 
-def cells_of(words: str) -> list[int]:
-    """Return a code point for every cell that words take."""
+def cells_of(label: str) -> list[int]:
+    """Return a code point for every cell of a label."""
     cells: list[int] = []
-    for char in words:
+    for char in label:
         width = text.width(char)
         cells += [ord(char), *[_REST] * (width - 1)] if width else []
     return cells
 
 
-def without_rests(words: str) -> str:
-    """Return what a row of such cells says."""
-    return words.replace(chr(_REST), "")
+def without_rests(row: str) -> str:
+    """Return the text of a row of such cells."""
+    return row.replace(chr(_REST), "")

@@ -1,4 +1,4 @@
-"""The address ranges: how hot, how big, which way they go."""
+"""The address ranges: their working set, size and trend."""
 
 from __future__ import annotations
 
@@ -20,76 +20,90 @@ ADDRESS_CELLS = 150  # inside the frame; with less there is no column of address
 
 
 class VmaTable(RowPanel):
-    """A table on the line API: only the rows in sight are made, only those that changed are written."""
+    """A table on the line API: only the rows in sight are painted, only those that changed are written."""
 
     view: TableView
 
-    class SortAsked(Message):
+    class SortClicked(Message):
         """A header was clicked."""
 
         def __init__(self, sort: Sort) -> None:
             super().__init__()
             self.sort = sort
 
-    # What the frame says
+    # Texts on the border
 
     def heading(self) -> Line:
-        view, look = self.view, self.look
-        line: Line = [("address ranges", look["title"])]
+        view, draw_style = self.view, self.draw_style
+        line: Line = [("address ranges", draw_style["title"])]
         if view.only is not None:
-            line.append((f" of pid {view.only}", look["focus"]))
-        line.append((f"  {len(view.rows)} shown", look["dim"]))
+            line.append((f" of pid {view.only}", draw_style["focus"]))
+        line.append((f"  {len(view.rows)} shown", draw_style["dim"]))
         if view.filters_on:
-            line += [(f", {view.left_out} left out by filters (", look["dim"]), ("f", look["key"]), (")", look["dim"])]
+            line += [
+                (f", {view.left_out} left out by filters (", draw_style["dim"]),
+                ("f", draw_style["key"]),
+                (")", draw_style["dim"]),
+            ]
         else:
-            line += [(", filters off (", look["dim"]), ("f", look["key"]), (")", look["dim"])]
+            line += [(", filters off (", draw_style["dim"]), ("f", draw_style["key"]), (")", draw_style["dim"])]
         if view.filter_text:
-            line += [("  / ", look["key"]), (text.fit(text.clean(view.filter_text), 20).rstrip(), look["bright"])]
+            line += [
+                ("  / ", draw_style["key"]),
+                (text.fit(text.clean(view.filter_text), 20).rstrip(), draw_style["bright"]),
+            ]
             if view.not_matching:
-                line += [(f" hides {view.not_matching}", look["dim"])]
+                line += [(f" hides {view.not_matching}", draw_style["dim"])]
         return line
 
     def heading_right(self, width: int) -> Line:
-        view, look = self.view, self.look
-        line: Line = [("p", look["key"]), (": processes   ", look["dim"])] if width >= 100 else []
-        return [*line, ("sort: ", look["dim"]), (f"{view.sort} ", look["text"]), (self._arrow(), look["text"])]
+        view, draw_style = self.view, self.draw_style
+        line: Line = [("p", draw_style["key"]), (": processes   ", draw_style["dim"])] if width >= 100 else []
+        return [
+            *line,
+            ("sort: ", draw_style["dim"]),
+            (f"{view.sort} ", draw_style["text"]),
+            (self._arrow(), draw_style["text"]),
+        ]
 
     def _arrow(self) -> str:
         return "▼" if self.view.descending else "▲"
 
     def footing(self) -> Line:
-        """Return what the rows do not hold of the working set.
+        """Return the part of the working set that is not in the rows.
 
-        Tell also where the chosen one lies, without a column of it.
+        The address of the chosen row stands before it where there is no column of addresses.
         """
         row = next((r for r in self.view.rows if r.key == self.selected), None)
         line: Line = []
         if row is not None and self.size.width - 2 < ADDRESS_CELLS:
-            line = [(f"{row.start:012x}-{row.end:012x}  ", self.look["text"])]
-        return [*line, (rest_of(self.view), self.look["dim"])]
+            line = [(f"{row.start:012x}-{row.end:012x}  ", self.draw_style["text"])]
+        return [*line, (rest_of(self.view), self.draw_style["dim"])]
 
     # The rows
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         view = self.view
         if not view.rows:
-            words = view.note
-            if not words and (view.left_out or view.not_matching):
-                words = (
+            reason = view.note
+            if not reason and (view.left_out or view.not_matching):
+                reason = (
                     "no range has that text (Esc shows all)" if view.not_matching else "all are filtered (f shows them)"
                 )
-            return self.message(words or "no address ranges yet", width, height)
+            return self.message(reason or "no address ranges yet", width, height)
         columns = self._columns(width, any(row.pid is not None for row in view.rows))
         spare = width - 1 - sum(cells for _, cells, _ in columns)
         lines = [self._header(columns)]
         for row, name, note in self._named(columns[-1][1], view.rows[self.top : self.top + height - 1]):
             line = self._row(row, columns, name, note)
-            # Every column has its cells whatever stands in it: a row need not be measured where all of them fit.
-            lines.append(cut(line, width) if spare < 0 else FullWidthLine([*line, (" " * spare, self.look["text"])]))
+            # Every column has a fixed width: a row is not measured where all columns fit.
+            lines.append(
+                cut(line, width) if spare < 0 else FullWidthLine([*line, (" " * spare, self.draw_style["text"])])
+            )
         return lines
 
     def _named(self, cells: int, shown: tuple[RangeRow, ...]) -> Iterable[tuple[RangeRow, str, str]]:
-        """Return rows in sight with their names and, where there is room for it, why they are hidden otherwise."""
+        """Return rows in sight with their names and, where there is room, the filter that would hide them."""
         notes = [f" ({text.clean(row.left_out)})" if row.left_out else "" for row in shown]
         notes = [note if text.width(note) + 8 <= cells else "" for note in notes]
         room = [cells - text.width(note) for note in notes]
@@ -112,71 +126,70 @@ class VmaTable(RowPanel):
         return columns
 
     def _header(self, columns: list[Column]) -> Line:
-        look, line = self.look, []
-        line.append((" ", look["dim"]))
+        draw_style, line = self.draw_style, []
+        line.append((" ", draw_style["dim"]))
         for name, cells, sort in columns:
             right = name in ("of WSS", "pid")
-            # Size columns end in the unit: the word stands over the digits.
-            # Right above the figure, without its unit where the name is that short.
-            words = name.rjust(cells - 6).ljust(cells) if name in ("WSS", "RSS") else name
-            words = name.rjust(cells - 2).ljust(cells) if name == "shared" else words
-            words = name.rjust(cells - 1) + " " if right else words
-            style = look["text"] if sort == self.view.sort and name == sort else look["dim"]
-            line.append((text.fit(words, cells), style))
+            # Columns of sizes end in the unit: their heading stands over the digits.
+            heading = name.rjust(cells - 6).ljust(cells) if name in ("WSS", "RSS") else name
+            heading = name.rjust(cells - 2).ljust(cells) if name == "shared" else heading
+            heading = name.rjust(cells - 1) + " " if right else heading
+            style = draw_style["text"] if sort == self.view.sort and name == sort else draw_style["dim"]
+            line.append((text.fit(heading, cells), style))
         return line
 
     def _row(self, row: RangeRow, columns: list[Column], called: str, note: str) -> Line:
-        look = self.look
+        draw_style = self.draw_style
         grey, chosen = bool(row.left_out), row.key == self.selected
-        plain = look["selected"] if chosen else look["dim" if grey else "text"]
-        dim = look["selected_dim"] if chosen else look["faint" if grey else "dim"]
-        strong = look["selected"] if chosen else look["dim" if grey else "bright"]
-        line: Line = [(" ", plain)]
+        base = draw_style["selected"] if chosen else draw_style["dim" if grey else "text"]
+        dim = draw_style["selected_dim"] if chosen else draw_style["faint" if grey else "dim"]
+        strong = draw_style["selected"] if chosen else draw_style["dim" if grey else "bright"]
+        line: Line = [(" ", base)]
         for name, cells, _ in columns:
             match name:
                 case "WSS":
                     line.append((text.size_column(row.wss_bytes).rjust(8) + "  ", strong if row.wss_bytes else dim))
                 case "RSS":
-                    line.append((("≥" * row.rss_at_least + text.size_column(row.rss_bytes)).rjust(9) + "  ", plain))
+                    line.append((("≥" * row.rss_at_least + text.size_column(row.rss_bytes)).rjust(9) + "  ", base))
                 case "shared":
                     shared = text.size_column(row.shared_bytes).rjust(8)
-                    line.append((shared + "  ", plain if row.shared_bytes else dim))
+                    line.append((shared + "  ", base if row.shared_bytes else dim))
                 case "of WSS":
                     share = text.percent(row.share) if row.share is not None else "–"
-                    line.append((share.rjust(cells - 1) + " ", plain))
+                    line.append((share.rjust(cells - 1) + " ", base))
                 case "trend":
                     line.append(
-                        (raster.spark(row.trend, TREND, ascii_only=look.ascii_only) + " ", self._warm(row, plain))
+                        (raster.spark(row.trend, TREND, ascii_only=draw_style.ascii_only) + " ", self._warm(row, base))
                     )
                 case "perms":
                     line.append((text.fit(text.clean(row.perms), cells), dim))
                 case "pid":
                     who = row.who if 0 < len(row.who) < cells else str(row.pid or "")
-                    line.append((who.rjust(cells - 1) + " ", plain))
+                    line.append((who.rjust(cells - 1) + " ", base))
                 case "address":
                     line.append((text.fit(f"{row.start:012x}-{row.end:012x}", cells), dim))
                 case _:
-                    line += [(called, plain), (note, dim)]
+                    line += [(called, base), (note, dim)]
         return line
 
-    def _warm(self, row: RangeRow, plain: Style) -> Style:
-        """Return the colour of a trend by the row's share of the working set: many small rows must not shout."""
+    def _warm(self, row: RangeRow, base: Style) -> Style:
+        """Return the colour of a trend by the row's share of the working set: small rows are not bright."""
         if row.key == self.selected or row.left_out:
-            return plain
+            return base
         share = row.share or 0.0
-        return self.look.heat[4 + sum(share >= limit for limit in (0.01, 0.05, 0.2, 0.5))]
+        return self.draw_style.heat[4 + sum(share >= limit for limit in (0.01, 0.05, 0.2, 0.5))]
 
     def on_click(self, event: events.Click) -> None:
         if self.view is not None and self.view.rows and event.y == 1:
-            at = 2
+            start = 2
             for _, cells, sort in self._columns(self.size.width - 2, any(r.pid is not None for r in self.view.rows)):
-                if at <= event.x < at + cells and sort is not None:
-                    self.post_message(self.SortAsked(sort))
-                at += cells
+                if start <= event.x < start + cells and sort is not None:
+                    self.post_message(self.SortClicked(sort))
+                start += cells
 
 
 def rest_of(view: TableView) -> str:
-    """Return what is to be added to the rows of a table, or taken from them, to make the working set of the window."""
+    """Return the difference between the sum of the rows and the working set of the window, in words."""
     parts = []
     for count, touched, which in (
         (view.left_out, view.left_out_bytes, ("hidden range", "s", " (f)")),
@@ -185,12 +198,14 @@ def rest_of(view: TableView) -> str:
         if count:
             ranges = f"{count} {which[0]}{which[1] * (count > 1)}{which[2]}"
             parts.append(ranges if touched is None else f"{size(touched)} in {ranges}")
-    said = f"and {', '.join(parts)}" if parts else ""
+    sentence = f"and {', '.join(parts)}" if parts else ""
     if view.wss_bytes is None or view.ranges_bytes is None:
-        return said
+        return sentence
     rest = view.ranges_bytes - view.wss_bytes
     if rest < 0:
-        said += f"{', ' if said else 'and '}{size(-rest)} in no range"
+        sentence += f"{', ' if sentence else 'and '}{size(-rest)} in no range"
     elif rest:
-        said += f"{', ' * bool(said)}less {size(rest)} that several processes touched = WSS {size(view.wss_bytes)}"
-    return said
+        sentence += (
+            f"{', ' * bool(sentence)}less {size(rest)} that several processes touched = WSS {size(view.wss_bytes)}"
+        )
+    return sentence

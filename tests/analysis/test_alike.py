@@ -145,7 +145,7 @@ def test_after_another_interval_was_asked_for_the_second_window_says_its_true_on
     presenter = Presenter(reader, follow=False)
     presenter.playhead.seek(float(samples.end_ns[later[1]]))
     header = presenter.view(5.0).header
-    assert header.asked_s == 1.0
+    assert header.requested_s == 1.0
     assert header.true_s >= 0.9
     reader.close()
     assert {group.interval_s for group in build_report(path).windows} == {(0.1, 0.1), (1.0, 1.0)}

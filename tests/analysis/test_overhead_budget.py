@@ -202,7 +202,7 @@ def test_asked_true_and_budgeted_are_told(tmp_path):
     assert not reader.events(0, 1 << 62) or all(e.kind != "interval" for e in reader.events(0, 1 << 62))
     presenter = Presenter(reader, follow=False)
     header = presenter.view().header
-    assert (header.asked_s, header.budgeted_s) == (0.2, 10.0)
+    assert (header.requested_s, header.budgeted_s) == (0.2, 10.0)
     assert header.true_s == pytest.approx(10, rel=0.01)
     assert header.budget == 0.01
     assert header.spent is not None

@@ -43,10 +43,10 @@ from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap
-from memtui.widgets.label import Notice, Words
+from memtui.widgets.label import Notice, TextLine
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.reuse_histogram import ReuseHistogram
-from memtui.widgets.style import look
+from memtui.widgets.style import draw_style
 from memtui.widgets.vma_table import VmaTable as VmaTableWidget
 from memtui.widgets.wss_graph import WssGraph
 from tests.support import sessions
@@ -230,17 +230,17 @@ async def test_no_glyph_that_an_ascii_terminal_lacks(name, session):
         widget = WIDGETS[name](poisoned(getattr(presenter.view(1.0), name), FAR))
         reader.close()
     else:
-        widget = Words(view=FAR) if name == "words" else Notice(FAR)
+        widget = TextLine(view=FAR) if name == "words" else Notice(FAR)
     app = Stage(widget, ascii_only=True, color="none")
     async with app.run_test(size=(170, 30)) as pilot:
         await pilot.pause()
         seen = drawn_text(app)
         assert seen.isascii(), ascii(seen)
         assert "epoque ???? ???? ??" in seen or name != "words"
-    assert look(ascii_only=True).plain(FAR) == "epoque ???? ???? ??"
+    assert draw_style(ascii_only=True).displayable(FAR) == "epoque ???? ???? ??"
 
 
-@pytest.mark.parametrize("widget", [Words(view=EVIL), Notice(EVIL)], ids=["words", "notice"])
+@pytest.mark.parametrize("widget", [TextLine(view=EVIL), Notice(EVIL)], ids=["words", "notice"])
 async def test_no_words_let_a_name_through(widget):
     app = Stage(widget)
     async with app.run_test(size=(170, 9)) as pilot:

@@ -20,7 +20,7 @@ from memtui.placement.solve.pareto import curve
 from memtui.placement.solve.solver import PlanRequest, find
 from memtui.placement.store import ProfileFile
 from memtui.tui.screens.help import HelpScreen
-from memtui.widgets.placement_matrix import level, ratio_words
+from memtui.widgets.placement_matrix import level, ratio_text
 from tests.support.goldens import compare
 from tests.support.placements import graph_of
 from tests.support.screen_text import screen_lines, screen_text
@@ -296,7 +296,7 @@ async def test_any_keys_at_any_size(file):
 
 def test_heat_of_a_ratio():
     assert [level(r) for r in (0.5, 1.0, 1.05, 1.1, 2, 4, 8, 16, 1000)] == [0, 0, 0, 1, 3, 5, 7, 9, 9]
-    assert [ratio_words(r) for r in (1.0, 9.94, 9.96, 123.4, 12345)] == ["1.0", "9.9", "10", "123", "999"]
+    assert [ratio_text(r) for r in (1.0, 9.94, 9.96, 123.4, 12345)] == ["1.0", "9.9", "10", "123", "999"]
 
 
 @pytest.mark.parametrize("argv", [("replay",), ("place", "show")])

@@ -23,7 +23,7 @@ from memtui.session.records.allocations import RecordedStep, decode_step, record
 from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, columns_of
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
-from memtui.tui.presenters.markers import MarkLog
+from memtui.tui.presenters.markers import TickLog
 from tests.support import sessions
 from tests.support.told_steps import step
 
@@ -166,9 +166,9 @@ def test_a_session_with_steps(tmp_path):
     assert reader.allocations.trace(recorded).peak_bytes == 1464
     (mark,) = (event for event in reader.events(0, 1 << 62) if event.kind == "step")
     assert (mark.t_ns, mark.text) == (150, "step 20, every allocation recorded")
-    mark_log = MarkLog()
-    mark_log.update(reader, int(reader.samples.end_ns[-1]))
-    assert "step" in {tick.kind for tick in mark_log.drawn(0, int(reader.samples.end_ns[-1]))}, "a tick of the timeline"
+    tick_log = TickLog()
+    tick_log.update(reader, int(reader.samples.end_ns[-1]))
+    assert "step" in {tick.kind for tick in tick_log.drawn(0, int(reader.samples.end_ns[-1]))}, "a tick of the timeline"
     (warning,) = (event.text for event in reader.events(0, 1 << 62) if event.kind == "warning")
     assert warning.startswith("what process 1 tells of its tensors is left out: "), "its memory would be below 0"
     reader.close()

@@ -345,7 +345,7 @@ def test_decoded_page_sets_are_kept_within_a_limit(path, monkeypatch):
     presenter = Presenter(reader, follow=False)
     presenter.room = Room(60, 12)
     presenter.view(1.0)
-    assert 0 < presenter.heat._sets.kept_bytes <= 300
+    assert 0 < presenter.heat._sets.total_bytes <= 300
     reader.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 from textual.widget import Widget
 
-from memtui.widgets.style import look
+from memtui.widgets.style import draw_style
 
 
 def screen_lines(app: App) -> list[str]:
@@ -26,7 +26,7 @@ class Stage(App[None]):
 
     def __init__(self, widget: Widget, *, color: str = "256", ascii_only: bool = False) -> None:
         super().__init__(ansi_color=True)
-        self.widget, self.look = widget, look(color, ascii_only)
+        self.widget, self.draw_style = widget, draw_style(color, ascii_only)
 
     def compose(self) -> ComposeResult:
         yield self.widget

@@ -23,7 +23,7 @@ from memtui.tui.session_app import MemtuiApp
 from memtui.widgets.footer_line import KEYS as FOOTER_KEYS
 from memtui.widgets.footer_line import SMALL_KEYS
 from memtui.widgets.raster import NOTHING
-from memtui.widgets.style import look
+from memtui.widgets.style import draw_style
 from memtui.widgets.themes import DARK, THEMES
 from memtui.widgets.views.memory import State
 from tests.support.screen_driver import held, running
@@ -43,7 +43,7 @@ def test_every_action_that_is_offered_exists(action):
 
 def test_the_palette_has_every_key():
     assert {c.action for c in commands()} == {key.action for key in KEYS} - {"palette", "lift"}
-    assert all(c.words for c in commands())
+    assert all(c.label for c in commands())
 
 
 def test_words_are_found_in_any_order():
@@ -183,13 +183,13 @@ def test_themes_can_be_read(theme):
 
 def test_no_theme_brings_colour_where_there_is_none():
     for name in THEMES:
-        styles = look("none", False, name)
+        styles = draw_style("none", False, name)
         assert all(style.color is None and style.bgcolor is None for style in styles.styles.values())
         assert not styles.half_blocks
     for name in THEMES:
         assert all(s.color is None or s.color.number is None or s.color.number < 16
-                   for s in look("16", False, name).styles.values())  # fmt: skip
-    assert look("256", False, "light").pairs[NOTHING * 257].bgcolor.number == THEMES["light"].ground
+                   for s in draw_style("16", False, name).styles.values())  # fmt: skip
+    assert draw_style("256", False, "light").pairs[NOTHING * 257].bgcolor.number == THEMES["light"].ground
 
 
 async def test_the_key_changes_the_colours_and_nothing_else():
@@ -202,7 +202,7 @@ async def test_the_key_changes_the_colours_and_nothing_else():
             await d.press("c")
             assert d.text == before
         assert seen == [{theme.ground} for theme in THEMES.values()]
-        assert d.app.look.theme == "dark"
+        assert d.app.draw_style.theme == "dark"
         assert d.view.header.state is State.PAUSED
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from memtui.tui.presenters import Presenter
-from memtui.tui.presenters.graph import caveats, known_at, window_notes
-from memtui.tui.presenters.markers import MarkLog
+from memtui.tui.presenters.graph import caveats, finite_value, window_notes
+from memtui.tui.presenters.markers import TickLog
 from tests.support.screen_fakes import MIB, FakeSession
 
 
@@ -55,11 +55,11 @@ def test_the_reason_of_a_window_is_said_once():
 def test_what_happened_in_a_window_is_said_of_that_window():
     samples = FakeSession(10).samples
     samples.gaps[9], samples.faulted_in_bytes[9], samples.shared_bytes[9] = 1, 2 * MIB, np.nan
-    told = window_notes(samples, 9, MarkLog(), "PSS read 7 s before")
+    told = window_notes(samples, 9, TickLog(), "PSS read 7 s before")
     assert told == ("1 gap", "first mapped 2.00 MiB", "PSS read 7 s before", "shared pages count for each process")
-    assert window_notes(samples, 0, MarkLog(), "") == ()
+    assert window_notes(samples, 0, TickLog(), "") == ()
 
 
 def test_a_value_that_is_not_known_is_none():
     values = np.array([1.0, np.nan])
-    assert [known_at(values, index) for index in (0, 1, -1)] == [1.0, None, None]
+    assert [finite_value(values, index) for index in (0, 1, -1)] == [1.0, None, None]

@@ -97,10 +97,10 @@ def test_a_live_picture_is_laid_out_anew_only_so_often(path, monkeypatch):
     presenter.playhead.recording = presenter.playhead.follow = True
     presenter.view(10.0)
     weights = iter(range(4, 44))
-    worth = heat_map.worth_a_row
+    worth = heat_map.ranges_to_draw
     monkeypatch.setattr(
         heat_map,
-        "worth_a_row",
+        "ranges_to_draw",
         lambda *words: [replace(r, weight_bytes=1 << next(weights)) for r in worth(*words)[:1]],
     )
     monkeypatch.setattr(heat_map, "LAYOUT_SHARE", 1e-9)

@@ -61,7 +61,7 @@ def test_the_output_takes_the_place_of_the_panels_below_the_graph():
 
 
 def test_the_prompt_takes_the_place_of_the_footer():
-    ids = panels_in_sight("small", "heat", "table", words=False, prompt=True)
+    ids = panels_in_sight("small", "heat", "table", sentences=False, prompt=True)
     assert ids == FRAME | {"prompt", "middle", "heat"}
 
 

@@ -19,8 +19,8 @@ from memtui.session.records.learning import About, about_text
 from memtui.session.session import Session
 from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen
 from memtui.tui.screens.training import TrainingScreen
-from memtui.widgets.line_chart import Curve, drawn, held
-from memtui.widgets.style import look
+from memtui.widgets.line_chart import Curve, drawn, forward_fill
+from memtui.widgets.style import draw_style
 from tests.support import sessions
 from tests.support.allocation_screen import step, until
 from tests.support.goldens import compare
@@ -177,17 +177,17 @@ def test_two_of_one_name_are_told_apart_by_their_files(tmp_path):
 
 def test_a_jump_is_a_line_and_a_gap_is_none():
     heights = np.array([0.0, 0.0, 0.99, 0.99, NAN, NAN, 0.5, 0.5])
-    (top, *_, bottom) = drawn([Curve(heights, look()["text"], "o")], 3, 4, look())
+    (top, *_, bottom) = drawn([Curve(heights, draw_style()["text"], "o")], 3, 4, draw_style())
     words = ["".join(run for run, _ in line) for line in (top, bottom)]
     assert words[0][1] != " "
     assert words[1][0] != " "
     assert words[0][2] == words[1][2] == " "
-    letters = drawn([Curve(heights, look()["text"], "o")], 3, 4, look(ascii_only=True))
+    letters = drawn([Curve(heights, draw_style()["text"], "o")], 3, 4, draw_style(ascii_only=True))
     assert ["".join(run for run, _ in line) for line in letters] == [" o  ", "   o", "o   "]
 
 
 def test_values_are_held_up_to_the_last_one():
-    found = held(np.array([1, 3, 5]), np.array([10.0, NAN, 30.0]), 8)
+    found = forward_fill(np.array([1, 3, 5]), np.array([10.0, NAN, 30.0]), 8)
     assert np.array_equal(found, [NAN, 10, 10, 10, 10, 30, NAN, NAN], equal_nan=True)
 
 

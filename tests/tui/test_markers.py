@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.core.samples import Event
 from memtui.tui.presenters import Presenter, reuse_view
-from memtui.tui.presenters.markers import SLOTS, MarkLog
+from memtui.tui.presenters.markers import SLOTS, TickLog
 from memtui.widgets.reuse_histogram import bounds
 from memtui.widgets.views.memory import State
 from tests.support.screen_driver import held, running
@@ -62,7 +62,7 @@ def test_marks_of_a_long_session_are_counted_without_pages_and_thinned():
     session = FakeSession(60_000)
     session.samples.gaps[::2] = 1  # every other window: none is the neighbour of another
     session.events = lambda first, last: [Event(ORIGIN_NS + 10 * STEP_NS, "mark", "here")]
-    log = MarkLog()
+    log = TickLog()
     latest = int(session.samples.end_ns[-1])
     log.update(session, latest)
     drawn = log.drawn(ORIGIN_NS, latest)
@@ -76,7 +76,7 @@ def test_marks_of_a_part_of_the_session_are_all_of_that_part():
     session = FakeSession(60_000)
     session.samples.gaps[::2] = 1
     session.events = lambda first, last: []
-    log = MarkLog()
+    log = TickLog()
     log.update(session, int(session.samples.end_ns[-1]))
     ends = session.samples.end_ns
     assert [m.t_ns for m in log.between(int(ends[20]), int(ends[26]))] == ends[[20, 22, 24, 26]].tolist()
@@ -86,21 +86,21 @@ def test_marks_of_a_part_of_the_session_are_all_of_that_part():
 
 async def test_the_graph_has_those_in_sight():
     async with running(troubled(), size=(210, 60)) as d:
-        assert [mark.kind for mark in d.view.graph.marks] == ["gap", "disturbed", "mark", "not paused"]
+        assert [mark.kind for mark in d.view.graph.ticks] == ["gap", "disturbed", "mark", "not paused"]
         row = next(line for line in d.text.splitlines() if "112M" in line)
         assert "epoch 7" in row
         assert (row.count("┃"), row.count("┊")) == (1, 3)
         await d.press("plus", "plus")
         await d.until(lambda: d.view.graph.axis.span_ns == 5 * 10**9)
-        assert d.view.graph.marks == ()
+        assert d.view.graph.ticks == ()
         await d.press("minus")
-        await d.until(lambda: [mark.kind for mark in d.view.graph.marks] == ["disturbed", "mark", "not paused"])
+        await d.until(lambda: [mark.kind for mark in d.view.graph.ticks] == ["disturbed", "mark", "not paused"])
 
 
 def test_trouble_that_goes_on_is_one_mark_also_while_the_session_grows():
     session = FakeSession(50)
     session.samples.gaps[:] = 1
-    log = MarkLog()
+    log = TickLog()
     whole = session.samples
     for until in (20, 35, 50):
         session.samples = type(whole)(**{k: v[:until] for k, v in vars(whole).items()})
@@ -109,7 +109,7 @@ def test_trouble_that_goes_on_is_one_mark_also_while_the_session_grows():
 
 
 def test_a_mark_that_is_written_down_late_is_seen():
-    session, log = FakeSession(50), MarkLog()
+    session, log = FakeSession(50), TickLog()
     late = Event(int(session.samples.end_ns[40]), "mark", "late")
     session.events = lambda first, last: []
     log.update(session, int(session.samples.end_ns[45]))

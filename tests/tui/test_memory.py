@@ -290,8 +290,8 @@ async def test_svg():
 
 async def test_the_words_follow_the_cursor():
     async with running(held(live=False)) as d:
-        whole = " ".join(forms[0] for forms in d.view.words.sentences)
+        whole = " ".join(forms[0] for forms in d.view.sentences.sentences)
         await d.press("home")
-        await d.until(lambda: " ".join(forms[0] for forms in d.view.words.sentences) != whole)
-        first = d.view.words.sentences[0][0]
+        await d.until(lambda: " ".join(forms[0] for forms in d.view.sentences.sentences) != whole)
+        first = d.view.sentences.sentences[0][0]
         assert first.split(",")[0] in " ".join(d.text.split())

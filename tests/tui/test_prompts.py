@@ -113,7 +113,7 @@ async def test_what_is_typed_is_seen_on_a_narrow_terminal(width):
 
 
 def test_a_filter_is_about_the_list_in_sight():
-    presenter = SimpleNamespace(tensors=SimpleNamespace(words=""), ranges=SimpleNamespace(words=""))
+    presenter = SimpleNamespace(tensors=SimpleNamespace(filter_text=""), ranges=SimpleNamespace(filter_text=""))
     set_filter("tensors", " conv ")(presenter)
     set_filter("processes", "heap")(presenter)
-    assert (presenter.tensors.words, presenter.ranges.words) == ("conv", "heap")
+    assert (presenter.tensors.filter_text, presenter.ranges.filter_text) == ("conv", "heap")

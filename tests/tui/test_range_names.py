@@ -131,7 +131,7 @@ def test_ranges_that_are_as_they_were_are_not_named_again():
     again, other = table._sift().shown.entries
     assert again is first
     assert (library[1], other[1]) == ("a.so", "b.so")
-    table.words = "b.so"
+    table.filter_text = "b.so"
     sifted = table._sift()
     assert sifted.shown.entries == [other]
     assert sifted.unmatched.entries == [first]

@@ -13,7 +13,7 @@ from memtui.core.units import size
 from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
 from memtui.tui.session_app import MemtuiApp
-from memtui.widgets.style import look
+from memtui.widgets.style import draw_style
 from memtui.widgets.tensor_kinds import number_styles
 from tests.support import sessions
 from tests.support.screen_driver import Driver, held, running
@@ -250,4 +250,4 @@ def test_without_pages_the_reason_stands_there(tmp_path):
 
 def test_every_kind_has_a_style_of_its_own():
     for theme in ("dark", "light"):
-        assert len(set(number_styles(look("256", False, theme)))) == len(CATEGORIES)
+        assert len(set(number_styles(draw_style("256", False, theme)))) == len(CATEGORIES)

@@ -17,7 +17,7 @@ from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
 from memtui.tui.presenters import Presenter
-from memtui.tui.presenters.markers import StepMarks
+from memtui.tui.presenters.markers import StepTicks
 from memtui.tui.presenters.training import UNTRACED, WAITING, TrainingLog
 from memtui.tui.screens.allocations import AllocationScreen
 from memtui.tui.screens.memory import MemoryScreen
@@ -161,7 +161,7 @@ async def test_of_a_long_session_the_fullest_parts_are_shown(tmp_path):
     log = TrainingLog()
     view = log.view(reader, head)
     assert len(log._decoded) == MOST_ROWS
-    assert view.held_bytes.sum(axis=1).max() >= 500 * MIB
+    assert view.allocated_bytes.sum(axis=1).max() >= 500 * MIB
     reader.close()
 
 
@@ -173,7 +173,7 @@ async def test_the_graph_has_a_tick_for_each_step_where_they_are_few(tmp_path):
     app = MemtuiApp(lambda: reader, live=False)
     async with app.run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: app.screen.view is not None)
-        ticks = [mark for mark in app.screen.view.graph.marks if mark.kind == "each step"]
+        ticks = [mark for mark in app.screen.view.graph.ticks if mark.kind == "each step"]
         assert [mark.t_ns for mark in ticks] == [(n + 1) * 50 * MS for n in range(20)]
         assert "each step" not in screen_text(app)
 
@@ -182,9 +182,9 @@ def test_many_steps_are_no_ticks(tmp_path):
     stream = list(sessions.messages(20))
     stream[9:9] = [told(n, **UNSEEN) for n in range(0, 80, 10)]
     reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
-    marks = StepMarks()
-    assert marks.between(reader, TimeAxis(0, 0, 4 * SECOND, 4 * SECOND, False)) == ()
-    assert len(marks.between(reader, TimeAxis(0, SECOND, 2 * SECOND, 2 * SECOND, False))) == 21
+    steps = StepTicks()
+    assert steps.between(reader, TimeAxis(0, 0, 4 * SECOND, 4 * SECOND, False)) == ()
+    assert len(steps.between(reader, TimeAxis(0, SECOND, 2 * SECOND, 2 * SECOND, False))) == 21
     reader.close()
 
 

@@ -22,7 +22,7 @@ from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
 from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.panel import CachedWidget, _neighbours
-from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
+from memtui.widgets.plain_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.reuse_histogram import ReuseHistogram as ReuseWidget
@@ -34,14 +34,14 @@ from memtui.widgets.views.memory import (
     HeaderView,
     HeatBand,
     HeatView,
-    Mark,
     PowerView,
     RangeRow,
+    SentencesView,
     Sort,
     State,
     TableView,
+    Tick,
     TimeAxis,
-    WordsView,
     same,
 )
 from memtui.widgets.vma_table import VmaTable
@@ -120,9 +120,9 @@ async def test_graph_marks_the_cursor_off_the_live_edge():
     assert "00:01:00" in text
 
 
-def marked(*marks: Mark, **how) -> GraphView:
+def marked(*marks: Tick, **how) -> GraphView:
     """Fifty-two columns in sixty seconds; the area reaches the top row in the first and in the last thirteen."""
-    return replace(graph(**how), marks=marks)
+    return replace(graph(**how), ticks=marks)
 
 
 async def top_row(view: GraphView, **how) -> str:
@@ -132,29 +132,29 @@ async def top_row(view: GraphView, **how) -> str:
 
 
 async def test_marks_stand_in_the_graph_with_their_words():
-    row = await top_row(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "gap", "2 gaps")))
+    row = await top_row(marked(Tick(20 * S, "mark", "epoch 1"), Tick(33 * S, "gap", "2 gaps")))
     assert row == "⣶" * 13 + "    ┃epoch 1   ┊gap       " + "⣶" * 13
-    bare = await top_row(marked(Mark(20 * S, "mark", "epoch 1"), Mark(61 * S, "mark", "x"), Mark(-S, "mark", "y")))
+    bare = await top_row(marked(Tick(20 * S, "mark", "epoch 1"), Tick(61 * S, "mark", "x"), Tick(-S, "mark", "y")))
     assert bare == "⣶" * 13 + "    ┃epoch 1              " + "⣶" * 13
 
 
 async def test_words_of_marks_never_lie_on_data_or_on_each_other():
     """The first has no room before the next, the third would run into the area, the last two are one column."""
-    near = (Mark(20 * S, "mark", "epoch 1"), Mark(25 * S, "mark", "two"), Mark(44 * S, "mark", "three"))
-    both = (Mark(32 * S, "gap", "1 gap"), Mark(32 * S + 1, "mark", "all of it"))
+    near = (Tick(20 * S, "mark", "epoch 1"), Tick(25 * S, "mark", "two"), Tick(44 * S, "mark", "three"))
+    both = (Tick(32 * S, "gap", "1 gap"), Tick(32 * S + 1, "mark", "all of it"))
     assert await top_row(marked(*near, *both)) == "⣶" * 13 + "    ┃   ┃two  ┃all of it ┃" + "⣶" * 13
-    assert await top_row(marked(Mark(17 * S, "mark", "a name that is far too long"))) == (
+    assert await top_row(marked(Tick(17 * S, "mark", "a name that is far too long"))) == (
         "⣶" * 13 + " ┃a name that…ar too long " + "⣶" * 13
     )
 
 
 async def test_words_of_a_mark_stand_to_its_left_where_there_is_no_room_to_its_right():
-    row = await top_row(marked(Mark(40 * S, "mark", "epoch 1")))
+    row = await top_row(marked(Tick(40 * S, "mark", "epoch 1")))
     assert row == "⣶" * 13 + " " * 14 + "epoch 1┃    " + "⣶" * 13
 
 
 async def test_a_mark_over_data_colours_it_and_hides_nothing():
-    plain, with_mark = (WssGraph(view) for view in (graph(), marked(Mark(6 * S, "mark", "x"))))
+    plain, with_mark = (WssGraph(view) for view in (graph(), marked(Tick(6 * S, "mark", "x"))))
     lines = []
     for widget in (plain, with_mark):
         app = Stage(widget)
@@ -167,22 +167,22 @@ async def test_a_mark_over_data_colours_it_and_hides_nothing():
 
 async def test_a_mark_under_a_line_that_runs_along_the_top():
     """RSS is such a line: there are blanks below it, down to the area."""
-    lines = (await drawn(WssGraph(marked(Mark(20 * S, "mark", "epoch 1"), rss=120)), 60, 7)).splitlines()
+    lines = (await drawn(WssGraph(marked(Tick(20 * S, "mark", "epoch 1"), rss=120)), 60, 7)).splitlines()
     assert "┃" not in lines[1]
     assert lines[2][7 + 17 :].startswith("┃epoch 1 ")
 
 
 async def test_the_cursor_goes_before_a_mark():
     """It stands at 30 s, in column 25; words end before it."""
-    view = marked(Mark(30 * S, "mark", "here"), Mark(20 * S, "mark", "epoch seven"), follow=False)
+    view = marked(Tick(30 * S, "mark", "here"), Tick(20 * S, "mark", "epoch seven"), follow=False)
     assert await top_row(view) == "⣶" * 13 + "    ┃       │             " + "⣶" * 13
 
 
 async def test_marks_in_ascii_and_in_wide_letters():
-    row = await top_row(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "gap", "2 gaps")), ascii_only=True)
+    row = await top_row(marked(Tick(20 * S, "mark", "epoch 1"), Tick(33 * S, "gap", "2 gaps")), ascii_only=True)
     assert row.isascii()
     assert "|epoch 1   :gap" in row
-    row = await top_row(marked(Mark(20 * S, "mark", "日\x1b日")))
+    row = await top_row(marked(Tick(20 * S, "mark", "日\x1b日")))
     assert row == "⣶" * 13 + "    ┃日\\x1b日" + " " * 13 + "⣶" * 13
 
 
@@ -195,14 +195,14 @@ def refreshed(widget: Widget) -> list[tuple[Region, ...]]:
 
 
 async def test_a_new_mark_costs_one_line_and_the_same_ones_none():
-    widget = WssGraph(marked(Mark(20 * S, "mark", "epoch 1")))
+    widget = WssGraph(marked(Tick(20 * S, "mark", "epoch 1")))
     app = Stage(widget)
     async with app.run_test(size=(60, 7)) as pilot:
         await pilot.pause()
         regions = refreshed(widget)
-        widget.show(marked(Mark(20 * S, "mark", "epoch 1")))
+        widget.show(marked(Tick(20 * S, "mark", "epoch 1")))
         assert regions == []
-        widget.show(marked(Mark(20 * S, "mark", "epoch 1"), Mark(33 * S, "mark", "b")))
+        widget.show(marked(Tick(20 * S, "mark", "epoch 1"), Tick(33 * S, "mark", "b")))
         assert [[region.y for region in args] for args in regions] == [[2]]
 
 
@@ -356,7 +356,7 @@ async def test_table_header_click_sorts():
     asked = []
 
     class Watching(Stage):
-        def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
+        def on_vma_table_sort_clicked(self, message: VmaTable.SortClicked) -> None:
             asked.append(message.sort)
 
     app = Watching(VmaTable(table()))
@@ -412,14 +412,14 @@ SAID = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * M
 
 
 async def test_as_many_sentences_as_have_room_are_said_and_none_is_cut():
-    words = PlainWords(WordsView(tuple(SAID)))
+    words = SummaryLines(SentencesView(tuple(SAID)))
     wide = " ".join((await drawn(words, 210, 2)).split())
     assert wide == " ".join(forms[0] for forms in SAID)
-    narrow = (await drawn(PlainWords(WordsView(tuple(SAID))), 120, 2)).split()
+    narrow = (await drawn(SummaryLines(SentencesView(tuple(SAID))), 120, 2)).split()
     assert " ".join(narrow) == f"{SAID[0][0]} {SAID[2][0]}"
-    small = (await drawn(PlainWords(WordsView(tuple(SAID))), 80, 1)).strip()
+    small = (await drawn(SummaryLines(SentencesView(tuple(SAID))), 80, 1)).strip()
     assert small == "In a window of 200 ms the program touches 61.0 MiB in the median."
-    assert not (await drawn(PlainWords(WordsView(tuple(SAID))), 40, 1)).strip()
+    assert not (await drawn(SummaryLines(SentencesView(tuple(SAID))), 40, 1)).strip()
 
 
 async def test_header_warning_comes_before_all_else():
@@ -447,7 +447,7 @@ def test_miss_ratio_axis_is_about_the_drop():
 
 async def test_header_paused_has_a_timeline():
     view = HeaderView(
-        "train.py", 4242, 0, State.PAUSED, True, 432, 761, 4.0, tracker="pagetable", marks=(Mark(100 * S, "mark"),)
+        "train.py", 4242, 0, State.PAUSED, True, 432, 761, 4.0, tracker="pagetable", ticks=(Tick(100 * S, "mark"),)
     )
     text = await drawn(HeaderLine(view), 120, 1)
     assert "❚❚ 00:07:12 of 00:12:41 x4" in text

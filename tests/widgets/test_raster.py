@@ -7,7 +7,7 @@ import pytest
 from rich.style import Style
 
 from memtui.widgets import raster, text
-from memtui.widgets.style import look
+from memtui.widgets.style import draw_style
 from memtui.widgets.views.memory import TimeAxis
 
 S = 1_000_000_000
@@ -72,7 +72,7 @@ def test_runs_merge_cells_of_one_style():
 
 def test_half_blocks_use_two_levels_a_cell():
     levels = np.array([[1, 1, 2], [1, 1, 3]], np.uint8)
-    pairs = look().pairs
+    pairs = draw_style().pairs
     assert raster.half_blocks(levels, pairs) == [[("  ", pairs[257]), ("▀", pairs[2 * 256 + 3])]]
     assert raster.half_blocks(levels[:1], pairs) == [[("  ", pairs[257]), (" ", pairs[514])]]
 
@@ -118,8 +118,8 @@ def test_axis_columns():
     assert axis.column(30 * S, 60) == 29
     assert axis.column(60 * S, 60) == 59
     assert axis.column(61 * S, 60) is None
-    assert axis.marks_cursor
-    assert not TimeAxis(0, 0, 60 * S, 60 * S, False).marks_cursor
+    assert axis.shows_cursor
+    assert not TimeAxis(0, 0, 60 * S, 60 * S, False).shows_cursor
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_clean_shows_what_would_break_a_line():
 
 
 def test_looks():
-    assert look("none").heat[5] == Style()
-    assert not look("16").half_blocks
-    assert look("256").half_blocks
-    assert look(ascii_only=True).plain("─●│") == "-*|"
+    assert draw_style("none").heat[5] == Style()
+    assert not draw_style("16").half_blocks
+    assert draw_style("256").half_blocks
+    assert draw_style(ascii_only=True).displayable("─●│") == "-*|"
 
 
 def test_a_bar_of_progress():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.widgets.row_panel import LazyRows, place_of
+from memtui.widgets.row_panel import LazyRows, index_of
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from tests.support.screen_text import drawn
 
@@ -18,9 +18,9 @@ def test_they_are_a_list(numbers, asked, part):
     rows = LazyRows(np.array(sorted(numbers), np.int64), lambda n: asked_for.append(n) or Row(n, (str(n),)))
     everything = [Row(n, (str(n),)) for n in sorted(numbers)]
     assert (len(rows), bool(rows)) == (len(everything), bool(everything))
-    assert place_of(rows, asked) == place_of(everything, asked)
+    assert index_of(rows, asked) == index_of(everything, asked)
     assert rows.last_until(asked) == sum(n <= asked for n in numbers) - 1
-    assert place_of(rows, None) is None
+    assert index_of(rows, None) is None
     assert asked_for == [], "to find a row none is made"
     assert list(rows[part]) == everything[part]
     assert list(rows) == everything

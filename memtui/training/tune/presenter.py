@@ -86,7 +86,7 @@ class GridLog:
         if not runs:
             return GridRow(run, point.values, label, INTERRUPTED)
         output, errors = self.files(run)
-        return GridRow(run, point.values, label, RUNNING, seconds=_since(output), said=last_line(errors))
+        return GridRow(run, point.values, label, RUNNING, seconds=_since(output), message=last_line(errors))
 
 
 def _since(path: Path) -> float | None:

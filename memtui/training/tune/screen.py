@@ -18,7 +18,7 @@ from memtui.tui.base_app import TerminalApp
 from memtui.tui.presenters.log_tail import OutputLog
 from memtui.tui.screens.list_screen import ListScreen, fitting
 from memtui.widgets import text
-from memtui.widgets.label import Words
+from memtui.widgets.label import TextLine
 from memtui.widgets.output_pane import OutputPane
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.tune import INTERRUPTED, RUNNING, WAITING, GridRow, GridView
@@ -85,12 +85,12 @@ class GridScreen(ListScreen):
         self._order, self._reversed = 0, False
         self._log: OutputLog | None = None  # of the run that is open
         self._complaints = False  # which of its two files is shown
-        self.head, self.bar = Words("title", id="header"), Words("live")
+        self.head, self.bar = TextLine("title", id="header"), TextLine("live")
         self.rows = Listing(ListingView("runs", (), note="looking ..."), id="rows")
         self.output = OutputPane(id="output")
         self.output.back = "Esc"
-        self.words = [Words("text") for _ in range(WORDS)]
-        self.foot = Words("dim", id="footer")
+        self.words = [TextLine("text") for _ in range(WORDS)]
+        self.foot = TextLine("dim", id="footer")
 
     @property
     def parts(self) -> Sequence[Widget]:
@@ -157,7 +157,7 @@ class GridScreen(ListScreen):
             accuracy, loss, peak, took = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
             rounds = f" · {row.iterations} iterations" if row.iterations is not None else ""
             numbers = f"{row.state} · accuracy {accuracy} · loss {loss} · peak {peak} · {took}{rounds}"
-            said = [row.label, row.state if row.state == WAITING else numbers, row.said or row.session]
+            said = [row.label, row.state if row.state == WAITING else numbers, row.message or row.session]
         role = "warning" if row is not None and row.state == FAILED else "text"
         for widget, words in zip(self.words, [*said, *[""] * WORDS], strict=False):
             widget.show(f" {words}", role)
@@ -300,7 +300,7 @@ def _cells(words: Sequence[str]) -> int:
 def _row(row: GridRow, joined: bool, count: int) -> Row:
     values = (" ".join(row.values),) if joined else row.values
     numbers = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
-    cells = (str(row.run + 1), row.state, *values, *numbers, row.said)
+    cells = (str(row.run + 1), row.state, *values, *numbers, row.message)
     return Row(row.run, cells[:count], _ROLES.get(row.state, "text"))
 
 

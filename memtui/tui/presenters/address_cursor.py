@@ -50,37 +50,37 @@ class Stack:
         """Return memory in sight."""
         return sum(int((layout.ends - layout.starts).sum()) for _, layout, _ in self.layouts)
 
-    def _at(self, row: int) -> tuple[int, Layout, int] | None:
-        layouts = (one for one in self.layouts if one[2] <= row < one[2] + one[1].rows)
+    def _entry_of(self, row: int) -> tuple[int, Layout, int] | None:
+        layouts = (entry for entry in self.layouts if entry[2] <= row < entry[2] + entry[1].rows)
         return next(layouts, None)
 
-    def row_of(self, place: AddressCursor) -> int | None:
+    def row_of(self, cursor: AddressCursor) -> int | None:
         """Return the row that shows an address, or what lies next to it; None where the process is not in sight."""
         for process, layout, top in self.layouts:
-            if process == place.process and len(layout.starts):
-                at = int(np.searchsorted(layout.starts, np.uint64(place.address), side="right")) - 1
-                if at + 1 < len(layout.starts) and (at < 0 or place.address >= int(layout.ends[at])):
-                    at += 1  # left out: what is shown next
-                return top + int(layout.bins[max(0, at)]) // SUBROWS
+            if process == cursor.process and len(layout.starts):
+                index = int(np.searchsorted(layout.starts, np.uint64(cursor.address), side="right")) - 1
+                if index + 1 < len(layout.starts) and (index < 0 or cursor.address >= int(layout.ends[index])):
+                    index += 1  # left out: what is shown next
+                return top + int(layout.bins[max(0, index)]) // SUBROWS
         return None
 
-    def place_at(self, row: int) -> AddressCursor | None:
+    def cursor_of_row(self, row: int) -> AddressCursor | None:
         """Return the first address of a row; None in a gap and below the last band."""
         pieces = self.pieces(row)
-        match = self._at(row)
+        match = self._entry_of(row)
         return AddressCursor(match[0], min(pieces)[0]) if pieces and match else None
 
-    def place_of(self, key: int) -> AddressCursor | None:
+    def cursor_of_range(self, key: int) -> AddressCursor | None:
         """Return where a range begins in the picture."""
         for _, layout, top in self.layouts:
             for band in layout.bands:
                 if band.key == key:
-                    return self.place_at(top + band.row)
+                    return self.cursor_of_row(top + band.row)
         return None
 
     def pieces(self, row: int) -> list[tuple[int, int]]:
         """Return the addresses (start, end) of a row of cells."""
-        match = self._at(row)
+        match = self._entry_of(row)
         if match is None:
             return []
         _, layout, top = match
@@ -98,7 +98,7 @@ class Stack:
 
     def band(self, row: int) -> Band | None:
         """Return the band of a row."""
-        match = self._at(row)
+        match = self._entry_of(row)
         return match[1].band_at(row - match[2]) if match else None
 
     def touched(self, row: int, pages: PageSet) -> int:
@@ -111,7 +111,7 @@ class Stack:
 
         None where nothing smaller can be shown: a pixel shows a page already, or the row is a gap.
         """
-        match, band, pieces = self._at(row), self.band(row), self.pieces(row)
+        match, band, pieces = self._entry_of(row), self.band(row), self.pieces(row)
         if match is None or band is None or not pieces:
             return None
         process, layout, _ = match
@@ -123,13 +123,13 @@ class Stack:
         whole, least = int(below[-1]), PAGE_BYTES * SUBROWS * layout.rows
         if whole <= least:
             return None
-        at = int(np.searchsorted(layout.starts, np.uint64(min(pieces)[0])))
+        index = int(np.searchsorted(layout.starts, np.uint64(min(pieces)[0])))
         half = max(whole // ZOOM, least) // 2
-        middle = max(half, min(whole - half, int(below[at])))
+        middle = max(half, min(whole - half, int(below[index])))
         return Interval(process, _address(layout, below, middle - half), _address(layout, below, middle + half - 1) + 1)
 
 
 def _address(layout: Layout, below: np.ndarray, offset: int) -> int:
     """Return the address at an offset in the memory that is shown, laid end to end."""
-    at = int(np.searchsorted(below, offset, side="right")) - 1
-    return int(layout.starts[at]) + offset - int(below[at])
+    index = int(np.searchsorted(below, offset, side="right")) - 1
+    return int(layout.starts[index]) + offset - int(below[index])

@@ -18,7 +18,7 @@ from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.core.samples import Hello, Process, Status
 from memtui.core.units import duration, size
 from memtui.session.session import Session
-from memtui.tui.presenters.markers import MarkLog, StepMarks
+from memtui.tui.presenters.markers import StepTicks, TickLog
 from memtui.tui.presenters.processes import pss_note
 from memtui.tui.presenters.series import Series, process_sizes, range_wss
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -50,7 +50,7 @@ class MemoryGraph:
         self._range: Series | None = None
         self._process: Series | None = None
         self._pid: int | None = None
-        self._step_marks = StepMarks()
+        self._step_ticks = StepTicks()
 
     def focus_range(self, key: int | None) -> None:
         """Draw a line for one range; None: for none."""
@@ -68,89 +68,91 @@ class MemoryGraph:
     def view(
         self,
         axis: TimeAxis,
-        at: int,
+        index: int,
         processes: list[Process],
-        marks: MarkLog,
+        ticks: TickLog,
         range_name: str | None,
-        allowance: TimeBudget,
+        budget: TimeBudget,
     ) -> tuple[GraphView, bool]:
         """Return the graph and whether it is complete.
 
         Args:
             axis: the time in sight.
-            at: index of the window at the cursor; -1: before the first.
+            index: of the window at the cursor; -1: before the first.
             processes: those in sight.
-            marks: of the session.
+            ticks: of the session.
             range_name: of the chosen range; None where none is chosen, or it is gone.
-            allowance: how long lines may be fetched.
+            budget: of the time for fetching lines.
         """
         samples = self._reader.samples
         # Whole extra windows at both ends, so that the picture begins and ends full.
         first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
         last = min(len(samples.sample), int(np.searchsorted(samples.end_ns, axis.end_ns, side="right")) + 1)
-        here = at - first if first <= at < last else -1
-        sizes, sizes_complete = self._sizes(first, last, at, processes, allowance)
-        line, line_complete = self._range_line(first, last, at, allowance) if range_name is not None else (None, True)
+        here = index - first if first <= index < last else -1
+        sizes, sizes_complete = self._sizes(first, last, index, processes, budget)
+        line, line_complete = self._range_line(first, last, index, budget) if range_name is not None else (None, True)
         inside = samples.end_ns[first:last] <= axis.end_ns
-        known, alike_s = _alike(samples, slice(first, last), here, inside, sizes.wss_bytes)
+        alike_wss, alike_s = _alike(samples, slice(first, last), here, inside, sizes.wss_bytes)
         note = _why_no_wss(self._reader.hello)
-        if not note and at >= 0 and not len(known):
-            note = samples.reason[at] if samples.status[at] != Status.OK else ""
+        if not note and index >= 0 and not len(alike_wss):
+            note = samples.reason[index] if samples.status[index] != Status.OK else ""
         view = GraphView(
             axis=axis,
-            begin_ns=samples.start_ns[first:last].astype(float),
+            start_ns=samples.start_ns[first:last].astype(float),
             end_ns=samples.end_ns[first:last].astype(float),
             wss_bytes=sizes.wss_bytes,
             rss_bytes=sizes.resident_bytes,
             now_bytes=sizes.wss_now_bytes,
-            median_bytes=median(known) if len(known) else None,
-            max_bytes=float(known.max()) if len(known) else None,
+            median_bytes=median(alike_wss) if len(alike_wss) else None,
+            max_bytes=float(alike_wss.max()) if len(alike_wss) else None,
             rss_now_bytes=sizes.resident_now_bytes,
             resident=sizes.name,
             note=note,
-            caveats=caveats(samples, at, note) if at >= 0 else (),
-            caption=self._caption(at, marks, alike_s) if at >= 0 else (),
+            caveats=caveats(samples, index, note) if index >= 0 else (),
+            caption=self._caption(index, ticks, alike_s) if index >= 0 else (),
             whose="" if self._pid is None else f"of pid {self._pid}",
             focus=range_name if range_name is not None and line is not None else "",
             focus_bytes=line,
-            focus_now_bytes=known_at(line, here) if line is not None else None,
-            marks=(*marks.between(axis.start_ns, axis.end_ns), *self._step_marks.between(self._reader, axis)),
+            focus_now_bytes=finite_value(line, here) if line is not None else None,
+            ticks=(*ticks.between(axis.start_ns, axis.end_ns), *self._step_ticks.between(self._reader, axis)),
         )
         return view, sizes_complete and line_complete
 
     def _sizes(
-        self, first: int, last: int, at: int, processes: list[Process], allowance: TimeBudget
+        self, first: int, last: int, index: int, processes: list[Process], budget: TimeBudget
     ) -> tuple[_Sizes, bool]:
         """Return the sizes of the windows from ``first`` to before ``last`` and whether they are complete."""
         samples = self._reader.samples
         if self._process is not None:
-            (wss, rss), complete = self._process.view(self._reader, first, last, at, allowance)
-            here = at - first if first <= at < last else -1
-            return _Sizes(wss, rss, known_at(wss, here), known_at(rss, here), RSS), complete
+            (wss, rss), complete = self._process.view(self._reader, first, last, index, budget)
+            here = index - first if first <= index < last else -1
+            return _Sizes(wss, rss, finite_value(wss, here), finite_value(rss, here), RSS), complete
         whole = resident(samples, processes)
         wss, rss = samples.wss_bytes[first:last].astype(float), whole.bytes[first:last].astype(float)
-        return _Sizes(wss, rss, known_at(samples.wss_bytes, at), known_at(whole.bytes, at), whole.name), True
+        return _Sizes(
+            wss, rss, finite_value(samples.wss_bytes, index), finite_value(whole.bytes, index), whole.name
+        ), True
 
-    def _range_line(self, first: int, last: int, at: int, allowance: TimeBudget) -> tuple[Floats | None, bool]:
+    def _range_line(self, first: int, last: int, index: int, budget: TimeBudget) -> tuple[Floats | None, bool]:
         if self._range is None:
             return None, True
-        (line,), complete = self._range.view(self._reader, first, last, at, allowance)
+        (line,), complete = self._range.view(self._reader, first, last, index, budget)
         return line, complete
 
-    def _caption(self, at: int, marks: MarkLog, alike_s: float | None) -> tuple[str, ...]:
+    def _caption(self, index: int, ticks: TickLog, alike_s: float | None) -> tuple[str, ...]:
         """Return what else is known of one window; ``alike_s``: how long those are that the median is of."""
-        pss = pss_note(self._rows.at(at)) if self._process is None else ""
-        text = window_notes(self._reader.samples, at, marks, pss)
+        pss = pss_note(self._rows.of_window(index)) if self._process is None else ""
+        text = window_notes(self._reader.samples, index, ticks, pss)
         return text if alike_s is None else (*text, ALIKE.format(duration(alike_s)))
 
 
-def caveats(samples: SampleTable, at: int, note: str) -> tuple[str, ...]:
+def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
     """Return what makes the working set of one window less than exact; ``note``: what is shown in place of it."""
-    status, reason, unknown = samples.status[at], samples.reason[at], samples.unknown_bytes[at]
-    parts = [f"disturbed: {samples.disturbed[at]}"] if samples.disturbed[at] else []
-    if unknown > NOTABLE_SHARE * samples.wss_bytes[at]:  # nan is not
-        parts.append(f"WSS {size(float(samples.wss_bytes[at]))} ({size(float(unknown))} unknown)")
-    low, high = samples.wss_low_bytes[at], samples.wss_high_bytes[at]
+    status, reason, unknown = samples.status[index], samples.reason[index], samples.unknown_bytes[index]
+    parts = [f"disturbed: {samples.disturbed[index]}"] if samples.disturbed[index] else []
+    if unknown > NOTABLE_SHARE * samples.wss_bytes[index]:  # nan is not
+        parts.append(f"WSS {size(float(samples.wss_bytes[index]))} ({size(float(unknown))} unknown)")
+    low, high = samples.wss_low_bytes[index], samples.wss_high_bytes[index]
     if np.isfinite(low):
         parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
     if status != Status.OK and not note:  # the note says it in a better place
@@ -158,22 +160,22 @@ def caveats(samples: SampleTable, at: int, note: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def window_notes(samples: SampleTable, at: int, marks: MarkLog, pss: str) -> tuple[str, ...]:
+def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
     """Return what happened in one window and what its numbers count; ``pss``: what to say of resident memory."""
-    before_ns = int(samples.end_ns[at - 1]) if at else 0
-    parts = [f"{mark.kind}: {mark.text}" for mark in marks.within(before_ns, int(samples.end_ns[at]))]
-    if gaps := int(samples.gaps[at]):
+    before_ns = int(samples.end_ns[index - 1]) if index else 0
+    parts = [f"{tick.kind}: {tick.text}" for tick in ticks.within(before_ns, int(samples.end_ns[index]))]
+    if gaps := int(samples.gaps[index]):
         parts.append(f"{gaps} gap" + "s" * (gaps > 1))
-    if samples.faulted_in_bytes[at] > 0:
-        parts.append(f"first mapped {size(float(samples.faulted_in_bytes[at]))}")
+    if samples.faulted_in_bytes[index] > 0:
+        parts.append(f"first mapped {size(float(samples.faulted_in_bytes[index]))}")
     if pss:
         parts.append(pss)
-    if np.isnan(samples.shared_bytes[at]) and not np.isnan(samples.wss_bytes[at]):
+    if np.isnan(samples.shared_bytes[index]) and not np.isnan(samples.wss_bytes[index]):
         parts.append("shared pages count for each process")
     return tuple(parts)
 
 
-def known_at(values: Floats, index: int) -> float | None:
+def finite_value(values: Floats, index: int) -> float | None:
     """Return the value of a window; None where it is not known, and before the first window (below 0)."""
     return float(values[index]) if index >= 0 and np.isfinite(values[index]) else None
 
@@ -195,10 +197,10 @@ def _alike(
     if here < 0:
         return wss_bytes[inside & np.isfinite(wss_bytes)], None
     alike = inside & like(samples.intervals_ns(of), here, exact=not samples.has_budget)
-    known = wss_bytes[np.isfinite(wss_bytes) & alike]
+    wss = wss_bytes[np.isfinite(wss_bytes) & alike]
     if (alike == inside).all():
-        return known, None
-    return known, median((samples.end_ns - samples.start_ns)[of][alike]) / 1e9
+        return wss, None
+    return wss, median((samples.end_ns - samples.start_ns)[of][alike]) / 1e9
 
 
 def _why_no_wss(hello: Hello) -> str:

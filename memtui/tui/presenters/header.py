@@ -18,7 +18,7 @@ from memtui.session.session import Session
 from memtui.tui.presenters.overhead import OwnCost, lost_share, pause_warning, with_budget
 from memtui.tui.presenters.playhead import Playhead
 from memtui.tui.presenters.window_rows import WindowRows
-from memtui.widgets.views.memory import HeaderView, Mark, State
+from memtui.widgets.views.memory import HeaderView, State, Tick
 
 SILENCE_NS = 500_000_000  # without a window: something may have happened
 TRUE_WINDOWS = 20  # the true interval is the median of these
@@ -32,11 +32,11 @@ class Header:
         self._reader, self._rows = reader, rows
         self._own_cost = OwnCost()
 
-    def view(self, head: Playhead, processes: list[Process], marks: tuple[Mark, ...]) -> HeaderView:
-        """Return it at the cursor; ``processes``: those in sight, ``marks``: those on the timeline."""
-        at, hello = head.index, self._reader.hello
+    def view(self, head: Playhead, processes: list[Process], ticks: tuple[Tick, ...]) -> HeaderView:
+        """Return the header at the cursor; ``processes``: those in sight, ``ticks``: those on the timeline."""
+        index, hello = head.index, self._reader.hello
         target = hello.target
-        pids = pids_alive(processes, self._rows.at(at) if at >= 0 and len(processes) > 1 else [])
+        pids = pids_alive(processes, self._rows.of_window(index) if index >= 0 and len(processes) > 1 else [])
         command = next((p.command for p in reversed(processes) if p.pid == target.pid), target.command)
         view = HeaderView(
             command=program_name(command),
@@ -51,35 +51,35 @@ class Header:
             tracker=tracker_label(hello.tracker),
             flush=hello.flush,
             rearm=hello.rearm,
-            asked_s=hello.options.interval_ns / 1e9,
+            requested_s=hello.options.interval_ns / 1e9,
             origin_ns=head.origin_ns,
-            marks=marks,
+            ticks=ticks,
         )
-        return view if at < 0 else self._measured(view, head, at)
+        return view if index < 0 else self._measured(view, head, index)
 
     def _how_it_ended(self) -> str:
         end = self._reader.end
         return end.words if end is not None else "recorder gone, all it wrote is here"
 
-    def _measured(self, view: HeaderView, head: Playhead, at: int) -> HeaderView:
+    def _measured(self, view: HeaderView, head: Playhead, index: int) -> HeaderView:
         """Return the view with what is known of the window at the cursor."""
         samples = self._reader.samples
-        paused = samples.paused_ns[max(0, at - PAUSED_WINDOWS + 1) : at + 1]
+        paused = samples.paused_ns[max(0, index - PAUSED_WINDOWS + 1) : index + 1]
         paused = paused[np.isfinite(paused)]
-        true = samples.end_ns[max(0, at - _same_before(samples.asked_ns, at)) : at + 1]
+        true = samples.end_ns[max(0, index - _same_before(samples.asked_ns, index)) : index + 1]
         view = replace(
             view,
             notice=self._why_silent(head),
-            asked_s=float(samples.asked_ns[at]) / 1e9,
+            requested_s=float(samples.asked_ns[index]) / 1e9,
             true_s=median(np.diff(true)) / 1e9 if len(true) > 1 else None,
             paused_s=median(paused) / 1e9 if len(paused) else None,
-            own_cpu=self._own_cost.cores(samples, at, live=head.state is State.LIVE),
-            given_back_bytes=given_back_bytes(self._rows.with_previous(at)).get(int(samples.sample[at])),
-            lost=lost_share(samples, at),
+            own_cpu=self._own_cost.cores(samples, index, live=head.state is State.LIVE),
+            given_back_bytes=given_back_bytes(self._rows.with_previous(index)).get(int(samples.sample[index])),
+            lost=lost_share(samples, index),
         )
         if share := allowed(self._reader.hello.options.max_overhead_ppm):
-            return with_budget(view, samples, at, share)
-        return replace(view, warnings=pause_warning(samples, at, recording=head.recording))
+            return with_budget(view, samples, index, share)
+        return replace(view, warnings=pause_warning(samples, index, recording=head.recording))
 
     def _why_silent(self, head: Playhead) -> str:
         """Return why no window arrives, of a live recording that has been silent for a while; empty otherwise."""
@@ -115,7 +115,7 @@ def program_name(command: str) -> str:
     return name
 
 
-def _same_before(asked_ns: np.ndarray, at: int) -> int:
-    """Return how many windows up to ``at`` were asked for with its interval in a row, of the last few."""
-    others = np.flatnonzero(asked_ns[max(0, at - TRUE_WINDOWS + 1) : at + 1] != asked_ns[at])
-    return min(at + 1, TRUE_WINDOWS) - (int(others[-1]) + 1 if len(others) else 0)
+def _same_before(requested_ns: np.ndarray, index: int) -> int:
+    """Return how many windows in a row up to ``index`` have its requested interval, of the last ``TRUE_WINDOWS``."""
+    others = np.flatnonzero(requested_ns[max(0, index - TRUE_WINDOWS + 1) : index + 1] != requested_ns[index])
+    return min(index + 1, TRUE_WINDOWS) - (int(others[-1]) + 1 if len(others) else 0)

@@ -30,9 +30,9 @@ from memtui.tui.presenters.heat_rows import (
     ProcessRange,
     groups_of,
     heat_band,
+    ranges_to_draw,
     rounded_weight,
     row_counts,
-    worth_a_row,
 )
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.tensor_locations import Placed
@@ -64,7 +64,7 @@ class HeatColumns:
         self._grid: tuple[float, int] = (0.0, 0)
         self._stride = 0
         self._groups: dict[int, NDArray[np.uint64]] = {}  # process -> groups of blocks seen touched
-        self.place: AddressCursor | None = None  # the cursor, once it is used
+        self.cursor: AddressCursor | None = None  # the cursor, once it is used
         self.zooms: list[Interval] = []  # the last one is in sight
         self._key: _LayoutKey = (0, None, ())
         self._laid_out_s = self._layout_cost_s = 0.0  # when, and what it and its columns took of a CPU
@@ -92,7 +92,7 @@ class HeatColumns:
         ranges: Sequence[ProcessRange],
         columns: int,
         cells: int,
-        allowance: TimeBudget,
+        budget: TimeBudget,
         touched: Mapping[int, int],
         mapped: Callable[[int, int, int], int],
         *,
@@ -109,9 +109,9 @@ class HeatColumns:
         self._forget_processes()
         ranges = self._in_sight()
         hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
-        drawn = worth_a_row(ranges, cells, self.keep)
+        drawn = ranges_to_draw(ranges, cells, self.keep)
         self._lay_out(drawn, cells, mapped, live=live)
-        picture, complete = self._picture(reader, axis, columns, cells, allowance)
+        picture, complete = self._picture(reader, axis, columns, cells, budget)
         parts = [f"hottest {hottest.label} {size(touched[hottest.key])}"] if hottest else []
         if len(ranges) > len(drawn):
             parts.append(f"{len(ranges) - len(drawn)} small ones not drawn")
@@ -149,8 +149,8 @@ class HeatColumns:
             kinds = np.full(cells * SUBROWS, NO_KIND, np.uint8)
             for process, layout, top in self._stack.layouts:
                 if process in self.tensors:
-                    found = bin_kinds(layout, self.tensors[process].tensors)
-                    kinds[top * SUBROWS : top * SUBROWS + len(found)] = found
+                    part = bin_kinds(layout, self.tensors[process].tensors)
+                    kinds[top * SUBROWS : top * SUBROWS + len(part)] = part
             self._kinds = self._stack, of, kinds
         return self._kinds[2]
 
@@ -158,21 +158,21 @@ class HeatColumns:
 
     def step(self, by: int) -> None:
         """Move the cursor by rows; the first time it appears where it is hottest."""
-        here = self._stack.row_of(self.place) if self.place is not None else None
+        here = self._stack.row_of(self.cursor) if self.cursor is not None else None
         if here is None:
-            self.place = self._start
+            self.cursor = self._start
         else:
-            self.place = self._stack.place_at(self._stack.step(here, by)) or self.place
+            self.cursor = self._stack.cursor_of_row(self._stack.step(here, by)) or self.cursor
 
     def unpoint(self) -> None:
         """Forget the cursor: the picture tells of its hottest place again."""
-        self.place = None
+        self.cursor = None
 
     def point(self, row: int) -> None:
         """Put the cursor on a row of cells, or on the next one that shows memory."""
-        self.place = self._stack.place_at(self._stack.step(row, 0)) or self.place
+        self.cursor = self._stack.cursor_of_row(self._stack.step(row, 0)) or self.cursor
 
-    def look_at(self, key: int, process: int, start: int, end: int) -> None:
+    def point_to_range(self, key: int, process: int, start: int, end: int) -> None:
         """Put the cursor on a range, if it is drawn; a zoom into other memory ends."""
         seen = self.zooms[-1] if self.zooms else None
         if seen is not None and not (seen.process == process and seen.start < end and start < seen.end):
@@ -181,9 +181,9 @@ class HeatColumns:
 
     def zoom_in(self) -> bool:
         """Show less memory around the cursor; False where nothing smaller can be shown."""
-        if self.place is None:
-            self.place = self._start
-        row = self._stack.row_of(self.place) if self.place is not None else None
+        if self.cursor is None:
+            self.cursor = self._start
+        row = self._stack.row_of(self.cursor) if self.cursor is not None else None
         closer = self._stack.around(row) if row is not None else None
         if closer is None:
             return False
@@ -209,41 +209,41 @@ class HeatColumns:
                 start = max(r.end for r in own if r.end <= wanted.end) - size_bytes
             wanted = Interval(seen.process, start, start + size_bytes)
         self.zooms[-1] = wanted
-        if self.place is not None:
-            self.place = AddressCursor(seen.process, max(0, self.place.address + wanted.start - seen.start))
+        if self.cursor is not None:
+            self.cursor = AddressCursor(seen.process, max(0, self.cursor.address + wanted.start - seen.start))
 
     @property
     def _start(self) -> AddressCursor | None:
         """Return where a cursor begins: on the hottest range, or at the top."""
-        return self._hottest or self._stack.place_at(self._stack.step(0, 0))
+        return self._hottest or self._stack.cursor_of_row(self._stack.step(0, 0))
 
     def _cursor(self, reader: Session, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
         self._hottest = AddressCursor(hottest.process, hottest.start) if hottest else None
         if self._wanted is not None:
-            self.place, self._wanted = self._stack.place_of(self._wanted) or self.place, None
-        row = self._stack.row_of(self.place) if self.place is not None else None
-        if row is None or self.place is None:
+            self.cursor, self._wanted = self._stack.cursor_of_range(self._wanted) or self.cursor, None
+        row = self._stack.row_of(self.cursor) if self.cursor is not None else None
+        if row is None or self.cursor is None:
             return None
         samples = reader.samples
-        at = int(np.searchsorted(samples.end_ns, axis.cursor_ns, side="right")) - 1
+        index = int(np.searchsorted(samples.end_ns, axis.cursor_ns, side="right")) - 1
         pieces = self._stack.pieces(row)
-        if at < 0 or not pieces:
+        if index < 0 or not pieces:
             return None
         start, end = min(pieces)
-        process = self.place.process
-        pages = self.page_set(reader, int(samples.sample[at]), process)
+        process = self.cursor.process
+        pages = self.page_set(reader, int(samples.sample[index]), process)
         inside = (r for r in self._ranges if r.process == process and r.start < end and r.end > start)
-        name = self._tensor_at(process, start, end) or min(inside, key=lambda r: r.end - r.start).label
+        name = self._largest_tensor(process, start, end) or min(inside, key=lambda r: r.end - r.start).label
         return HeatCursor(
             row,
             start,
             name,
-            (int(samples.end_ns[at]) - axis.origin_ns) / 1e9,
+            (int(samples.end_ns[index]) - axis.origin_ns) / 1e9,
             self._stack.touched(row, pages) if pages is not None else None,
             sum(high - low for low, high in pieces),
         )
 
-    def _tensor_at(self, process: int, start: int, end: int) -> str:
+    def _largest_tensor(self, process: int, start: int, end: int) -> str:
         """Return the tensor with the most bytes in a piece of memory, where rows are told by kind.
 
         The name is empty where there is none.
@@ -276,7 +276,7 @@ class HeatColumns:
         self._columns.clear()
         self._bins.clear()
         bands: list[HeatBand] = []
-        self._stack, self._blanks, at = Stack(), {}, 0
+        self._stack, self._blanks, top_row = Stack(), {}, 0
         processes = sorted({r.process for r in ranges})
         heights = row_counts(
             [sum(rounded_weight(r.weight_bytes) for r in ranges if r.process == p) for p in processes], cells
@@ -296,11 +296,11 @@ class HeatColumns:
                 touched_blocks=self._touched(process),
                 interval=(zoom.start, zoom.end) if zoom else None,
             )
-            self._stack.layouts.append((process, layout, at))
+            self._stack.layouts.append((process, layout, top_row))
             self._blanks[process] = bin_column(None, layout)
             for before, band in zip((None, *layout.bands), layout.bands, strict=False):
-                bands.append(heat_band(band, at, mapped(process, band.start, band.end), before))
-            at += rows
+                bands.append(heat_band(band, top_row, mapped(process, band.start, band.end), before))
+            top_row += rows
         self._bands = tuple(bands)
 
     def _touched(self, process: int) -> NDArray[np.uint64] | None:
@@ -309,20 +309,20 @@ class HeatColumns:
             return None
         return parts_of(groups, GROUP_SHIFT)
 
-    def _note(self, process: int, groups: NDArray[np.uint64]) -> None:
+    def _add_groups(self, process: int, groups: NDArray[np.uint64]) -> None:
         """Remember where something was touched; a new place asks for a new layout."""
-        known = self._groups.get(process)
-        if known is None or not len(known):
+        cached = self._groups.get(process)
+        if cached is None or not len(cached):
             self._groups[process], self._grown = groups, bool(len(groups))
             return
-        place = np.minimum(np.searchsorted(known, groups), len(known) - 1)
-        if (known[place] != groups).any():
-            self._groups[process], self._grown = distinct(np.concatenate((known, groups))), True
+        index = np.minimum(np.searchsorted(cached, groups), len(cached) - 1)
+        if (cached[index] != groups).any():
+            self._groups[process], self._grown = distinct(np.concatenate((cached, groups))), True
 
     # Columns
 
     def _picture(
-        self, reader: Session, axis: TimeAxis, columns: int, cells: int, allowance: TimeBudget
+        self, reader: Session, axis: TimeAxis, columns: int, cells: int, budget: TimeBudget
     ) -> tuple[list[Column], bool]:
         """Return all columns of the picture, nan where there was no time left, and whether there was time for all."""
         width, first = axis.bins(columns)
@@ -330,9 +330,9 @@ class HeatColumns:
             self._grid, self._stride = (width, axis.origin_ns), 0
             self._bins.clear()
         ends = reader.samples.end_ns
-        edges = axis.origin_ns + (first + np.arange(columns + 1)) * width
-        place = np.searchsorted(ends, edges, side="right").tolist()
-        self._stride = window_stride(ends[place[0] : place[-1]], width, self._stride)
+        edges_ns = axis.origin_ns + (first + np.arange(columns + 1)) * width
+        bounds = np.searchsorted(ends, edges_ns, side="right").tolist()
+        self._stride = window_stride(ends[bounds[0] : bounds[-1]], width, self._stride)
         blank = np.full(cells * SUBROWS, np.nan, np.float32)
         picture: list[Column] = [blank] * columns
         complete = True
@@ -342,8 +342,8 @@ class HeatColumns:
             if cached is not None:
                 picture[column] = cached
                 continue
-            low, high = place[column], place[column + 1]
-            parts = self._parts(reader, low, high, edges[column : column + 2], allowance)
+            low, high = bounds[column], bounds[column + 1]
+            parts = self._parts(reader, low, high, edges_ns[column : column + 2], budget)
             done = [part for part in parts if part is not None]
             picture[column] = mean_column(done) if done else blank
             if len(done) < len(parts):
@@ -355,37 +355,37 @@ class HeatColumns:
         return picture, complete
 
     def _parts(
-        self, reader: Session, low: int, high: int, edges_ns: NDArray[np.floating], allowance: TimeBudget
+        self, reader: Session, low: int, high: int, edges_ns: NDArray[np.floating], budget: TimeBudget
     ) -> list[Column | None]:
         """Return what a column of the picture is the mean of; None stands for what there is no time for.
 
         ``low`` to before ``high``: the windows that end in it; ``edges_ns``: where it begins and ends.
         """
-        if parts := self._summed(reader, low, high, allowance):
+        if parts := self._summed(reader, low, high, budget):
             return parts
         number = reader.samples.sample
         windows = picked_windows(low, high, self._stride) or covering_window(reader.samples, low, edges_ns)
         samples = [int(number[index]) for index in windows]
         if samples and reader.downsampled_to_bytes is not None:
             samples = stored_samples(reader, samples, int(number[max(low, high - 1)]))
-        return [self._column(reader, sample, allowance) for sample in samples]
+        return [self._column(reader, sample, budget) for sample in samples]
 
-    def _column(self, reader: Session, sample: int, allowance: TimeBudget) -> Column | None:
+    def _column(self, reader: Session, sample: int, budget: TimeBudget) -> Column | None:
         if sample in self._columns:
             return self._columns[sample]
-        if allowance.spent:
+        if budget.spent:
             return None
         # Of thousands of processes that ended, few are in a window: the others cost no question and no column.
         there = self._processes(reader, sample)
         parts = [
-            bin_column(self.page_set(reader, sample, one), layout) * self._scale(reader, sample, one)
-            if one in there
-            else self._blanks[one]
-            for one, layout, _ in self._stack.layouts
+            bin_column(self.page_set(reader, sample, process), layout) * self._scale(reader, sample, process)
+            if process in there
+            else self._blanks[process]
+            for process, layout, _ in self._stack.layouts
         ]
-        made = self._full(parts)
-        self._columns.put(sample, made)
-        return made
+        column = self._full(parts)
+        self._columns.put(sample, column)
+        return column
 
     def _full(self, parts: list[Column]) -> Column:
         """Return the columns of all processes as one, as high as the picture."""
@@ -410,7 +410,7 @@ class HeatColumns:
         if key not in self._sets:
             pages = reader.pages.page_set(sample, process)
             if pages is not None:
-                self._note(process, groups_of(pages))
+                self._add_groups(process, groups_of(pages))
             self._sets.put(key, pages, pages.memory_bytes if pages is not None else 0)
         return self._sets[key]
 
@@ -420,7 +420,7 @@ class HeatColumns:
             self._with_pages.put(sample, reader.pages.processes(sample))
         return self._with_pages[sample]
 
-    def _summed(self, reader: Session, low: int, high: int, allowance: TimeBudget) -> list[Column | None]:
+    def _summed(self, reader: Session, low: int, high: int, budget: TimeBudget) -> list[Column | None]:
         """Return the column of samples (by their places) of which sums were stored; empty where there are none.
 
         None stands for what there is no time for.
@@ -430,17 +430,18 @@ class HeatColumns:
         if high <= low or key[1] - key[0] + 1 < SUMMED_SAMPLES[0]:
             return []
         if key not in self._sums:
-            if allowance.spent:
+            if budget.spent:
                 return [None]
             sums = reader.pages.sums(*key)
             for process, touched in sums.items():
-                self._note(process, touched.blocks(BLOCK_SHIFT + GROUP_SHIFT))
+                self._add_groups(process, touched.blocks(BLOCK_SHIFT + GROUP_SHIFT))
             self._sums.put(key, sums, sum(touched.memory_bytes for touched in sums.values()))
         sums = self._sums[key]
         if not sums:
             return []
         last = min(key[1], reader.samples.newest)
         parts = [
-            bin_sum(sums.get(one), layout) * self._scale(reader, last, one) for one, layout, _ in self._stack.layouts
+            bin_sum(sums.get(process), layout) * self._scale(reader, last, process)
+            for process, layout, _ in self._stack.layouts
         ]
         return [self._full(parts)]

@@ -38,7 +38,7 @@ def groups_of(pages: PageSet) -> NDArray[np.uint64]:
     return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
 
 
-def heat_band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand:
+def heat_band(band: Band, top_row: int, mapped: int, before: Band | None) -> HeatBand:
     """Return a band of one process's layout, moved to its place and put into words."""
     after_gap = (
         before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
@@ -49,7 +49,7 @@ def heat_band(band: Band, at: int, mapped: int, before: Band | None) -> HeatBand
         label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
     elif band.kind == "more":
         label = f"{band.ranges} others"
-    return HeatBand(at + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
+    return HeatBand(top_row + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
 
 
 def rounded_weight(weight: int) -> int:
@@ -57,7 +57,7 @@ def rounded_weight(weight: int) -> int:
     return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
 
 
-def worth_a_row(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
+def ranges_to_draw(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
     """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
 
     Kept are those with a hundredth of what the hottest had, and the first few in any case.

@@ -20,7 +20,7 @@ def learning_view(reader: Session, axis: TimeAxis, pid: int, recorded: Sequence[
 
     ``recorded`` are its steps that were recorded whole.
     """
-    about = next((one for one in reader.training.networks() if one.pid == pid), None)
+    about = next((network for network in reader.training.networks() if network.pid == pid), None)
     if about is None:
         return None
     points = [point for point in reader.training.learning(axis.start_ns, axis.end_ns + 1) if point.pid == pid]
@@ -42,16 +42,16 @@ def learning_view(reader: Session, axis: TimeAxis, pid: int, recorded: Sequence[
         loss_here=loss,
         accuracy_here=accuracy,
         minimum_here=minimum,
-        peak=_peak_words(about, recorded),
+        peak=_peak_text(about, recorded),
     )
 
 
 def _last(values: np.ndarray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known[-1]) if len(known) else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite[-1]) if len(finite) else float("nan")
 
 
-def _peak_words(about: About, recorded: Sequence[RecordedStep]) -> str:
+def _peak_text(about: About, recorded: Sequence[RecordedStep]) -> str:
     """Return where the recorded step that took most has its peak."""
     most = telling(recorded)
     if most is None:

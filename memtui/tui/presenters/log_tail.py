@@ -37,7 +37,7 @@ class OutputLog:
         self._size_bytes = 0
         self._top: tuple[int, int] | None = None  # (line, part of it) of the first row in sight; None: at the end
         self._forget((0, 0))
-        self._made: tuple[int, int] | None = None  # of which end of the file, for how many columns
+        self._laid_out: tuple[int, int] | None = None  # of which end of the file, for how many columns
         self._rows: list[str] = []
         self._keys: list[tuple[int, int]] = []  # (line, part of it) of each row
 
@@ -49,7 +49,7 @@ class OutputLog:
 
     def move(self, by: int) -> None:
         """Scroll by rows; at the end it follows what comes."""
-        self._look_at(self._first + by)
+        self._scroll_to(self._first + by)
 
     def page(self, by: int) -> None:
         """Scroll by the height of the pane, less a row."""
@@ -63,7 +63,7 @@ class OutputLog:
         """Scroll to the newest row."""
         self._top = None
 
-    def _look_at(self, row: int) -> None:
+    def _scroll_to(self, row: int) -> None:
         self._top = self._keys[max(0, row)] if row < self._most else None
 
     @property
@@ -91,7 +91,7 @@ class OutputLog:
             first=first,
             total=len(self._rows),
             follows=self._top is None,
-            older=self._skipped or self._paper.first > 0,
+            older=self._skipped or self._text.first > 0,
             size_bytes=self._size_bytes,
             path=str(self._path),
         )
@@ -101,8 +101,8 @@ class OutputLog:
     def _forget(self, identity: tuple[int, int]) -> None:
         self._identity = identity
         self._offset, self._skipped = 0, False
-        self._paper, self._decoder = TerminalText(), codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._made = None
+        self._text, self._decoder = TerminalText(), codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._laid_out = None
         if self._top is not None:
             self._top = 0, 0
 
@@ -124,29 +124,29 @@ class OutputLog:
             self._note, self._size_bytes = "", status.st_size
             if status.st_size == self._offset:
                 return
-            begin = max(self._offset, status.st_size - TAIL_BYTES)
-            file.seek(begin)
-            data = file.read(status.st_size - begin)
+            start = max(self._offset, status.st_size - TAIL_BYTES)
+            file.seek(start)
+            data = file.read(status.st_size - start)
         except OSError as error:
             self._note = f"{self._path.name} cannot be read: {error.strerror}"
             return
         finally:
             file.close()
-        end = begin + len(data)
+        end = start + len(data)
         data, cut = _last_states(data)
-        if begin > self._offset or cut:
+        if start > self._offset or cut:
             self._forget(identity)
             self._skipped = True
             data = data[data.find(b"\n") + 1 :]
         self._offset = end
-        self._paper.feed(self._decoder.decode(data))
+        self._text.feed(self._decoder.decode(data))
 
     def _lay_out(self) -> None:
-        if self._made == (self._offset, self._columns):
+        if self._laid_out == (self._offset, self._columns):
             return
-        self._made = self._offset, self._columns
+        self._laid_out = self._offset, self._columns
         self._rows, self._keys = [], []
-        for number, line in enumerate(self._paper.lines, self._paper.first):
+        for number, line in enumerate(self._text.lines, self._text.first):
             parts = _wrapped(visible(line.rstrip()), max(1, self._columns))
             self._rows += parts
             self._keys += [(number, part) for part in range(len(parts))]
@@ -173,5 +173,5 @@ def _last_of(line: bytes) -> bytes:
 
 def _wrapped(line: str, columns: int) -> list[str]:
     if line.isascii():
-        return [line[at : at + columns] for at in range(0, len(line), columns)] or [""]
+        return [line[start : start + columns] for start in range(0, len(line), columns)] or [""]
     return chop_cells(line, columns) or [""]

@@ -14,31 +14,31 @@ class LruCache(Generic[K, V]):
 
     def __init__(self, most: int, most_bytes: int | None = None) -> None:
         self._most, self._most_bytes = most, most_bytes
-        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self.kept_bytes = 0
+        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.total_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._items)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._kept
+        return key in self._items
 
     def __getitem__(self, key: K) -> V:
-        self._kept.move_to_end(key)
-        return self._kept[key][0]
+        self._items.move_to_end(key)
+        return self._items[key][0]
 
     def put(self, key: K, value: V, size_bytes: int = 0) -> None:
         """Keep one thing, of a size that the caller knows."""
-        _, before = self._kept.pop(key, (None, 0))
-        self._kept[key] = value, size_bytes
-        self.kept_bytes += size_bytes - before
-        while len(self._kept) > 1 and (
-            len(self._kept) > self._most or (self._most_bytes is not None and self.kept_bytes > self._most_bytes)
+        _, before = self._items.pop(key, (None, 0))
+        self._items[key] = value, size_bytes
+        self.total_bytes += size_bytes - before
+        while len(self._items) > 1 and (
+            len(self._items) > self._most or (self._most_bytes is not None and self.total_bytes > self._most_bytes)
         ):
-            _, (_, freed) = self._kept.popitem(last=False)
-            self.kept_bytes -= freed
+            _, (_, freed) = self._items.popitem(last=False)
+            self.total_bytes -= freed
 
     def clear(self) -> None:
         """Keep nothing."""
-        self._kept.clear()
-        self.kept_bytes = 0
+        self._items.clear()
+        self.total_bytes = 0

@@ -14,7 +14,7 @@ from memtui.core.samples import Status
 from memtui.session.records.training import ProgressRow
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.widgets.views.memory import Mark, TimeAxis
+from memtui.widgets.views.memory import Tick, TimeAxis
 
 SLOTS = 512  # ticks of a timeline at most, more than it has cells
 LATE_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
@@ -22,11 +22,11 @@ LATE_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late
 KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval", "step")
 
 
-class MarkLog:
+class TickLog:
     """All marks of a session by time. Windows in a row with the same trouble are one mark, at the first of them."""
 
     def __init__(self) -> None:
-        self._marks: list[Mark] = []
+        self._ticks: list[Tick] = []
         self._until_ns = self._windows = 0
         self._seen: set[tuple[int, str, str]] = set()
         self._running: set[str] = set()  # troubles of the newest window
@@ -39,7 +39,7 @@ class MarkLog:
         for event in reader.events(max(0, self._until_ns - LATE_NS), latest_ns + 1):
             if event.kind in KINDS and (event.t_ns, event.kind, event.text) not in self._seen:
                 self._seen.add((event.t_ns, event.kind, event.text))
-                insort(self._marks, Mark(event.t_ns, event.kind, event.text), key=_time)
+                insort(self._ticks, Tick(event.t_ns, event.kind, event.text), key=_time)
         self._until_ns = latest_ns + 1
         samples, first = reader.samples, self._windows
         self._windows = len(samples.sample)
@@ -57,70 +57,70 @@ class MarkLog:
                 "disturbed": samples.disturbed[n],
                 "not paused": samples.reason[n] or "?" if samples.status[n] == Status.NOT_PAUSED else "",
             }
-            for kind, words in there.items():
-                if words and kind not in self._running:
-                    insort(self._marks, Mark(int(samples.end_ns[n]), kind, words), key=_time)
-            self._running = {kind for kind, words in there.items() if words}
+            for kind, trouble in there.items():
+                if trouble and kind not in self._running:
+                    insort(self._ticks, Tick(int(samples.end_ns[n]), kind, trouble), key=_time)
+            self._running = {kind for kind, trouble in there.items() if trouble}
 
-    def drawn(self, origin_ns: int, latest_ns: int) -> tuple[Mark, ...]:
+    def drawn(self, origin_ns: int, latest_ns: int) -> tuple[Tick, ...]:
         """Return the marks a timeline can show: of those too near to each other the most telling one."""
-        return _thinned(self._marks, origin_ns, latest_ns)
+        return _downsampled(self._ticks, origin_ns, latest_ns)
 
-    def between(self, first_ns: int, last_ns: int) -> tuple[Mark, ...]:
+    def between(self, first_ns: int, last_ns: int) -> tuple[Tick, ...]:
         """Return the same of a part of the session, both ends of it included."""
-        first = bisect_left(self._marks, first_ns, key=_time)
-        last = bisect_right(self._marks, last_ns, key=_time)
-        return _thinned(self._marks[first:last], first_ns, last_ns)
+        first = bisect_left(self._ticks, first_ns, key=_time)
+        last = bisect_right(self._ticks, last_ns, key=_time)
+        return _downsampled(self._ticks[first:last], first_ns, last_ns)
 
     def near(self, cursor_ns: int, ends: np.ndarray, by: int) -> int | None:
         """End of the next (1) or previous (-1) window with a mark; None where there is none."""
-        if not self._marks or not len(ends):
+        if not self._ticks or not len(ends):
             return None
-        place = np.searchsorted(ends, [mark.t_ns for mark in self._marks], side="left")
-        windows = ends[np.unique(np.minimum(place, len(ends) - 1))]
+        index = np.searchsorted(ends, [tick.t_ns for tick in self._ticks], side="left")
+        windows = ends[np.unique(np.minimum(index, len(ends) - 1))]
         others = windows[windows > cursor_ns] if by > 0 else windows[windows < cursor_ns]
         return int(others[0 if by > 0 else -1]) if len(others) else None
 
-    def within(self, after_ns: int, until_ns: int) -> tuple[Mark, ...]:
+    def within(self, after_ns: int, until_ns: int) -> tuple[Tick, ...]:
         """Return what was written down in one window; what is wrong with the window, the window itself says."""
-        first = bisect_right(self._marks, after_ns, key=_time)
-        last = bisect_right(self._marks, until_ns, key=_time)
-        return tuple(m for m in self._marks[first:last] if (m.t_ns, m.kind, m.text) in self._seen)
+        first = bisect_right(self._ticks, after_ns, key=_time)
+        last = bisect_right(self._ticks, until_ns, key=_time)
+        return tuple(m for m in self._ticks[first:last] if (m.t_ns, m.kind, m.text) in self._seen)
 
 
-def _thinned(marks: Sequence[Mark], first_ns: int, last_ns: int) -> tuple[Mark, ...]:
-    if len(marks) <= SLOTS:
-        return tuple(marks)
-    kept: dict[int, Mark] = {}
-    for mark in marks:
-        slot = (mark.t_ns - first_ns) * SLOTS // max(1, last_ns - first_ns)
-        if slot not in kept or KINDS.index(mark.kind) < KINDS.index(kept[slot].kind):
-            kept[slot] = mark
-    return tuple(kept.values())
+def _downsampled(ticks: Sequence[Tick], first_ns: int, last_ns: int) -> tuple[Tick, ...]:
+    if len(ticks) <= SLOTS:
+        return tuple(ticks)
+    by_slot: dict[int, Tick] = {}
+    for tick in ticks:
+        slot = (tick.t_ns - first_ns) * SLOTS // max(1, last_ns - first_ns)
+        if slot not in by_slot or KINDS.index(tick.kind) < KINDS.index(by_slot[slot].kind):
+            by_slot[slot] = tick
+    return tuple(by_slot.values())
 
 
-def _time(mark: Mark) -> int:
-    return mark.t_ns
+def _time(tick: Tick) -> int:
+    return tick.t_ns
 
 
 KIND = "each step"
 MOST = 48  # in sight: more would be a hatching
-_KEPT = 256  # messages
+_KEEP_MESSAGES = 256  # messages
 
 
-class StepMarks:
+class StepTicks:
     """Ends of steps, decoded once."""
 
     def __init__(self) -> None:
-        self._ends: LruCache[int, list[int]] = LruCache(_KEPT)  # by row
+        self._ends: LruCache[int, list[int]] = LruCache(_KEEP_MESSAGES)  # by row
 
-    def between(self, reader: Session, axis: TimeAxis) -> tuple[Mark, ...]:
+    def between(self, reader: Session, axis: TimeAxis) -> tuple[Tick, ...]:
         """Return the ends of steps on an axis; none where they are too many."""
         rows = reader.training.progress(axis.start_ns, axis.end_ns)
         if sum(row.steps for row in rows) > MOST + 2 * max((row.steps for row in rows), default=0):
             return ()
         ends = [end_ns for row in rows for end_ns in self._of(reader, row) if axis.start_ns <= end_ns <= axis.end_ns]
-        return tuple(Mark(end_ns, KIND) for end_ns in ends) if len(ends) <= MOST else ()
+        return tuple(Tick(end_ns, KIND) for end_ns in ends) if len(ends) <= MOST else ()
 
     def _of(self, reader: Session, row: ProgressRow) -> list[int]:
         if row.id not in self._ends:

@@ -20,7 +20,7 @@ def why_no_pages(hello: Hello, *, every: bool = False) -> str:
     return ""
 
 
-def why_thinned(reader: Session, index: int) -> str:
+def why_downsampled(reader: Session, index: int) -> str:
     """Return why there are no page sets of one window where they had to make room; empty where they are there.
 
     A window whose pages were never known is not thinned: ``stored_bytes`` is nan.

@@ -76,13 +76,13 @@ class Playhead:
     def step(self, by: int) -> None:
         """Stop at the sample ``by`` further."""
         if len(self.ends):
-            self._stop_at(int(self.ends[min(len(self.ends) - 1, max(0, self.index + by))]))
+            self._stop_on(int(self.ends[min(len(self.ends) - 1, max(0, self.index + by))]))
 
     def seek(self, t_ns: float) -> None:
         """Stop at the window in which a moment lies, or at the next one."""
         if len(self.ends):
-            place = min(len(self.ends) - 1, int(np.searchsorted(self.ends, t_ns, side="left")))
-            self._stop_at(int(self.ends[place]))
+            index = min(len(self.ends) - 1, int(np.searchsorted(self.ends, t_ns, side="left")))
+            self._stop_on(int(self.ends[index]))
 
     def pan(self, by: float) -> None:
         """Move cursor and picture by a share of the time in sight."""
@@ -95,13 +95,13 @@ class Playhead:
     def zoom(self) -> None:
         """Show less time, the cursor in the middle of it."""
         self.widen(-1)
-        if not self._at_edge:
+        if not self._is_live:
             self._window_end = self.cursor_ns + (self.span_ns or 0) // 2
 
     def home(self) -> None:
         """Stop at the first sample."""
         if len(self.ends):
-            self._stop_at(int(self.ends[0]))
+            self._stop_on(int(self.ends[0]))
 
     def to_end(self) -> None:
         """Go back to live, or to the end of a session that is over."""
@@ -110,8 +110,8 @@ class Playhead:
 
     def faster(self, by: int) -> None:
         """Take the next or the previous speed."""
-        place = SPEEDS.index(self.speed) + by
-        self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, place))]
+        index = SPEEDS.index(self.speed) + by
+        self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, index))]
 
     def widen(self, by: int) -> None:
         """Show more (1) or less (-1) time; beyond the longest span lies the whole session."""
@@ -139,16 +139,16 @@ class Playhead:
         self.span_ns = self._window_end - start_ns + margin
         return True
 
-    def jump(self, words: str) -> str:
+    def jump(self, text: str) -> str:
         """Go to a typed time; returns what is wrong with it, or nothing."""
         whole = (self.latest_ns - self.origin_ns) / _NS
         try:
-            at = parse_time(words, (self.cursor_ns - self.origin_ns) / _NS, whole)
+            time_s = parse_time(text, (self.cursor_ns - self.origin_ns) / _NS, whole)
         except ValueError as error:
             return str(error)
-        if at > whole:
+        if time_s > whole:
             return f"the session is {whole:.1f} s long"
-        self.seek(self.origin_ns + int(max(0.0, at) * _NS))
+        self.seek(self.origin_ns + int(max(0.0, time_s) * _NS))
         return ""
 
     def tick(self, seconds: float) -> None:
@@ -160,7 +160,7 @@ class Playhead:
             self.cursor_ns, self.playing = self.latest_ns, False
             self.follow = self.recording  # caught up with a running recording: that is live
 
-    def _stop_at(self, t_ns: int) -> None:
+    def _stop_on(self, t_ns: int) -> None:
         self.cursor_ns, self.follow, self.playing = t_ns, False, False
 
     # The window
@@ -171,7 +171,7 @@ class Playhead:
         if self.span_ns is None:
             self._window_end = self.latest_ns
             whole = _seldom(whole) if self.recording else whole
-            return TimeAxis(self.origin_ns, self.latest_ns - whole, self.latest_ns, self.cursor_ns, self._at_edge)
+            return TimeAxis(self.origin_ns, self.latest_ns - whole, self.latest_ns, self.cursor_ns, self._is_live)
         span = self.span_ns
         if self.follow or self.cursor_ns > self._window_end:
             self._window_end = self.cursor_ns
@@ -179,10 +179,10 @@ class Playhead:
             self._window_end = self.cursor_ns + span // 2
         # Neither beyond the end nor, where the session is long enough, before the beginning.
         self._window_end = min(max(self._window_end, min(self.origin_ns + span, self.latest_ns)), self.latest_ns)
-        return TimeAxis(self.origin_ns, self._window_end - span, self._window_end, self.cursor_ns, self._at_edge)
+        return TimeAxis(self.origin_ns, self._window_end - span, self._window_end, self.cursor_ns, self._is_live)
 
     @property
-    def _at_edge(self) -> bool:
+    def _is_live(self) -> bool:
         return self.follow and self.recording
 
 
@@ -197,13 +197,13 @@ _CLOCK = re.compile(rf"(?:(\d+):)?(\d+):({_NUMBER})")
 _UNITS = re.compile(rf"(?:(\d+)\s*h)?\s*(?:(\d+)\s*m(?:in)?)?\s*(?:({_NUMBER})\s*s?)?")
 
 
-def parse_time(words: str, now_s: float, whole_s: float) -> float:
+def parse_time(text: str, now_s: float, whole_s: float) -> float:
     """Seconds from the start for ``7:12``, ``1:02:03.5``, ``432``, ``5m``, ``1h2m``, ``50%``, ``+30``, ``-1:30``.
 
     Raises:
         ValueError: with what can be typed.
     """
-    bare = words.strip().lower()
+    bare = text.strip().lower()
     sign = bare[:1] if bare[:1] in "+-" else ""
     body = bare[len(sign) :].strip()
     if not body:
@@ -215,7 +215,7 @@ def parse_time(words: str, now_s: float, whole_s: float) -> float:
     elif (match := _UNITS.fullmatch(body)) and any(match.groups()):
         value = int(match[1] or 0) * 3600 + int(match[2] or 0) * 60 + float(match[3] or 0)
     else:
-        raise ValueError(f"{words.strip()!r} is no time: 7:12, 90, 5m, 50%, +30, -1:30")
+        raise ValueError(f"{text.strip()!r} is no time: 7:12, 90, 5m, 50%, +30, -1:30")
     if sign:
         return now_s + value if sign == "+" else max(0.0, now_s - value)
     return value

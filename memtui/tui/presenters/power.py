@@ -33,7 +33,7 @@ class _Device:
         if not until:
             return DevicePower(self.name, reason=self.reason or "no reading yet")
         watts, joules = np.frombuffer(self.watts)[:until], np.frombuffer(self.joules)[:until]
-        known = joules[np.isfinite(joules)]
+        finite_joules = joules[np.isfinite(joules)]
         now: float | None = float(watts[-1])
         if cursor_ns - self.times[until - 1] > STALE_NS or now != now:
             now = None
@@ -47,9 +47,9 @@ class _Device:
             now_w=now,
             mean_w=float(seen.mean()) if len(seen) else None,
             peak_w=float(seen.max()) if len(seen) else None,
-            energy_j=float(known[-1] - known[0]) if len(known) > 1 else None,
+            energy_j=float(finite_joules[-1] - finite_joules[0]) if len(finite_joules) > 1 else None,
             limit_w=self.limit,
-            reason="" if len(seen) or len(known) else self.reason,
+            reason="" if len(seen) or len(finite_joules) else self.reason,
             note=note,
         )
 

@@ -16,12 +16,12 @@ from memtui.core.program_log import log_beside
 from memtui.core.samples import Process
 from memtui.session.session import Session
 from memtui.tui.presenters.address_cursor import AddressCursor
-from memtui.tui.presenters.graph import MemoryGraph, known_at
+from memtui.tui.presenters.graph import MemoryGraph, finite_value
 from memtui.tui.presenters.header import Header
 from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.log_tail import OutputLog
-from memtui.tui.presenters.markers import MarkLog
-from memtui.tui.presenters.missing_pages import why_no_pages, why_thinned
+from memtui.tui.presenters.markers import TickLog
+from memtui.tui.presenters.missing_pages import why_downsampled, why_no_pages
 from memtui.tui.presenters.playhead import Playhead
 from memtui.tui.presenters.power import PowerLog
 from memtui.tui.presenters.process_log import ProcessLog
@@ -29,8 +29,8 @@ from memtui.tui.presenters.processes import process_rows, pss_note, tree_row
 from memtui.tui.presenters.range_reuse import RangeReuse
 from memtui.tui.presenters.ranges import RangeTable
 from memtui.tui.presenters.reuse import ReuseLog
-from memtui.tui.presenters.sentences import WordsLog
-from memtui.tui.presenters.tensor_locations import NOT_TRACED, Placed, TensorPlaces, TracedProcess
+from memtui.tui.presenters.sentences import SentencesLog
+from memtui.tui.presenters.tensor_locations import NOT_TRACED, Placed, TensorLocations, TracedProcess
 from memtui.tui.presenters.tensors import TensorTable
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.tui.presenters.window_rows import WindowRows
@@ -70,14 +70,14 @@ class Presenter:
         self._begun = False  # whether one was tried
         self.complete = True  # False: the last view lacks parts that the next one will have
         self.heat = HeatColumns()
-        self.places = TensorPlaces()
-        self.tensors = TensorTable(self.places, self.heat.page_set, self.ranges.rows_at)
+        self.locations = TensorLocations()
+        self.tensors = TensorTable(self.locations, self.heat.page_set, self.ranges.mapped_rows)
         self.output = OutputLog(log_beside(reader.path))
         self._path = _short_path(reader.path)
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
-        self._marks = MarkLog()
-        self._reuse, self._words = ReuseLog(), WordsLog()
+        self._ticks = TickLog()
+        self._reuse, self._sentences = ReuseLog(), SentencesLog()
         self._range_reuse = RangeReuse()
         self._focus: int | None = None  # key of a range
         self._rows = WindowRows(reader)
@@ -95,7 +95,7 @@ class Presenter:
         reader, partial = self.reader, self.reader.partial
         new = reader.refresh()
         if partial:  # what counts samples by their places begins anew
-            self._marks = MarkLog()
+            self._ticks = TickLog()
             self.heat.forget()
             self._reuse.forget()
             self._range_reuse.forget()
@@ -116,8 +116,8 @@ class Presenter:
     def to_mark(self, by: int) -> None:
         """Stop at the next (1) or previous (-1) mark, if there is one."""
         head = self.playhead
-        self._marks.update(self.reader, head.latest_ns)
-        t_ns = self._marks.near(head.cursor_ns, head.ends, by)
+        self._ticks.update(self.reader, head.latest_ns)
+        t_ns = self._ticks.near(head.cursor_ns, head.ends, by)
         if t_ns is not None:
             head.seek(t_ns)
 
@@ -126,9 +126,9 @@ class Presenter:
     def focus_range(self, key: int | None) -> None:
         """Look at one range: its line in the graph, the cursor of the heat map on it. None: at all of them again."""
         row = self.ranges.row(key) if key is not None else None
-        self._focus = self.heat.keep = self.ranges.kept = key if row is not None else None
+        self._focus = self.heat.keep = self.ranges.focus = key if row is not None else None
         if row is not None:
-            self.heat.look_at(row.id, row.process, row.start, row.end)
+            self.heat.point_to_range(row.id, row.process, row.start, row.end)
         self._graph.focus_range(row.id if row is not None else None)
 
     def focus_process(self, pid: int | None) -> None:
@@ -144,10 +144,10 @@ class Presenter:
         self._reuse = ReuseLog(keys, f"of pid {pid}")
         self._graph.focus_process(pid, keys)
 
-    def look_at_tensor(self, key: object) -> None:
+    def point_to_tensor(self, key: object) -> None:
         """Put the cursor of the heat map on a row of the table of tensors."""
         if address := self.tensors.address_of(key):
-            self.heat.place = AddressCursor(*address)
+            self.heat.cursor = AddressCursor(*address)
 
     def point(self, row: int, t_ns: float) -> None:
         """Put the cursor of the heat map on a row of it, and all panels at a time."""
@@ -177,49 +177,49 @@ class Presenter:
 
     def view(self, budget_s: float = 0.04) -> MemoryView:
         """Return the screen at the cursor. Spends about ``budget_s`` on parts that can wait; see ``complete``."""
-        allowance = TimeBudget(budget_s)
+        budget = TimeBudget(budget_s)
         if self._begun and self.reader.partial:
             self.refresh()
         self._begun = True
         head = self.playhead
-        axis, at = head.axis(), head.index
-        sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
-        processes = self._in_sight(at)
+        axis, index = head.axis(), head.index
+        sample = int(self.reader.samples.sample[index]) if index >= 0 else -1
+        processes = self._in_sight(index)
         table = self.ranges.view(self.reader, sample, processes)
         self._power.update(self.reader, self.playhead)
-        self._marks.update(self.reader, self.playhead.latest_ns)
+        self._ticks.update(self.reader, self.playhead.latest_ns)
         traced: list[TracedProcess] = []
-        self.places.update(self.reader)
+        self.locations.update(self.reader)
         if self.tensors_shown or self.by_kind:
-            traced = self.places.traced(self.reader, at, processes, self.ranges.pid)
-        self.heat.tensors = self._placed(at, traced) if self.by_kind else None
-        heat, whole = self._heat_view(axis, allowance, processes)
+            traced = self.locations.traced(self.reader, index, processes, self.ranges.pid)
+        self.heat.tensors = self._placed(index, traced) if self.by_kind else None
+        heat, whole = self._heat_view(axis, budget, processes)
         self.complete = whole and (self.ranges.surveyed or sample < 0) and not self.reader.partial
-        graph, whole = self._graph.view(axis, at, processes, self._marks, self._focus_name(), allowance)
+        graph, whole = self._graph.view(axis, index, processes, self._ticks, self._focus_name(), budget)
         self.complete = self.complete and whole
-        reuse = self._reuse_view(sample, allowance)
-        tensors = self._tensors_view(at, traced, allowance) if self.tensors_shown else TensorsView()
+        reuse = self._reuse_view(sample, budget)
+        tensors = self._tensors_view(index, traced, budget) if self.tensors_shown else TensorsView()
         self.shown = True
         return MemoryView(
-            header=self._header.view(head, processes, self._marks.drawn(head.origin_ns, head.latest_ns)),
+            header=self._header.view(head, processes, self._ticks.drawn(head.origin_ns, head.latest_ns)),
             graph=graph,
             heat=heat,
             reuse=reuse,
             power=self._power.view(self.playhead.cursor_ns),
             table=table,
             footer=self._footer(),
-            processes=self._processes(at, processes),
+            processes=self._processes(index, processes),
             output=self.output.view(),
             tensors=tensors,
-            words=self._words.view(self.reader, at, self._most_bytes(sample, reuse), processes),
+            sentences=self._sentences.view(self.reader, index, self._most_bytes(sample, reuse), processes),
         )
 
-    def _in_sight(self, at: int) -> list[Process]:
+    def _in_sight(self, index: int) -> list[Process]:
         """Return the processes of the window at the cursor, and those whose ranges are held."""
         self._log.update(self.reader)
         self.ranges.all = self._log.all
-        now = {row["process"] for row in self._rows.at(at)} if at >= 0 and self._log.all is None else set()
-        return self._log.of(self.reader, now | self.ranges.held if now else ())
+        now = {row["process"] for row in self._rows.of_window(index)} if index >= 0 and self._log.all is None else set()
+        return self._log.of(self.reader, now | self.ranges.loaded_processes if now else ())
 
     # Parts
 
@@ -229,70 +229,72 @@ class Presenter:
         return self.ranges.name(row) if row is not None else None
 
     def _footer(self) -> FooterView:
-        traced = bool(self.places.pids)
+        traced = bool(self.locations.pids)
         return FooterView(self.reader.file_bytes, self._path, self.playhead.recording, traced=traced)
 
-    def _placed(self, at: int, traced: list[TracedProcess]) -> dict[int, Placed]:
+    def _placed(self, index: int, traced: list[TracedProcess]) -> dict[int, Placed]:
         """Return where the tensors of each process lay when the window began."""
-        placed = {process.key: self.places.at(self.reader, process.pid, at) for process in traced}
-        return {key: tensors for key, tensors in placed.items() if tensors is not None}
+        located = {process.key: self.locations.locate(self.reader, process.pid, index) for process in traced}
+        return {key: tensors for key, tensors in located.items() if tensors is not None}
 
-    def _tensors_view(self, at: int, traced: list[TracedProcess], allowance: TimeBudget) -> TensorsView:
-        note = why_no_pages(self.reader.hello, every=True) or why_thinned(self.reader, self.playhead.index)
-        if not self.places.pids:
+    def _tensors_view(self, index: int, traced: list[TracedProcess], budget: TimeBudget) -> TensorsView:
+        note = why_no_pages(self.reader.hello, every=True) or why_downsampled(self.reader, self.playhead.index)
+        if not self.locations.pids:
             note = NOT_TRACED
         elif not traced:
             note = note or "no process of this window told of its tensors"
         if note:
             return TensorsView(by=self.tensors.by, note=note)
-        several = len(self.places.pids) > 1
-        view, whole = self.tensors.view(self.reader, at, traced[0], allowance, several=several)
+        several = len(self.locations.pids) > 1
+        view, whole = self.tensors.view(self.reader, index, traced[0], budget, several=several)
         self.complete = self.complete and whole
         return view
 
-    def _processes(self, at: int, processes: list[Process]) -> ProcessesView:
-        if at < 0 or not self.processes_shown:
+    def _processes(self, index: int, processes: list[Process]) -> ProcessesView:
+        if index < 0 or not self.processes_shown:
             return ProcessesView(only=self.ranges.pid)
         samples = self.reader.samples
-        held = self.reader.devices.gpu_memory_at(self.playhead.cursor_ns)
-        wss, shared = (known_at(values, at) for values in (samples.wss_bytes, samples.shared_bytes))
-        rows = process_rows(self.reader, samples.sample[max(0, at - 1) : at + 1].tolist(), processes, held, wss)
-        note = pss_note(self._rows.at(at))
+        gpu_memory = self.reader.devices.gpu_memory_at(self.playhead.cursor_ns)
+        wss, shared = (finite_value(values, index) for values in (samples.wss_bytes, samples.shared_bytes))
+        rows = process_rows(
+            self.reader, samples.sample[max(0, index - 1) : index + 1].tolist(), processes, gpu_memory, wss
+        )
+        note = pss_note(self._rows.of_window(index))
         return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)), note)
 
-    def _heat_view(self, axis: TimeAxis, allowance: TimeBudget, processes: list[Process]) -> tuple[HeatView, bool]:
+    def _heat_view(self, axis: TimeAxis, budget: TimeBudget, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello
         if self.room.heat_columns < 1 or self.room.heat_rows < 1:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
         if why := why_no_pages(hello):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
-        at = self.playhead.index
-        sample = int(self.reader.samples.sample[at]) if at >= 0 else -1
+        index = self.playhead.index
+        sample = int(self.reader.samples.sample[index]) if index >= 0 else -1
         view, complete = self.heat.view(
             self.reader,
             axis,
             self.ranges.heat_ranges(processes, sample),
             self.room.heat_columns,
             self.room.heat_rows,
-            allowance,
+            budget,
             self.ranges.touched,
             self.ranges.mapped,
             live=self.playhead.recording and self.playhead.follow,
         )
         if hello.options.samples_pages:
             view = replace(view, caption="estimated: other blocks of 2 MiB in each window")
-        if why := why_thinned(self.reader, self.playhead.index):
+        if why := why_downsampled(self.reader, self.playhead.index):
             view = replace(view, caption=why)
         return replace(view, focus=self._focus), complete
 
-    def _reuse_view(self, sample: int, allowance: TimeBudget) -> ReuseView:
+    def _reuse_view(self, sample: int, budget: TimeBudget) -> ReuseView:
         if why := why_no_pages(self.reader.hello, every=True):
             return ReuseView(note=why)
         row = self.ranges.row(self._focus) if self._focus is not None and sample >= 0 else None
         if row is not None:
-            view, whole = self._range_reuse.view(self.reader, row, sample, allowance, self.ranges.short_label(row))
+            view, whole = self._range_reuse.view(self.reader, row, sample, budget, self.ranges.short_label(row))
         else:
-            view, whole = self._reuse.view(self.reader, sample, allowance)
+            view, whole = self._reuse.view(self.reader, sample, budget)
         self.complete = self.complete and whole
         return view
 

@@ -19,7 +19,7 @@ class ProcessLog:
         self._first: list[Process] = []  # up to FEW of them
         self._other: Process | None = None  # the newest of another pid than the first one's
         self._target: Process | None = None  # its newest generation
-        self._kept: LruCache[int, Process] = LruCache(KEEP_PROCESSES)
+        self._cached: LruCache[int, Process] = LruCache(KEEP_PROCESSES)
         self._newest = -1
         self.count = 0
 
@@ -30,7 +30,7 @@ class ProcessLog:
             self.count += len(new)
             self._first += new[: FEW - len(self._first)]
             for process in new:
-                self._kept.put(process.key, process)
+                self._cached.put(process.key, process)
                 if process.pid == reader.hello.target.pid:
                     self._target = process
                 if process.pid != self._first[0].pid:
@@ -45,9 +45,10 @@ class ProcessLog:
         """Return the processes with these keys and the target; of another pid at least one, if there ever was any."""
         if self.count <= FEW:
             return list(self._first)
-        found = {one.key: one for one in (self._first[0], self._other, self._target) if one is not None}
-        wanted = set(keys) - found.keys()
-        found |= {key: self._kept[key] for key in wanted if key in self._kept}
-        if missing := wanted - found.keys():
-            found |= {process.key: process for process in reader.processes.with_keys(missing)}
-        return [found[key] for key in sorted(found)]
+        always = (self._first[0], self._other, self._target)
+        processes = {process.key: process for process in always if process is not None}
+        wanted = set(keys) - processes.keys()
+        processes |= {key: self._cached[key] for key in wanted if key in self._cached}
+        if missing := wanted - processes.keys():
+            processes |= {process.key: process for process in reader.processes.with_keys(missing)}
+        return [processes[key] for key in sorted(processes)]

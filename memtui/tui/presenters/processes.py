@@ -21,21 +21,23 @@ def process_rows(
     reader: Session,
     window: Sequence[int],
     processes: Sequence[Process],
-    held: Mapping[int, GpuMemory],
+    gpu_memory: Mapping[int, GpuMemory],
     wss_bytes: float | None,
 ) -> tuple[ProcessRow, ...]:
     """Return rows of the last of one or two samples, by rank and then pid: an order that holds still while they work.
 
-    The sample before tells how much CPU time each used in between; ``held`` is GPU memory by key, at that moment;
+    The sample before gives the CPU time that each used in between; ``gpu_memory`` is by key, at that moment;
     ``wss_bytes`` is the working set of the tree, of which each has a share.
     """
     named = {p.key: p for p in processes}
-    found = [row for row in reader.processes.samples(window[0], window[-1]) if row["process"] in named]
-    before = {row["process"]: row for row in found if row["sample"] != window[-1]}
-    now = [row for row in found if row["sample"] == window[-1] and row["status"] != Status.GONE]
+    samples = [row for row in reader.processes.samples(window[0], window[-1]) if row["process"] in named]
+    before = {row["process"]: row for row in samples if row["sample"] != window[-1]}
+    now = [row for row in samples if row["sample"] == window[-1] and row["status"] != Status.GONE]
     total = wss_bytes or sum(row["wss_bytes"] or 0 for row in now)
     keys = [row["process"] for row in now]
-    rows = [_row(named[key], row, before.get(key), total, held.get(key)) for key, row in zip(keys, now, strict=True)]
+    rows = [
+        _row(named[key], row, before.get(key), total, gpu_memory.get(key)) for key, row in zip(keys, now, strict=True)
+    ]
     return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
 
 
@@ -46,7 +48,7 @@ def rank_of(process: Process) -> int | None:
 
 
 def _row(
-    process: Process, row: ProcessSample, before: ProcessSample | None, total: float, held: GpuMemory | None
+    process: Process, row: ProcessSample, before: ProcessSample | None, total: float, gpu_memory: GpuMemory | None
 ) -> ProcessRow:
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     cpu = None
@@ -64,11 +66,11 @@ def _row(
         row["rss_bytes"],
         wss / total if wss is not None and total else None,
         cpu,
-        None if held is None else held.gpu_bytes,
+        None if gpu_memory is None else gpu_memory.gpu_bytes,
         process.command,
         reason,
         row["shared_bytes"],
-        "no reading yet" if held is None else held.reason,
+        "no reading yet" if gpu_memory is None else gpu_memory.reason,
         row["pss_bytes"],
     )
 

@@ -31,28 +31,28 @@ class RangeReuse:
         self._key = -1
         self._intervals = Intervals()
         self._read_from = self._oldest = 0  # the sum can be taken back to the oldest
-        self._begin(0)
+        self._restart(0)
 
-    def _begin(self, sample: int) -> None:
+    def _restart(self, sample: int) -> None:
         self._first = self._next = sample
         self._tracker = ReuseTracker()
         self._sum = ReuseHistogram()  # from the first sample to the one before the next
-        self._kept: deque[tuple[int, ReuseHistogram]] = deque(maxlen=KEEP_SAMPLES)
+        self._windows: deque[tuple[int, ReuseHistogram]] = deque(maxlen=KEEP_SAMPLES)
 
     def forget(self) -> None:
         """Add up anew: there are more windows between those that were looked at."""
         self._key = -1
 
     def view(
-        self, reader: Session, row: VmaRow, sample: int, allowance: TimeBudget, name: str = ""
+        self, reader: Session, row: VmaRow, sample: int, budget: TimeBudget, name: str = ""
     ) -> tuple[ReuseView, bool]:
         """Return the distances of a range (a ``VmaRow``) of some name up to a sample, and whether they are complete."""
         wanted = max(row.first_sample, sample - LAST_SAMPLES + 1)
         too_few = wanted < self._read_from and sample < self._read_from + LAST_SAMPLES // 2
         if row.id != self._key or too_few or sample < self._oldest or sample >= self._next + LAST_SAMPLES:
-            self._begin(wanted)
+            self._restart(wanted)
             self._key, self._read_from, self._oldest = row.id, wanted, wanted
-        while self._next <= sample and not allowance.spent:
+        while self._next <= sample and not budget.spent:
             self._add(reader, row)
         whole = self._next > sample
         histogram = self._until(sample)
@@ -71,32 +71,32 @@ class RangeReuse:
         self._next += 1
         pages = reader.pages.page_set(sample, row.process)
         if pages is None:
-            if _thinned(reader, row, sample):
-                self._begin(sample + 1)  # distances across a hole would be too short
+            if _was_downsampled(reader, row, sample):
+                self._restart(sample + 1)  # distances across a hole would be too short
             return
         if not row.first_sample <= sample or not (row.open or sample <= row.last_sample):
             self._tracker.touch(pages)
             return
-        told = self._tracker.touch(pages, (row.start, row.end))
-        if told.touches:
+        distances = self._tracker.touch(pages, (row.start, row.end))
+        if distances.touches:
             window = ReuseHistogram()
-            window.add(told)
+            window.add(distances)
             self._sum += window
-            if len(self._kept) == KEEP_SAMPLES:
-                self._oldest = self._kept[0][0]
-            self._kept.append((sample, window))
+            if len(self._windows) == KEEP_SAMPLES:
+                self._oldest = self._windows[0][0]
+            self._windows.append((sample, window))
 
     def _until(self, sample: int) -> ReuseHistogram:
         """Return the sum of the windows up to a sample."""
         later = ReuseHistogram()
-        for at, window in reversed(self._kept):
-            if at <= sample:
+        for number, window in reversed(self._windows):
+            if number <= sample:
                 break
             later += window
         return self._sum - later
 
 
-def _thinned(reader: Session, row: VmaRow, sample: int) -> bool:
+def _was_downsampled(reader: Session, row: VmaRow, sample: int) -> bool:
     """Return whether a page set that is not there had to make room: its distances are there still."""
     return reader.downsampled_to_bytes is not None and any(
         process == row.process for _, process, _ in reader.reuse.between(sample, sample)
@@ -106,5 +106,5 @@ def _thinned(reader: Session, row: VmaRow, sample: int) -> bool:
 def _seconds(reader: Session, sample: int) -> float:
     """When a window began, in seconds from the start of the session."""
     samples = reader.samples
-    at = min(int(samples.sample.searchsorted(sample)), len(samples.sample) - 1)
-    return float(samples.start_ns[at] - samples.start_ns[0]) / 1e9
+    index = min(int(samples.sample.searchsorted(sample)), len(samples.sample) - 1)
+    return float(samples.start_ns[index] - samples.start_ns[0]) / 1e9

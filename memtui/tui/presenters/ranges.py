@@ -48,9 +48,9 @@ class _Mapped:
     def _there(self, sample: int) -> np.ndarray:
         return (self._first <= sample) & (sample <= self._last)
 
-    def at(self, sample: int) -> list[_Entry]:
+    def in_sample(self, sample: int) -> list[_Entry]:
         """Return the ranges that were mapped in a sample."""
-        return [self.entries[place] for place in np.flatnonzero(self._there(sample)).tolist()]
+        return [self.entries[index] for index in np.flatnonzero(self._there(sample)).tolist()]
 
     def count(self, sample: int) -> int:
         """Return how many ranges there were."""
@@ -70,7 +70,7 @@ class _Sifted:
     def holds(self, keys: Iterable[int], sample: int) -> bool:
         """Return whether ranges are all among those that were mapped in a sample."""
         parts = (self.shown, self.left_out, self.unmatched)
-        return {row.id for part in parts for row, _, _ in part.at(sample)}.issuperset(keys)
+        return {row.id for part in parts for row, _, _ in part.in_sample(sample)}.issuperset(keys)
 
 
 class RangeTable:
@@ -79,21 +79,21 @@ class RangeTable:
     def __init__(self) -> None:
         self.filter: Filter = parse_filter("default")
         self.filters_on = True
-        self.words = ""
+        self.filter_text = ""
         self.pid: int | None = None  # only ranges of this process
         self.sort = Sort.WSS
         self.descending = True
         self.touched: dict[int, int] = {}  # bytes by row at the sample shown
         self._rows: list[VmaRow] = []
-        self._rows_at: tuple[int, int] = (-1, -1)
+        self._survey_key: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
         self._ids: set[int] = set()
         self.all: frozenset[int] | None = None  # the processes, where they are few: as many as are held are
-        self.kept: int | None = None  # a row that is looked at
+        self.focus: int | None = None  # a row that is looked at
         self._seen: set[int] = set()  # processes of the windows that were surveyed since rows were read last
         self._uses: dict[int, str] = {}  # row id -> what the layout says of anonymous memory
         self._who: dict[int, str] = {}  # process -> its rank, where that is known
-        self._read_at = -READ_EVERY_S
+        self._read_s = -READ_EVERY_S
         self._surveyed = 0
         self._glanced = False
         self.surveyed = False  # the last view was made of more than a glance at the session
@@ -102,51 +102,51 @@ class RangeTable:
         self._parted: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
-        self._looked_again_at = -1  # the sample for which ranges were read anew
-        self._made: dict[
+        self._reread_sample = -1  # the sample for which ranges were read anew
+        self._cached_rows: dict[
             int, tuple[_Entry, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number
 
     def view(self, reader: Session, sample: int, processes: Sequence[Process]) -> TableView:
         """Return the table at a sample."""
         if sample < 0:
-            return TableView(filters_on=self.filters_on, filter_text=self.words, sort=self.sort)
+            return TableView(filters_on=self.filters_on, filter_text=self.filter_text, sort=self.sort)
         self._unfiltered = _without(self.filter, reader.hello.options.filter)
         self._survey(reader, sample)
         wss, trend = self._trends(reader, sample)
         self.touched = wss
         rss = reader.vmas.rss(sample)
-        known = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
-        at = int(np.searchsorted(reader.samples.sample, sample))
-        shared_bytes = reader.samples.shared_bytes[at]  # of a process that is alone it is 0: nothing to ask
+        has_wss = reader.hello.wss.ok and bool(wss or reader.samples.status[-1] in ("ok", "approximate"))
+        index = int(np.searchsorted(reader.samples.sample, sample))
+        shared_bytes = reader.samples.shared_bytes[index]  # of a process that is alone it is 0: nothing to ask
         shared = None if np.isnan(shared_bytes) else reader.vmas.shared(sample) if shared_bytes else {}
         # Shares are of what the header says; rows count a page for each process that touched it.
-        header = float(reader.samples.wss_bytes[at])
+        header = float(reader.samples.wss_bytes[index])
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
         cached: dict[int, tuple[_Entry, tuple[object, ...], RangeRow]] = {}
         sifted = self._sift()
-        if self._looked_again_at != sample and not sifted.holds(wss if self.pid is None else (), sample):
-            self._looked_again_at = sample
+        if self._reread_sample != sample and not sifted.holds(wss if self.pid is None else (), sample):
+            self._reread_sample = sample
             self._read_rows(reader, sample)
             sifted = self._sift()  # one that was gone is there again
-        cold = (0,) * TREND if known else ()
-        for entry in sifted.shown.at(sample):
+        cold = (0,) * TREND if has_wss else ()
+        for entry in sifted.shown.in_sample(sample):
             row, name, why = entry
-            touched = wss.get(row.id, 0 if known else None)
+            touched = wss.get(row.id, 0 if has_wss else None)
             if touched is not None and touched < 0:
                 touched = None  # the tracker cannot know it (hugetlb)
             of_all = touched / total if touched is not None and total else None
             of_others = None if shared is None or touched is None else shared.get(row.id, 0)
             resident = rss.get(row.id)  # of a second ago at worst
-            at_least = touched is not None and resident is not None and touched > resident
-            resident = touched if at_least else resident
-            values = (touched, resident, of_all, trend.get(row.id, cold), several, of_others, at_least)
+            is_lower_bound = touched is not None and resident is not None and touched > resident
+            resident = touched if is_lower_bound else resident
+            values = (touched, resident, of_all, trend.get(row.id, cold), several, of_others, is_lower_bound)
             # Most ranges are as they were a second ago: the same object is created, compared and painted once.
-            before = self._made.get(row.id)
+            before = self._cached_rows.get(row.id)
             if before is None or before[0] is not entry or before[1] != values:
-                made_now = RangeRow(
+                created = RangeRow(
                     row.id,
                     row.start,
                     row.end,
@@ -159,15 +159,15 @@ class RangeTable:
                     pid=row.pid if several else None,
                     who=self._who.get(row.process, ""),
                     left_out=why,
-                    rss_at_least=at_least,
+                    rss_at_least=is_lower_bound,
                     shared_bytes=of_others,
                 )
-                before = entry, values, made_now
+                before = entry, values, created
             cached[row.id] = before
         rows = [row for _, _, row in cached.values()]
-        self._made = cached
+        self._cached_rows = cached
         rows.sort(key=self._key, reverse=self.descending)
-        left_out, unmatched = (_touched(part.at(sample), wss) for part in (sifted.left_out, sifted.unmatched))
+        left_out, unmatched = (_touched(part.in_sample(sample), wss) for part in (sifted.left_out, sifted.unmatched))
         of_ranges = sum(row.wss_bytes or 0 for row in rows) + left_out + unmatched
         if np.isfinite(header) and abs(of_ranges - header) < PAGE_BYTES:  # estimates of ranges are rounded one by one
             of_ranges = int(header)
@@ -176,20 +176,20 @@ class RangeTable:
             sifted.left_out.count(sample),
             sifted.unmatched.count(sample),
             self.filters_on,
-            self.words,
+            self.filter_text,
             self.sort,
             self.descending,
             only=self.pid,
-            left_out_bytes=left_out if known else None,
-            not_matching_bytes=unmatched if known else None,
+            left_out_bytes=left_out if has_wss else None,
+            not_matching_bytes=unmatched if has_wss else None,
             # One process alone has no pages that count for several.
-            wss_bytes=int(header) if known and self.pid is None and np.isfinite(header) else None,
-            ranges_bytes=of_ranges if known else None,
+            wss_bytes=int(header) if has_wss and self.pid is None and np.isfinite(header) else None,
+            ranges_bytes=of_ranges if has_wss else None,
         )
 
     def _sift(self) -> _Sifted:
         """Return the rows by what the filter and the typed words make of them: the same until one of these changes."""
-        by = (self._unfiltered, self.filters_on, self.words, self.pid)
+        by = (self._unfiltered, self.filters_on, self.filter_text, self.pid)
         if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
             return self._sifted
         # Most rows are those of the last time: a session with many short processes has thousands of them.
@@ -250,7 +250,7 @@ class RangeTable:
         """Return a range by its number; None when it was merged into another one or the process is not looked at."""
         return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
 
-    def rows_at(self, process: int, sample: int) -> list[VmaRow]:
+    def mapped_rows(self, process: int, sample: int) -> list[VmaRow]:
         """Return the ranges of a process that were mapped in a sample, whatever the filter says of them."""
         return [
             row
@@ -310,8 +310,8 @@ class RangeTable:
 
     def _matches(self, row: VmaRow) -> bool:
         """Return whether the typed text is part of what the table says about a range."""
-        words = self.words.lower()
-        return not words or words in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
+        text = self.filter_text.lower()
+        return not text or text in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
     def _why_left_out(self, row: VmaRow) -> str:
         if row.filtered:
@@ -328,17 +328,17 @@ class RangeTable:
         """Read rows and the most that each was touched: of a spread of samples at first, then of the new ones."""
         samples = reader.samples.sample
         newest = int(samples[-1])
-        if self._rows_at == (newest, len(samples)):
+        if self._survey_key == (newest, len(samples)):
             return
         now = time.monotonic()
         new = self._surveyed + 1 if newest - self._surveyed <= TREND_SAMPLES else newest
         _, ids, _ = reader.vmas.wss(min(new, newest), newest)
         # Ranges are many and change seldom: look when a new one was touched, and now and then.
-        if now - self._read_at >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
+        if now - self._read_s >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
             self._read_rows(reader, sample)
         if newest - self._surveyed <= TREND_SAMPLES - _EACH and sample == newest:
             # The trend is about to look at them.
-            self._surveyed, self._rows_at = newest, (newest, len(samples))
+            self._surveyed, self._survey_key = newest, (newest, len(samples))
             self._glanced = self.surveyed = True
             return
         self.surveyed, self._glanced = self._glanced, True
@@ -354,23 +354,23 @@ class RangeTable:
             if self.all is None and not self._ids.issuperset(ids.tolist()):
                 self._seen |= reader.processes.present(first, last)
                 unknown = True
-            rows, place = ranked(ids)
+            rows, index = ranked(ids)
             most = np.zeros(len(rows), np.int64)
-            np.maximum.at(most, place, touched)
+            np.maximum.at(most, index, touched)
             self._note(rows, most)
         if unknown:
             self._read_rows(reader, sample)
         if self.surveyed:
-            self._surveyed, self._rows_at = newest, (newest, len(samples))
+            self._surveyed, self._survey_key = newest, (newest, len(samples))
 
     @property
-    def held(self) -> set[int]:
+    def loaded_processes(self) -> set[int]:
         """Return the processes whose ranges are held."""
         return {row.process for row in self._rows}
 
     def _read_rows(self, reader: Session, sample: int) -> None:
         """Read the ranges of the processes that are in sight, or worth a place in the heat map."""
-        self._read_at = time.monotonic()
+        self._read_s = time.monotonic()
         wanted = set(self.all or ())
         if self.all is None:
             for last in {sample, int(reader.samples.sample[-1])}:
@@ -385,12 +385,12 @@ class RangeTable:
     def _heaviest(self) -> set[int]:
         """Return the processes of which most was touched, the newest of equal ones, and what is looked at."""
         weight: dict[int, int] = {}
-        held = set()
+        focused = set()
         for row in self._rows:
             weight[row.process] = max(weight.get(row.process, 0), self._most.get(row.id, 0))
-            if row.id == self.kept or row.pid == self.pid:
-                held.add(row.process)
-        return held | set(sorted(weight, key=lambda one: (weight[one].bit_length(), one))[-HEAVIEST:])
+            if row.id == self.focus or row.pid == self.pid:
+                focused.add(row.process)
+        return focused | set(sorted(weight, key=lambda process: (weight[process].bit_length(), process))[-HEAVIEST:])
 
     def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
         """Keep the most that was touched of distinct rows."""
@@ -404,12 +404,12 @@ class RangeTable:
         samples, ids, touched = reader.vmas.wss(max(0, first), sample)
         if not len(ids):
             return {}, {}
-        rows, place = ranked(ids)
+        rows, index = ranked(ids)
         # Time in buckets on a fixed grid: the trend moves on by whole cells instead of flickering.
         bucket = samples // _EACH - (sample // _EACH - TREND + 1)
         inside = int(np.searchsorted(bucket, 0))
         picture = np.zeros((len(rows), TREND), np.int64)
-        np.maximum.at(picture, (place[inside:], bucket[inside:]), touched[inside:])
+        np.maximum.at(picture, (index[inside:], bucket[inside:]), touched[inside:])
         high = picture.max(axis=1)
         self._note(rows, high)
         # 8 eighths, rounded up; a row that was not touched has none.
@@ -428,10 +428,10 @@ def _without(chosen: Filter, stored: str) -> Filter:
     The others saw every VMA of a row: what they kept is not hidden.
     """
     try:
-        known = parse_filter(stored).terms
+        stored_terms = parse_filter(stored).terms
     except ValueError:  # of a file that somebody else wrote
         return chosen
-    return Filter(tuple(term for term in chosen.terms if term not in known))
+    return Filter(tuple(term for term in chosen.terms if term not in stored_terms))
 
 
 def _touched(entries: list[_Entry], wss: Mapping[int, int]) -> int:

@@ -14,7 +14,7 @@ from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
 FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
-AT_ONCE = 64  # windows of one process added between two looks at the clock
+BATCH_WINDOWS = 64  # windows of one process added between two looks at the clock
 # A bin reaches up to its edge; the first one has no lower edge of its own.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
 LATE = 1.25  # times the interval that was asked for: windows that took longer are called as long as they were
@@ -33,13 +33,13 @@ class ReuseLog:
         """Add up anew: there are more windows between those that were looked at."""
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
-    def view(self, reader: Session, sample: int, allowance: TimeBudget) -> tuple[ReuseView, bool]:
+    def view(self, reader: Session, sample: int, budget: TimeBudget) -> tuple[ReuseView, bool]:
         """Return the distances up to a sample, and whether all of them are in it."""
         if sample < 0:
             return ReuseView(), True
         if self._until != sample:
             if self._keys is not None:
-                self._add_process(reader, sample, self._keys, allowance)
+                self._add_process(reader, sample, self._keys, budget)
             elif 0 <= self._until < sample <= self._until + FEW_SAMPLES:
                 if new := reader.reuse.between(self._until + 1, sample):
                     self._histogram.add(*(reuse for _, _, reuse in new))
@@ -50,17 +50,17 @@ class ReuseLog:
         whole = self._until == sample
         return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
 
-    def _add_process(self, reader: Session, sample: int, keys: frozenset[int], allowance: TimeBudget) -> None:
+    def _add_process(self, reader: Session, sample: int, keys: frozenset[int], budget: TimeBudget) -> None:
         """Add window after window within the budget: the checkpoints of a session hold all processes together."""
         if sample < self._until:
             self._histogram, self._until = ReuseHistogram(), -1
         while self._until < sample:
-            last = min(sample, self._until + AT_ONCE)
+            last = min(sample, self._until + BATCH_WINDOWS)
             for _, process, reuse in reader.reuse.between(self._until + 1, last):
                 if process in keys:
                     self._histogram.add(reuse)
             self._until = last
-            if allowance.spent:
+            if budget.spent:
                 return
 
 

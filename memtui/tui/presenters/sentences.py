@@ -15,39 +15,42 @@ from memtui.analysis.target_loss import lost_fraction
 from memtui.core.samples import Process
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
-from memtui.widgets.views.memory import WordsView
+from memtui.widgets.views.memory import SentencesView
 
 
-class WordsLog:
+class SentencesLog:
     """Looks at all windows up to the cursor when it moves, and at none while it stands."""
 
     def __init__(self) -> None:
-        self._at: tuple[int, int] | None = None
+        self._cursor_key: tuple[int, int] | None = None
         self._figures = Figures()
 
     def view(
-        self, reader: Session, at: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
-    ) -> WordsView:
+        self, reader: Session, index: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
+    ) -> SentencesView:
         """Return the sentences; ``reuse_bytes``: between which 95 % of the returning touches until then come back."""
-        if at < 0:
-            return WordsView()
+        if index < 0:
+            return SentencesView()
         samples = reader.samples
-        if self._at != (at, int(samples.sample[at])):
-            self._at, self._figures = (at, int(samples.sample[at])), figures_until(samples, at, processes)
-        return WordsView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
+        if self._cursor_key != (index, int(samples.sample[index])):
+            self._cursor_key, self._figures = (
+                (index, int(samples.sample[index])),
+                figures_until(samples, index, processes),
+            )
+        return SentencesView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
 
 
-def figures_until(samples: SampleTable, at: int, processes: Iterable[Process]) -> Figures:
+def figures_until(samples: SampleTable, index: int, processes: Iterable[Process]) -> Figures:
     """Return the figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
-    upto = slice(0, at + 1)
+    upto = slice(0, index + 1)
     start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]
     alike = groups(samples.intervals_ns(upto), end_ns - start_ns, exact=not samples.has_budget, most=1)[0].windows
     touched = np.where(alike, samples.wss_bytes[upto], np.nan)
-    wss, paused = _known(touched), _known(samples.paused_ns[upto])
-    held = resident(samples, processes)
-    fraction, resident_bytes = touched_fraction(touched, held, upto) or (None, None)
+    wss, paused = _finite(touched), _finite(samples.paused_ns[upto])
+    resident_memory = resident(samples, processes)
+    fraction, resident_bytes = touched_fraction(touched, resident_memory, upto) or (None, None)
     span_ns, apart_ns = float(end_ns[-1] - start_ns[0]), float(end_ns[-1] - end_ns[0])
-    cpu_ns = sum(float(taken[at]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
+    cpu_ns = sum(float(taken[index]) - float(taken[0]) for taken in (samples.sampler_cpu_ns, samples.recorder_cpu_ns))
     return Figures(
         window_s=median((end_ns - start_ns)[alike] / 1e9),
         wss_median_bytes=median(wss) if len(wss) else None,
@@ -57,9 +60,9 @@ def figures_until(samples: SampleTable, at: int, processes: Iterable[Process]) -
         lost_fraction=lost_fraction(samples.lost_ns[upto], span_ns) if apart_ns > 0 else None,
         own_cpu=cpu_ns / apart_ns if apart_ns > 0 else None,
         touched_fraction=fraction,
-        resident=held.name,
+        resident=resident_memory.name,
     )
 
 
-def _known(values: np.ndarray) -> np.ndarray:
+def _finite(values: np.ndarray) -> np.ndarray:
     return values[~np.isnan(values)]

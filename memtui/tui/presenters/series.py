@@ -12,7 +12,7 @@ from memtui.widgets.views.memory import Floats
 
 POINTS = 1024  # of a line at most: more than a wide terminal has dots
 KEEP_POINTS = 8 * POINTS
-AT_ONCE = 64  # samples a question is about
+BATCH_SAMPLES = 64  # of a query
 Values = tuple[float, ...]
 Fetch = Callable[[Session, int, int], Mapping[int, Values]]
 
@@ -45,42 +45,44 @@ def process_sizes(keys: frozenset[int]) -> Fetch:
 
 
 class Series:
-    """Lines of ``width`` values a sample. Samples of which nothing is told have the values of ``absent``."""
+    """Lines of several values a sample. Samples without data have the values of ``absent``."""
 
     def __init__(self, fetch: Fetch, absent: Values) -> None:
         self._fetch, self._absent = fetch, absent
-        self._known: dict[int, Values] = {}
+        self._values: dict[int, Values] = {}
 
-    def view(self, reader: Session, first: int, last: int, at: int, allowance: TimeBudget) -> tuple[list[Floats], bool]:
+    def view(self, reader: Session, first: int, last: int, index: int, budget: TimeBudget) -> tuple[list[Floats], bool]:
         """Return an array per value for the samples at places ``first`` to ``last`` and whether it is complete.
 
-        A long session is looked at in even steps, the newest first; the sample at ``at`` is always among them.
+        A long session is read in even steps, the newest first; the sample at ``index`` is always among them.
         """
         numbers = reader.samples.sample[first:last].tolist()
-        # Steps of a power of two on a fixed grid: a longer session asks for no number twice.
+        # Steps of a power of two on a fixed grid: no sample is fetched twice as a session grows.
         stride = 1 << max(0, -(-len(numbers) // POINTS) - 1).bit_length()
         wanted = [n for n in numbers if n % stride == 0]
-        if first <= at < last:
-            wanted.append(numbers[at - first])
-        missing = sorted({n for n in wanted if n not in self._known}, reverse=True)
+        if first <= index < last:
+            wanted.append(numbers[index - first])
+        missing = sorted({n for n in wanted if n not in self._values}, reverse=True)
         complete = True
         for low, high in _runs(missing):
-            self._known |= {n: self._absent for n in missing if low <= n <= high} | dict(self._fetch(reader, low, high))
-            if allowance.spent:
+            self._values |= {n: self._absent for n in missing if low <= n <= high} | dict(
+                self._fetch(reader, low, high)
+            )
+            if budget.spent:
                 complete = low == missing[-1]
                 break
-        if len(self._known) > KEEP_POINTS:  # of a live session: what has left the picture
+        if len(self._values) > KEEP_POINTS:  # of a live session: what has left the picture
             inside = set(numbers)
-            self._known = {n: values for n, values in self._known.items() if n in inside}
+            self._values = {n: values for n, values in self._values.items() if n in inside}
         nothing = (np.nan,) * len(self._absent)
-        table = np.array([self._known.get(n, nothing) for n in numbers], float).reshape(-1, len(self._absent))
+        table = np.array([self._values.get(n, nothing) for n in numbers], float).reshape(-1, len(self._absent))
         return [table[:, n] for n in range(len(self._absent))], complete
 
 
 def _runs(falling: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield runs of neighbours, each at most ``AT_ONCE`` long: (first, last)."""
-    begin = 0
+    """Yield runs of neighbours, each at most ``BATCH_SAMPLES`` long: (first, last)."""
+    start = 0
     for n in range(1, len(falling) + 1):
-        if n == len(falling) or falling[n] != falling[n - 1] - 1 or n - begin >= AT_ONCE:
-            yield falling[n - 1], falling[begin]
-            begin = n
+        if n == len(falling) or falling[n] != falling[n - 1] - 1 or n - start >= BATCH_SAMPLES:
+            yield falling[n - 1], falling[start]
+            start = n

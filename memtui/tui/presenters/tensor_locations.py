@@ -41,7 +41,7 @@ class TracedProcess:
         return self.wss_bytes - self.stored_bytes
 
 
-class TensorPlaces:
+class TensorLocations:
     """Which maps a session has, and those that were asked for last."""
 
     def __init__(self) -> None:
@@ -64,32 +64,34 @@ class TensorPlaces:
         """Return the time from which on something is known."""
         return self._by_pid[pid][0][0]
 
-    def at(self, reader: Session, pid: int, at: int) -> Placed | None:
-        """Return what was known when the window at a place among the samples began; None where nothing was."""
-        start_ns, end_ns = int(reader.samples.start_ns[at]), int(reader.samples.end_ns[at])
+    def locate(self, reader: Session, pid: int, index: int) -> Placed | None:
+        """Return where tensors lay at the start of a window, given by its index; None where that is not known."""
+        start_ns, end_ns = int(reader.samples.start_ns[index]), int(reader.samples.end_ns[index])
         maps = self._by_pid.get(pid, [])
-        place = bisect_right(maps, start_ns, key=_begin_ns)
-        if not place:
+        count = bisect_right(maps, start_ns, key=_start_ns)
+        if not count:
             return None
-        number = maps[place - 1][1]
+        number = maps[count - 1][1]
         if number not in self._maps:
             self._maps.put(number, reader.tensors.map(number))
-        moved = place < len(maps) and maps[place][0] < end_ns
+        moved = count < len(maps) and maps[count][0] < end_ns
         return Placed(number, self._maps[number], moved)
 
-    def traced(self, reader: Session, at: int, processes: Sequence[Process], only: int | None) -> list[TracedProcess]:
+    def traced(
+        self, reader: Session, index: int, processes: Sequence[Process], only: int | None
+    ) -> list[TracedProcess]:
         """Return the processes of a window that told of their tensors; ``only`` the pid that is looked at, if any."""
         pids = {p.key: p.pid for p in processes if p.pid in self._by_pid and only in (None, p.pid)}
-        if at < 0 or not pids:
+        if index < 0 or not pids:
             return []
-        sample = int(reader.samples.sample[at])
+        sample = int(reader.samples.sample[index])
         rows = [
             TracedProcess(row["process"], pids[row["process"]], row["wss_bytes"], row["stored_bytes"])
             for row in reader.processes.samples(sample, sample)
             if row["process"] in pids and row["status"] != Status.GONE
         ]
-        return sorted(rows, key=lambda one: self.pids.index(one.pid))
+        return sorted(rows, key=lambda item: self.pids.index(item.pid))
 
 
-def _begin_ns(one: tuple[int, int]) -> int:
-    return one[0]
+def _start_ns(entry: tuple[int, int]) -> int:
+    return entry[0]

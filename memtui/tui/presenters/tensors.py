@@ -17,7 +17,7 @@ from memtui.core.units import clock
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.lru_cache import LruCache
-from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorPlaces, TracedProcess
+from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorLocations, TracedProcess
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
 
@@ -32,20 +32,20 @@ class TensorTable:
 
     def __init__(
         self,
-        places: TensorPlaces,
+        locations: TensorLocations,
         pages: Callable[[Session, int, int], PageSet | None],
         ranges: Callable[[int, int], Sequence[VmaRow]],
     ) -> None:
-        """Begin.
+        """Create an empty table.
 
         Args:
-            places: where the tensors of all processes lie.
+            locations: where the tensors of all processes lie.
             pages: ``(reader, sample, process)`` to the touched pages.
             ranges: ``(process, sample)`` to what was mapped.
         """
-        self._places, self._pages, self._ranges = places, pages, ranges
+        self._locations, self._pages, self._ranges = locations, pages, ranges
         self.by = Grouping.KIND
-        self.words = ""
+        self.filter_text = ""
         self.sort = TensorSort.HOT
         self.descending = True
         self._numbers = TensorNumbers()
@@ -83,66 +83,67 @@ class TensorTable:
     # The view
 
     def view(
-        self, reader: Session, at: int, process: TracedProcess, allowance: TimeBudget, *, several: bool
+        self, reader: Session, index: int, process: TracedProcess, budget: TimeBudget, *, several: bool
     ) -> tuple[TensorsView, bool]:
         """Return the table of a process at a sample, and whether all of the last windows are in it.
 
         ``several``: others told of theirs, too, so it is said whose these are.
         """
-        plain = TensorsView(
-            by=self.by, filter_text=self.words, sort=self.sort, descending=self.descending,
+        empty = TensorsView(
+            by=self.by, filter_text=self.filter_text, sort=self.sort, descending=self.descending,
             pid=process.pid if several else None,
         )  # fmt: skip
         samples = reader.samples
-        placed = self._places.at(reader, process.pid, at)
+        placed = self._locations.locate(reader, process.pid, index)
         if placed is None:
-            since_s = (self._places.since_ns(process.pid) - int(samples.start_ns[0])) / 1e9
-            return replace(plain, note=f"where its tensors lie is known from {clock(max(since_s, 0.0))} on"), True
-        windows, complete = self._recent(reader, at, process, allowance)
-        now = windows.get(at)
+            since_s = (self._locations.since_ns(process.pid) - int(samples.start_ns[0])) / 1e9
+            return replace(empty, note=f"where its tensors lie is known from {clock(max(since_s, 0.0))} on"), True
+        windows, complete = self._recent(reader, index, process, budget)
+        now = windows.get(index)
         if now is None:
-            return replace(plain, note="no pages of this window are stored"), True
+            return replace(empty, note="no pages of this window are stored"), True
         group, first = self._groups()
         own = group[now.number]
         self._shown = process.key, placed.tensors, own
-        # Windows in which some moved say nothing of how hot anything is; the one at the cursor is shown with a word.
-        known = [n for n in sorted(windows) if windows[n] is not None and not self._moved(reader, n, process)] or [at]
-        rows = self._rows(reader, at, now, placed.tensors, [(n, windows[n]) for n in known], group, first)
+        # Windows in which tensors moved do not show how hot they are; the one at the cursor has a note about that.
+        still = (n for n in sorted(windows) if windows[n] is not None and not self._moved(reader, n, process))
+        usable = list(still) or [index]
+        rows = self._rows(reader, index, now, placed.tensors, [(n, windows[n]) for n in usable], group, first)
         shown = [row for row in rows if self._matches(row)]
         shown.sort(key=self._key, reverse=self.descending)
         return (
             replace(
-                plain,
+                empty,
                 rows=(*shown, *_rest_rows(now, process, reader.hello.options.filter)),
                 tensors=len(now.number),
                 not_matching=len(rows) - len(shown),
                 wss_bytes=process.wss_bytes,
-                recent_windows=len(known),
+                recent_windows=len(usable),
                 moved=placed.moved,
             ),
             complete,
         )
 
-    def _moved(self, reader: Session, at: int, process: TracedProcess) -> bool:
-        placed = self._places.at(reader, process.pid, at)
+    def _moved(self, reader: Session, index: int, process: TracedProcess) -> bool:
+        placed = self._locations.locate(reader, process.pid, index)
         return placed is None or placed.moved
 
     def _recent(
-        self, reader: Session, at: int, process: TracedProcess, allowance: TimeBudget
+        self, reader: Session, index: int, process: TracedProcess, budget: TimeBudget
     ) -> tuple[dict[int, Window | None], bool]:
-        """Return windows by their places, the one at the cursor in any case; whether time allowed all of them."""
+        """Return windows by their index, the one at the cursor in any case; whether time allowed all of them."""
         windows: dict[int, Window | None] = {}
-        for place in range(at, max(-1, at - RECENT), -1):
-            key = int(reader.samples.sample[place]), process.key
+        for number in range(index, max(-1, index - RECENT), -1):
+            key = int(reader.samples.sample[number]), process.key
             if key not in self._windows:
-                if allowance.spent and place != at:
+                if budget.spent and number != index:
                     return windows, False
-                self._windows.put(key, self._window(reader, place, process))
-            windows[place] = self._windows[key]
+                self._windows.put(key, self._window(reader, number, process))
+            windows[number] = self._windows[key]
         return windows, True
 
-    def _window(self, reader: Session, place: int, process: TracedProcess) -> Window | None:
-        placed, sample = self._places.at(reader, process.pid, place), int(reader.samples.sample[place])
+    def _window(self, reader: Session, index: int, process: TracedProcess) -> Window | None:
+        placed, sample = self._locations.locate(reader, process.pid, index), int(reader.samples.sample[index])
         pages = self._pages(reader, sample, process.key) if placed is not None else None
         if placed is None or pages is None:
             return None
@@ -162,14 +163,15 @@ class TensorTable:
         key = self.by, len(self._numbers)
         if self._group is None or self._group[0] != key:
             identities = self._numbers.identities
-            grouped = groups([one.category for one in identities], [one.layer for one in identities], self.by)
+            categories, layers = [i.category for i in identities], [i.layer for i in identities]
+            grouped = groups(categories, layers, self.by)
             self._group = key, *grouped
         return self._group[1:]
 
     def _rows(
         self,
         reader: Session,
-        at: int,
+        index: int,
         now: Window,
         placed: TensorMap,
         windows: list[tuple[int, Window | None]],
@@ -178,46 +180,46 @@ class TensorTable:
     ) -> list[TensorRow]:
         """Return one for each group that is there in the window at the cursor."""
         identities, count = self._numbers.identities, len(first)
-        size_bytes = np.array([one.size_bytes for one in identities], np.int64)
-        places = [place for place, _ in windows]
+        size_bytes = np.array([identity.size_bytes for identity in identities], np.int64)
+        indices = np.array([number for number, _ in windows])
         some = [window for _, window in windows if window is not None]
         # [windows, groups]
-        exists = np.array([grouped(size_bytes[one.number], group[one.number], count) for one in some])
-        touched = np.array([grouped(one.touched_bytes, group[one.number], count) for one in some])
+        exists = np.array([grouped(size_bytes[window.number], group[window.number], count) for window in some])
+        touched = np.array([grouped(window.touched_bytes, group[window.number], count) for window in some])
         recent = touched.sum(axis=0) / np.maximum(exists.sum(axis=0), 1)
-        newest = np.array(places)[len(some) - 1 - (touched[::-1] > 0).argmax(axis=0)]
-        bucket = np.array(places) // _EACH - (at // _EACH - TREND + 1)
+        newest = indices[len(some) - 1 - (touched[::-1] > 0).argmax(axis=0)]
+        bucket = indices // _EACH - (index // _EACH - TREND + 1)
         picture = np.zeros((TREND, count), np.int64)
         levels = -(touched * -8 // np.maximum(exists, 1))
         inside = bucket >= 0
         np.maximum.at(picture, bucket[inside], levels[inside])
         ever = touched.any(axis=0)
-        ages_s = np.where(ever, (int(reader.samples.end_ns[at]) - reader.samples.end_ns[newest]) / 1e9, np.nan)
+        ages_s = np.where(ever, (int(reader.samples.end_ns[index]) - reader.samples.end_ns[newest]) / 1e9, np.nan)
         here = grouped(now.touched_bytes, group[now.number], count)
         sizes = grouped(size_bytes[now.number], group[now.number], count)
         there = np.flatnonzero(np.bincount(group[now.number], minlength=count))
         columns = (there, first[there], sizes[there], here[there], recent[there], picture.T[there], ages_s[there])
         rows = []
-        for number, one, size, touched_bytes, share, trend, age_s in zip(*(c.tolist() for c in columns), strict=True):
-            kind = None if self.by is Grouping.LAYER else identities[one].category
-            name = self._name(identities[one])
+        for number, of, size, touched_bytes, share, trend, age_s in zip(*(c.tolist() for c in columns), strict=True):
+            kind = None if self.by is Grouping.LAYER else identities[of].category
+            name = self._name(identities[of])
             if kind == UNKNOWN and self.by is Grouping.KIND and (most := placed.most_of(UNKNOWN)):
                 name = f"{name} ({most[0]})"
             last_s = age_s if age_s == age_s else None
             rows.append(TensorRow(number, name, kind, size, touched_bytes, share, tuple(trend), last_s))
         return rows
 
-    def _name(self, one: Identity) -> str:
+    def _name(self, identity: Identity) -> str:
         if self.by is Grouping.KIND:
-            return CATEGORIES[one.category]
-        name = tensor_name(one.layer, one.part) if self.by is Grouping.TENSOR else one.layer
+            return CATEGORIES[identity.category]
+        name = tensor_name(identity.layer, identity.part) if self.by is Grouping.TENSOR else identity.layer
         return name or "(no layer)"
 
     def _matches(self, row: TensorRow) -> bool:
-        if not self.words:
+        if not self.filter_text:
             return True
         kind = CATEGORIES[row.kind] if row.kind is not None else ""
-        return self.words.lower() in f"{row.name} {kind}".lower()
+        return self.filter_text.lower() in f"{row.name} {kind}".lower()
 
     def _key(self, row: TensorRow) -> tuple[int | str, ...]:
         match self.sort:

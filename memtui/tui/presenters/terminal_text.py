@@ -37,20 +37,20 @@ class TerminalText:
         text = self._rest + text
         cut = _UNFINISHED.search(text, max(0, len(text) - 4200))
         self._rest = text[cut.start() :] if cut else ""
-        for found in _SEQUENCE.finditer(text, 0, cut.start() if cut else len(text)):
-            if found["text"] is not None:
-                self._write(found["text"])
-            elif found["control"] is not None:
-                self._control(found["control"])
-            elif found["final"] is not None:
-                self._do(found["final"], found["numbers"])
+        for match in _SEQUENCE.finditer(text, 0, cut.start() if cut else len(text)):
+            if match["text"] is not None:
+                self._write(match["text"])
+            elif match["control"] is not None:
+                self._control(match["control"])
+            elif match["final"] is not None:
+                self._do(match["final"], match["numbers"])
         self._trim()
 
     def _write(self, text: str) -> None:
-        line, at = self.lines[self._row], self._column
-        text = text[: max(0, LINE_CHARACTERS - at)]
+        line, column = self.lines[self._row], self._column
+        text = text[: max(0, LINE_CHARACTERS - column)]
         if text:
-            self.lines[self._row] = line[:at].ljust(at) + text + line[at + len(text) :]
+            self.lines[self._row] = line[:column].ljust(column) + text + line[column + len(text) :]
             self._column += len(text)
 
     def _control(self, char: str) -> None:

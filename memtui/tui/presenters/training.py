@@ -15,7 +15,7 @@ from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import TimeAxis
 from memtui.widgets.views.training import TrainingView
 
-KEPT = 4 * MOST_ROWS  # decoded ones
+KEEP_PROGRESS = 4 * MOST_ROWS  # decoded ones
 NOTHING = (
     "no training step was seen: no optimiser of torch.optim stepped, or nobody asked for it "
     "(memtui trace -- python train.py does)"
@@ -31,7 +31,7 @@ class TrainingLog:
     """Decodes what is in sight, and keeps some of it."""
 
     def __init__(self) -> None:
-        self._decoded: LruCache[int, RecordedProgress] = LruCache(KEPT)  # by row
+        self._decoded: LruCache[int, RecordedProgress] = LruCache(KEEP_PROGRESS)  # by row
         self._fitted = False
         self._span_ns: tuple[int | None, int | None] | None = None  # before, and as it was fitted
         self.pid = 0
@@ -48,25 +48,28 @@ class TrainingLog:
         rows = fullest([row for row in rows if row.pid == pid])
         parts = [self._progress(reader, row) for row in rows]
         device, devices = self._device(reader, axis, pid)
-        usage = [part.usage for part in (parts if device == MAIN_MEMORY else self._held(reader, axis, pid, device))]
+        usage = [
+            part.usage
+            for part in (parts if device == MAIN_MEMORY else self._device_progress(reader, axis, pid, device))
+        ]
         start_ns = np.concatenate([u.start_ns for u in usage]) if usage else np.empty(0, np.int64)
         end_ns = np.concatenate([u.end_ns for u in usage]) if usage else np.empty(0, np.int64)
-        held = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
+        allocated = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
         # Live, the newest message is a little older than the newest window.
-        at = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
+        index = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
         whole = list(enumerate(reader.allocations.steps()))
         recorded = [(number, step) for number, step in whole if step.pid == pid or not pid]
-        near = min(recorded, key=lambda one: abs(one[1].start_ns - head.cursor_ns), default=(-1, None))[0]
+        near = min(recorded, key=lambda item: abs(item[1].start_ns - head.cursor_ns), default=(-1, None))[0]
         here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
-        step, step_ns = _step_at(here, head.cursor_ns)
+        step, step_ns = _current_step(here, head.cursor_ns)
         return TrainingView(
             axis,
             start_ns,
             end_ns,
-            held,
-            at,
+            allocated,
+            index,
             step=step,
-            op=_op_at(usage, at),
+            op=_allocating_op(usage, index),
             step_ns=step_ns,
             view=here.row.view if here else "",
             reason=here.row.reason if here else "",
@@ -99,7 +102,7 @@ class TrainingLog:
 
     def _learner(self, reader: Session, pid: int) -> int:
         """Return the process that is shown, or before its first steps the one that told what it trains."""
-        return pid or next((one.pid for one in reader.training.networks()), 0)
+        return pid or next((network.pid for network in reader.training.networks()), 0)
 
     def _device(self, reader: Session, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
         """Return the device whose memory is shown, and all devices there are."""
@@ -119,7 +122,7 @@ class TrainingLog:
         }
         return max(devices, key=lambda device: most[device]), devices
 
-    def _held(self, reader: Session, axis: TimeAxis, pid: int, device: str) -> list[RecordedProgress]:
+    def _device_progress(self, reader: Session, axis: TimeAxis, pid: int, device: str) -> list[RecordedProgress]:
         rows = reader.training.progress(axis.start_ns, axis.end_ns + 1, device)
         return [self._progress(reader, row) for row in fullest([row for row in rows if row.pid == pid])]
 
@@ -136,21 +139,21 @@ def _why_nothing(reader: Session, head: Playhead) -> str:
     return UNTRACED if reader.hello.options.trace_every is None else WAITING
 
 
-def _step_at(part: RecordedProgress | None, cursor_ns: int) -> tuple[int | None, float | None]:
+def _current_step(part: RecordedProgress | None, cursor_ns: int) -> tuple[int | None, float | None]:
     """Return (number, median length of the steps around) of the step at a moment."""
     if part is None:
         return None, None
     row, ends_ns = part.row, part.ends_ns
-    place = min(int(np.searchsorted(ends_ns, cursor_ns)), len(ends_ns) - 1)
-    return row.first_step + place, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
+    index = min(int(np.searchsorted(ends_ns, cursor_ns)), len(ends_ns) - 1)
+    return row.first_step + index, float(np.median(np.diff(ends_ns, prepend=row.start_ns)))
 
 
-def _op_at(usage: list[TensorUsage], at: int) -> str:
+def _allocating_op(usage: list[TensorUsage], index: int) -> str:
     for part in usage:
-        if 0 <= at < len(part):
-            op = int(part.op[at])
+        if 0 <= index < len(part):
+            op = int(part.op[index])
             return part.names[op] if op >= 0 else ""
-        at -= len(part)
+        index -= len(part)
     return ""
 
 

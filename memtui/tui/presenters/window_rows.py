@@ -13,7 +13,7 @@ class WindowRows:
         self._reader = reader
         self._cached: tuple[int, list[ProcessSample]] = -1, []
 
-    def at(self, index: int) -> list[ProcessSample]:
+    def of_window(self, index: int) -> list[ProcessSample]:
         """Return the rows of one window."""
         sample = int(self._reader.samples.sample[index])
         return [row for row in self.with_previous(index) if row["sample"] == sample]

@@ -43,7 +43,7 @@ BREAKDOWN = (
 )
 _PARTS = ("weights", "gradients", "optimiser state", "activations")
 _PART_OF = [CATEGORIES.index(name) for name in _PARTS]
-_REST = [at for at in range(len(CATEGORIES)) if at not in _PART_OF]
+_REST = [number for number in range(len(CATEGORIES)) if number not in _PART_OF]
 LAYERS = (
     Column("layer", 0, most=48),  # figures belong near to the names
     Column("weights", 10, right=True, rank=4),
@@ -68,7 +68,7 @@ class StepLists:
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         self.rules = OWN_RULES
         self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
-        self.words = ""
+        self.filter_text = ""
         self.layer: int | None = None  # node of the tree
         self.shows_all = False  # rows that come to nothing, too
         self.unfolded = self.tree.levels(UNFOLDED_ROWS)
@@ -80,14 +80,14 @@ class StepLists:
         if len(other.tree):
             paths = {other.tree.path(node) for node in other.unfolded}
             self.unfolded = {node for node in self.tree.parents.tolist() if self.tree.path(node) in paths}
-        self.words, self.shows_all, self.rules = other.words, other.shows_all, other.rules
+        self.filter_text, self.shows_all, self.rules = other.filter_text, other.shows_all, other.rules
         self.layer = None if other.layer is None else self.tree.find(other.tree.path(other.layer))
         self._sort_out()
 
-    def filter(self, words: str) -> None:
+    def filter(self, expression: str) -> None:
         """Show only rows that match. Raises ValueError with what is wrong with the words; then nothing changes."""
-        parse_row_filter(words)
-        self.words = words.strip()
+        parse_row_filter(expression)
+        self.filter_text = expression.strip()
         self._sort_out()
 
     def about(self, layer: int | None) -> None:
@@ -110,7 +110,7 @@ class StepLists:
 
     def _sort_out(self) -> None:
         """Find the rows that are shown."""
-        index, keep = self.index, parse_row_filter(self.words)(self.index)
+        index, keep = self.index, parse_row_filter(self.filter_text)(self.index)
         if self.layer is not None:
             inside = self.tree.below(self.layer)[index.layer]
             keep = inside if keep is None else keep & inside
@@ -143,7 +143,7 @@ class StepLists:
             rows,
             none,
             of=int(np.count_nonzero(alive)),
-            words=self.words,
+            filter_text=self.filter_text,
             layer=self.layer_name,
             foot=self._absent,
         )
@@ -177,12 +177,12 @@ class StepLists:
             none,
             of=len(index) - index.begin_row,
             left_out=left_out,
-            words=self.words,
+            filter_text=self.filter_text,
             layer=self.layer_name,
             foot=self._absent,
         )
 
-    def event_at(self, row: int) -> int | None:
+    def event_for_row(self, row: int) -> int | None:
         """Return the event in the list for a row of the step: itself, or the last one before it.
 
         Return None when the list is empty.
@@ -199,16 +199,16 @@ class StepLists:
 
     def _event(self, row: int) -> Row:
         index, trace = self.index, self.index.trace
-        held = text.size(int(index.usage_bytes[row]))
+        total = text.size(int(index.usage_bytes[row]))
         if row < trace.existing:
             return Row(
-                row, ("begin", text.change(index.start_bytes), held, "", "", "", "there before this step"), "dim"
+                row, ("begin", text.change(index.start_bytes), total, "", "", "", "there before this step"), "dim"
             )
         change = int(trace.delta_bytes[row])
         cells = (
             self._when(row),
             text.change(change),
-            held,
+            total,
             CATEGORIES[int(trace.category[row])],
             PHASES[int(trace.phase[row])] if self._phased else "",
             trace.name(int(index.layer[row])),
@@ -251,8 +251,8 @@ class StepLists:
             items = items_of_sums(origin.sums)
         else:
             items = items_of(index.trace, index.born[shown], tagged=origin is not None and origin.driver)
-        found = break_down(items, self.rules)
-        most = max((bar.bytes for bar in found.bars), default=0)
+        result = break_down(items, self.rules)
+        most = max((bar.bytes for bar in result.bars), default=0)
         rows = [
             Row(
                 bar.key,
@@ -264,9 +264,9 @@ class StepLists:
                     "█" * round(BAR_CELLS * bar.bytes / max(1, most)),
                 ),
             )
-            for bar in found.bars
+            for bar in result.bars
         ]
-        dropped = sum(item.bytes for item in found.dropped)
+        dropped = sum(item.bytes for item in result.dropped)
         left_out = f"; {text.size(dropped)} with tags that these rules do not know are left out" if dropped else ""
         return AllocationListView(
             f"{self._alive}, rules {self.rules}",
@@ -274,9 +274,9 @@ class StepLists:
             rows,
             "nothing is alive" if self._keep is None else "nothing alive is of that filter",
             of=len(rows),
-            words=self.words,
+            filter_text=self.filter_text,
             layer=self.layer_name,
-            foot=f"total {text.size(found.total_bytes)}{left_out}",
+            foot=f"total {text.size(result.total_bytes)}{left_out}",
         )
 
     # Layers
@@ -284,24 +284,26 @@ class StepLists:
     def layers(self, row: int) -> AllocationListView:
         """Return the tree, with what is held after a row."""
         tree, index = self.tree, self.index
-        held = tree.held(row)
-        made = int(tree.allocated_bytes[tree.depth == 0].sum())
+        by_node = tree.held(row)
+        allocated_bytes = int(tree.allocated_bytes[tree.depth == 0].sum())
 
         def layer(node: int) -> Row:
             folded = "" if tree.end[node] == node + 1 else "▼ " if node in self.unfolded else "▶ "
-            total = int(held[node].sum())
-            share = tree.allocated_bytes[node] / made if made else None
+            total = int(by_node[node].sum())
+            share = tree.allocated_bytes[node] / allocated_bytes if allocated_bytes else None
             cells = (
                 "  " * int(tree.depth[node]) + (folded or "  ") + tree.names[node],
-                *(_size(int(held[node, part])) for part in _PART_OF),
-                _size(int(held[node, _REST].sum())),
+                *(_size(int(by_node[node, part])) for part in _PART_OF),
+                _size(int(by_node[node, _REST].sum())),
                 text.size(total),
                 _size(int(tree.allocated_bytes[node])),
                 text.percent(share),
             )
             return Row(node, cells, "focus" if node == self.layer else "text" if total else "dim")
 
-        whole = f"all: held {text.size(int(index.usage_bytes[row]))}, allocated in the step {text.size(made)}"
+        whole = (
+            f"all: held {text.size(int(index.usage_bytes[row]))}, allocated in the step {text.size(allocated_bytes)}"
+        )
         rows = LazyRows(tree.in_sight(self.unfolded), layer)
         none = "no memory of this step is known"
         return AllocationListView("layers at the cursor", LAYERS, rows, none, of=len(tree), foot=whole)

@@ -28,7 +28,7 @@ from memtui.tui.screens.prompt import Prompt
 from memtui.widgets import text
 from memtui.widgets.allocation_chart import AllocationChart
 from memtui.widgets.allocation_table import LISTS, AllocationList, AllocationListView
-from memtui.widgets.label import Notice, Words
+from memtui.widgets.label import Notice, TextLine
 from memtui.widgets.row_panel import RowPanel
 
 _NONE = "no step of a training was recorded: memtui trace -- python train.py records some"
@@ -45,11 +45,11 @@ LAST, FULLEST = -1, -2
 
 
 class _Ready(Message):
-    """A step, its number among those that were recorded, and words about it."""
+    """A step, its index among the recorded steps, and a title."""
 
-    def __init__(self, number: int, of: int, words: str, lists: StepLists, marks: Sequence[Event] = ()) -> None:
+    def __init__(self, number: int, of: int, title: str, lists: StepLists, annotations: Sequence[Event] = ()) -> None:
         super().__init__()
-        self.number, self.of, self.words, self.lists, self.marks = number, of, words, lists, marks
+        self.number, self.of, self.title, self.lists, self.annotations = number, of, title, lists, annotations
 
 
 class AllocationScreen(Screen[None]):
@@ -66,7 +66,7 @@ class AllocationScreen(Screen[None]):
         Binding("P", "peak", "the peak"),
         Binding("n", "next(1)", "next recorded step"),
         Binding("N", "next(-1)", "previous recorded step"),
-        *(Binding(str(at + 1), f"choose({at})", name) for at, name in enumerate(LISTS)),
+        *(Binding(str(index + 1), f"choose({index})", name) for index, name in enumerate(LISTS)),
         Binding("tab", "other(1)", "next list"),
         Binding("shift+tab", "other(-1)", "previous list"),
         Binding("down", "move(1)", "next row"),
@@ -85,28 +85,29 @@ class AllocationScreen(Screen[None]):
         Binding("a,q", "leave", "back"),
     ]
 
-    def __init__(self, ask: Callable[[Action], object], number: int = LAST) -> None:
-        """Take ``ask``, which lets the presenter do something in its thread, and the ``number`` of a step to show."""
+    def __init__(self, submit: Callable[[Action], object], number: int = LAST) -> None:
+        """Take ``submit``, which runs an action in the thread of the presenter, and the number of the first step."""
         super().__init__()
-        self._ask, self._number = ask, number
+        self._submit, self._number = submit, number
         self._lists = StepLists(StepIndex(_EMPTY))
-        self._words, self._marks = "", tuple[Event, ...]()
-        self.head = Words("title", id="header")
+        self._heading, self._annotations = "", tuple[Event, ...]()
+        self.head = TextLine("title", id="header")
         self.chart = AllocationChart()
         self.tensors, self.events, self.modules, self.bars = (
-            AllocationList(at, AllocationListView(name, columns, note="looking ..."))
-            for at, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN), strict=True))
+            AllocationList(index, AllocationListView(name, columns, note="looking ..."))
+            for index, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN), strict=True))
         )
         self.lists = self.tensors, self.events, self.modules, self.bars
-        self._at, self._before = _TENSORS, _TENSORS  # the list that is shown, and what Enter in the tree goes back to
-        self.foot = Words("dim", id="footer")
+        self._shown_index = _TENSORS
+        self._before = _TENSORS  # the list to which Enter in the tree goes back
+        self.foot = TextLine("dim", id="footer")
         self.prompt = Prompt(self._typed, id="prompt")
         self.notice = Notice(id="notice")
 
     @property
     def active(self) -> AllocationList:
         """Return the list that is shown."""
-        return self.lists[self._at]
+        return self.lists[self._shown_index]
 
     @property
     def parts(self) -> Sequence[Widget]:
@@ -117,52 +118,52 @@ class AllocationScreen(Screen[None]):
         yield self.notice
 
     def on_mount(self) -> None:
-        for one in self.lists:
-            one.choose(True)
+        for listing in self.lists:
+            listing.choose(True)
         self.on_resize()
-        self._look(self._number)
+        self._load(self._number)
 
     def on_resize(self) -> None:
-        words = too_small(*self.app.size)
-        self.notice.show(words)
-        self.notice.display = bool(words)
+        notice = too_small(*self.app.size)
+        self.notice.show(notice)
+        self.notice.display = bool(notice)
         out_of_sight = {self.foot if self.prompt.active else self.prompt, *self.lists} - {self.active}
         for part in self.parts:
-            part.display = not words and part not in out_of_sight
+            part.display = not notice and part not in out_of_sight
         chart = max(6, (self.app.size.height - 2) * 6 // 10)
         self.chart.styles.height = chart
-        for one in self.lists:
-            one.styles.height = max(3, self.app.size.height - 2 - chart)
-        keys = _KEYS[self._at]
+        for listing in self.lists:
+            listing.styles.height = max(3, self.app.size.height - 2 - chart)
+        keys = _KEYS[self._shown_index]
         self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
 
-    def _look(self, number: int) -> None:
-        """Open a recorded step, by its number among those that were recorded."""
+    def _load(self, number: int) -> None:
+        """Open a recorded step, by its index among the recorded steps."""
 
         def find(presenter: Presenter) -> None:
             steps = presenter.reader.allocations.steps()
             if not steps:
                 self.post_message(_Ready(-1, 0, _NONE, StepLists(StepIndex(_EMPTY))))
                 return
-            fullest = max(range(len(steps)), key=lambda at: steps[at].peak_bytes)
-            at = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
-            step, about = steps[at], presenter.reader.imported()
+            fullest = max(range(len(steps)), key=lambda step: steps[step].peak_bytes)
+            index = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
+            step, about = steps[index], presenter.reader.imported()
             lists = StepLists(StepIndex(presenter.reader.allocations.trace(step)), about)
             if about is not None:
-                begin_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
-                marks = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
-                self.post_message(_Ready(at, len(steps), _imported_words(about, step, begin_ns), lists, marks))
+                start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
+                annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
+                self.post_message(_Ready(index, len(steps), _imported_title(about, step, start_ns), lists, annotations))
                 return
             where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
-            words = (
+            title = (
                 f"step {step.step} of pid {step.pid}{on}   "
                 f"peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
                 f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"
             )
-            self.post_message(_Ready(at, len(steps), words, lists))
+            self.post_message(_Ready(index, len(steps), title, lists))
 
-        self._ask(find)
+        self._submit(find)
 
     def on__ready(self, message: _Ready) -> None:
         last, node = self._lists, self.modules.selected
@@ -172,18 +173,18 @@ class AllocationScreen(Screen[None]):
         recorded = "" if message.lists.origin else " recorded"
         alone = message.of == 1 and message.lists.origin is not None
         which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
-        self._words, self._marks = f" allocations{which}   {message.words}", tuple(message.marks)
-        self.head.show(self._words)
+        self._heading, self._annotations = f" allocations{which}   {message.title}", tuple(message.annotations)
+        self.head.show(self._heading)
         self.tensors.select(None)  # numbers of another step
         self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
         if self._lists.origin is not None and self._lists.origin.driver:
-            self.chart.title, self.chart.held = "allocated from the driver", "allocated"
+            self.chart.title, self.chart.total_label = "allocated from the driver", "allocated"
         self.chart.show(self._lists.index)
         self.on_resize()
         if message.of:
             self._point(self._lists.index.peak_row)
-        for one in () if message.of else self.lists:
-            one.show(replace(one.view, note=_NONE))
+        for listing in () if message.of else self.lists:
+            listing.show(replace(listing.view, note=_NONE))
 
     def _point(self, row: int) -> None:
         """Put the cursor on a row of the step."""
@@ -193,20 +194,20 @@ class AllocationScreen(Screen[None]):
             self._fill()
 
     def _fill(self) -> None:
-        """Show what the list says at the cursor."""
+        """Fill the list for the row at the cursor."""
         lists, row = self._lists, self.chart.row
         if not len(lists.index):
             return
         t_ns = int(lists.index.trace.t_ns[row])
-        passed = bisect_right(self._marks, t_ns, key=lambda mark: mark.t_ns)
-        after = f' · after "{text.clean(self._marks[passed - 1].text)}"' if passed else ""
-        self.head.show(self._words + after)
-        match self._at:
+        passed = bisect_right(self._annotations, t_ns, key=lambda annotation: annotation.t_ns)
+        after = f' · after "{text.clean(self._annotations[passed - 1].text)}"' if passed else ""
+        self.head.show(self._heading + after)
+        match self._shown_index:
             case 0:
                 self.tensors.show(lists.tensors(row))
             case 1:
                 self.events.show(lists.events())
-                self.events.select(lists.event_at(row))
+                self.events.select(lists.event_for_row(row))
             case 2:
                 self.modules.show(lists.layers(row))
             case _:
@@ -228,23 +229,23 @@ class AllocationScreen(Screen[None]):
 
     def action_next(self, by: int) -> None:
         if self._number + by >= 0:
-            self._look(self._number + by)
+            self._load(self._number + by)
 
     # The lists
 
-    def action_choose(self, at: int) -> None:
-        if at != self._at:
-            if self._at != _LAYERS:
-                self._before = self._at
-            self._at = at
+    def action_choose(self, index: int) -> None:
+        if index != self._shown_index:
+            if self._shown_index != _LAYERS:
+                self._before = self._shown_index
+            self._shown_index = index
             self.on_resize()
             self._fill()
 
     def action_other(self, by: int) -> None:
-        self.action_choose((self._at + by) % len(LISTS))
+        self.action_choose((self._shown_index + by) % len(LISTS))
 
     def action_move(self, by: int) -> None:
-        if self._at != _EVENTS:
+        if self._shown_index != _EVENTS:
             self.active.move(by)
         elif (row := self._lists.event_after(self.chart.row, by)) is not None:
             self._point(row)
@@ -263,7 +264,7 @@ class AllocationScreen(Screen[None]):
     def action_only(self) -> None:
         """Let the other lists be about a layer."""
         node = self.modules.selected
-        if self._at == _LAYERS and node is not None:
+        if self._shown_index == _LAYERS and node is not None:
             self._lists.about(node)
             self.action_choose(self._before)
 
@@ -279,18 +280,18 @@ class AllocationScreen(Screen[None]):
 
     def action_fold(self) -> None:
         node, lists = self.modules.selected, self._lists
-        if self._at == _LAYERS and node is not None:
+        if self._shown_index == _LAYERS and node is not None:
             lists.fold({node}, unfold=node not in lists.unfolded)
             self._fill()
 
     def action_fold_all(self, fold: bool) -> None:
-        if self._at == _LAYERS:
+        if self._shown_index == _LAYERS:
             self._lists.fold(set(self._lists.tree.parents.tolist()), unfold=not fold)
             self._fill()
 
     def action_lift(self) -> None:
         """Look at all rows and layers again, or leave."""
-        if self._lists.words:
+        if self._lists.filter_text:
             self._filter("")
         elif self._lists.layer is not None:
             self._lists.about(None)
@@ -314,25 +315,25 @@ class AllocationScreen(Screen[None]):
         return self.prompt.take(event)
 
     def action_filter(self) -> None:
-        if self._at == _LAYERS:
+        if self._shown_index == _LAYERS:
             self.action_choose(_EVENTS)
-        self.prompt.open("filter", "/", self._lists.words, _FILTER)
+        self.prompt.open("filter", "/", self._lists.filter_text, _FILTER)
         self.on_resize()
 
     def on_prompt_changed(self, message: Prompt.Changed) -> None:
-        self._filter(message.words)
+        self._filter(message.text)
 
-    def _typed(self, _kind: str, words: str, kept: bool) -> None:
-        if not kept:
+    def _typed(self, _kind: str, expression: str, accepted: bool) -> None:
+        if not accepted:
             self._filter("")
             self._close_prompt()
-        elif self._filter(words):
+        elif self._filter(expression):
             self._close_prompt()
 
-    def _filter(self, words: str) -> bool:
-        """Return whether the words are a filter; otherwise the last one stays in force, and the reason is shown."""
+    def _filter(self, expression: str) -> bool:
+        """Return whether the expression is a filter; otherwise the last filter stays, and the reason is shown."""
         try:
-            self._lists.filter(words)
+            self._lists.filter(expression)
         except ValueError as error:
             self.prompt.complain(str(error))
             return False
@@ -344,17 +345,17 @@ class AllocationScreen(Screen[None]):
         self.on_resize()
 
 
-def _imported_words(about: ImportedFrom, step: RecordedStep, begin_ns: int | None) -> str:
-    """Where a step is from, what its sizes are, and which part of the file it is; ``begin_ns`` None: all of it."""
+def _imported_title(about: ImportedFrom, step: RecordedStep, start_ns: int | None) -> str:
+    """Return file, part of the file and peak of an imported step; ``start_ns`` None: the step is all of the file."""
     on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
     what = "allocated from the driver" if about.driver else "peak"
     where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
     wrong = f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else ""
     part = ""
-    if begin_ns is not None and about.counts:
+    if start_ns is not None and about.counts:
         part = f" {about.clock} {step.start_ns} to {step.end_ns}"
-    elif begin_ns is not None:
-        first, last = ((t_ns - begin_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
+    elif start_ns is not None:
+        first, last = ((t_ns - start_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
         part = f" {text.duration(first)} to {text.duration(last)}"
     which = f"{text.clean(about.file)} ({text.clean(about.format)}){on}{part}"
     return f"{which}   {what} {text.size(step.peak_bytes)}{where}{wrong}"

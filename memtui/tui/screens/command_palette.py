@@ -48,7 +48,7 @@ _ALSO = {
 class Command:
     """An action, what it does and the key that does the same. ``also``: other words that find it."""
 
-    words: str
+    label: str
     key: str
     action: str
     also: str = ""
@@ -69,11 +69,11 @@ def key_name(keys: str) -> str:
     return _NAMES.get(first, first)
 
 
-def matching(words: str) -> tuple[Command, ...]:
+def matching(query: str) -> tuple[Command, ...]:
     """Return the actions in which every typed word occurs, those that begin with it first."""
-    parts = words.lower().split()
-    matches = [c for c in commands() if all(part in f"{c.words} {c.key} {c.also}".lower() for part in parts)]
-    return tuple(sorted(matches, key=lambda c: not c.words.lower().startswith(words.lower().strip())))
+    parts = query.lower().split()
+    matches = [c for c in commands() if all(part in f"{c.label} {c.key} {c.also}".lower() for part in parts)]
+    return tuple(sorted(matches, key=lambda c: not c.label.lower().startswith(query.lower().strip())))
 
 
 class CommandList(CachedWidget):
@@ -82,18 +82,20 @@ class CommandList(CachedWidget):
     view: tuple[tuple[Command, ...], int]
 
     def paint(self, width: int, height: int) -> list[Line]:
-        matches, place = self.view
-        look = self.look
+        matches, chosen = self.view
+        draw_style = self.draw_style
         if not matches:
-            return [[(text.fit(" no action has these words", width), look["warning"])]]
-        top = max(0, min(place - height // 2, len(matches) - height))
+            return [[(text.fit(" no action has these words", width), draw_style["warning"])]]
+        top = max(0, min(chosen - height // 2, len(matches) - height))
         lines: list[Line] = []
         for number, command in enumerate(matches[top : top + height], top):
-            here = number == place
-            plain, key = (look["selected"], look["selected"]) if here else (look["text"], look["key"])
+            here = number == chosen
+            base, key = (
+                (draw_style["selected"], draw_style["selected"]) if here else (draw_style["text"], draw_style["key"])
+            )
             name = text.fit(command.key, 12)
-            mark = "▸" if here else " "
-            lines.append([(f"{mark} ", plain), (name, key), (text.fit(command.words, max(0, width - 14)), plain)])
+            cursor = "▸" if here else " "
+            lines.append([(f"{cursor} ", base), (name, key), (text.fit(command.label, max(0, width - 14)), base)])
         return lines
 
 
@@ -110,8 +112,8 @@ class PaletteScreen(ModalScreen[str | None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found, self._place = commands(), 0
-        self._list = CommandList((self._found, 0), id="palette-list")
+        self._matches, self._index = commands(), 0
+        self._list = CommandList((self._matches, 0), id="palette-list")
         self._input = Input(compact=True, placeholder="what to do", select_on_focus=False, id="palette-input")
         self._input.cursor_blink = False
 
@@ -130,26 +132,26 @@ class PaletteScreen(ModalScreen[str | None]):
         self._input.insert_text_at_cursor(event.character)
         return True
 
-    def _show(self, place: int) -> None:
-        self._place = max(0, min(len(self._found) - 1, place))
-        self._list.show((self._found, self._place))
+    def _show(self, index: int) -> None:
+        self._index = max(0, min(len(self._matches) - 1, index))
+        self._list.show((self._matches, self._index))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self._found = matching(event.value)
+        self._matches = matching(event.value)
         self._show(0)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._found:
-            self.dismiss(self._found[self._place].action)
+        if self._matches:
+            self.dismiss(self._matches[self._index].action)
 
     def on_click(self, event: events.Click) -> None:
         if event.widget is None or not event.widget.is_attached or event.widget.id in (None, "palette"):
             self.dismiss(None)
 
     def action_choose(self, by: int) -> None:
-        self._show(self._place + by)
+        self._show(self._index + by)
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -31,7 +31,7 @@ from memtui.reports.comparison.model import CommonWindows, ComparedSession, Reco
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import LARGE_COLUMNS, too_small
 from memtui.widgets import text
-from memtui.widgets.label import Notice, Words
+from memtui.widgets.label import Notice, TextLine
 from memtui.widgets.overlay_chart import OverlayChart
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.comparison import OverlayView
@@ -106,16 +106,16 @@ class ComparisonScreen(Screen[None]):
         learns = all(run is not None and (len(run.loss.x) or len(run.step.x)) for run in self._runs)
         self._page = TRAINING if learns or not any(self._memories) else MEMORY
         self._other_axis = False  # seconds of a training, the share of a session
-        self._one = any(run is not None and len(run.step.x) for run in self._runs)  # iteration, not the training
+        self._one_iteration = any(run is not None and len(run.step.x) for run in self._runs)  # or the whole training
         self._vm = self._missed = self._merged = self._differences = False
         self._same: CommonWindows | None = None
         self._note = 0
         self._first = 1  # of the sessions beside A, where not all have room
-        self.head = Words("title", id="header")
+        self.head = TextLine("title", id="header")
         self.left, self.right, self.below = OverlayChart(), OverlayChart(), OverlayChart()
         self.figures = Listing(ListingView("sessions", _SESSIONS))
-        self.notes = [Words("warning") for _ in range(NOTE_LINES)]
-        self.foot = Words("dim", id="footer")
+        self.notes = [TextLine("warning") for _ in range(NOTE_LINES)]
+        self.foot = TextLine("dim", id="footer")
         self.notice = Notice(id="notice")
         self.upper = Horizontal(self.left, self.right, id="curves")
 
@@ -146,16 +146,16 @@ class ComparisonScreen(Screen[None]):
         self.on_resize()
 
     def on_resize(self) -> None:
-        words = too_small(*self.app.size)
-        self.notice.show(words)
-        self.notice.display = bool(words)
-        said = self._said()
+        notice = too_small(*self.app.size)
+        self.notice.show(notice)
+        self.notice.display = bool(notice)
+        note_lines = self._note_lines()
         for part in self.parts:
-            part.display = not words
-        for line, note in zip(self.notes, said, strict=True):
-            line.display = not words and bool(note)
+            part.display = not notice
+        for line, note in zip(self.notes, note_lines, strict=True):
+            line.display = not notice and bool(note)
             line.show(note)
-        room = self.app.size.height - 2 - sum(map(bool, said))
+        room = self.app.size.height - 2 - sum(map(bool, note_lines))
         rows = len(self._sessions) if not self._differences else len(self._rows_of_differences())
         figures = min(rows + 3, max(4, room // (2 if self._differences else 3)))
         upper = max(5 if room >= COMFORTABLE_ROWS else 4, (room - figures) * 45 // 100)
@@ -165,15 +165,15 @@ class ComparisonScreen(Screen[None]):
             chart.styles.width, chart.styles.height = "1fr", upper
         self._show()
 
-    def _said(self) -> list[str]:
+    def _note_lines(self) -> list[str]:
         """Return the note in as many lines as there may be; empty ones where there is less to say."""
         texts = notes(self._sessions, self._same)
         if not texts:
             return [""] * NOTE_LINES
-        at = self._note % len(texts)
-        count = f"{at + 1} of {len(texts)}: " if len(texts) > 1 else ""
+        index = self._note % len(texts)
+        count = f"{index + 1} of {len(texts)}: " if len(texts) > 1 else ""
         width = max(20, self.app.size.width - 2)
-        lines = textwrap.wrap(count + text.clean(texts[at]), width, break_on_hyphens=False)
+        lines = textwrap.wrap(count + text.clean(texts[index]), width, break_on_hyphens=False)
         room = NOTE_LINES if self.app.size.height - 2 - NOTE_LINES >= COMFORTABLE_ROWS else 1
         if len(lines) > room:
             lines = [*lines[: room - 1], " ".join(lines[room - 1 :])]
@@ -190,7 +190,7 @@ class ComparisonScreen(Screen[None]):
 
     def action_below(self) -> None:
         if self._page == TRAINING:
-            self._one = not self._one
+            self._one_iteration = not self._one_iteration
         else:
             self._vm = not self._vm
         self._show()
@@ -243,7 +243,7 @@ class ComparisonScreen(Screen[None]):
         keys = []
         if self._page == TRAINING:
             keys += [f"x {'iterations' if self._other_axis else 'seconds'}"]
-            keys += [f"m {'the training' if self._one else 'one iteration'}"]
+            keys += [f"m {'the training' if self._one_iteration else 'one iteration'}"]
         else:
             keys += [f"x {'seconds' if self._other_axis else 'share'}", f"m {'RSS' if self._vm else 'VM'}"]
             keys += [f"r {'held' if self._missed else 'missed'}"]
@@ -267,7 +267,7 @@ class ComparisonScreen(Screen[None]):
 
         self.left.show(OverlayView("loss", lines(f"loss{suffix}"), "", over))
         self.right.show(OverlayView("accuracy", lines(f"accuracy{suffix}"), "%", over))
-        if self._one:
+        if self._one_iteration:
             self.below.show(OverlayView("memory above the start", lines("step"), "bytes", "%"))
         else:
             self.below.show(OverlayView("memory of tensors", lines(f"memory{suffix}"), "bytes", over))
@@ -301,19 +301,19 @@ class ComparisonScreen(Screen[None]):
             rows = self._rows_of_differences()
             shown = [0, *range(self._first, len(self._sessions))]
             columns = [Column("", 26)]
-            for place in shown:
-                name = f"{LETTERS[place]} {self._sessions[place].name}"
-                columns.append(Column(name, 22, right=True, rank=max(1, place)))
+            for index in shown:
+                name = f"{LETTERS[index]} {self._sessions[index].name}"
+                columns.append(Column(name, 22, right=True, rank=max(1, index)))
             cells = [
-                Row(row.name, (row.label, *(_changed(row.cells[place], row.changes[place]) for place in shown)))
+                Row(row.name, (row.label, *(_changed(row.cells[index], row.changes[index]) for index in shown)))
                 for row in rows
             ]
             return ListingView("differences", tuple(columns), tuple(cells))
-        places = range(len(self._sessions))
+        indices = range(len(self._sessions))
         if self._page == TRAINING:
-            return ListingView("trainings", _RUNS, tuple(map(self._run_row, places)))
+            return ListingView("trainings", _RUNS, tuple(map(self._run_row, indices)))
         rows_by_name = {row.name: row for row in self._figure_rows()}
-        return ListingView("sessions", _SESSIONS, tuple(self._session_row(place, rows_by_name) for place in places))
+        return ListingView("sessions", _SESSIONS, tuple(self._session_row(index, rows_by_name) for index in indices))
 
     def _figure_rows(self) -> list[Difference]:
         """Return figures as recorded, or with those of merged windows in the place of what depends on windows."""
@@ -323,18 +323,18 @@ class ComparisonScreen(Screen[None]):
     def _rows_of_differences(self) -> list[Difference]:
         return [*training_rows(self._runs), *self._figure_rows(), *condition_rows(self._sessions)]
 
-    def _session_row(self, place: int, rows: dict[str, Difference]) -> Row:
-        session = self._sessions[place]
+    def _session_row(self, index: int, rows: dict[str, Difference]) -> Row:
+        session = self._sessions[index]
 
         def figure(name: str) -> str:
-            return rows[name].cells[place] if name in rows else "n/a"
+            return rows[name].cells[index] if name in rows else "n/a"
 
         def change(name: str) -> str:
-            return rows[name].changes[place] if name in rows else ""
+            return rows[name].changes[index] if name in rows else ""
 
-        memory = self._of_windows()[place]
+        memory = self._of_windows()[index]
         cells = (
-            LETTERS[place],
+            LETTERS[index],
             text.clean(session.name),
             window_text([memory]).removeprefix("windows of ") or "n/a",
             figure("wss_median_bytes"),
@@ -347,7 +347,7 @@ class ComparisonScreen(Screen[None]):
             figure("knee_bytes"),
             f"  {text.clean(session.program)}",
         )
-        return Row(str(place), cells)
+        return Row(str(index), cells)
 
     def _run_row(self, number: int) -> Row:
         run = self._runs[number]
@@ -378,12 +378,12 @@ def _share(line: Line) -> Line:
     return Line(100 * line.x / line.x[-1], line.y) if len(line.x) and line.x[-1] else line
 
 
-def _fitting(words: Sequence[str], cells: int) -> str:
+def _fitting(keys: Sequence[str], cells: int) -> str:
     """As many as have room, and always the last but one, which is how to leave."""
-    kept = list(words)
-    while len(" · ".join(kept)) > cells and len(kept) > 2:
-        kept.pop(-1 if kept[-1].startswith("c ") else -3)
-    return " · ".join(kept)
+    shown = list(keys)
+    while len(" · ".join(shown)) > cells and len(shown) > 2:
+        shown.pop(-1 if shown[-1].startswith("c ") else -3)
+    return " · ".join(shown)
 
 
 class ComparisonApp(TerminalApp[None]):

@@ -200,13 +200,13 @@ def wrapped(lines: list[str], width: int) -> list[str]:
     """Return the help in lines that fit: sentences are filled, and what is said of a key goes on under its words."""
     hanging = " " * (_COLUMN if width > 2 * _COLUMN else 4)
     out: list[str] = []
-    for begin, words in _blocks(lines):
-        if begin.strip():
-            out += _filled(words, width, begin, hanging)
-        elif begin or not (found := _HEADING.match(words)) or len(words) <= width:
-            out += _filled(words, width, begin, begin)
+    for lead, body in _blocks(lines):
+        if lead.strip():
+            out += _filled(body, width, lead, hanging)
+        elif lead or not (match := _HEADING.match(body)) or len(body) <= width:
+            out += _filled(body, width, lead, lead)
         else:  # beside its heading it has no room
-            out += [*_filled(found[1], width, "", ""), *_filled(found[2], width, _MARGIN, _MARGIN)]
+            out += [*_filled(match[1], width, "", ""), *_filled(match[2], width, _MARGIN, _MARGIN)]
     return out
 
 
@@ -217,21 +217,21 @@ def _blocks(lines: list[str]) -> list[tuple[str, str]]:
     """
     blocks: list[tuple[str, str]] = []
     for line in lines:
-        begin, words = line[:_COLUMN], line[_COLUMN:]
-        goes_on = not begin.strip() and bool(words)
-        if not goes_on and not (begin.startswith(_MARGIN) and begin.endswith("  ") and words[:1].strip()):
-            begin, words = (_MARGIN, line.strip()) if line.startswith(_MARGIN) else ("", line)
-            goes_on = bool(begin and blocks) and blocks[-1][0] == _MARGIN
+        lead, body = line[:_COLUMN], line[_COLUMN:]
+        goes_on = not lead.strip() and bool(body)
+        if not goes_on and not (lead.startswith(_MARGIN) and lead.endswith("  ") and body[:1].strip()):
+            lead, body = (_MARGIN, line.strip()) if line.startswith(_MARGIN) else ("", line)
+            goes_on = bool(lead and blocks) and blocks[-1][0] == _MARGIN
         if goes_on:
-            blocks[-1] = blocks[-1][0], f"{blocks[-1][1]} {words.strip()}"
+            blocks[-1] = blocks[-1][0], f"{blocks[-1][1]} {body.strip()}"
         else:
-            blocks.append((begin, words))
+            blocks.append((lead, body))
     return blocks
 
 
-def _filled(words: str, width: int, begin: str, hanging: str) -> list[str]:
+def _filled(body: str, width: int, lead: str, hanging: str) -> list[str]:
     return textwrap.wrap(
-        words, max(20, width), initial_indent=begin, subsequent_indent=hanging, break_on_hyphens=False
+        body, max(20, width), initial_indent=lead, subsequent_indent=hanging, break_on_hyphens=False
     ) or [""]
 
 
@@ -257,11 +257,13 @@ class HelpScreen(ModalScreen[None]):
             yield Static("", markup=False, id="help-text")
 
     def on_resize(self, event: events.Resize) -> None:
-        look = getattr(self.app, "look", None)
-        words = "\n".join(wrapped(help_for(self._panel).splitlines(), min(110, event.size.width - 8)))
-        self.query_one("#help-text", Static).update(look.plain(words) if look is not None else words)
+        draw_style = getattr(self.app, "draw_style", None)
+        help_text = "\n".join(wrapped(help_for(self._panel).splitlines(), min(110, event.size.width - 8)))
+        self.query_one("#help-text", Static).update(
+            draw_style.displayable(help_text) if draw_style is not None else help_text
+        )
 
     def on_mount(self) -> None:
-        look = getattr(self.app, "look", None)
-        if look is not None and look.ascii_only:
+        draw_style = getattr(self.app, "draw_style", None)
+        if draw_style is not None and draw_style.ascii_only:
             self.query_one(VerticalScroll).vertical_scrollbar.renderer = PlainBar  # type: ignore[misc]

@@ -19,8 +19,8 @@ from memtui.core.text import program_first
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
-from memtui.widgets.label import Words
-from memtui.widgets.row_panel import place_of
+from memtui.widgets.label import TextLine
+from memtui.widgets.row_panel import index_of
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
 
@@ -66,18 +66,18 @@ class HomeScreen(ListScreen):
         Binding("escape", "leave", "forget the filter, or leave"),
     ]
 
-    def __init__(self, look: Callable[[], HomeView], *, refresh_s: float = REFRESH_S) -> None:
+    def __init__(self, poll: Callable[[], HomeView], *, refresh_s: float = REFRESH_S) -> None:
         super().__init__()
-        self._look, self._refresh_s = look, refresh_s
+        self._poll, self._refresh_s = poll, refresh_s
         self._view: HomeView | None = None
-        self._words = ""
-        self._asked: object = None  # the row that Enter was pressed on, and is to be pressed on once more
-        self._said = ("", "")  # words in the place of the keys until another key is pressed, and their role
-        self.head, self.foot = Words("title", id="header"), Words("dim", id="footer")
+        self._typed = ""
+        self._confirming: object = None  # the row that Enter was pressed on, and is to be pressed on once more
+        self._foot_message = ("", "")  # words in the place of the keys until another key is pressed, and their role
+        self.head, self.foot = TextLine("title", id="header"), TextLine("dim", id="footer")
         self.processes = Listing(ListingView("running processes", _PROCESSES, note="looking ..."), id="processes")
         self.sessions = Listing(ListingView("sessions", _SESSIONS, note="looking ..."), id="sessions")
         self._lists = [self.processes, self.sessions]
-        self._added: dict[Listing, set[Hashable]] = {one: set() for one in self._lists}
+        self._added: dict[Listing, set[Hashable]] = {listing: set() for listing in self._lists}
 
     @property
     def parts(self) -> Sequence[Widget]:
@@ -85,7 +85,7 @@ class HomeScreen(ListScreen):
 
     @property
     def active(self) -> Listing:
-        return next((one for one in self._lists if one.chosen), self.processes)
+        return next((listing for listing in self._lists if listing.chosen), self.processes)
 
     def compose(self) -> ComposeResult:
         yield from self.parts
@@ -93,7 +93,7 @@ class HomeScreen(ListScreen):
 
     def follow(self) -> None:
         while not self.ended.is_set():
-            self.post_message(self.Seen(self._look()))
+            self.post_message(self.Seen(self._poll()))
             self.ended.wait(self._refresh_s)
 
     def on_home_screen_seen(self, message: Seen) -> None:
@@ -117,11 +117,11 @@ class HomeScreen(ListScreen):
         processes = [r for r in view.processes if self._matches(f"{r.pid} {r.user} {' '.join(r.kinds)} {r.command}")]
         sessions = [r for r in view.sessions if self._matches(f"{r.command} {r.state} {r.path}")]
         if self._view is not None:
-            none = "no running process has that text" if self._words else "no Python and no large process runs"
+            none = "no running process has that text" if self._typed else "no Python and no large process runs"
             rows = tuple(map(_process_row, processes))
             note, hidden = f"{none}; memtui demo starts a small training", len(view.processes) - len(processes)
             self._show(self.processes, ListingView("running processes", _PROCESSES, rows, note, hidden), settled)
-            none = "no session has that text" if self._words else "no sessions yet; Enter on a process records one"
+            none = "no session has that text" if self._typed else "no sessions yet; Enter on a process records one"
             rows, hidden = tuple(map(_session_row, sessions)), len(view.sessions) - len(sessions)
             self._show(self.sessions, ListingView("sessions", _SESSIONS, rows, none, hidden), settled)
         self.head.show(f" memtui  {view.host}" + (f"  ({view.note})" if view.note else ""))
@@ -134,74 +134,74 @@ class HomeScreen(ListScreen):
             listing.show(view)
             return
         fresh = {row.key: row for row in view.rows}
-        place = place_of(before, listing.selected) or 0
+        index = index_of(before, listing.selected) or 0
         gone = _ended if listing is self.processes else _deleted
-        kept = [fresh.pop(row.key) if row.key in fresh else gone(row) for row in before[: place + 1]]
-        kept += [fresh.pop(row.key) for row in before[place + 1 :] if row.key in fresh]
+        ordered = [fresh.pop(row.key) if row.key in fresh else gone(row) for row in before[: index + 1]]
+        ordered += [fresh.pop(row.key) for row in before[index + 1 :] if row.key in fresh]
         added.update(fresh)
-        rows = (*kept, *fresh.values())
+        rows = (*ordered, *fresh.values())
         listing.show(replace(view, rows=rows, added=sum(row.key in added for row in rows)))
 
     def _show_foot(self) -> None:
-        words, role = self._said
-        if words:
-            self.foot.show(f" {words}", role)
+        message, role = self._foot_message
+        if message:
+            self.foot.show(f" {message}", role)
         else:
-            self.foot.show(f" filter: {self._words}▏  Esc forgets it" if self._words else f" {_KEYS}")
+            self.foot.show(f" filter: {self._typed}▏  Esc forgets it" if self._typed else f" {_KEYS}")
 
-    def _say(self, words: str, role: str = "dim") -> None:
-        self._said = words, role
+    def _show_message(self, message: str, role: str = "dim") -> None:
+        self._foot_message = message, role
         self._show_foot()
 
-    def _forget_said(self) -> None:
+    def _clear_message(self) -> None:
         """Forget the question: another key was pressed than the one that was asked for."""
-        self._asked, self._said = None, ("", "")
+        self._confirming, self._foot_message = None, ("", "")
         self._show_foot()
 
-    def _matches(self, words: str) -> bool:
-        words = words.lower()
-        return all(part in words for part in self._words.lower().split())
+    def _matches(self, row_text: str) -> bool:
+        row_text = row_text.lower()
+        return all(part in row_text for part in self._typed.lower().split())
 
     # Keys
 
     def _activate(self, listing: Listing) -> None:
-        for one in self._lists:
-            one.choose(one is listing)
+        for other in self._lists:
+            other.choose(other is listing)
 
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and event.character:
             event.stop()
-            self._filter(self._words + event.character)
+            self._filter(self._typed + event.character)
 
-    def _filter(self, words: str) -> None:
-        self._words = words
-        self._forget_said()
+    def _filter(self, typed: str) -> None:
+        self._typed = typed
+        self._clear_message()
         self.fill()
 
     def action_rub_out(self) -> None:
-        self._filter(self._words[:-1])
+        self._filter(self._typed[:-1])
 
     def action_clear(self) -> None:
         self._filter("")
 
     def action_leave(self) -> None:
-        if self._words:
+        if self._typed:
             self.action_clear()
         else:
             self.app.exit()
 
     def action_move(self, by: int) -> None:
         super().action_move(by)
-        self._forget_said()
+        self._clear_message()
 
     def action_other(self) -> None:
         self._activate(self.sessions if self.processes.chosen else self.processes)
-        self._forget_said()
+        self._clear_message()
 
     def on_panel_chosen(self, message: Listing.Chosen) -> None:
         if isinstance(message.panel, Listing) and not message.panel.chosen:
             self._activate(message.panel)
-            self._forget_said()
+            self._clear_message()
 
     def on_listing_opened(self) -> None:
         self.action_open()
@@ -216,12 +216,14 @@ class HomeScreen(ListScreen):
         session = next((r for r in view.sessions if row.key == (REPLAY, r.path)), None)
         if process is None and session is None:
             what = "the process has ended" if self.active is self.processes else "the file of the session was deleted"
-            self._say(f"{what}; choose another row")
+            self._show_message(f"{what}; choose another row")
         elif session is not None and session.trouble:
-            self._say(f"it cannot be opened: {session.trouble}")
-        elif process is not None and not _is_own(process, view) and self._asked != row.key:
-            self._asked = row.key
-            self._say(f"process {process.pid} belongs to {process.user}: Enter once more watches it", "warning")
+            self._show_message(f"it cannot be opened: {session.trouble}")
+        elif process is not None and not _is_own(process, view) and self._confirming != row.key:
+            self._confirming = row.key
+            self._show_message(
+                f"process {process.pid} belongs to {process.user}: Enter once more watches it", "warning"
+            )
         elif session is not None and session.pid is not None:
             self.app.exit((ATTACH, str(session.pid)))
         else:
@@ -232,13 +234,13 @@ class HomeApp(TerminalApp[tuple[str, str]]):
     """Ends with (command, its argument), or None when nothing was chosen."""
 
     def __init__(
-        self, look: Callable[[], HomeView], *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
+        self, poll: Callable[[], HomeView], *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
-        self._home_look = look
+        self._poll_home = poll
 
     def get_default_screen(self) -> HomeScreen:
-        return HomeScreen(self._home_look)
+        return HomeScreen(self._poll_home)
 
 
 def _is_own(row: ProcessRow, view: HomeView) -> bool:

@@ -29,7 +29,7 @@ def too_small(width: int, height: int) -> str:
     return f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}"
 
 
-def word_rows(width: int, height: int) -> int:
+def sentence_rows(width: int, height: int) -> int:
     """Return lines for what was measured in plain words: none where panels have little room."""
     if height < 24:
         return 0
@@ -61,7 +61,7 @@ def panels_in_sight(
     chosen: str,
     listed: str,
     *,
-    words: bool = True,
+    sentences: bool = True,
     details: bool = False,
     power: bool = True,
     output: bool = False,
@@ -73,7 +73,7 @@ def panels_in_sight(
         kind: of the ``Arrangement``.
         chosen: the panel of ``PANELS`` that the user chose, the only one on a small screen.
         listed: the list in the place of the table: "table", "processes" or "tensors".
-        words: there is room for the sentences under the header.
+        sentences: there is room for the sentences under the header.
         details: the lines that say how it is measured are asked for.
         power: some source of power has something to show.
         output: the output of the program takes the place of the panels below the graph.
@@ -82,7 +82,7 @@ def panels_in_sight(
     if kind == "tiny":
         return frozenset({"notice"})
     ids = {"header", "top", "graph", "prompt" if prompt else "footer"}
-    optional = {"words": words, "details": details, "output": output}
+    optional = {"words": sentences, "details": details, "output": output}
     ids.update(name for name, wanted in optional.items() if wanted)
     if kind == "large":
         ids.add("power" if power else "power-line")

@@ -17,10 +17,10 @@ from memtui.widgets.row_panel import CursorPanel, RowPanel
 
 def fitting(keys: Sequence[tuple[str, int]], cells: int) -> str:
     """Words about keys, as many as have room: those of the highest rank give way first, those of rank 1 never."""
-    kept = list(keys)
-    while len(" · ".join(words for words, _ in kept)) > cells and (most := max(rank for _, rank in kept)) > 1:
-        kept.pop(max(at for at, (_, rank) in enumerate(kept) if rank == most))
-    return " · ".join(words for words, _ in kept)
+    shown = list(keys)
+    while len(" · ".join(label for label, _ in shown)) > cells and (most := max(rank for _, rank in shown)) > 1:
+        shown.pop(max(index for index, (_, rank) in enumerate(shown) if rank == most))
+    return " · ".join(label for label, _ in shown)
 
 
 class ListScreen(Screen[None]):
@@ -77,11 +77,11 @@ class ListScreen(Screen[None]):
         self._thread.join(2.0)
 
     def on_resize(self) -> None:
-        words = too_small(*self.app.size)
-        self.notice.show(words)
-        self.notice.display = bool(words)
+        notice = too_small(*self.app.size)
+        self.notice.show(notice)
+        self.notice.display = bool(notice)
         for part in self.parts:
-            part.display = not words
+            part.display = not notice
         self.share_rows(self.app.size.height)
         self.fill()
 

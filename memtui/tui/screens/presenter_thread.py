@@ -63,10 +63,10 @@ class PresenterThread(threading.Thread):
         except Exception as error:
             self._complain(error)
             return
-        last = looked = time.monotonic()
+        last = refreshed = time.monotonic()
         failed = False
         while not self._leaving.is_set():
-            actions = self._take(self._refresh_s if failed else self._patience(presenter, looked))
+            actions = self._take(self._refresh_s if failed else self._patience(presenter, refreshed))
             if self._leaving.is_set():
                 break
             now = time.monotonic()
@@ -75,8 +75,8 @@ class PresenterThread(threading.Thread):
                 for action in actions:
                     action(presenter)
                 presenter.playhead.tick(elapsed)
-                if presenter.playhead.recording and now - looked >= self._refresh_s * 0.99:
-                    looked = now
+                if presenter.playhead.recording and now - refreshed >= self._refresh_s * 0.99:
+                    refreshed = now
                     presenter.refresh()
                 self._deliver(presenter.view() if presenter.shown else presenter.view(FIRST_S))
                 presenter.reader.release_if_ended()
@@ -91,7 +91,7 @@ class PresenterThread(threading.Thread):
         if not self._leaving.is_set():
             self._fail(str(error) or type(error).__name__)
 
-    def _patience(self, presenter: Presenter, looked: float) -> float | None:
+    def _patience(self, presenter: Presenter, refreshed: float) -> float | None:
         """Return how long nothing needs to be drawn unless a key is pressed; None: for ever."""
         if not presenter.shown:
             return 0.0
@@ -100,7 +100,7 @@ class PresenterThread(threading.Thread):
         if presenter.playhead.state is State.PLAYING:
             return PLAY_S
         if presenter.playhead.recording:
-            return max(0.0, looked + self._refresh_s - time.monotonic())
+            return max(0.0, refreshed + self._refresh_s - time.monotonic())
         if presenter.output.shown:
             return self._refresh_s  # a program may print on after its recording ended
         return None

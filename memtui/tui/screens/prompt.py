@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 
-from memtui.widgets.label import Words
+from memtui.widgets.label import TextLine
 
 if TYPE_CHECKING:
     from textual.widgets import Input
@@ -29,17 +29,17 @@ class Prompt(Horizontal):
     class Changed(Message):
         """Typed; not yet kept."""
 
-        def __init__(self, kind: str, words: str) -> None:
+        def __init__(self, kind: str, text: str) -> None:
             super().__init__()
-            self.kind, self.words = kind, words
+            self.kind, self.text = kind, text
 
     def __init__(self, done: Callable[[str, str, bool], None], **options: Any) -> None:
         super().__init__(**options)
         self.kind = ""
         self._done = done
-        self._label, self._hint = Words("key", id="prompt-label"), Words("dim", id="prompt-hint")
+        self._label, self._hint = TextLine("key", id="prompt-label"), TextLine("dim", id="prompt-hint")
         self._input: Input | None = None
-        self._words = ""
+        self._usual_hint = ""
 
     @property
     def active(self) -> bool:
@@ -49,7 +49,7 @@ class Prompt(Horizontal):
         yield self._label
         yield self._hint
 
-    def open(self, kind: str, label: str, words: str, hint: str) -> None:
+    def open(self, kind: str, label: str, text: str, hint: str) -> None:
         """Begin to ask."""
         from textual.widgets import Input
 
@@ -61,10 +61,10 @@ class Prompt(Horizontal):
         self._label.show(f" {label} ")
         self._label.styles.width = len(label) + 2
         self._hint.styles.max_width = max(0, self.app.size.width - len(label) - 2 - INPUT_CELLS)
-        self._words = hint
+        self._usual_hint = hint
         self._hint.show(hint)
-        self._input.value = words
-        self._input.cursor_position = len(words)
+        self._input.value = text
+        self._input.cursor_position = len(text)
         self.call_after_refresh(self._take_focus)
 
     def _take_focus(self) -> None:
@@ -100,5 +100,5 @@ class Prompt(Horizontal):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.kind:
-            self._hint.show(self._words)  # what was wrong with other words is wrong no longer
+            self._hint.show(self._usual_hint)  # what was wrong with other words is wrong no longer
             self.post_message(self.Changed(self.kind, event.value))

@@ -17,7 +17,7 @@ from memtui.tui.presenters.training import TrainingLog
 from memtui.tui.screens.layout import too_small
 from memtui.tui.screens.presenter_thread import Action
 from memtui.widgets import text
-from memtui.widgets.label import Notice, Words
+from memtui.widgets.label import Notice, TextLine
 from memtui.widgets.learning_chart import LearningChart
 from memtui.widgets.panel import Panel
 from memtui.widgets.table import Column, Listing, ListingView, Row
@@ -73,16 +73,16 @@ class TrainingScreen(Screen[None]):
         Binding("escape,a,q", "leave", "back"),
     ]
 
-    def __init__(self, ask: Callable[[Action], object]) -> None:
-        """Take ``ask``, which lets the presenter do something, in its thread."""
+    def __init__(self, submit: Callable[[Action], object]) -> None:
+        """Take ``submit``, which runs an action in the thread of the presenter."""
         super().__init__()
-        self._ask, self._log = ask, TrainingLog()
+        self._submit, self._log = submit, TrainingLog()
         self._view: TrainingView | None = None
-        self.head = Words("title", id="header")
+        self.head = TextLine("title", id="header")
         self.learning = LearningChart()
         self.chart = UsageChart()
         self.kinds = Listing(ListingView("by kind", _COLUMNS))
-        self.foot = Words("dim", id="footer")
+        self.foot = TextLine("dim", id="footer")
         self.notice = Notice(id="notice")
 
     @property
@@ -96,24 +96,24 @@ class TrainingScreen(Screen[None]):
     def on_mount(self) -> None:
         self.kinds.choose(True)
         self.on_resize()
-        self.set_interval(REFRESH_S, self._look)
-        self._look()
+        self.set_interval(REFRESH_S, self._update_view)
+        self._update_view()
 
     def on_resize(self) -> None:
-        words = too_small(*self.app.size)
+        notice = too_small(*self.app.size)
         self.foot.show(f" {text.fitting_keys(_KEYS, self.app.size.width - 2)}")
-        self.notice.show(words)
-        self.notice.display = bool(words)
+        self.notice.show(notice)
+        self.notice.display = bool(notice)
         learns = self._view is not None and self._view.learning is not None
         for part in self.parts:
-            part.display = not words and (learns or part is not self.learning)
+            part.display = not notice and (learns or part is not self.learning)
         room = self.app.size.height - 2
         kinds = min(len(ORDER) + 3, max(3, room * (3 if learns else 4) // 10))
         learning = max(5, (room - kinds) * 45 // 100) if learns else 0
         self.kinds.styles.height, self.learning.styles.height = kinds, learning
         self.chart.styles.height = max(6, room - kinds - learning)
 
-    def _look(self) -> None:
+    def _update_view(self) -> None:
         if self.app.screen is not self:
             return  # another one lies on top
 
@@ -121,7 +121,7 @@ class TrainingScreen(Screen[None]):
             self._log.fit(presenter.reader, presenter.playhead)
             self.post_message(_Ready(self._log.view(presenter.reader, presenter.playhead)))
 
-        self._ask(find)
+        self._submit(find)
 
     def on__ready(self, message: _Ready) -> None:
         changes = self._view is None or (self._view.learning is None) != (message.view.learning is None)
@@ -131,27 +131,27 @@ class TrainingScreen(Screen[None]):
         if view.note and view.recorded:  # a session from when that was all there was
             self.app.switch_screen(self._recorded(-1))
             return
-        self.head.show(f" training   {_words(view)}")
+        self.head.show(f" training   {_title_of(view)}")
         if view.learning is not None:
             self.learning.show(view.learning)
         self.chart.show(view)
         self.kinds.show(ListingView(f"by kind {_where(view)}", _COLUMNS, _rows(view), "nothing was seen"))
 
-    def on_panel_time_asked(self, message: Panel.TimeAsked) -> None:
-        self._ask(lambda presenter: presenter.playhead.seek(message.t_ns))
-        self._look()
+    def on_panel_time_clicked(self, message: Panel.TimeClicked) -> None:
+        self._submit(lambda presenter: presenter.playhead.seek(message.t_ns))
+        self._update_view()
 
     def action_head(self, what: str, *by: int) -> None:
-        self._ask(lambda presenter: getattr(presenter.playhead, what)(*by))
-        self._look()
+        self._submit(lambda presenter: getattr(presenter.playhead, what)(*by))
+        self._update_view()
 
     def action_peak(self) -> None:
         view = self._view
         if view is not None and len(view.start_ns):
-            at = int(np.argmax(view.held_bytes.sum(axis=1)))
-            t_ns = int(view.end_ns[at])
-            self._ask(lambda presenter: presenter.playhead.seek(t_ns))
-            self._look()
+            index = int(np.argmax(view.allocated_bytes.sum(axis=1)))
+            t_ns = int(view.end_ns[index])
+            self._submit(lambda presenter: presenter.playhead.seek(t_ns))
+            self._update_view()
 
     def action_move(self, by: int) -> None:
         self.kinds.move(by)
@@ -166,15 +166,15 @@ class TrainingScreen(Screen[None]):
                 now = pids.index(self._log.pid) if self._log.pid in pids else 0
                 self._log.pid = pids[(now + by) % len(pids)]
 
-        self._ask(change)
-        self._look()
+        self._submit(change)
+        self._update_view()
 
     def action_device(self) -> None:
         view = self._view
         if view is not None:
             following = (view.devices.index(view.device) + 1) % len(view.devices)
             self._log.device = view.devices[following]
-            self._look()
+            self._update_view()
 
     def action_open(self) -> None:
         self.app.push_screen(self._recorded(self._view.nearest if self._view is not None else -1))
@@ -182,7 +182,7 @@ class TrainingScreen(Screen[None]):
     def _recorded(self, number: int) -> Screen[None]:
         from memtui.tui.screens.allocations import AllocationScreen
 
-        return AllocationScreen(self._ask, number)
+        return AllocationScreen(self._submit, number)
 
     def action_help(self) -> None:
         from memtui.tui.screens.help import HelpScreen
@@ -190,7 +190,7 @@ class TrainingScreen(Screen[None]):
         self.app.push_screen(HelpScreen("training"))
 
     def action_leave(self) -> None:
-        self._ask(lambda presenter: self._log.leave(presenter.playhead))
+        self._submit(lambda presenter: self._log.leave(presenter.playhead))
         self.dismiss()
 
 
@@ -198,13 +198,15 @@ def _where(view: TrainingView) -> str:
     return "now" if view.axis.follow else f"at {text.clock((view.axis.cursor_ns - view.axis.origin_ns) / 1e9)}"
 
 
-def _words(view: TrainingView) -> str:
-    """Return which step, how long, and how much of it is seen."""
+def _title_of(view: TrainingView) -> str:
+    """Return the step at the cursor, its duration, and how much of it is recorded."""
     if view.note:
         return view.note
     parts = [f"pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else "")]
     if len(view.devices) > 1:
-        parts.append(f"memory of {view.device} (d: {', '.join(one for one in view.devices if one != view.device)})")
+        parts.append(
+            f"memory of {view.device} (d: {', '.join(device for device in view.devices if device != view.device)})"
+        )
     if view.step is not None and view.step_ns is not None:
         rate = 1e9 / max(1.0, view.step_ns)
         pace = f", {rate:.0f} a second" if rate >= 10 else ""
@@ -218,18 +220,18 @@ def _words(view: TrainingView) -> str:
 
 
 def _rows(view: TrainingView) -> tuple[Row, ...]:
-    """Return the kinds there are, in the order of the picture from the top down."""
-    if view.at < 0:
+    """Return a row for each kind, in the order of the picture from the top down."""
+    if view.index < 0:
         return ()
-    here = view.held_bytes[view.at]
+    here = view.allocated_bytes[view.index]
     total = max(1, int(here.sum()))
-    most, least = view.held_bytes.max(axis=0), view.held_bytes.min(axis=0)
+    most, least = view.allocated_bytes.max(axis=0), view.allocated_bytes.min(axis=0)
     rows = []
-    for name, place in reversed(list(zip(ORDER, INDEX, strict=True))):
-        if most[place]:
-            held = int(here[place])
-            cells = (text.size(held), f"{100 * held / total:.0f} %", text.size(int(most[place])))
-            rows.append(Row(name, (LETTERS[name], name, *cells, text.size(int(least[place])))))
-    every = view.held_bytes.sum(axis=1)
+    for name, index in reversed(list(zip(ORDER, INDEX, strict=True))):
+        if most[index]:
+            allocated = int(here[index])
+            cells = (text.size(allocated), f"{100 * allocated / total:.0f} %", text.size(int(most[index])))
+            rows.append(Row(name, (LETTERS[name], name, *cells, text.size(int(least[index])))))
+    every = view.allocated_bytes.sum(axis=1)
     whole = (text.size(int(here.sum())), "", text.size(int(every.max())), text.size(int(every.min())))
     return (Row("all", ("", "all that is known", *whole), "bright"), *rows)

@@ -12,15 +12,15 @@ class BenchRow:
     Attributes:
         cells: of the columns of figures.
         label: the configuration.
-        name: the same without what all have in common.
-        words: flags, reasons and intervals, spelled out; a sentence each.
+        name: the label without the parts that all rows share.
+        sentences: flags, reasons and intervals, one sentence each.
         ok: neither failed nor flagged.
         reference: repeated to see drift.
     """
 
     cells: tuple[str, ...]
     label: str
-    words: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
     ok: bool = True
     reference: bool = False
     name: str = ""
@@ -28,13 +28,13 @@ class BenchRow:
 
 @dataclass(frozen=True, slots=True)
 class PowerSample:
-    """What the device drew at a moment.
+    """The power of the device at a moment.
 
     Attributes:
-        t_ns: when it was asked.
+        t_ns: time of the reading.
         power_w: mean of the second before; None: not known.
-        sensor_w: what the power sensor said; None: there is none.
-        measured: it was inside a window that is measured.
+        sensor_w: reading of the power sensor; None: there is no sensor.
+        measured: the moment was inside a measured window.
     """
 
     t_ns: int
@@ -50,15 +50,15 @@ class BenchView:
     Attributes:
         phase: ``start``, ``idle``, ``data``, ``warm-up``, ``window``, ``done``; ``over`` at the end.
         number: finished rows.
-        of: so many will be.
+        of: rows at the end.
         window: under way, from 1; 0: none.
         visit: of a configuration that is visited more than once, from 1; 0 for others.
         left_s: until the end; None: not known yet.
         power_w: mean of the last second; None: not known.
-        source: what says so; without one, why nothing does.
-        sensor: ``instant`` or ``average``: what the power sensor says; empty: there is none.
-        drawn: of the last minutes, the newest last.
-        said: notices, the newest last.
+        source: the source of the power; without one, why there is no power.
+        sensor: ``instant`` or ``average``: what the power sensor measures; empty: there is no sensor.
+        drawn: samples of the last minutes, the newest last.
+        notices: the newest last.
     """
 
     phase: str = "start"
@@ -76,4 +76,4 @@ class BenchView:
     drawn: tuple[PowerSample, ...] = ()
     configuration: str = ""
     rows: tuple[BenchRow, ...] = ()
-    said: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()

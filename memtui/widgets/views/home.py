@@ -41,4 +41,4 @@ class HomeView:
     processes: tuple[ProcessRow, ...] = ()
     sessions: tuple[SessionRow, ...] = ()
     note: str = ""  # what is not shown, and why
-    user: str = ""  # who looks
+    user: str = ""  # the user of the screen

@@ -20,7 +20,7 @@ TREND = 12  # entries of a row's trend
 
 
 def same(a: object, b: object) -> bool:
-    """Return whether two view models show the same picture (arrays by value, nan equal to nan)."""
+    """Return whether two view models are equal (arrays by value, nan equal to nan)."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -77,35 +77,35 @@ class TimeAxis:
         return max(1, self.end_ns - self.start_ns)
 
     @property
-    def marks_cursor(self) -> bool:
-        """Return whether the cursor needs a line of its own: at the right edge it needs none."""
+    def shows_cursor(self) -> bool:
+        """Return whether the cursor is drawn as a line: at the right edge it is not."""
         return not self.follow and self.cursor_ns < self.end_ns
 
     def bins(self, count: int) -> tuple[float, int]:
         """Return the width of one of ``count`` bins and the absolute number of the first.
 
-        Bins lie on a fixed grid from the origin, so a moving window shifts the picture by whole bins and never
-        re-cuts it: what is drawn moves, it does not shimmer.
+        Bins lie on a fixed grid from the origin, so a moving window shifts the picture by whole bins: the picture
+        moves without flickering.
         """
         width = self.span_ns / max(1, count)
         last = int(np.ceil((self.end_ns - self.origin_ns) / width - 1e-9))
         return width, last - count
 
     def moment(self, column: int, count: int) -> float:
-        """Return the beginning of a bin: the window that ends next is what it shows."""
+        """Return the start of a bin, which shows the window that ends next."""
         width, first = self.bins(count)
         return self.origin_ns + (first + column) * width + 1
 
     def column(self, t_ns: float, count: int) -> int | None:
-        """Return the bin in which a moment falls, None when it is not on the picture."""
+        """Return the bin in which a moment falls; None where the moment is outside the picture."""
         width, first = self.bins(count)
-        place = int(np.ceil((t_ns - self.origin_ns) / width - 1e-9)) - 1 - first
-        return place if 0 <= place < count else None
+        index = int(np.ceil((t_ns - self.origin_ns) / width - 1e-9)) - 1 - first
+        return index if 0 <= index < count else None
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A moment worth a tick on the timeline: ``kind`` as in ``Event``."""
+class Tick:
+    """A tick on the timeline: ``kind`` as in ``Event``."""
 
     t_ns: int
     kind: str
@@ -120,33 +120,33 @@ class HeaderView:
     pid: int = 0
     others: int = 0  # further processes of the tree
     state: State = State.LIVE
-    live_session: bool = True  # somebody still records
+    live_session: bool = True  # still being recorded
     position_s: float = 0.0
     duration_s: float = 0.0
     speed: float = 1.0
     ended: str = ""
     tracker: str = ""
     flush: str = ""
-    asked_s: float | None = None
+    requested_s: float | None = None
     true_s: float | None = None
     paused_s: float | None = None
     own_cpu: float | None = None  # fraction of one core that watching costs
     lost: float | None = None  # share of its time that the target loses by being watched, an estimate
-    budgeted_s: float | None = None  # what a budget made of the interval that was asked for
+    budgeted_s: float | None = None  # the interval that the budget allows in place of the requested one
     spent: float | None = None  # the share of the time that a budget bounds: what is lost, or memtui's CPU time
     budget: float | None = None  # that share at most
     wait_s: int | None = None  # until the next window that the budget allows
     rearm: str = ""
-    given_back_bytes: int | None = None  # touched and given back within the window, at most
+    given_back_bytes: int | None = None  # accessed and released within the window, at most
     origin_ns: int = 0
-    marks: tuple[Mark, ...] = ()
-    notice: str = ""  # a line that matters more than the numbers, e.g. why nothing arrives
-    warnings: tuple[str, ...] = ()  # what is wrong with the measurement and its remedy: one text, longest form first
+    ticks: tuple[Tick, ...] = ()
+    notice: str = ""  # a line that matters more than the numbers, e.g. why no window arrives
+    warnings: tuple[str, ...] = ()  # a warning about the measurement with its remedy: forms of it, the longest first
 
 
 @dataclass(frozen=True, slots=True)
-class WordsView:
-    """What was measured from the start to the cursor, in sentences: the forms of each, the longest first."""
+class SentencesView:
+    """The results from the start to the cursor, in sentences: the forms of each, the longest first."""
 
     sentences: tuple[tuple[str, ...], ...] = ()
 
@@ -156,7 +156,7 @@ class GraphView:
     """Working set and resident set over the visible window, one entry per sample."""
 
     axis: TimeAxis
-    begin_ns: Floats
+    start_ns: Floats
     end_ns: Floats
     wss_bytes: Floats
     rss_bytes: Floats
@@ -165,19 +165,19 @@ class GraphView:
     max_bytes: float | None = None
     rss_now_bytes: float | None = None
     note: str = ""  # why there is no working set
-    caveats: tuple[str, ...] = ()  # what makes the working set at the cursor less than exact, the gravest first
-    caption: tuple[str, ...] = ()  # what else is known of it
-    whose: str = ""  # the process it is about, where it is not all
+    caveats: tuple[str, ...] = ()  # why the working set at the cursor is not exact, the gravest first
+    caption: tuple[str, ...] = ()  # other notes on the window at the cursor
+    whose: str = ""  # the process of the graph, where it is of one process
     focus: str = ""  # name of the range whose working set is drawn as a line of its own
     focus_bytes: Floats | None = None  # one entry per sample, nan: not known
     focus_now_bytes: float | None = None
-    marks: tuple[Mark, ...] = ()  # of the visible window, by time
+    ticks: tuple[Tick, ...] = ()  # of the visible window, by time
     resident: str = "RSS"  # what ``rss_bytes`` is: "PSS" or "sum of RSS" of several processes
 
 
 @dataclass(frozen=True, slots=True)
 class HeatBand:
-    """Rows of cells that belong together: a range of memory, a gap, or what did not fit."""
+    """Adjacent rows of cells: a range of memory, a gap, or ranges that did not fit."""
 
     row: int
     rows: int
@@ -191,7 +191,7 @@ class HeatBand:
 
 @dataclass(frozen=True, slots=True)
 class HeatCursor:
-    """The cell under the cursor: ``row`` of cells, and the addresses it stands for in the window at ``t_s``."""
+    """The cell under the cursor: ``row`` of cells, and its addresses in the window at ``t_s``."""
 
     row: int
     start: int  # first address
@@ -203,7 +203,7 @@ class HeatCursor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatView:
-    """Where and when: share of pages touched per window, two pixel rows to a row of cells, nan: nothing known."""
+    """The heat map: share of pages accessed per window, two pixel rows to a row of cells, nan: not known."""
 
     axis: TimeAxis
     share: Grid
@@ -211,15 +211,15 @@ class HeatView:
     caption: str = ""
     note: str = ""
     cursor: HeatCursor | None = None
-    zoom: str = ""  # what part of the memory is in sight, where it is not all
-    focus: int | None = None  # key of the range that is looked at
+    zoom: str = ""  # size of the memory in sight, where a part is zoomed in
+    focus: int | None = None  # key of the chosen range
     by_kind: bool = False  # coloured by the kind of tensors
     kinds: NDArray[np.uint8] | None = None  # u1[pixel rows], number of the category, ``NO_KIND``; None: not known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReuseView:
-    """Reuse distances from the session's start to the cursor: shares of all touches per bin, between two bounds."""
+    """Reuse distances from the session's start to the cursor: shares of all accesses per bin, between two bounds."""
 
     edges_bytes: Floats = field(default_factory=lambda: np.empty(0))  # f8[bins + 1], rising
     upper: Floats = field(default_factory=lambda: np.empty(0))  # f8[bins], share of touches at their largest distance
@@ -234,12 +234,12 @@ class ReuseView:
     most_bytes: tuple[float, float] | None = None  # between which 95 % of the returning touches come back
     interval: str = ""  # of the windows, in words; "0.2-1 s" where it changed
     note: str = ""
-    whose: str = ""  # where a range or a process is looked at: whose distances these are
+    whose: str = ""  # the chosen range or process
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePower:
-    """One device. ``reason`` says in plain words why there is no figure."""
+    """One device. ``reason`` explains why there is no figure."""
 
     name: str
     now_w: float | None = None
@@ -248,7 +248,7 @@ class DevicePower:
     energy_j: float | None = None
     limit_w: float | None = None
     reason: str = ""
-    note: str = ""  # whose power it is ("board, 3 processes"), or since when nothing is heard of it
+    note: str = ""  # what the power covers ("board, 3 processes"), or since when there is no reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +272,9 @@ class RangeRow:
     trend: tuple[int, ...] = ()  # 0..8 of the row's own maximum, oldest first
     pid: int | None = None  # only where there is more than one process
     left_out: str = ""  # the filter that greys it
-    rss_at_least: bool = False  # what is touched is resident; how much more is was not looked at since
-    shared_bytes: int | None = None  # part of the working set that other processes touched, too; None: not known
-    who: str = ""  # what its process is called, where that says more than the pid: "rank 3"
+    rss_at_least: bool = False  # RSS is a lower bound: accessed pages are resident, and RSS was read before
+    shared_bytes: int | None = None  # part of the working set that other processes accessed, too; None: not known
+    who: str = ""  # name of its process, where that says more than the pid: "rank 3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class TableView:
     sort: Sort = Sort.WSS
     descending: bool = True
     note: str = ""
-    only: int | None = None  # the pid whose ranges these are, where others are left out
+    only: int | None = None  # the pid of the ranges, where those of other processes are left out
     left_out_bytes: int | None = None  # touched bytes of the ranges that the filter hides; None: not known
     not_matching_bytes: int | None = None  # of those without the text that was typed
     ranges_bytes: int | None = None  # of these, of those, and of the rows
@@ -308,9 +308,9 @@ class ProcessRow:
     cpu: float | None = None  # cores it used since the window before
     gpu_bytes: int | None = None  # on all GPUs together
     command: str = ""
-    reason: str = ""  # why there is no working set, or what is wrong with it
+    reason: str = ""  # why the working set is missing or not exact
     shared_bytes: int | None = None  # part of the working set that others touched, too; None: not known
-    gpu_reason: str = ""  # why it is not known what it holds on GPUs
+    gpu_reason: str = ""  # why its GPU memory is not known
     pss_bytes: int | None = None  # resident, a page of several processes counts once in all of them
 
 
@@ -331,7 +331,7 @@ class TensorRow:
     kind: int | None = None  # number of the category; None: several, or no tensor
     size_bytes: int | None = None
     touched_bytes: int | None = None  # that lie in touched pages
-    recent: float | None = None  # mean share of it that was touched, over the windows that are looked at
+    recent: float | None = None  # mean share of it that was accessed, over the last windows
     trend: tuple[int, ...] = ()  # 0..8 of its size, oldest first
     last_s: float | None = None  # since it was touched; None: in none of these windows
     rest: bool = False
@@ -348,7 +348,7 @@ class TensorsView:
     filter_text: str = ""
     sort: TensorSort = TensorSort.HOT
     descending: bool = True
-    pid: int | None = None  # whose they are, where several processes told of theirs
+    pid: int | None = None  # of the process, where several processes report tensors
     wss_bytes: int | None = None
     recent_windows: int = 0
     moved: bool = False  # some moved within the window
@@ -357,16 +357,16 @@ class TensorsView:
 
 @dataclass(frozen=True, slots=True)
 class OutputView:
-    """What the program printed, as far as it is in sight."""
+    """The rows in sight of the output of the program."""
 
     rows: tuple[str, ...] = ()
-    first: int = 0  # rows that are kept before these
-    total: int = 0  # rows that are kept
-    follows: bool = True  # the end, wherever it goes
-    older: bool = False  # there is more in the file before all of them
+    first: int = 0  # number of rows in memory before these
+    total: int = 0  # number of rows in memory
+    follows: bool = True  # stays at the end when rows are added
+    older: bool = False  # the file has more before the rows in memory
     size_bytes: int = 0
     path: str = ""
-    note: str = ""  # why there is nothing
+    note: str = ""  # why there are no rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ class FooterView:
     recorded_bytes: int | None = None
     path: str = ""
     recording: bool = False
-    traced: bool = False  # it is known where tensors lie
+    traced: bool = False  # the locations of tensors are known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -393,4 +393,4 @@ class MemoryView:
     processes: ProcessesView = ProcessesView()
     output: OutputView = OutputView()
     tensors: TensorsView = TensorsView()
-    words: WordsView = WordsView()
+    sentences: SentencesView = SentencesView()

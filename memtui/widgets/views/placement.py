@@ -58,7 +58,7 @@ class ScatterPoint:
 class ScatterView:
     """Two ways of timing: ``across`` is the reference, ``up`` is asked about.
 
-    ``verdict``: sentences that say the same, the longest first.
+    ``verdict``: forms of the same sentence, the longest first.
     """
 
     across: str
@@ -87,10 +87,10 @@ class TimelineRow:
 
 @dataclass(frozen=True, slots=True)
 class TimelineView:
-    """A plan over the ops. ``words``: sentences that say the same, the longest first."""
+    """A plan over the ops. ``sentences``: forms of the same sentence, the longest first."""
 
     title: str
-    words: tuple[str, ...]
+    sentences: tuple[str, ...]
     ops: tuple[str, ...]
     rows: tuple[TimelineRow, ...]
     fast_bytes: tuple[int, ...]

@@ -18,29 +18,29 @@ class TrainingView:
     Attributes:
         axis: the time axis that all screens share.
         start_ns, end_ns: i8[n]: stretches of time in sight, rising.
-        held_bytes: i8[n, categories]: at the fullest moment of each.
-        at: the stretch at the cursor, -1 where none was seen.
+        allocated_bytes: i8[n, categories]: at the fullest moment of each stretch.
+        index: of the stretch at the cursor, -1 where none was seen.
         step: number of the step at the cursor; None: not known.
         op: the operator that allocated last at the fullest moment of the stretch at the cursor.
         step_ns: median length of the steps around the cursor; None without any.
-        view: how much of the steps is seen.
-        reason: why none is.
+        view: how much of the steps is recorded.
+        reason: why nothing is recorded.
         view_fraction: share of the time that seeing takes, an estimate.
         recorded: how many steps were recorded whole.
-        nearest: of those the one nearest to the cursor, counted from 0; -1 without any.
-        pids: how many processes train; what is shown is of one of them.
-        pid: which; 0: none.
-        device: whose memory it is.
-        devices: of which one can be chosen.
-        note: what is said where nothing was seen.
-        learning: how well it learns; None where it does not tell.
+        nearest: index among them of the step nearest to the cursor; -1 without any.
+        pids: how many processes train; the view is of one of them.
+        pid: of that process; 0: none.
+        device: the device whose memory is shown.
+        devices: those that can be chosen.
+        note: shown where nothing was seen.
+        learning: the learning curves; None where the training reports none.
     """
 
     axis: TimeAxis
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
-    held_bytes: NDArray[np.int64]
-    at: int = -1
+    allocated_bytes: NDArray[np.int64]
+    index: int = -1
     step: int | None = None
     op: str = ""
     step_ns: float | None = None
@@ -64,12 +64,12 @@ class LearningView:
     Attributes:
         axis: the time axis that all screens share.
         t_ns: i8[n], of the points in sight, rising.
-        loss, accuracy, minimum: f8[n]: mean loss, percent right, percent that are wanted from there on; nan: not told.
+        loss, accuracy, minimum: f8[n]: mean loss, percent right, percent to reach from there on; nan: not reported.
         title: network and rule.
         iteration, epoch: at the cursor; 0: none yet.
-        epochs: how many there are to be; 0: not told.
-        loss_here, accuracy_here, minimum_here: the last ones at the cursor; nan: none.
-        peak: what sets the peak of its memory.
+        epochs: their number at the end; 0: not reported.
+        loss_here, accuracy_here, minimum_here: the last values at the cursor; nan: none.
+        peak: the segment that sets the peak of memory.
     """
 
     axis: TimeAxis

@@ -14,11 +14,11 @@ class GridRow:
     Attributes:
         run: from 0, in the order of the grid.
         values: on each axis.
-        label: the same for people.
+        label: the values for display.
         state: ``WAITING``, ``RUNNING``, ``INTERRUPTED``, ``finished``, ``stopped early`` or ``failed``.
-        accuracy: percent; None: not known, as in all that may be None.
-        seconds: it took, or takes until now.
-        said: why it failed or stopped, or the last line of one that runs.
+        accuracy: percent; None: not known, as in all attributes that may be None.
+        seconds: its duration until now.
+        message: why the run failed or stopped, or the last line of a running one.
     """
 
     run: int
@@ -30,7 +30,7 @@ class GridRow:
     peak_bytes: int | None = None
     seconds: float | None = None
     iterations: int | None = None
-    said: str = ""
+    message: str = ""
     session: str = ""
 
 
@@ -42,11 +42,11 @@ class GridView:
         path: its folder.
         axes: their names.
         rows: in the order of the grid.
-        ended: how many of them have.
-        failed: how many of these failed.
+        ended: number of runs that have ended.
+        failed: number of runs that failed.
         left_s: until the end; None: not known, or nothing runs.
         own: the runs end with this screen.
-        holder: the process that runs it; 0: none does.
+        holder: PID of the process that runs the grid; 0: none.
         trouble: what is wrong with the folder.
     """
 

@@ -6,7 +6,7 @@ from textual.binding import Binding
 
 from memtui.tui.screens.layout import PANELS
 
-PANEL_WORDS = ("where and when", "reuse distance or miss ratio", "address ranges, processes or tensors", "power")
+PANEL_NAMES = ("where and when", "reuse distance or miss ratio", "address ranges, processes or tensors", "power")
 KEYS: tuple[Binding, ...] = (
     Binding("space", "toggle_pause", "pause or play"),
     Binding("t,right", "step(1)", "next sample"),
@@ -52,7 +52,7 @@ KEYS: tuple[Binding, ...] = (
     Binding("up", "move(-1)", "up in the chosen panel"),
     Binding("pagedown", "page(1)", "next page of ranges"),
     Binding("pageup", "page(-1)", "previous page of ranges"),
-    *(Binding(str(n), f"panel({n})", PANEL_WORDS[n - 1]) for n in range(1, len(PANELS) + 1)),
+    *(Binding(str(n), f"panel({n})", PANEL_NAMES[n - 1]) for n in range(1, len(PANELS) + 1)),
     Binding("tab", "next_panel(1)", "next panel"),
     Binding("shift+tab", "next_panel(-1)", "previous panel"),
     Binding("c", "app.next_theme", "other colours: dark, light, high contrast"),

@@ -6,7 +6,7 @@ from textual.containers import Horizontal
 from textual.widget import Widget
 
 from memtui.tui.presenters import Room
-from memtui.tui.screens.layout import PANELS, Arrangement, arrange, panels_in_sight, too_small, word_rows
+from memtui.tui.screens.layout import PANELS, Arrangement, arrange, panels_in_sight, sentence_rows, too_small
 from memtui.tui.screens.prompt import Prompt
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
@@ -14,7 +14,7 @@ from memtui.widgets.heat_map import HeatMap, picture_cells
 from memtui.widgets.label import Notice
 from memtui.widgets.output_pane import OutputPane
 from memtui.widgets.panel import Panel
-from memtui.widgets.plain_lines import DetailLines, PlainWords, detail_rows
+from memtui.widgets.plain_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.power_line import PowerLine, tells_nothing
 from memtui.widgets.process_table import ProcessTable
@@ -39,7 +39,7 @@ class MemoryPanels:
     def __init__(self, prompt: Prompt, *, began_it: bool) -> None:
         self.header, self.footer = HeaderLine(id="header"), FooterLine(id="footer")
         self.footer.began_it = began_it
-        self.words, self.details = PlainWords(id="words"), DetailLines(id="details")
+        self.summary, self.details = SummaryLines(id="words"), DetailLines(id="details")
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.power_line = PowerLine(id="power-line")
         self.heat, self.reuse = HeatMap(id="heat"), ReuseHistogram(id="reuse")
@@ -90,14 +90,14 @@ class MemoryPanels:
     def widgets(self) -> tuple[Widget, ...]:
         """Return what the screen is composed of, from the top down."""
         return (
-            self.header, self.words, self.details, self._top, self.power_line, self._middle,
+            self.header, self.summary, self.details, self._top, self.power_line, self._middle,
             *self._lists.values(), self.output, self.footer, self.prompt, self.notice,
         )  # fmt: skip
 
     def show(self, view: MemoryView) -> None:
         """Hand the parts of a view out; each panel draws only what differs."""
         self.header.show(view.header)
-        self.words.show(view.words)
+        self.summary.show(view.sentences)
         self.details.show(view.header)
         self.graph.show(view.graph)
         self.power.show(view.power)
@@ -126,14 +126,14 @@ class MemoryPanels:
         if arranged == self._arranged:
             return False
         self._arranged = arranged
-        words, details = word_rows(width, height), detail_rows(width) * self.details_shown
-        self.shape = arrange(width, height, words + details, power=power)
+        summary_rows, details = sentence_rows(width, height), detail_rows(width) * self.details_shown
+        self.shape = arrange(width, height, summary_rows + details, power=power)
         self._choose()
         in_sight = panels_in_sight(
             self.shape.kind,
             self.chosen,
             self.listed,
-            words=bool(words),
+            sentences=bool(summary_rows),
             details=bool(details),
             power=power,
             output=self.output_shown,
@@ -142,7 +142,7 @@ class MemoryPanels:
         self.notice.show(too_small(width, height))
         for widget in (*self.widgets(), self.graph, self.power, self.heat, self.reuse):
             widget.display = widget.id in in_sight and (ready or self.shape.kind == "tiny")
-        self.words.styles.height, self.details.styles.height = words, details
+        self.summary.styles.height, self.details.styles.height = summary_rows, details
         self._resize(width)
         return True
 

@@ -16,7 +16,7 @@ def set_filter(listed: str, text: str) -> Action:
 
     def change(presenter: Presenter) -> None:
         rows = presenter.tensors if listed == "tensors" else presenter.ranges
-        rows.words = text
+        rows.filter_text = text
 
     return change
 

@@ -71,11 +71,11 @@ class MemoryScreen(Screen[None]):
         began_it: bool = True,
         first: str = "",
         process: int | None = None,
-        said: str = "",
+        message: str = "",
     ) -> None:
         super().__init__()
         self._first = first  # what is to lie on top as soon as there is something
-        self._process, self._message = process, said  # the process to choose then, and a line to show
+        self._process, self._message = process, message  # the process to choose then, and a line to show
         self._recording = RecordingRequests(order)
         self.feed = PresenterThread(
             open_session,
@@ -132,7 +132,7 @@ class MemoryScreen(Screen[None]):
         if self._process is not None:
             self._list("processes")
             self.panels.processes.selected, self._process = self._process, None
-            self._look_at_row()
+            self._focus_selected_row()
         if self._message:
             self._show_message(self._message)
             self._message = ""
@@ -155,7 +155,7 @@ class MemoryScreen(Screen[None]):
     def _adapt_footer(self) -> None:
         moving = self.view is None or self.view.header.state in (State.LIVE, State.PLAYING)
         pause = "pause" if moving else "play"
-        self.panels.footer.adapt(small=self.panels.shape.kind == "small", pause_words=pause)
+        self.panels.footer.adapt(small=self.panels.shape.kind == "small", pause_label=pause)
 
     # Time
 
@@ -191,7 +191,7 @@ class MemoryScreen(Screen[None]):
     def action_mark(self, by: int) -> None:
         self._do(lambda presenter: presenter.to_mark(by))
 
-    def on_panel_time_asked(self, message: Panel.TimeAsked) -> None:
+    def on_panel_time_clicked(self, message: Panel.TimeClicked) -> None:
         self._do(lambda presenter: presenter.playhead.seek(message.t_ns))
 
     # The cursor of the heat map
@@ -244,19 +244,19 @@ class MemoryScreen(Screen[None]):
         if self.panels.listed != "table":
             self._list("table")
 
-    def _look_at_row(self) -> None:
+    def _focus_selected_row(self) -> None:
         """Let all panels be about the row that is chosen."""
         key = self.panels.rows.selected
         if self.panels.listed == "processes":
             self.panels.table.deselect()
             self._do(lambda presenter: presenter.focus_process(key))
         elif self.panels.listed == "tensors":
-            self._do(lambda presenter: presenter.look_at_tensor(key))
+            self._do(lambda presenter: presenter.point_to_tensor(key))
         else:
             self._do(lambda presenter: presenter.focus_range(key))
 
     def on_row_panel_selected(self, message: RowPanel.Selected) -> None:
-        self._look_at_row()
+        self._focus_selected_row()
 
     def action_filter(self) -> None:
         listed = self.panels.listed
@@ -285,7 +285,7 @@ class MemoryScreen(Screen[None]):
         self._show_ranges()
         self._do(lambda presenter: presenter.ranges.sort_by(presenter.ranges.sort))
 
-    def on_vma_table_sort_asked(self, message: VmaTable.SortAsked) -> None:
+    def on_vma_table_sort_clicked(self, message: VmaTable.SortClicked) -> None:
         self._do(lambda presenter: presenter.ranges.sort_by(message.sort))
 
     def action_group(self) -> None:
@@ -342,7 +342,7 @@ class MemoryScreen(Screen[None]):
                 self.action_move_cursor(by)
             case "table":
                 self.panels.rows.move(by)
-                self._look_at_row()
+                self._focus_selected_row()
 
     def action_page(self, by: int) -> None:
         if self.panels.output_shown:
@@ -353,7 +353,7 @@ class MemoryScreen(Screen[None]):
                 self.action_pan_memory(by)
             case "table":
                 self.panels.rows.page(by)
-                self._look_at_row()
+                self._focus_selected_row()
 
     def action_details(self) -> None:
         self.panels.details_shown = not self.panels.details_shown
@@ -399,7 +399,7 @@ class MemoryScreen(Screen[None]):
         return self.panels.prompt.take(event)
 
     def on_prompt_changed(self, message: Prompt.Changed) -> None:
-        self._prompts.changed(message.kind, message.words)
+        self._prompts.changed(message.kind, message.text)
 
     # The recording
 
@@ -438,5 +438,5 @@ class MemoryScreen(Screen[None]):
         """Show a line in place of the keys, by default why a key did nothing, for as long as that takes to read."""
         if self._message_timer is not None:
             self._message_timer.stop()
-        self.panels.footer.say(message, role)
-        self._message_timer = self.set_timer(seconds, lambda: self.panels.footer.say(""))
+        self.panels.footer.show_message(message, role)
+        self._message_timer = self.set_timer(seconds, lambda: self.panels.footer.show_message(""))
