@@ -37,10 +37,10 @@ def __getattr__(name: str) -> Any:
 
 
 def open_session(path: Path, *, patience_s: float = 0.0) -> Session:
-    """Open a session for the screen, waiting up to ``patience_s`` for a recorder to begin it.
+    """Open a session for the screen, waiting up to ``patience_s`` for a recorder to create it.
 
     Raises:
-        SessionError: with one line that says what is wrong with the file.
+        SessionError: with the problem of the file, in one line.
     """
     from memtui.session.file_format import SessionError
     from memtui.session.session import Session
@@ -76,19 +76,19 @@ def run_viewer(
     Args:
         path: the session file; it may still be growing.
         live: follow the newest sample; otherwise open at the end, paused, with all of it in sight.
-        on_quit: called once the terminal is restored, whatever ended the screen, with one of the words of
-            ``memtui.tui.terminal`` for how it was left.
-        stopped: asked about once a second whether the recording was ended from elsewhere; the screen then closes.
-        order: tells the recording what the user wants of it, in the words of ``memtui.recording.control``.
-        began_it: leaving the screen ends the recording, which the footer says.
-        refresh_s: how often a growing session is looked at.
+        on_quit: called once the terminal is restored, whatever ended the screen, with the way in which the screen was
+            left, a constant of ``memtui.tui.terminal``.
+        stopped: called about once a second: whether the recording was ended from elsewhere; the screen then closes.
+        order: sends a request of the user to the recording, a command of ``memtui.recording.control``.
+        began_it: leaving the screen ends the recording; the footer shows that.
+        refresh_s: how often a growing session is read.
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
         message: a line about the request, shown for a moment.
 
     Raises:
         UserError: there is no terminal to draw on.
-        SessionError: the file is no readable session.
+        SessionError: the file is not a readable session.
     """
     how_left = terminal.LOST
     try:
@@ -125,7 +125,7 @@ def run_viewer(
 
 
 def run_home(poll: Callable[[], HomeView]) -> tuple[int, tuple[str, str] | None]:
-    """Show what there is to look at. Returns the exit code and what was chosen: a command and its argument.
+    """Show the home screen. Returns the exit code and the choice: a command and its argument.
 
     Raises UserError: there is no terminal to draw on.
     """
@@ -150,9 +150,9 @@ def run_app(load: Callable[[], Callable[..., App[Any]]]) -> int:
 
 
 def run_comparison(sessions: Sequence[ComparedSession], derive: Callable[[], CommonWindows] | None) -> int:
-    """Show sessions over each other until it is left; the exit code. Raises UserError: no terminal to draw on.
+    """Show a comparison of sessions; returns the exit code. Raises UserError: there is no terminal to draw on.
 
-    ``derive``: all of them in windows of one length, asked for in a thread; None where they have that.
+    ``derive``: merges the windows of all sessions to one length, in a thread; None where lengths are equal.
     """
     with _ready():
         from memtui.tui.screens.comparison import ComparisonApp
@@ -161,7 +161,7 @@ def run_comparison(sessions: Sequence[ComparedSession], derive: Callable[[], Com
 
 
 def _shown(make: Callable[..., Shown]) -> Shown:
-    """Return the app after it was left, made and run as ``terminal.settings`` say."""
+    """Create and run an app with ``terminal.settings``; return the app once it was left."""
     how = terminal.settings()
     app = make(color=how.color, ascii_only=how.ascii_only, theme_name=how.theme)
     app.run(mouse=how.mouse)
@@ -170,10 +170,10 @@ def _shown(make: Callable[..., Shown]) -> Shown:
 
 @contextmanager
 def _ready() -> Iterator[None]:
-    """For a screen: a terminal that is prepared and quiet, a fast start, an end that a lost terminal cannot spoil."""
+    """Prepare the terminal and a fast start for a screen; end without an error on a lost terminal."""
     try:
         terminal.require_terminal()
-        # Collecting garbage among the objects of imports and style sheets, which all stay, took a sixth of the start.
+        # Garbage collection of the objects of imports and style sheets, which all stay, took a sixth of the start.
         gc.disable()
         # The screen multiplies no matrices; the threads numpy would start for it cost 40 ms of CPU. Nothing is started
         # from here on that could inherit this.

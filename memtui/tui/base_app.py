@@ -1,4 +1,4 @@
-"""What every screen of memtui has in common: its colours, its signals, and leaving a terminal as it was found."""
+"""Base of all apps of memtui: colours, signals, and a terminal that is left as it was before."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TerminalApp(App[T]):
         self.draw_style = draw_style(color, ascii_only, theme_name)
 
     def get_driver_class(self) -> type[Driver]:
-        """Return the usual one, which leaves nothing behind."""
+        """Return the usual driver, extended to leave the terminal clean."""
         return _clearing(super().get_driver_class())
 
     def on_mount(self) -> None:
@@ -75,7 +75,7 @@ class TerminalApp(App[T]):
                 widget.recolour()
 
     def _dress(self) -> None:
-        """Paint what the style sheet paints: the ground and what is typed into."""
+        """Set the classes of the theme for the style sheet: background and input."""
         for name in THEMES:
             self.set_class(name == self.draw_style.theme, f"theme-{name}")
 
@@ -84,7 +84,7 @@ class TerminalApp(App[T]):
             terminal.unwatch_signals(asyncio.get_running_loop())
 
     def check_terminal(self) -> None:
-        """End when the terminal went away without a word, which would leave the input thread spinning."""
+        """End when the terminal went away without a signal, which would leave the input thread spinning."""
         if terminal.hung_up():
             self.exit(None, 129)
 
@@ -95,7 +95,7 @@ class TerminalApp(App[T]):
 
 @cache
 def _clearing(usual: type[Driver]) -> type[Driver]:
-    """Return a driver that empties the other screen before it is left, and survives a SIGSTOP."""
+    """Return a driver that clears the alternate screen before leaving it, and survives a SIGSTOP."""
 
     class Clearing(usual):  # type: ignore[misc, valid-type]
         attrs_before: list[Any] | None
@@ -120,9 +120,9 @@ def _clearing(usual: type[Driver]) -> type[Driver]:
             self._changes_mode = False
 
         def _sigcont_application(self, *_: object) -> None:
-            # After SIGTSTP all was ended before. After SIGSTOP it was not: without this a second thread would read the
-            # keys, one of the two would never end, and the modes of now would be the terminal's when it is left.
-            # What ends or begins just then, or has ended, is left alone.
+            # SIGTSTP ends the application mode, SIGSTOP does not: without this a second thread would read the keys, one
+            # of the two would never end, and the terminal would keep the modes of the app when the app is left.
+            # An application mode that is starting, ending or has ended is left alone.
             if not self._changes_mode and (self._must_signal_resume or self._reads_keys()):
                 super()._sigcont_application()
 
@@ -134,6 +134,6 @@ def _clearing(usual: type[Driver]) -> type[Driver]:
 
 
 def _settle() -> None:
-    """Collect garbage from now on, but not among what the start left behind (see ``app.run_viewer``)."""
+    """Collect garbage from now on, but not among the objects of the start (see ``app.run_viewer``)."""
     gc.freeze()
     gc.enable()

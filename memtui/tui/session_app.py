@@ -15,23 +15,23 @@ from memtui.tui.screens.memory.recording_requests import Send
 
 
 class MemtuiApp(TerminalApp[int]):
-    """Shows one session, which may still be growing.
+    """The app of one session, which may still be growing.
 
     Args:
-        open_session: gives the session; called once, in the thread that reads it.
+        open_session: returns the session; called once, in the thread that reads the session.
         live: follow the newest sample; otherwise open on the whole picture.
-        refresh_s: how often a growing session is looked at.
+        refresh_s: how often a growing session is read.
         color: "256", "16" or "none", see ``terminal.prepare``.
         ascii_only: draw with ASCII characters.
         theme_name: "dark", "light" or "high-contrast".
-        order: asks something of the recording: a word of ``memtui.recording.control`` and its fields; may raise
+        order: sends a request to the recording: a command of ``memtui.recording.control`` and its fields; may raise
             UserError.
         began_it: leaving ends the recording.
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
         message: a line that is shown for a moment.
-        stopped: whether somebody else ended the recording; asked about once a second.
-        imported: the session was made from a file of another tool: it has allocations and nothing else.
+        stopped: whether somebody else ended the recording; called about once a second.
+        imported: the session was imported from a file of another tool: it has allocations and nothing else.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class MemtuiApp(TerminalApp[int]):
         self.how_left = terminal.QUIT
 
     def get_default_screen(self) -> MemoryScreen:
-        """Return the first screen. Pushed on top of an empty one it would cost a second style sheet and layout."""
+        """Return the first screen. A screen pushed on an empty one would cost a second style sheet and layout."""
         return MemoryScreen(
             self._open_session,
             live=self._live,
@@ -90,10 +90,10 @@ class MemtuiApp(TerminalApp[int]):
         self.exit()
 
     async def on_event(self, event: events.Event) -> None:
-        """Send all keys one way while the screen takes what is typed.
+        """Send all keys one way while the screen takes typed text.
 
-        Textual hands a key to what has the focus at that moment, through the queues of all that is around it. What was
-        typed before an input had the focus would be overtaken by what was typed after it.
+        Textual hands a key to the widget with the focus at that moment, through the queues of all its parents. Keys
+        typed before an input had the focus would be overtaken by keys typed afterwards.
         """
         if isinstance(event, events.Key) and not event.is_forwarded and hasattr(self.screen, "take_key"):
             if not await self._check_bindings(event.key, priority=True):
@@ -102,7 +102,7 @@ class MemtuiApp(TerminalApp[int]):
             await super().on_event(event)
 
     def on_key(self, event: events.Key) -> None:
-        """Keep a key for what is being typed, if anything is: it must not press other keys."""
+        """Give a key to the prompt while text is typed: the key must not trigger a binding."""
         take = getattr(self.screen, "take_key", None)
         if take is not None and take(event):
             event.prevent_default()

@@ -1,6 +1,6 @@
-"""The terminal around the app: whether there is one, what it can show, and what to do when it goes away.
+"""The terminal around the app: whether there is one, what a terminal can show, and what to do when it goes away.
 
-Nothing here imports Textual, because Textual reads its environment when it is imported: ``prepare`` must run before.
+Nothing here imports Textual: Textual reads its environment at import, so ``prepare`` must run before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 STDIN, STDERR = 0, 2
-# How a screen was left: by q, by d, because the recording was ended from elsewhere, or by no choice of the user's.
+# How a screen was left: by q, by d, because the recording was ended from elsewhere, or because the terminal was lost.
 QUIT, DETACHED, STOPPED, LOST = "quit", "detached", "stopped", "lost"
 
 
@@ -28,9 +28,9 @@ RECORD = "use `memtui record` to measure without a screen"
 
 
 def problem(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> str:
-    """Return why no screen can be shown here, in one line; empty when it can. Textual draws on stderr and reads stdin.
+    """Return why no screen can be shown here, in one line; empty on a usable terminal.
 
-    ``instead``: what can be done without one.
+    Textual draws on stderr and reads stdin. ``instead``: what can be done without a screen.
     """
     if not (_is_tty(STDIN) and _is_tty(STDERR)):
         missing = "stdin" if not _is_tty(STDIN) else "stderr"
@@ -41,7 +41,7 @@ def problem(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> s
 
 
 def require_terminal(environ: Mapping[str, str] = os.environ, instead: str = RECORD) -> None:
-    """Refuse in one line where no screen can be shown, and say what can be done ``instead``.
+    """Raise an error where no screen can be shown, with what can be done ``instead``.
 
     Raises:
         UserError: with exit code 2.
@@ -59,7 +59,7 @@ def _is_tty(fd: int) -> bool:
 
 
 def color_mode(requested: str = "auto", environ: Mapping[str, str] = os.environ) -> str:
-    """Return how many colours the picture is made for: "256", "16" or "none"."""
+    """Return for how many colours the screen is drawn: "256", "16" or "none"."""
     if requested in ("16", "none"):
         return requested
     if requested in ("256", "truecolor"):
@@ -77,7 +77,7 @@ def ascii_needed(environ: Mapping[str, str] = os.environ) -> bool:
     if environ.get("TERM", "") == "linux":
         return True  # the console's font has 256 or 512 glyphs, none of them braille
     if environ.get("LC_ALL") in ("C", "POSIX"):
-        return True  # nobody sets that without meaning it
+        return True  # set on purpose only
     locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
     # No locale at all is common over ssh and in containers; their terminals speak UTF-8 all the same.
     return bool(locale) and locale not in ("C", "POSIX") and "utf" not in locale.lower()
@@ -97,7 +97,7 @@ _settings = Settings()
 
 
 def settings() -> Settings:
-    """Return what ``prepare`` found out."""
+    """Return the settings of ``prepare``."""
     return _settings
 
 
@@ -109,16 +109,16 @@ def prepare(
     theme: str = THEMES[0],
     environ: MutableMapping[str, str] = os.environ,
 ) -> Settings:
-    """Set what Textual reads at import, and remember how to draw.
+    """Set the environment that Textual reads at import, and store how to draw.
 
-    The palette is made of the 256 colours every terminal has in the same place, so more would only cost bytes.
+    The palette has the 256 colours that every terminal has in the same place, so more would only cost bytes.
     """
     global _settings
     mode = color_mode(color, environ)
     system = {"256": "truecolor" if color == "truecolor" else "256", "16": "standard", "none": "standard"}[mode]
     environ["TEXTUAL_COLOR_SYSTEM"] = system
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    # This is how long Textual waits to draw what is ready; how often there is something to draw, the feed decides.
+    # The longest wait of Textual before drawing; ``PresenterThread`` decides how often there is something to draw.
     environ.setdefault("TEXTUAL_FPS", "120")
     environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
     # Textual would turn everything grey; our own "none" draws without any colour.
@@ -129,7 +129,7 @@ def prepare(
 
 @contextmanager
 def quiet(fd: int = STDIN) -> Iterator[None]:
-    """Let keys typed before the screen appears wait for it unseen, instead of being echoed where it will stand."""
+    """Switch off the echo of keys that are typed before the screen appears; the screen receives these keys."""
     try:
         import termios
     except ImportError:  # no POSIX terminal
@@ -145,7 +145,7 @@ def quiet(fd: int = STDIN) -> Iterator[None]:
     try:
         yield
     finally:
-        # The app put back what it found, which was without echo; on a lost terminal there is nothing to put back.
+        # The app restores the modes without echo; on a lost terminal there is nothing to restore.
         with suppress(OSError, termios.error):
             termios.tcsetattr(fd, termios.TCSANOW, before)
 
@@ -153,7 +153,7 @@ def quiet(fd: int = STDIN) -> Iterator[None]:
 def hung_up(fd: int = STDIN) -> bool:
     """Return whether the terminal behind a descriptor is gone. Textual's input thread would spin on it for ever."""
     poll = select.poll()
-    poll.register(fd, 0)  # POLLHUP, POLLERR and POLLNVAL are always told
+    poll.register(fd, 0)  # POLLHUP, POLLERR and POLLNVAL are always reported
     try:
         return any(mask & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, mask in poll.poll(0))
     except OSError:
@@ -161,9 +161,9 @@ def hung_up(fd: int = STDIN) -> bool:
 
 
 def watch_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], object]) -> None:
-    """Call ``leave`` with 143 or 129 on SIGTERM or SIGHUP, from the loop, so that the terminal is put back first.
+    """Call ``leave`` with 143 or 129 on SIGTERM or SIGHUP, from the loop, so that the terminal is restored first.
 
-    A signal that somebody takes already (to pass it on, see ``attach``) is left to them.
+    A signal that already has a handler (to pass it on, see ``attach``) keeps that handler.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if callable(signal.getsignal(number)):
@@ -174,8 +174,8 @@ def watch_signals(loop: asyncio.AbstractEventLoop, leave: Callable[[int], object
             return  # not the main thread: a test drives the app
     resume = signal.getsignal(signal.SIGCONT)
     if callable(resume):
-        # The kernel sends SIGCONT along with SIGHUP. Textual takes it for ``fg`` and begins to draw anew; on a terminal
-        # that is gone its writing thread dies of that, the queue before it fills, and the exit waits for ever.
+        # The kernel sends SIGCONT along with SIGHUP. Textual takes SIGCONT for ``fg`` and starts to draw again; on a
+        # lost terminal that ends its writing thread, the queue of that thread fills, and the exit waits for ever.
         signal.signal(signal.SIGCONT, lambda *what: None if hung_up() else resume(*what))
 
 

@@ -1,4 +1,4 @@
-"""The screen on a recording: from the start to the end, or until it is left alone; and the last words on leaving."""
+"""Record with a screen, from the start to the end or until the user detaches, and print a summary on leaving."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ STOPPED_OR_QUIT = "the recording was stopped from elsewhere (memtui stop, or q o
 
 @dataclass(frozen=True, slots=True)
 class RejoinRequest:
-    """What a command line asks of a recording that runs already.
+    """The options of a command line for a recording that runs already.
 
-    ``others``: options that only a recording that begins can take.
+    ``others``: options that only a new recording can take.
     """
 
     interval_ns: int | None = None
@@ -43,14 +43,14 @@ class RejoinRequest:
 def watch(args: argparse.Namespace, console: Console, what: int | Launch, first: str = "") -> int:
     """Record and view; the session stays. Returns the exit code.
 
-    Of a program that was started for this and has ended meanwhile it is the program's own. Signals are passed on to
-    such a program; once one was, the screen closes when the program ends, as nobody may be there to close it.
+    The exit code of a program that was started here and has ended is that of the program. Signals are passed on to
+    such a program; after a signal the screen closes when the program ends, as nobody may be there to close it.
 
     Args:
         args: how to record and how to draw.
         console: takes lines for the user.
         what: the PID of a process, or the program that is started for this.
-        first: the screen that lies on top in the beginning, see ``app.run_viewer``.
+        first: the screen that lies on top at first, see ``app.run_viewer``.
 
     Raises:
         UserError: nothing was recorded, or something went wrong on the way.
@@ -70,7 +70,7 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
 
 
 def _rejoin_request(args: argparse.Namespace) -> RejoinRequest:
-    """Return what the command line asks of a recording that runs already."""
+    """Return the options of the command line for a recording that runs already."""
     flags = given(args)
     others = tuple(sorted(flag for argument, flag in flags.items() if argument != "interval"))
     return RejoinRequest(round(args.interval * 1e9) if "interval" in flags else None, others)
@@ -78,7 +78,7 @@ def _rejoin_request(args: argparse.Namespace) -> RejoinRequest:
 
 @contextmanager
 def _passing_on(recording: Recording) -> Iterator[list[int]]:
-    """Pass on to the program what is sent to memtui; yield the signals that did so far."""
+    """Pass signals on to the program; yield the list of those passed so far."""
     passed: list[int] = []
 
     def take(number: int, _: object) -> None:
@@ -94,7 +94,7 @@ def _passing_on(recording: Recording) -> Iterator[list[int]]:
 
 
 def _view(recording: Recording, passed: list[int], first: str) -> int:
-    """Until it ends or is left alone."""
+    """Show a recording until it ends or the user detaches. Returns the exit code."""
     left: list[str] = []
 
     def stopped() -> bool:
@@ -134,14 +134,14 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     if failure is not None:
         raise failure
     if passed and ended.outlived:
-        return 128 + passed[-1]  # it is nobody's child any more: this is what is known of its end
+        return 128 + passed[-1]  # it is not a child any more: the signal is all that is known of its end
     return code or ended.exit_status
 
 
 def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console) -> int:
-    """Return the screen on a recording that runs already: leaving it, by whatever key, leaves the recording alone.
+    """Show a recording that runs already; leaving the screen by any key leaves the recording alone.
 
-    ``pid``: the process that was asked for, which may be any of its tree. Raises UserError.
+    ``pid``: the requested process, which may be any of the tree. Returns the exit code. Raises UserError.
     """
     lines = _request(running, request)
     if pid != running.pid:
@@ -168,7 +168,7 @@ def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console
 
 
 def _request(running: Running, request: RejoinRequest) -> list[str]:
-    """Ask a running recording for what it can still change: a line about each thing asked. Raises UserError."""
+    """Request new options of a running recording. Returns a line about each. Raises UserError."""
     lines = []
     if request.interval_ns is not None:
         before_ns = send_request(running, "status")["interval_ns"]
@@ -188,7 +188,7 @@ def _print_way_back(pid: int, name: str, path: Path) -> None:
 
 
 def _print_lines(*lines: str) -> None:
-    """Print the last line; a terminal that is gone is not an error."""
+    """Print lines; a lost terminal is not an error."""
     try:
         print("\n".join(map(visible, lines)), flush=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the eye is in the address space: the layouts of all processes one below the other, and rows for addresses."""
+"""The cursor in the address space: the layouts of all processes one below the other, and rows of addresses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Stack:
 
     @property
     def bytes_shown(self) -> int:
-        """Return memory in sight."""
+        """Return the bytes of memory in sight."""
         return sum(int((layout.ends - layout.starts).sum()) for _, layout, _ in self.layouts)
 
     def _entry_of(self, row: int) -> tuple[int, Layout, int] | None:
@@ -55,12 +55,12 @@ class Stack:
         return next(layouts, None)
 
     def row_of(self, cursor: AddressCursor) -> int | None:
-        """Return the row that shows an address, or what lies next to it; None where the process is not in sight."""
+        """Return the row that shows an address or its neighbours; None where the process is not in sight."""
         for process, layout, top in self.layouts:
             if process == cursor.process and len(layout.starts):
                 index = int(np.searchsorted(layout.starts, np.uint64(cursor.address), side="right")) - 1
                 if index + 1 < len(layout.starts) and (index < 0 or cursor.address >= int(layout.ends[index])):
-                    index += 1  # left out: what is shown next
+                    index += 1  # the address is not shown: take the next one
                 return top + int(layout.bins[max(0, index)]) // SUBROWS
         return None
 
@@ -71,7 +71,7 @@ class Stack:
         return AddressCursor(match[0], min(pieces)[0]) if pieces and match else None
 
     def cursor_of_range(self, key: int) -> AddressCursor | None:
-        """Return where a range begins in the picture."""
+        """Return the first address in sight of a range."""
         for _, layout, top in self.layouts:
             for band in layout.bands:
                 if band.key == key:
@@ -89,7 +89,7 @@ class Stack:
                 for piece in layout.addresses_of(source)]  # fmt: skip
 
     def step(self, row: int, by: int) -> int:
-        """Return the row ``by`` further that shows memory, as far as there are any."""
+        """Return the row ``by`` further among the rows that show memory, or the last of them."""
         shown = [r for r in range(self.rows) if self.pieces(r)]
         if not shown:
             return row
@@ -107,9 +107,9 @@ class Stack:
         return int(bytes_by_range(pages, pieces[:, 0], pieces[:, 1]).sum())
 
     def around(self, row: int) -> Interval | None:
-        """Return what one step of zooming in shows: the range under a row, or where that is all, a quarter of it.
+        """Return the interval of one step of zooming in: the range of a row, or a quarter of a range shown alone.
 
-        None where nothing smaller can be shown: a pixel shows a page already, or the row is a gap.
+        Return None where nothing smaller can be shown: a pixel shows a page already, or the row is a gap.
         """
         match, band, pieces = self._entry_of(row), self.band(row), self.pieces(row)
         if match is None or band is None or not pieces:

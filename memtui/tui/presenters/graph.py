@@ -43,7 +43,7 @@ class _Sizes:
 
 
 class MemoryGraph:
-    """Makes the view of the graph, of what was chosen last."""
+    """Creates the view of the graph: of all processes, of a chosen process, and of a chosen range."""
 
     def __init__(self, reader: Session, rows: WindowRows) -> None:
         self._reader, self._rows = reader, rows
@@ -53,7 +53,7 @@ class MemoryGraph:
         self._step_ticks = StepTicks()
 
     def focus_range(self, key: int | None) -> None:
-        """Draw a line for one range; None: for none."""
+        """Draw a line for one range; None: no line."""
         absent = 0.0 if self._reader.hello.wss.ok else np.nan
         self._range = Series(range_wss(key), (absent,)) if key is not None else None
 
@@ -140,14 +140,14 @@ class MemoryGraph:
         return line, complete
 
     def _caption(self, index: int, ticks: TickLog, alike_s: float | None) -> tuple[str, ...]:
-        """Return what else is known of one window; ``alike_s``: how long those are that the median is of."""
+        """Return the notes on one window; ``alike_s``: length of the windows in the median."""
         pss = pss_note(self._rows.of_window(index)) if self._process is None else ""
         text = window_notes(self._reader.samples, index, ticks, pss)
         return text if alike_s is None else (*text, ALIKE.format(duration(alike_s)))
 
 
 def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
-    """Return what makes the working set of one window less than exact; ``note``: what is shown in place of it."""
+    """Return why the working set of one window is not exact; ``note``: the text shown in place of the working set."""
     status, reason, unknown = samples.status[index], samples.reason[index], samples.unknown_bytes[index]
     parts = [f"disturbed: {samples.disturbed[index]}"] if samples.disturbed[index] else []
     if unknown > NOTABLE_SHARE * samples.wss_bytes[index]:  # nan is not
@@ -155,13 +155,13 @@ def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
     low, high = samples.wss_low_bytes[index], samples.wss_high_bytes[index]
     if np.isfinite(low):
         parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
-    if status != Status.OK and not note:  # the note says it in a better place
+    if status != Status.OK and not note:  # the note shows the reason already
         parts.append(f"{status}: {reason}" if reason else str(status))
     return tuple(parts)
 
 
 def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
-    """Return what happened in one window and what its numbers count; ``pss``: what to say of resident memory."""
+    """Return the events of one window and notes on its numbers; ``pss``: the note on resident memory."""
     before_ns = int(samples.end_ns[index - 1]) if index else 0
     parts = [f"{tick.kind}: {tick.text}" for tick in ticks.within(before_ns, int(samples.end_ns[index]))]
     if gaps := int(samples.gaps[index]):
@@ -176,7 +176,7 @@ def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> 
 
 
 def finite_value(values: Floats, index: int) -> float | None:
-    """Return the value of a window; None where it is not known, and before the first window (below 0)."""
+    """Return the value of a window; None where it is not finite, and before the first window (index below 0)."""
     return float(values[index]) if index >= 0 and np.isfinite(values[index]) else None
 
 
@@ -190,7 +190,7 @@ def _alike(
     Args:
         samples: all of the session.
         of: the windows in question.
-        here: place among them of the one at the cursor; below 0: it is not among them.
+        here: index among them of the window at the cursor; below 0: it is not among them.
         inside: bool[n], those that lie on the picture.
         wss_bytes: f8[n].
     """

@@ -1,4 +1,4 @@
-"""The first line: which program, whether it is live, where in time the cursor is, how it is measured."""
+"""The view of the first line: program, state, cursor time, and how the program is measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAUSED_WINDOWS = 10  # likewise the pause
 
 
 class Header:
-    """Makes the view of the first line."""
+    """Creates the view of the first line."""
 
     def __init__(self, reader: Session, rows: WindowRows) -> None:
         self._reader, self._rows = reader, rows
@@ -62,7 +62,7 @@ class Header:
         return end.words if end is not None else "recorder gone, all it wrote is here"
 
     def _measured(self, view: HeaderView, head: Playhead, index: int) -> HeaderView:
-        """Return the view with what is known of the window at the cursor."""
+        """Return the view with the figures of the window at the cursor."""
         samples = self._reader.samples
         paused = samples.paused_ns[max(0, index - PAUSED_WINDOWS + 1) : index + 1]
         paused = paused[np.isfinite(paused)]
@@ -88,18 +88,18 @@ class Header:
             return ""
         since = self._reader.events(newest_ns, 1 << 62)
         gap = next((event.text for event in reversed(since) if event.kind == "gap"), "")
-        return gap.partition(": ")[0]  # what happened, without what it means: there is little room
+        return gap.partition(": ")[0]  # the event without its explanation: there is little room
 
 
 def pids_alive(processes: list[Process], rows: list[ProcessSample]) -> set[int]:
-    """Return the pids of the tree in one window, whose rows those are: without those that had ended before."""
+    """Return the pids of the tree in the window of ``rows``, without processes that had ended before."""
     pids = {p.key: p.pid for p in processes}
     alive = {pids[row["process"]] for row in rows if row["process"] in pids and row["status"] != Status.GONE}
-    return alive or set(pids.values())  # written before its first window was: nobody has ended yet
+    return alive or set(pids.values())  # before the first window: no process has ended yet
 
 
 def program_name(command: str) -> str:
-    """Return what a person calls the program: of ``/usr/bin/python3 -u /a/train.py --x`` that is ``train.py``."""
+    """Return the name of a program for display: ``train.py`` for ``/usr/bin/python3 -u /a/train.py --x``."""
     argv = command.split()
     if not argv:
         return "?"

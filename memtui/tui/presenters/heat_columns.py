@@ -17,9 +17,9 @@ Column = NDArray[np.float32]  # shares of the pages of each pixel row that were 
 
 
 def window_stride(ends_ns: NDArray[np.int64], width_ns: float, before: int) -> int:
-    """Return of how many windows one is looked at: a power of two, so that a column has one or two of those it covers.
+    """Return the stride of the windows that are read: a power of two, so that a column reads one or two windows.
 
-    More would cost and hardly show. Which ones they are holds still while time goes by: the stride that was taken
+    More windows would cost time and hardly show. The windows stay the same while time goes by: the stride of
     ``before`` stays as long as it is nearly right (0: there was none).
 
     Args:
@@ -34,7 +34,7 @@ def window_stride(ends_ns: NDArray[np.int64], width_ns: float, before: int) -> i
 
 
 def picked_windows(low: int, high: int, stride: int) -> Sequence[int]:
-    """Return the windows looked at of those from ``low`` to before ``high``: two at most, one at least if any is."""
+    """Return the windows to read from ``low`` to before ``high``: one or two; none in an empty range."""
     if high <= low:
         return ()
     windows = range(-(-low // stride) * stride, high, stride)
@@ -53,7 +53,7 @@ def covering_window(samples: SampleTable, index: int, edges_ns: NDArray[np.float
 
 
 def stored_samples(reader: Session, samples: list[int], last: int) -> list[int]:
-    """Return samples of the same column whose page sets are there, where those that were picked were thinned out."""
+    """Return samples of the same column with stored page sets, in place of those that were downsampled away."""
     stored = (reader.pages.stored_sample(sample, last) for sample in samples)
     return sorted({sample for sample in stored if sample is not None})
 

@@ -1,4 +1,4 @@
-"""The heat map's picture: page sets decoded once, columns kept while the layout holds, made within a time budget."""
+"""The picture of the heat map: page sets are decoded once, columns cached for a layout, within a time budget."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ KEEP_SETS = 1024
 KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
 KEEP_SUMS_BYTES = 64 << 20
 KEEP_GROUPS = 256
-LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, whose columns are all made anew
+LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, which renew all columns
 
-# What a layout was made of: cells, the zoom, and (process, start, end, label, weight) of each range.
+# The inputs of a layout: cells, the zoom, and (process, start, end, label, weight) of each range.
 _LayoutKey = tuple[int, Interval | None, tuple[tuple[int, int, int, str, int], ...]]
 
 
 class HeatColumns:
-    """Makes heat views and keeps what they are made of, least recently used out first."""
+    """Creates heat views and caches their parts."""
 
     def __init__(self) -> None:
         self._sets: LruCache[tuple[int, int], PageSet | None] = LruCache(KEEP_SETS, KEEP_SETS_BYTES)
@@ -82,7 +82,7 @@ class HeatColumns:
         self._kinds: tuple[Stack, tuple[tuple[int, int], ...], NDArray[np.uint8]] | None = None
 
     def forget(self) -> None:
-        """Make the columns of the picture anew: there are more samples between those it was made of."""
+        """Drop the columns of the picture: there are more samples between those in it."""
         self._bins.clear()
 
     def view(
@@ -98,11 +98,11 @@ class HeatColumns:
         *,
         live: bool = False,
     ) -> tuple[HeatView, bool]:
-        """Return the picture, and whether it is complete; what the allowance cuts off is nan until the next call.
+        """Return the picture, and whether it is complete; columns beyond the budget are nan until the next call.
 
-        ``touched`` are bytes by range in the window at the cursor: they say which is the hottest at that moment.
-        ``mapped(process, start, end)`` counts the ranges there were in a part of memory. ``live``: the next view comes
-        soon, so a layout may wait: where processes come and go, each window would ask for another one.
+        ``touched`` are bytes by range in the window at the cursor, of which the hottest range is named.
+        ``mapped(process, start, end)`` counts the ranges in a part of memory. ``live``: the next view comes soon, so a
+        layout may wait: where processes come and go, each window would require a new layout.
         """
         start_s = time.thread_time()
         self._ranges = list(ranges)
@@ -128,7 +128,7 @@ class HeatColumns:
         return view, complete and (self._waits or not self._grown)
 
     def _forget_processes(self) -> None:
-        """Forget where processes were touched that are not drawn any more."""
+        """Forget the accessed groups of processes that are not drawn any more."""
         if len(self._groups) > KEEP_GROUPS:
             drawn = {r.process for r in self._ranges}
             self._groups = {process: groups for process, groups in self._groups.items() if process in drawn}
@@ -141,7 +141,7 @@ class HeatColumns:
         return [r for r in self._ranges if r.process == zoom.process and r.start < zoom.end and r.end > zoom.start]
 
     def _row_kinds(self, cells: int) -> NDArray[np.uint8] | None:
-        """Return the kinds of the pixel rows, made once for each layout and map; None where no tensor is known."""
+        """Return the kinds of the pixel rows, cached for a layout and map; None where no tensor is known."""
         if not self.tensors:
             return None
         of = tuple((process, placed.number) for process, placed in sorted(self.tensors.items()))
@@ -157,7 +157,7 @@ class HeatColumns:
     # The cursor
 
     def step(self, by: int) -> None:
-        """Move the cursor by rows; the first time it appears where it is hottest."""
+        """Move the cursor by rows; the first move puts it on the hottest range."""
         here = self._stack.row_of(self.cursor) if self.cursor is not None else None
         if here is None:
             self.cursor = self._start
@@ -165,7 +165,7 @@ class HeatColumns:
             self.cursor = self._stack.cursor_of_row(self._stack.step(here, by)) or self.cursor
 
     def unpoint(self) -> None:
-        """Forget the cursor: the picture tells of its hottest place again."""
+        """Remove the cursor: the caption names the hottest range again."""
         self.cursor = None
 
     def point(self, row: int) -> None:
@@ -214,7 +214,7 @@ class HeatColumns:
 
     @property
     def _start(self) -> AddressCursor | None:
-        """Return where a cursor begins: on the hottest range, or at the top."""
+        """Return where a cursor starts: on the hottest range, or at the top."""
         return self._hottest or self._stack.cursor_of_row(self._stack.step(0, 0))
 
     def _cursor(self, reader: Session, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
@@ -244,9 +244,9 @@ class HeatColumns:
         )
 
     def _largest_tensor(self, process: int, start: int, end: int) -> str:
-        """Return the tensor with the most bytes in a piece of memory, where rows are told by kind.
+        """Return the name of the tensor with the most bytes in a piece of memory, where rows show kinds.
 
-        The name is empty where there is none.
+        The name is empty where there is no tensor.
         """
         placed = (self.tensors or {}).get(process)
         number = placed.tensors.largest_in(start, end) if placed is not None else None
@@ -260,10 +260,10 @@ class HeatColumns:
     def _lay_out(
         self, ranges: Sequence[ProcessRange], cells: int, mapped: Callable[[int, int, int], int], *, live: bool
     ) -> None:
-        """Lay the ranges out anew when they, their coarse weights or the touched groups changed."""
+        """Lay out the ranges again when the ranges, their rounded weights or the accessed groups changed."""
         zoom = self.zooms[-1] if self.zooms else None
         key = (cells, zoom, tuple((r.process, r.start, r.end, r.label, rounded_weight(r.weight_bytes)) for r in ranges))
-        # New places wait until all columns in sight are decoded: one new layout for all of them, not one for each.
+        # New groups wait until all columns in sight are decoded: one new layout for all of them, not one for each.
         if key == self._key and not (self._grown and self._decoded):
             return
         now_s = time.monotonic()
@@ -310,7 +310,7 @@ class HeatColumns:
         return parts_of(groups, GROUP_SHIFT)
 
     def _add_groups(self, process: int, groups: NDArray[np.uint64]) -> None:
-        """Remember where something was touched; a new place asks for a new layout."""
+        """Add accessed groups of a process; a new group requires a new layout."""
         cached = self._groups.get(process)
         if cached is None or not len(cached):
             self._groups[process], self._grown = groups, bool(len(groups))
@@ -336,7 +336,7 @@ class HeatColumns:
         blank = np.full(cells * SUBROWS, np.nan, np.float32)
         picture: list[Column] = [blank] * columns
         complete = True
-        # The right edge first: that is where the eye is when time runs out.
+        # The right edge first: it matters most when time runs out.
         for column in range(columns - 1, -1, -1):
             cached = self._bins.get(first + column)
             if cached is not None:
@@ -357,9 +357,9 @@ class HeatColumns:
     def _parts(
         self, reader: Session, low: int, high: int, edges_ns: NDArray[np.floating], budget: TimeBudget
     ) -> list[Column | None]:
-        """Return what a column of the picture is the mean of; None stands for what there is no time for.
+        """Return the parts whose mean is a column of the picture; None: a part for which there is no time.
 
-        ``low`` to before ``high``: the windows that end in it; ``edges_ns``: where it begins and ends.
+        ``low`` to before ``high``: the windows that end in the column; ``edges_ns``: its start and end.
         """
         if parts := self._summed(reader, low, high, budget):
             return parts
@@ -375,7 +375,7 @@ class HeatColumns:
             return self._columns[sample]
         if budget.spent:
             return None
-        # Of thousands of processes that ended, few are in a window: the others cost no question and no column.
+        # Of thousands of processes that ended, few are in a window: the others cost no query and no column.
         there = self._processes(reader, sample)
         parts = [
             bin_column(self.page_set(reader, sample, process), layout) * self._scale(reader, sample, process)
@@ -393,7 +393,7 @@ class HeatColumns:
         return np.minimum(np.concatenate((*parts, np.full(max(rows, 0), np.nan, np.float32))), np.float32(1))
 
     def _scale(self, reader: Session, sample: int, process: int) -> np.float32:
-        """Return how much more there is than a window saw of it: 1, but where a part of the memory is sampled."""
+        """Return the factor from a sampled part of the memory to all of it: 1 where all memory is read."""
         if not reader.hello.options.samples_pages:
             return np.float32(1)
         seen = self.page_set(reader, sample, process)
@@ -421,9 +421,9 @@ class HeatColumns:
         return self._with_pages[sample]
 
     def _summed(self, reader: Session, low: int, high: int, budget: TimeBudget) -> list[Column | None]:
-        """Return the column of samples (by their places) of which sums were stored; empty where there are none.
+        """Return the column of samples, given by index, from stored sums; empty without sums.
 
-        None stands for what there is no time for.
+        None: a part for which there is no time.
         """
         number = reader.samples.sample  # of a session that is glanced at, only some are there yet
         key = int(number[low - 1]) + 1 if low else 0, int(number[high - 1]) if high else 0

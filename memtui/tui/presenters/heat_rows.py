@@ -1,4 +1,4 @@
-"""Which memory the heat map's rows show, and how many rows each process has."""
+"""The memory that the rows of the heat map show, and the number of rows of each process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRange:
-    """A range of one process that wants a place. ``weight_bytes``: the most of it that was ever touched."""
+    """A range of one process, to be drawn. ``weight_bytes``: the most of it that was ever accessed."""
 
     process: int
     key: int
@@ -39,7 +39,7 @@ def groups_of(pages: PageSet) -> NDArray[np.uint64]:
 
 
 def heat_band(band: Band, top_row: int, mapped: int, before: Band | None) -> HeatBand:
-    """Return a band of one process's layout, moved to its place and put into words."""
+    """Return the view of a band in the layout of one process, with its row in the picture and its label."""
     after_gap = (
         before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
     )
@@ -53,14 +53,14 @@ def heat_band(band: Band, top_row: int, mapped: int, before: Band | None) -> Hea
 
 
 def rounded_weight(weight: int) -> int:
-    """Return a weight in steps of four, so that a layout holds still while a working set breathes."""
+    """Return a weight rounded to a power of four, so that a layout stays while a working set varies a little."""
     return 1 << (max(1, weight).bit_length() + 1) // 2 * 2
 
 
 def ranges_to_draw(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
-    """Ranges that matter: each takes at least a row, and a row for every small library leaves none for hot memory.
+    """Return the ranges to draw: each takes at least a row, and rows of small libraries would crowd out hot memory.
 
-    Kept are those with a hundredth of what the hottest had, and the first few in any case.
+    These are the ranges with a hundredth of the hottest weight, and the first few in any case.
     """
     order = sorted(ranges, key=lambda r: (-rounded_weight(r.weight_bytes), r.process, r.start))
     least = rounded_weight(order[0].weight_bytes) / 100 if order else 0
@@ -72,7 +72,7 @@ def ranges_to_draw(ranges: Sequence[ProcessRange], cells: int, keep: int | None)
 
 
 def row_counts(weights: list[int], cells: int) -> list[int]:
-    """Return rows of each process by the square root of its weight, at least one for each while there are any."""
+    """Return rows of each process by the square root of its weight, at least one for each while rows are left."""
     root = np.sqrt(np.array(weights, float))
     heights = np.zeros(len(weights), int)
     heaviest = np.argsort(-root, kind="stable")[:cells]

@@ -1,4 +1,4 @@
-"""Loss and accuracy of a training around the cursor, and which segment sets the peak of its memory."""
+"""Loss and accuracy of a training around the cursor, and the segment that sets the peak of its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memtui.widgets.views.training import LearningView
 
 
 def learning_view(reader: Session, axis: TimeAxis, pid: int, recorded: Sequence[RecordedStep]) -> LearningView | None:
-    """Of one process; None where it tells nothing of that.
+    """Return the learning curves of one process; None where the process reports none.
 
     ``recorded`` are its steps that were recorded whole.
     """
@@ -52,7 +52,7 @@ def _last(values: np.ndarray) -> float:
 
 
 def _peak_text(about: About, recorded: Sequence[RecordedStep]) -> str:
-    """Return where the recorded step that took most has its peak."""
+    """Return where the recorded step with the most memory has its peak."""
     most = telling(recorded)
     if most is None:
         return ""

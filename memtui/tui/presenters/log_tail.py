@@ -1,6 +1,6 @@
-"""What the observed program printed: the end of the log beside the session, for a pane of some size.
+"""The output of the program: the end of the log beside the session, for a pane of a size.
 
-Only what the pane may show is ever read, from the end of the file, and only when the file has changed.
+Only the part that the pane may show is read, from the end of the file, and only when the file has changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NO_LOG = (
     "there is no {name} beside the session: memtui run and memtui demo keep there what their program prints; any other "
     "program prints where it always did"
 )
-BARS = 4  # states of a progress bar that are looked at: all but the last are written over
+BARS = 4  # states of a progress bar that are read: all but the last are written over
 
 
 class OutputLog:
-    """One log. ``shown``: somebody looks at it; until then it costs nothing."""
+    """One log. ``shown``: the pane is in sight; a hidden log costs nothing."""
 
     def __init__(self, path: Path, missing: str = NO_LOG) -> None:
-        """Take a log; ``missing`` is shown where there is no such file; ``{name}`` stands for its name."""
+        """Take a path; ``missing`` is shown where there is no such file; ``{name}`` in it is the name of the file."""
         self.shown = False
         self._path, self._missing = path, missing
         self._columns, self._height = 0, 0
@@ -42,13 +42,13 @@ class OutputLog:
         self._keys: list[tuple[int, int]] = []  # (line, part of it) of each row
 
     def resize(self, columns: int, rows: int) -> None:
-        """Take the room there is, in cells."""
+        """Set the size of the pane, in cells."""
         self._columns, self._height = columns, rows
 
     # Moving about
 
     def move(self, by: int) -> None:
-        """Scroll by rows; at the end it follows what comes."""
+        """Scroll by rows; at the end the pane follows new output."""
         self._scroll_to(self._first + by)
 
     def page(self, by: int) -> None:
@@ -56,7 +56,7 @@ class OutputLog:
         self.move(by * max(1, self._height - 1))
 
     def home(self) -> None:
-        """Scroll to the oldest row that is kept."""
+        """Scroll to the oldest row in memory."""
         self._top = 0, 0
 
     def end(self) -> None:
@@ -68,7 +68,7 @@ class OutputLog:
 
     @property
     def _most(self) -> int:
-        """Return the first row in sight when the last one is."""
+        """Return the first row in sight of a pane at the end."""
         return max(0, len(self._rows) - self._height)
 
     @property
@@ -76,7 +76,7 @@ class OutputLog:
         return self._most if self._top is None else min(self._most, bisect_left(self._keys, self._top))
 
     def view(self) -> OutputView:
-        """Return what is in sight now."""
+        """Return the rows in sight now."""
         if not self.shown:
             return OutputView()
         self._read()
@@ -107,7 +107,7 @@ class OutputLog:
             self._top = 0, 0
 
     def _read(self) -> None:
-        """Take in what is new."""
+        """Read new output."""
         try:
             file = os.fdopen(open_log(self._path), "rb", buffering=0)
         except FileNotFoundError:
@@ -150,15 +150,15 @@ class OutputLog:
             parts = _wrapped(visible(line.rstrip()), max(1, self._columns))
             self._rows += parts
             self._keys += [(number, part) for part in range(len(parts))]
-        if self._rows and not self._rows[-1]:  # the line that has not begun
+        if self._rows and not self._rows[-1]:  # the line after the last newline
             self._rows.pop()
             self._keys.pop()
 
 
 def _last_states(data: bytes) -> tuple[bytes, bool]:
-    """Return what matters of it, at most about as much as is kept, and whether the beginning is missing.
+    """Return the last states of the output, about ``CHARACTERS`` at most, and whether its beginning is missing.
 
-    An hour of a progress bar is megabytes, all written over by what follows.
+    An hour of a progress bar is megabytes, all written over by later output.
     """
     lines = data.split(b"\n")
     if data.count(b"\r") > BARS:

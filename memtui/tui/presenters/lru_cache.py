@@ -1,4 +1,4 @@
-"""What was decoded or made and may be asked for again, least recently used out first."""
+"""A least-recently-used cache of decoded objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """A mapping of a bounded count of things, and of bytes of all of them together; one is kept in any case."""
+    """A mapping bounded by the number of items and their total bytes; the newest item always stays."""
 
     def __init__(self, most: int, most_bytes: int | None = None) -> None:
         self._most, self._most_bytes = most, most_bytes
@@ -28,7 +28,7 @@ class LruCache(Generic[K, V]):
         return self._items[key][0]
 
     def put(self, key: K, value: V, size_bytes: int = 0) -> None:
-        """Keep one thing, of a size that the caller knows."""
+        """Add an item of a size that the caller knows."""
         _, before = self._items.pop(key, (None, 0))
         self._items[key] = value, size_bytes
         self.total_bytes += size_bytes - before
@@ -39,6 +39,6 @@ class LruCache(Generic[K, V]):
             self.total_bytes -= freed
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Remove all items."""
         self._items.clear()
         self.total_bytes = 0

@@ -1,6 +1,6 @@
-"""Ticks on the timeline: what was written down, windows that are less than exact, and training steps.
+"""Ticks on the timeline: events, windows that are not exact, and training steps.
 
-Steps have ticks where so few are in sight that they can be told apart.
+Steps have ticks where few enough are in sight.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from memtui.tui.presenters.lru_cache import LruCache
 from memtui.widgets.views.memory import Tick, TimeAxis
 
 SLOTS = 512  # ticks of a timeline at most, more than it has cells
-LATE_NS = 6_000_000_000  # a mark of somebody else's clock comes at most so late into the session
-# Of several in one slot the first of these is drawn.
+LATE_NS = 6_000_000_000  # the largest delay of an event of another process on its way into the session
+# Of several ticks in one slot the one whose kind comes first here is drawn.
 KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval", "step")
 
 
 class TickLog:
-    """All marks of a session by time. Windows in a row with the same trouble are one mark, at the first of them."""
+    """All ticks of a session by time. Windows in a row with the same trouble have one tick, at the first of them."""
 
     def __init__(self) -> None:
         self._ticks: list[Tick] = []
@@ -32,7 +32,7 @@ class TickLog:
         self._running: set[str] = set()  # troubles of the newest window
 
     def update(self, reader: Session, latest_ns: int) -> None:
-        """Take in what came since the last call; page sets are not looked at."""
+        """Add the ticks since the last call; page sets are not read."""
         if latest_ns < self._until_ns:
             return
         # Another process may have written an event down after windows that ended later.
@@ -63,17 +63,17 @@ class TickLog:
             self._running = {kind for kind, trouble in there.items() if trouble}
 
     def drawn(self, origin_ns: int, latest_ns: int) -> tuple[Tick, ...]:
-        """Return the marks a timeline can show: of those too near to each other the most telling one."""
+        """Return the ticks that a timeline can show: of several in one slot the most important one."""
         return _downsampled(self._ticks, origin_ns, latest_ns)
 
     def between(self, first_ns: int, last_ns: int) -> tuple[Tick, ...]:
-        """Return the same of a part of the session, both ends of it included."""
+        """Return the ticks of a part of the session, both its ends included."""
         first = bisect_left(self._ticks, first_ns, key=_time)
         last = bisect_right(self._ticks, last_ns, key=_time)
         return _downsampled(self._ticks[first:last], first_ns, last_ns)
 
     def near(self, cursor_ns: int, ends: np.ndarray, by: int) -> int | None:
-        """End of the next (1) or previous (-1) window with a mark; None where there is none."""
+        """Return the end of the next (1) or previous (-1) window with a tick; None without such a window."""
         if not self._ticks or not len(ends):
             return None
         index = np.searchsorted(ends, [tick.t_ns for tick in self._ticks], side="left")
@@ -82,7 +82,7 @@ class TickLog:
         return int(others[0 if by > 0 else -1]) if len(others) else None
 
     def within(self, after_ns: int, until_ns: int) -> tuple[Tick, ...]:
-        """Return what was written down in one window; what is wrong with the window, the window itself says."""
+        """Return the ticks of events in one window, without those of trouble with the window itself."""
         first = bisect_right(self._ticks, after_ns, key=_time)
         last = bisect_right(self._ticks, until_ns, key=_time)
         return tuple(m for m in self._ticks[first:last] if (m.t_ns, m.kind, m.text) in self._seen)
@@ -104,7 +104,7 @@ def _time(tick: Tick) -> int:
 
 
 KIND = "each step"
-MOST = 48  # in sight: more would be a hatching
+MOST = 48  # in sight: more would fill the picture
 _KEEP_MESSAGES = 256  # messages
 
 
@@ -115,7 +115,7 @@ class StepTicks:
         self._ends: LruCache[int, list[int]] = LruCache(_KEEP_MESSAGES)  # by row
 
     def between(self, reader: Session, axis: TimeAxis) -> tuple[Tick, ...]:
-        """Return the ends of steps on an axis; none where they are too many."""
+        """Return ticks at the ends of steps on an axis; empty where there are too many."""
         rows = reader.training.progress(axis.start_ns, axis.end_ns)
         if sum(row.steps for row in rows) > MOST + 2 * max((row.steps for row in rows), default=0):
             return ()

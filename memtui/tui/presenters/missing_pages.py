@@ -10,7 +10,7 @@ from memtui.session.session import Session
 
 
 def why_no_pages(hello: Hello, *, every: bool = False) -> str:
-    """Empty when the session has page sets; ``every``: of all pages in each window."""
+    """Return why a session has no page sets, empty otherwise; ``every``: page sets of all pages in each window."""
     if every and hello.options.samples_pages:
         return SAMPLED
     if not hello.wss.ok:
@@ -21,9 +21,9 @@ def why_no_pages(hello: Hello, *, every: bool = False) -> str:
 
 
 def why_downsampled(reader: Session, index: int) -> str:
-    """Return why there are no page sets of one window where they had to make room; empty where they are there.
+    """Return why the page sets of one window were removed to save room; empty where they are stored.
 
-    A window whose pages were never known is not thinned: ``stored_bytes`` is nan.
+    A window whose pages were never known is not downsampled: its ``stored_bytes`` is nan.
     """
     limit = reader.downsampled_to_bytes
     if limit is None or index < 0 or not np.isfinite(reader.samples.stored_bytes[index]):

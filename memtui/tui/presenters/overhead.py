@@ -1,4 +1,4 @@
-"""What being watched costs the target, and what watching costs memtui: the figures of the header about one window."""
+"""The costs of a recording, to the target and of memtui itself: the figures of the header about one window."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 COST_WINDOW_NS = 10_000_000_000  # own cost is averaged over this
 COST_WINDOWS = 5  # but no fewer windows than these, where a budget is judged
 NOTABLE_WAIT_S = 2.0  # for the next window
-OVER = 1.1  # times the budget: a part of it more is chance, and paid back
-PAUSE_WINDOWS = 10  # the time the target stands still is judged over these
-PAUSE_SHARE = 0.1  # above this share watching disturbs what it watches
-OPENING_S = 3.0  # opening a session is not part of watching it
+OVER = 1.1  # times the budget: an excess below that is chance, and paid back
+PAUSE_WINDOWS = 10  # over which the paused time of the target is judged
+PAUSE_SHARE = 0.1  # above this share the recording disturbs the target
+OPENING_S = 3.0  # of opening a session, which does not count as a cost
 SHORTEST_S = 2.0  # over which the CPU time of the viewer is judged
 
 
 def pause_warning(samples: SampleTable, index: int, *, recording: bool) -> tuple[str, ...]:
-    """Return what to do about a target that stands still too long, for much room and for little; empty if it moves."""
+    """Return a warning about a target that is paused too long, in a long and a short form; empty otherwise."""
     first = max(0, index - PAUSE_WINDOWS)
     wall_ns = float(samples.end_ns[index] - samples.end_ns[first])
     share = float(np.nansum(samples.paused_ns[first + 1 : index + 1])) / wall_ns if wall_ns > 0 else 0.0
@@ -42,7 +42,7 @@ def pause_warning(samples: SampleTable, index: int, *, recording: bool) -> tuple
 
 
 def lost_share(samples: SampleTable, index: int) -> float | None:
-    """Return the share of its time that the target loses by being watched, over the windows up to one."""
+    """Return the share of its time that the target loses to the recording, over the windows up to one."""
     first = _first_judged(samples, index)
     next_ns = float(samples.next_ns[index])
     if np.isnan(next_ns):
@@ -51,12 +51,12 @@ def lost_share(samples: SampleTable, index: int) -> float | None:
 
 
 def with_budget(view: HeaderView, samples: SampleTable, index: int, budget: float) -> HeaderView:
-    """Return the view with what a budget, a share of the time, makes of the interval, and what was spent of it."""
+    """Return the view with the interval that a budget (a share of the time) allows, and what is spent of it."""
     budgeted_s = float(samples.budgeted_ns[index]) / 1e9
     view = replace(view, budget=budget, budgeted_s=budgeted_s if np.isfinite(budgeted_s) else None)
     if view.state is State.LIVE and not view.notice and np.isfinite(samples.next_ns[index]):
         wait_s = (float(samples.end_ns[index] + samples.next_ns[index]) - time.monotonic_ns()) / 1e9
-        if wait_s > NOTABLE_WAIT_S:  # the clock of this machine: it is live
+        if wait_s > NOTABLE_WAIT_S:  # the session is live, so this machine has its clock
             view = replace(view, wait_s=round(wait_s))
     first = _first_judged(samples, index)
     if first >= index:
@@ -67,13 +67,13 @@ def with_budget(view: HeaderView, samples: SampleTable, index: int, budget: floa
     view = replace(view, spent=spent, true_s=true_s)
     needed_ns = cost_ns / (index - first) / budget
     if spent <= OVER * budget or needed_ns <= OVER * samples.next_ns[index]:
-        return view  # it is met, or the next interval is long enough to pay for it
+        return view  # the budget is met, or the next interval is long enough to meet it
     meets = seconds(needed_ns)
     return replace(view, warnings=(f"over the budget: an interval of {meets} would meet it", f"needs {meets}"))
 
 
 class OwnCost:
-    """Cores taken by sampler and recorder of late, and by this viewer while it watches a recording live."""
+    """Cores used by sampler and recorder lately, and by this viewer on a live recording."""
 
     def __init__(self) -> None:
         self._readings: list[tuple[float, float]] = []  # (time, CPU time of this process), in seconds
@@ -105,7 +105,7 @@ def recording_cpu_ns(samples: SampleTable, first: int, last: int) -> float:
 
 
 def _cost_ns(samples: SampleTable, first: int, last: int) -> float:
-    """Return what a budget bounds, of the windows after ``first``."""
+    """Return the cost that a budget bounds, of the windows after ``first``."""
     lost_ns, paused_ns = samples.lost_ns[first + 1 : last + 1], samples.paused_ns[first + 1 : last + 1]
     lost = None if np.isnan(lost_ns).any() else float(lost_ns.sum())
     return budget_cost(lost, recording_cpu_ns(samples, first, last), float(np.nansum(paused_ns)))

@@ -1,4 +1,4 @@
-"""Where in time the screen is: live, paused, stepping, playing. Knows times and no file, so it is tested alone."""
+"""The position of the screen in time: live, paused, stepping, playing. Depends on times only, not on a file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SPANS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 DEFAULT_SPAN_S = 60.0
 _NS = 1_000_000_000
 _SHORTEST_NS = 1_000_000  # of an axis
-_FIT_SHARE = 4  # what takes less than one in so many parts of the picture gets one of its own
-_MARGIN = 20  # one in so many parts of it, at each side
+_FIT_SHARE = 4  # a span shorter than one in this number of parts of the picture is zoomed in
+_MARGIN = 20  # at each side, one in this number of parts of the picture
 
 
 @dataclass
 class Playhead:
     """The cursor on the time axis and the window shown around it.
 
-    ``follow`` means: stick to the newest sample. It is what "live" is; on a session that ended it is its end.
+    ``follow``: stay at the newest sample. That is "live"; in a session that ended it is the end.
     """
 
     recording: bool = True
@@ -52,17 +52,17 @@ class Playhead:
         return int(np.searchsorted(self.ends, self.cursor_ns, side="right")) - 1
 
     def grow(self, origin_ns: int, ends: NDArray[np.int64], *, recording: bool) -> None:
-        """Take in the samples known now."""
+        """Set the samples known now."""
         self.origin_ns, self.ends, self.recording = origin_ns, ends, recording
         if self.follow or not self.cursor_ns:
             self.cursor_ns = self.latest_ns
 
-    # What keys do
+    # Actions of keys
 
     def toggle_pause(self) -> None:
-        """Stop here where it is live; where it is paused, play on from the cursor.
+        """Pause a live session here; play a paused one from the cursor.
 
-        Where the cursor stands at the end of a session that is over, play from its beginning.
+        A session that is over plays from its start where the cursor is at its end.
         """
         if self.state is State.LIVE:
             self.follow = False
@@ -74,12 +74,12 @@ class Playhead:
             self.follow, self.playing = False, True
 
     def step(self, by: int) -> None:
-        """Stop at the sample ``by`` further."""
+        """Pause at the sample ``by`` further."""
         if len(self.ends):
             self._stop_on(int(self.ends[min(len(self.ends) - 1, max(0, self.index + by))]))
 
     def seek(self, t_ns: float) -> None:
-        """Stop at the window in which a moment lies, or at the next one."""
+        """Pause at the window of a moment, or at the next one."""
         if len(self.ends):
             index = min(len(self.ends) - 1, int(np.searchsorted(self.ends, t_ns, side="left")))
             self._stop_on(int(self.ends[index]))
@@ -93,13 +93,13 @@ class Playhead:
             self._window_end = end
 
     def zoom(self) -> None:
-        """Show less time, the cursor in the middle of it."""
+        """Show less time, with the cursor in the middle."""
         self.widen(-1)
         if not self._is_live:
             self._window_end = self.cursor_ns + (self.span_ns or 0) // 2
 
     def home(self) -> None:
-        """Stop at the first sample."""
+        """Pause at the first sample."""
         if len(self.ends):
             self._stop_on(int(self.ends[0]))
 
@@ -109,7 +109,7 @@ class Playhead:
         self.cursor_ns = self.latest_ns
 
     def faster(self, by: int) -> None:
-        """Take the next or the previous speed."""
+        """Play at the next or the previous speed."""
         index = SPEEDS.index(self.speed) + by
         self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, index))]
 
@@ -126,9 +126,9 @@ class Playhead:
             self.span_ns = int(larger[0] * _NS) if larger and self.span_ns is not None else None
 
     def fit(self, start_ns: int, end_ns: int) -> bool:
-        """Show just a part of the session, where the picture shows much more; whether it does so now.
+        """Show a part of the session, where the picture shows much more. Returns whether it was changed.
 
-        The cursor comes to the end of that part.
+        The cursor moves to the end of that part.
         """
         length = max(end_ns - start_ns, _SHORTEST_NS)
         if length * _FIT_SHARE > self.axis().span_ns or not len(self.ends):
@@ -140,7 +140,7 @@ class Playhead:
         return True
 
     def jump(self, text: str) -> str:
-        """Go to a typed time; returns what is wrong with it, or nothing."""
+        """Go to a typed time. Returns what is wrong with the time; empty if nothing is."""
         whole = (self.latest_ns - self.origin_ns) / _NS
         try:
             time_s = parse_time(text, (self.cursor_ns - self.origin_ns) / _NS, whole)
@@ -158,7 +158,7 @@ class Playhead:
         self.cursor_ns += int(seconds * self.speed * _NS)
         if self.cursor_ns >= self.latest_ns:
             self.cursor_ns, self.playing = self.latest_ns, False
-            self.follow = self.recording  # caught up with a running recording: that is live
+            self.follow = self.recording  # at the end of a running recording: live
 
     def _stop_on(self, t_ns: int) -> None:
         self.cursor_ns, self.follow, self.playing = t_ns, False, False
@@ -166,7 +166,7 @@ class Playhead:
     # The window
 
     def axis(self) -> TimeAxis:
-        """Return the visible window: it stays where it is while the cursor moves inside it."""
+        """Return the visible window, which stays while the cursor moves inside it."""
         whole = max(self.latest_ns - self.origin_ns, _SHORTEST_NS)
         if self.span_ns is None:
             self._window_end = self.latest_ns
@@ -187,7 +187,7 @@ class Playhead:
 
 
 def _seldom(whole_ns: int) -> int:
-    """Return a growing length in steps of a 32nd or less: each new one cuts time anew, and the whole heat map."""
+    """Return a growing length in steps of a 32nd or less: each new length changes the bins of the whole heat map."""
     step = max(1, (1 << whole_ns.bit_length() - 1) >> 5)
     return -(-whole_ns // step) * step
 
@@ -198,10 +198,10 @@ _UNITS = re.compile(rf"(?:(\d+)\s*h)?\s*(?:(\d+)\s*m(?:in)?)?\s*(?:({_NUMBER})\s
 
 
 def parse_time(text: str, now_s: float, whole_s: float) -> float:
-    """Seconds from the start for ``7:12``, ``1:02:03.5``, ``432``, ``5m``, ``1h2m``, ``50%``, ``+30``, ``-1:30``.
+    """Return seconds from the start for ``7:12``, ``1:02:03.5``, ``432``, ``5m``, ``50%``, ``+30``, ``-1:30``.
 
     Raises:
-        ValueError: with what can be typed.
+        ValueError: with examples of valid times.
     """
     bare = text.strip().lower()
     sign = bare[:1] if bare[:1] in "+-" else ""

@@ -1,4 +1,4 @@
-"""Power readings kept as they come, so that every cursor position costs a search and not a query."""
+"""Power readings in memory, so that a cursor position costs a search and not a query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import DevicePower, PowerView
 
 STALE_NS = 5_000_000_000
-LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process took it
+LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process reads power
 
 
 class _Device:
@@ -20,10 +20,10 @@ class _Device:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.times = array("q")  # hours of ten readings a second: no lists
+        self.times = array("q")  # arrays: there may be hours of ten readings a second
         self.watts = array("d")
         self.joules = array("d")
-        self.shared: list[str] = []  # whose power each reading is
+        self.shared: list[str] = []  # what each reading covers
         self.limit: float | None = None
         self.reason = ""
         self.silences: list[tuple[int, str]] = []  # moments from which on there was no reading, and why
@@ -62,7 +62,7 @@ class PowerLog:
         self._until = 0
 
     def update(self, reader: Session, playhead: Playhead) -> None:
-        """Take in what came since the last call."""
+        """Add the readings since the last call."""
         end = playhead.latest_ns + 1
         if end <= self._until:
             return
@@ -87,14 +87,14 @@ class PowerLog:
 
 
 def shared_by(scope: str, processes: int | None) -> str:
-    """Return what a GPU's figure covers, where that is more than one program: ``board, 3 processes``."""
+    """Return what a reading of a GPU covers, where that is more than one program: ``board, 3 processes``."""
     if processes is None:
         return scope if scope.startswith("board ") else ""  # a board that is cut into slices
     return f"{scope}, {processes} process{'es' * (processes != 1)}" if scope.startswith("board") else ""
 
 
 def short_name(device: str, scope: str) -> str:
-    """Eight cells that still tell devices apart: ``CPU package 0`` is ``CPU 0``, its memory ``DRAM 0``."""
+    """Return a name in eight cells: ``CPU 0`` for ``CPU package 0``, ``DRAM 0`` for its memory."""
     number = device.rsplit(" ", 1)[-1]
     if scope in ("dram", "psys", "core", "uncore"):
         return f"{scope.upper()} {number}" if number.isdigit() else scope.upper()

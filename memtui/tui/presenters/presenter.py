@@ -1,8 +1,8 @@
-"""From a session to a ``MemoryView``: what the memory screen shows at one cursor position.
+"""Create a ``MemoryView`` of a session: the contents of the memory screen at one cursor position.
 
-The only part of the screen that speaks to a reader. It runs in a worker thread, owns the playhead and everything it
-keeps between views, and does a bounded amount of work per view: whole-session numbers come from stored scalars, page
-sets are decoded for the columns in sight only, and what does not fit the time budget is left to the next view.
+The presenter is the only part of the screen that reads a session. It runs in a worker thread, owns the playhead and
+all state between views, and does a bounded amount of work per view: whole-session numbers come from stored scalars,
+page sets are decoded for the columns in sight only, and work beyond the time budget is left to the next view.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from memtui.widgets.views.memory import (
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Sizes the picture is made for, in cells."""
+    """Sizes of the picture, in cells."""
 
     heat_columns: int = 0
     heat_rows: int = 0
 
 
 class Presenter:
-    """Builds views of one session. ``playhead`` and the settings below are what keys change."""
+    """Builds views of one session. Keys change ``playhead`` and the settings below."""
 
     def __init__(self, reader: Session, *, follow: bool) -> None:
         self.reader = reader
@@ -64,10 +64,10 @@ class Presenter:
         self.ranges = RangeTable()
         self._log = ProcessLog()
         self.room = Room()
-        self.processes_shown = False  # the list of them costs a question to the session
+        self.processes_shown = False  # the list of processes costs a query of the session
         self.tensors_shown = self.by_kind = False  # likewise: the table of tensors, rows of the heat map by their kind
-        self.shown = False  # whether any view was made
-        self._begun = False  # whether one was tried
+        self.shown = False  # whether a view was created
+        self._begun = False  # whether creating one was tried
         self.complete = True  # False: the last view lacks parts that the next one will have
         self.heat = HeatColumns()
         self.locations = TensorLocations()
@@ -91,17 +91,17 @@ class Presenter:
             self.playhead.follow = False
 
     def refresh(self) -> bool:
-        """Look for new data; True when there is some."""
+        """Read new data. Returns whether there was any."""
         reader, partial = self.reader, self.reader.partial
         new = reader.refresh()
-        if partial:  # what counts samples by their places begins anew
+        if partial:  # indices of samples have changed: start again
             self._ticks = TickLog()
             self.heat.forget()
             self._reuse.forget()
             self._range_reuse.forget()
         alive = reader.alive
         if not alive and reader.end is None:
-            # It may have written its last words and gone between the two questions.
+            # The recorder may have written its end and exited between the two queries.
             new = reader.refresh() or new
         self._grow(alive)
         return new
@@ -114,17 +114,17 @@ class Presenter:
             self.playhead.recording = alive
 
     def to_mark(self, by: int) -> None:
-        """Stop at the next (1) or previous (-1) mark, if there is one."""
+        """Pause at the next (1) or previous (-1) mark, if there is one."""
         head = self.playhead
         self._ticks.update(self.reader, head.latest_ns)
         t_ns = self._ticks.near(head.cursor_ns, head.ends, by)
         if t_ns is not None:
             head.seek(t_ns)
 
-    # What is looked at
+    # The focus
 
     def focus_range(self, key: int | None) -> None:
-        """Look at one range: its line in the graph, the cursor of the heat map on it. None: at all of them again."""
+        """Show one range: its line in the graph, the cursor of the heat map on it. None: all ranges again."""
         row = self.ranges.row(key) if key is not None else None
         self._focus = self.heat.keep = self.ranges.focus = key if row is not None else None
         if row is not None:
@@ -132,7 +132,7 @@ class Presenter:
         self._graph.focus_range(row.id if row is not None else None)
 
     def focus_process(self, pid: int | None) -> None:
-        """Show the memory of one process only; None: of all again."""
+        """Show the memory of one process only; None: of all processes again."""
         self.focus_range(None)
         self.ranges.pid = pid
         self.heat.zooms.clear()
@@ -150,21 +150,21 @@ class Presenter:
             self.heat.cursor = AddressCursor(*address)
 
     def point(self, row: int, t_ns: float) -> None:
-        """Put the cursor of the heat map on a row of it, and all panels at a time."""
+        """Put the cursor of the heat map on a row of cells, and all panels at a time."""
         self.heat.point(row)
         if self.playhead.cursor_ns != t_ns:
             self.playhead.seek(t_ns)
 
     def show_list(self, name: str) -> None:
-        """Work out "processes" or "tensors" from now on; any other name: neither."""
+        """Prepare the list "processes" or "tensors" from now on; any other name: neither."""
         self.processes_shown, self.tensors_shown = name == "processes", name == "tensors"
 
     def toggle_kinds(self) -> None:
-        """Cut the rows of the heat map by the kind of tensors, or by ranges again."""
+        """Colour the rows of the heat map by the kind of tensors, or not."""
         self.by_kind = not self.by_kind
 
     def zoom(self, by: int) -> None:
-        """Zoom in on the cursor, in time and memory (1), or back to what was seen before (-1)."""
+        """Zoom in on the cursor, in time and memory (1), or back to the picture before (-1)."""
         if by > 0:
             before = self.playhead.span_ns
             closer = self.heat.zoom_in()
@@ -215,7 +215,7 @@ class Presenter:
         )
 
     def _in_sight(self, index: int) -> list[Process]:
-        """Return the processes of the window at the cursor, and those whose ranges are held."""
+        """Return the processes of the window at the cursor, and those whose ranges are loaded."""
         self._log.update(self.reader)
         self.ranges.all = self._log.all
         now = {row["process"] for row in self._rows.of_window(index)} if index >= 0 and self._log.all is None else set()
@@ -224,7 +224,7 @@ class Presenter:
     # Parts
 
     def _focus_name(self) -> str | None:
-        """Return the name of the range that is looked at; None where there is none, or it is gone."""
+        """Return the name of the chosen range; None without one, or where the range is gone."""
         row = self.ranges.row(self._focus) if self._focus is not None else None
         return self.ranges.name(row) if row is not None else None
 
@@ -233,7 +233,7 @@ class Presenter:
         return FooterView(self.reader.file_bytes, self._path, self.playhead.recording, traced=traced)
 
     def _placed(self, index: int, traced: list[TracedProcess]) -> dict[int, Placed]:
-        """Return where the tensors of each process lay when the window began."""
+        """Return where the tensors of each process lay at the start of the window."""
         located = {process.key: self.locations.locate(self.reader, process.pid, index) for process in traced}
         return {key: tensors for key, tensors in located.items() if tensors is not None}
 
@@ -299,7 +299,7 @@ class Presenter:
         return view
 
     def _most_bytes(self, sample: int, shown: ReuseView) -> tuple[float, float] | None:
-        """Return between which distances 95 % of the returning touches come back; None while one process is chosen."""
+        """Return the bounds of the reuse distance of 95 % of the reuses; None while one process is chosen."""
         if self.ranges.pid is not None or shown.note:
             return None
         return self._reuse.view(self.reader, sample, TimeBudget(0.0))[0].most_bytes
@@ -310,7 +310,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _short_path(path: Path) -> str:
-    """Return the path with ``~`` in place of the home directory, where it is below that."""
+    """Return the path with ``~`` in place of the home directory, if the path lies below that."""
     try:
         home = Path.home()
     except RuntimeError:  # this user has none

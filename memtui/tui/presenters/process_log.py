@@ -1,4 +1,4 @@
-"""The processes that a view speaks of. Of thousands that ended, few are in sight and fewer are kept."""
+"""The processes of a view. Of thousands that ended, few are in sight and fewer are cached."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from memtui.core.samples import Process
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
 
-FEW = 64  # processes: as many are all held, whether in sight or not
+FEW = 64  # processes: up to this number all are in every view
 KEEP_PROCESSES = 1024
 
 
 class ProcessLog:
-    """Looks at each process once, and keeps those that were asked for last."""
+    """Reads each process once, and caches those that were used last."""
 
     def __init__(self) -> None:
         self._first: list[Process] = []  # up to FEW of them
@@ -24,7 +24,7 @@ class ProcessLog:
         self.count = 0
 
     def update(self, reader: Session) -> None:
-        """Look for new ones."""
+        """Read new processes."""
         while new := reader.processes.after(self._newest):
             self._newest = new[-1].key
             self.count += len(new)
@@ -38,7 +38,7 @@ class ProcessLog:
 
     @property
     def all(self) -> frozenset[int] | None:
-        """Return the keys of all processes, where they are few."""
+        """Return the keys of all processes; None where there are more than ``FEW``."""
         return frozenset(process.key for process in self._first) if self.count <= FEW else None
 
     def of(self, reader: Session, keys: Iterable[int]) -> list[Process]:

@@ -24,7 +24,7 @@ def process_rows(
     gpu_memory: Mapping[int, GpuMemory],
     wss_bytes: float | None,
 ) -> tuple[ProcessRow, ...]:
-    """Return rows of the last of one or two samples, by rank and then pid: an order that holds still while they work.
+    """Return rows of the last of one or two samples, by rank and then pid, an order that stays while they work.
 
     The sample before gives the CPU time that each used in between; ``gpu_memory`` is by key, at that moment;
     ``wss_bytes`` is the working set of the tree, of which each has a share.
@@ -42,7 +42,7 @@ def process_rows(
 
 
 def rank_of(process: Process) -> int | None:
-    """Return the RANK in the environment that it began with (torchrun, MPI); None where there was none."""
+    """Return the RANK in the first environment of a process (torchrun, MPI); None without a rank."""
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     return ranks.get("RANK")
 
@@ -78,7 +78,7 @@ def _row(
 def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: int | None) -> ProcessRow | None:
     """Return all processes together, with the working set of the tree and the shared part of it; None of a single one.
 
-    RSS is a sum: what processes share is in each of them. PSS is one, too, in which it counts once.
+    RSS is a sum that counts a shared page for each process; PSS is a sum that counts a shared page once.
     """
     if len(rows) < 2:
         return None
@@ -97,7 +97,7 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
 
 
 def pss_note(rows: Sequence[ProcessSample]) -> str:
-    """Return what to say of the resident memory of several processes in one window: rows of ``process_samples``."""
+    """Return a note on the resident memory of several processes in one window, from rows of ``process_samples``."""
     rows = [row for row in rows if row["status"] != Status.GONE]
     if len(rows) < 2:
         return ""

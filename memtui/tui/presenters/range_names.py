@@ -1,4 +1,4 @@
-"""What ranges are called: by their file, by the kernel, or by what the layout of anonymous memory says of its use."""
+"""Names of ranges: of their file, of the kernel, or of the use of anonymous memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHARED_ANONYMOUS = "/dev/zero (deleted)"
 
 
 def name_of(row: VmaRow, uses: Mapping[int, str] | None = None) -> str:
-    """Return what the table calls a range: the file's last part, the kernel's name, or ``anon`` with use or place."""
+    """Return the name of a range in the table: its file, its kernel name, or ``anon`` with its use or address."""
     if row.name == SHARED_ANONYMOUS:
         return f"shared anon {row.start:012x}"
     if row.name.startswith("/"):
@@ -26,7 +26,7 @@ def name_of(row: VmaRow, uses: Mapping[int, str] | None = None) -> str:
 
 
 def short_label(row: VmaRow, uses: Mapping[int, str] | None = None) -> str:
-    """Return what the heat map calls a range: few cells, with the size where there is no name."""
+    """Return the name of a range in the heat map: short, with the size where there is no name."""
     if row.name == SHARED_ANONYMOUS:
         return f"shared {short_size(row.end - row.start)}"
     if row.name.startswith("/"):

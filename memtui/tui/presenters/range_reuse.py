@@ -1,4 +1,4 @@
-"""Reuse distances of the touches in one range, made of the stored page sets: a session holds them by process only."""
+"""Reuse distances of the accesses in one range, from the stored page sets: a session stores them by process only."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from memtui.tui.presenters.reuse import Intervals, reuse_view
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
-LAST_SAMPLES = 1024  # before the cursor that are read: a decoded page set costs a millisecond or more
-KEEP_SAMPLES = 4096  # behind which the cursor can go back without reading again
+LAST_SAMPLES = 1024  # read before the cursor: a decoded page set costs a millisecond or more
+KEEP_SAMPLES = 4096  # by which the cursor can go back without reading again
 
 
 class RangeReuse:
-    """Adds up window after window, within what a picture may take.
+    """Adds up window after window, within the time budget of a picture.
 
-    All pages of the process count for a distance, as they do in the stored ones; touches of the range alone are told.
-    Where the session is longer than what is read, the view says since when: what it shows is then what a session begun
-    at that moment would show.
+    All pages of the process count for a distance, as in the stored distances; only accesses of the range are counted.
+    Where the session is longer than the windows that are read, the view names their start: the distances are then
+    those of a session that starts at that moment.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class RangeReuse:
         self._windows: deque[tuple[int, ReuseHistogram]] = deque(maxlen=KEEP_SAMPLES)
 
     def forget(self) -> None:
-        """Add up anew: there are more windows between those that were looked at."""
+        """Add up again: there are more windows between those that were added."""
         self._key = -1
 
     def view(
@@ -97,14 +97,14 @@ class RangeReuse:
 
 
 def _was_downsampled(reader: Session, row: VmaRow, sample: int) -> bool:
-    """Return whether a page set that is not there had to make room: its distances are there still."""
+    """Return whether a missing page set was removed by downsampling: its distances are stored."""
     return reader.downsampled_to_bytes is not None and any(
         process == row.process for _, process, _ in reader.reuse.between(sample, sample)
     )
 
 
 def _seconds(reader: Session, sample: int) -> float:
-    """When a window began, in seconds from the start of the session."""
+    """Return the start of a window in seconds from the start of the session."""
     samples = reader.samples
     index = min(int(samples.sample.searchsorted(sample)), len(samples.sample) - 1)
     return float(samples.start_ns[index] - samples.start_ns[0]) / 1e9

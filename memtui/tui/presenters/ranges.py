@@ -25,20 +25,20 @@ from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
 READ_EVERY_S = 5.0  # the ranges of a growing session
 _FOR_EVER = 1 << 62
 TREND_SAMPLES = 48  # windows before the cursor that the trend shows
-SURVEY, GLANCE = 48, 6  # windows that say how much of each range is ever touched; of the first picture, which is soon
-HEAVIEST = 64  # processes that are held for the heat map, which has fewer rows
-_EACH = TREND_SAMPLES // TREND  # windows in a cell of it
+SURVEY, GLANCE = 48, 6  # windows in which the most accessed bytes of each range are searched; for the first picture
+HEAVIEST = 64  # processes that are loaded for the heat map, which has fewer rows
+_EACH = TREND_SAMPLES // TREND  # windows in a cell of the trend
 
 
 _Entry = tuple[VmaRow, str, str]  # a range, its name, why the filter would leave it out
 
 
-# The first and last sample for which the filter says so of a range, what it says, and the range as it was then.
+# The first and last sample of a state of a range, why the filter leaves it out then, and the range in that state.
 _Span = tuple[int, int, str, VmaRow]
 
 
 class _Mapped:
-    """Ranges and the samples in which they were so. There may be thousands that were mapped, for a moment each."""
+    """Ranges by the samples in which they were mapped. There may be thousands of short-lived ones."""
 
     def __init__(self, entries: list[_Entry], spans: list[_Span]) -> None:
         self.entries = entries
@@ -53,13 +53,13 @@ class _Mapped:
         return [self.entries[index] for index in np.flatnonzero(self._there(sample)).tolist()]
 
     def count(self, sample: int) -> int:
-        """Return how many ranges there were."""
+        """Return the number of ranges that were mapped in a sample."""
         return int(self._there(sample).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class _Sifted:
-    """All rows in three parts, and what parted them. A row may be left out in some windows, and shown in others."""
+    """All rows in three parts, with the settings ``by``. A row may be left out in some windows, and shown in others."""
 
     rows: list[VmaRow]
     by: tuple[object, ...]
@@ -68,13 +68,13 @@ class _Sifted:
     unmatched: _Mapped
 
     def holds(self, keys: Iterable[int], sample: int) -> bool:
-        """Return whether ranges are all among those that were mapped in a sample."""
+        """Return whether all these ranges were mapped in a sample."""
         parts = (self.shown, self.left_out, self.unmatched)
         return {row.id for part in parts for row, _, _ in part.in_sample(sample)}.issuperset(keys)
 
 
 class RangeTable:
-    """Settings of the table and what it keeps between views."""
+    """Settings of the table and its state between views."""
 
     def __init__(self) -> None:
         self.filter: Filter = parse_filter("default")
@@ -88,15 +88,15 @@ class RangeTable:
         self._survey_key: tuple[int, int] = (-1, -1)
         self._most: dict[int, int] = {}  # row id -> the most of it ever seen touched
         self._ids: set[int] = set()
-        self.all: frozenset[int] | None = None  # the processes, where they are few: as many as are held are
-        self.focus: int | None = None  # a row that is looked at
+        self.all: frozenset[int] | None = None  # the processes, where they are few and all loaded
+        self.focus: int | None = None  # the chosen row
         self._seen: set[int] = set()  # processes of the windows that were surveyed since rows were read last
-        self._uses: dict[int, str] = {}  # row id -> what the layout says of anonymous memory
-        self._who: dict[int, str] = {}  # process -> its rank, where that is known
+        self._uses: dict[int, str] = {}  # row id -> use of anonymous memory, by its layout
+        self._who: dict[int, str] = {}  # process -> its rank, where known
         self._read_s = -READ_EVERY_S
         self._surveyed = 0
         self._glanced = False
-        self.surveyed = False  # the last view was made of more than a glance at the session
+        self.surveyed = False  # the last view is of ``SURVEY`` windows, not of ``GLANCE``
         self._sifted: _Sifted | None = None
         # Row id -> the row, its use, and the spans it was cut into for the last answer of _sift.
         self._parted: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
@@ -120,7 +120,7 @@ class RangeTable:
         index = int(np.searchsorted(reader.samples.sample, sample))
         shared_bytes = reader.samples.shared_bytes[index]  # of a process that is alone it is 0: nothing to ask
         shared = None if np.isnan(shared_bytes) else reader.vmas.shared(sample) if shared_bytes else {}
-        # Shares are of what the header says; rows count a page for each process that touched it.
+        # Shares are of the working set in the header; rows count a page for each process that accessed it.
         header = float(reader.samples.wss_bytes[index])
         total = header if np.isfinite(header) else float(sum(max(size, 0) for size in wss.values()))
         several = len({p.pid for p in processes}) > 1
@@ -130,7 +130,7 @@ class RangeTable:
         if self._reread_sample != sample and not sifted.holds(wss if self.pid is None else (), sample):
             self._reread_sample = sample
             self._read_rows(reader, sample)
-            sifted = self._sift()  # one that was gone is there again
+            sifted = self._sift()  # a range that was gone is mapped again
         cold = (0,) * TREND if has_wss else ()
         for entry in sifted.shown.in_sample(sample):
             row, name, why = entry
@@ -143,7 +143,7 @@ class RangeTable:
             is_lower_bound = touched is not None and resident is not None and touched > resident
             resident = touched if is_lower_bound else resident
             values = (touched, resident, of_all, trend.get(row.id, cold), several, of_others, is_lower_bound)
-            # Most ranges are as they were a second ago: the same object is created, compared and painted once.
+            # Most ranges are unchanged since a second ago: the same object is created, compared and painted once.
             before = self._cached_rows.get(row.id)
             if before is None or before[0] is not entry or before[1] != values:
                 created = RangeRow(
@@ -169,7 +169,7 @@ class RangeTable:
         rows.sort(key=self._key, reverse=self.descending)
         left_out, unmatched = (_touched(part.in_sample(sample), wss) for part in (sifted.left_out, sifted.unmatched))
         of_ranges = sum(row.wss_bytes or 0 for row in rows) + left_out + unmatched
-        if np.isfinite(header) and abs(of_ranges - header) < PAGE_BYTES:  # estimates of ranges are rounded one by one
+        if np.isfinite(header) and abs(of_ranges - header) < PAGE_BYTES:  # estimates of ranges are rounded individually
             of_ranges = int(header)
         return TableView(
             tuple(rows),
@@ -188,11 +188,11 @@ class RangeTable:
         )
 
     def _sift(self) -> _Sifted:
-        """Return the rows by what the filter and the typed words make of them: the same until one of these changes."""
+        """Return the rows parted by the filter and the typed text; cached until one of these changes."""
         by = (self._unfiltered, self.filters_on, self.filter_text, self.pid)
         if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
             return self._sifted
-        # Most rows are those of the last time: a session with many short processes has thousands of them.
+        # Most rows are unchanged: a session with many short processes has thousands of rows.
         before = self._parted if self._sifted is not None and self._sifted.by == by else {}
         self._parted = {}
         parts: list[tuple[list[_Entry], list[_Span]]] = [([], []), ([], []), ([], [])]
@@ -220,7 +220,7 @@ class RangeTable:
         return tuple(out)
 
     def _spans(self, row: VmaRow) -> list[_Span]:
-        """Return what the filter says of a range, from when until when."""
+        """Return the states of a range for the filter, each with its first and last sample."""
         last = _FOR_EVER if row.open else row.last_sample
         if not row.states:
             return [(row.first_sample, last, self._why_left_out(row), row)]
@@ -234,24 +234,24 @@ class RangeTable:
             elif spans:
                 spans[-1] = (spans[-1][0], first - 1, *spans[-1][2:])
             spans.append((first, last, why, then))
-        first, last, why, _ = spans[-1]  # its rights may have changed since in a way that no filter sees
+        first, last, why, _ = spans[-1]  # its permissions may have changed since, in a way that no filter matches
         spans[-1] = first, last, why, row
         return spans
 
     def name(self, row: VmaRow) -> str:
-        """Return what the table calls a range."""
+        """Return the name of a range in the table."""
         return name_of(row, self._uses)
 
     def short_label(self, row: VmaRow) -> str:
-        """Return the same in few cells."""
+        """Return the short name of a range in the heat map."""
         return short_label(row, self._uses)
 
     def row(self, key: int) -> VmaRow | None:
-        """Return a range by its number; None when it was merged into another one or the process is not looked at."""
+        """Return a range by its id; None where it was merged into another one, or another process is chosen."""
         return next((r for r in self._rows if r.id == key and self.pid in (None, r.pid)), None)
 
     def mapped_rows(self, process: int, sample: int) -> list[VmaRow]:
-        """Return the ranges of a process that were mapped in a sample, whatever the filter says of them."""
+        """Return all ranges of a process that were mapped in a sample, those outside the filter included."""
         return [
             row
             for row in self._rows
@@ -259,13 +259,13 @@ class RangeTable:
         ]
 
     def mapped(self, process: int, start: int, end: int) -> int:
-        """Return how many ranges of a process there were in a part of memory, at any time."""
+        """Return the number of ranges of a process in a part of memory, at any time."""
         return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
 
     def heat_ranges(self, processes: Sequence[Process], sample: int) -> list[ProcessRange]:
-        """Return the ranges worth drawing: all that pass the filter and were ever touched, at any time of the session.
+        """Return the ranges for the heat map: all that pass the filter and were accessed at any time of the session.
 
-        They have the names of that sample.
+        Their names are those in the sample.
         """
         several = len({p.pid for p in processes}) > 1
         out = []
@@ -288,7 +288,7 @@ class RangeTable:
         self.sort_by(order[(order.index(self.sort) + 1) % len(order)])
 
     def sort_by(self, sort: Sort) -> None:
-        """Sort by a column; the same one again turns the order round."""
+        """Sort by a column; the same column again reverses the order."""
         if sort is self.sort:
             self.descending = not self.descending
         else:
@@ -297,7 +297,7 @@ class RangeTable:
     def _key(self, row: RangeRow) -> tuple[int | str, ...]:
         match self.sort:
             case Sort.WSS:
-                # Equal ones by size and then address, so that the untouched tail of the table holds still.
+                # Equal rows by size and then address, so that the rows without accesses keep their order.
                 return (row.wss_bytes if row.wss_bytes is not None else -1, row.rss_bytes or 0, -row.start)
             case Sort.RSS:
                 return (row.rss_bytes if row.rss_bytes is not None else -1, row.wss_bytes or 0, -row.start)
@@ -309,7 +309,7 @@ class RangeTable:
                 return (row.pid or 0, row.start)
 
     def _matches(self, row: VmaRow) -> bool:
-        """Return whether the typed text is part of what the table says about a range."""
+        """Return whether the typed text is part of the row of a range."""
         text = self.filter_text.lower()
         return not text or text in f"{self.name(row)} {row.name} {row.perms} {row.start:x} {row.pid}".lower()
 
@@ -333,11 +333,11 @@ class RangeTable:
         now = time.monotonic()
         new = self._surveyed + 1 if newest - self._surveyed <= TREND_SAMPLES else newest
         _, ids, _ = reader.vmas.wss(min(new, newest), newest)
-        # Ranges are many and change seldom: look when a new one was touched, and now and then.
+        # Ranges are many and change seldom: read them when a new one was accessed, and now and then.
         if now - self._read_s >= READ_EVERY_S or not self._ids.issuperset(ids.tolist()):
             self._read_rows(reader, sample)
         if newest - self._surveyed <= TREND_SAMPLES - _EACH and sample == newest:
-            # The trend is about to look at them.
+            # The trend reads these samples next.
             self._surveyed, self._survey_key = newest, (newest, len(samples))
             self._glanced = self.surveyed = True
             return
@@ -365,11 +365,11 @@ class RangeTable:
 
     @property
     def loaded_processes(self) -> set[int]:
-        """Return the processes whose ranges are held."""
+        """Return the processes whose ranges are loaded."""
         return {row.process for row in self._rows}
 
     def _read_rows(self, reader: Session, sample: int) -> None:
-        """Read the ranges of the processes that are in sight, or worth a place in the heat map."""
+        """Read the ranges of the processes in sight, and of those for the heat map."""
         self._read_s = time.monotonic()
         wanted = set(self.all or ())
         if self.all is None:
@@ -383,7 +383,7 @@ class RangeTable:
             self._most = {row: most for row, most in self._most.items() if row in self._ids}
 
     def _heaviest(self) -> set[int]:
-        """Return the processes of which most was touched, the newest of equal ones, and what is looked at."""
+        """Return the processes with the most accessed bytes, the newest of equal ones, and the chosen ones."""
         weight: dict[int, int] = {}
         focused = set()
         for row in self._rows:
@@ -393,7 +393,7 @@ class RangeTable:
         return focused | set(sorted(weight, key=lambda process: (weight[process].bit_length(), process))[-HEAVIEST:])
 
     def _note(self, rows: np.ndarray, most: np.ndarray) -> None:
-        """Keep the most that was touched of distinct rows."""
+        """Update the most accessed bytes of distinct rows."""
         for row, value in zip(rows.tolist(), most.tolist(), strict=True):
             if value > self._most.get(row, 0):
                 self._most[row] = value
@@ -405,14 +405,14 @@ class RangeTable:
         if not len(ids):
             return {}, {}
         rows, index = ranked(ids)
-        # Time in buckets on a fixed grid: the trend moves on by whole cells instead of flickering.
+        # Time in buckets on a fixed grid: the trend moves by whole cells and does not flicker.
         bucket = samples // _EACH - (sample // _EACH - TREND + 1)
         inside = int(np.searchsorted(bucket, 0))
         picture = np.zeros((len(rows), TREND), np.int64)
         np.maximum.at(picture, (index[inside:], bucket[inside:]), touched[inside:])
         high = picture.max(axis=1)
         self._note(rows, high)
-        # 8 eighths, rounded up; a row that was not touched has none.
+        # Eighths, rounded up; a row without accesses has 0.
         levels = -(picture * -8 // np.maximum(high, 1)[:, None])
         here = int(np.searchsorted(samples, sample))
         now: dict[int, int] = {}
@@ -423,17 +423,17 @@ class RangeTable:
 
 @lru_cache(8)
 def _without(chosen: Filter, stored: str) -> Filter:
-    """Return the terms that did not decide what is stored.
+    """Return the terms of a filter that were not in force when pages were stored.
 
-    The others saw every VMA of a row: what they kept is not hidden.
+    The other terms were applied to every VMA of a row: a range that passed them is not hidden.
     """
     try:
         stored_terms = parse_filter(stored).terms
-    except ValueError:  # of a file that somebody else wrote
+    except ValueError:  # a filter in a file of another program
         return chosen
     return Filter(tuple(term for term in chosen.terms if term not in stored_terms))
 
 
 def _touched(entries: list[_Entry], wss: Mapping[int, int]) -> int:
-    """Return touched bytes of ranges; of some they cannot be known, and the working set does not count them."""
+    """Return accessed bytes of ranges; ranges without known bytes are not in the working set and do not count."""
     return sum(max(wss.get(row.id, 0), 0) for row, _, _ in entries)

@@ -13,16 +13,16 @@ from memtui.session.session import Session
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
-FEW_SAMPLES = 32  # as few as are cheaper to add than to begin at a checkpoint
-BATCH_WINDOWS = 64  # windows of one process added between two looks at the clock
+FEW_SAMPLES = 32  # up to this number adding samples is cheaper than starting at a checkpoint
+BATCH_WINDOWS = 64  # windows of one process added between two checks of the time budget
 # A bin reaches up to its edge; the first one has no lower edge of its own.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
-LATE = 1.25  # times the interval that was asked for: windows that took longer are called as long as they were
-LEVEL = 0.02  # of the whole drop of the miss ratio: what is less counts as none
+LATE = 1.25  # times the requested interval: beyond that the true length of windows is shown
+LEVEL = 0.02  # of the whole drop of the miss ratio: less counts as level
 
 
 class ReuseLog:
-    """Adds up what was stored of every window: of the tree, or of one process (the keys of its generations)."""
+    """Adds up the stored distances of all windows: of the tree, or of one process (the keys of its generations)."""
 
     def __init__(self, keys: frozenset[int] | None = None, whose: str = "") -> None:
         self._keys, self._whose = keys, whose
@@ -30,7 +30,7 @@ class ReuseLog:
         self._intervals = Intervals()
 
     def forget(self) -> None:
-        """Add up anew: there are more windows between those that were looked at."""
+        """Add up again: there are more windows between those that were added."""
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
 
     def view(self, reader: Session, sample: int, budget: TimeBudget) -> tuple[ReuseView, bool]:
@@ -65,7 +65,7 @@ class ReuseLog:
 
 
 class Intervals:
-    """How long the windows up to one are. Following a session looks at the intervals of the new ones only."""
+    """Shortest and longest interval of the windows up to one. A growing session reads its new windows only."""
 
     def __init__(self) -> None:
         self._count, self._sample = 0, -1  # windows looked at, and the last of them
@@ -102,11 +102,11 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
         share = 1.0 if touches else None
         return ReuseView(first_share=share, touches=touches, interval=interval)
     curve = MissRatioCurve.of(histogram)
-    # The median of all touches, those that never came back included: what half of them would not miss.
+    # The median of all accesses, first accesses included: a memory of that size misses half of them.
     half_low, half_high = curve.size_for(0.5, first_touches=True)
     used = np.flatnonzero(histogram.upper + histogram.lower)
-    # An octave of level ground on both sides of the drop. The few touches that come back at once are not a drop: they
-    # would stretch the axis down to a single page.
+    # An octave of level curve on both sides of the drop. The few immediate reuses are not part of the drop: they would
+    # stretch the axis down to a single page.
     low, high = curve.miss_ratio_at(BIN_EDGES)
     last = min(len(BIN_EDGES), int(used[-1]) + 2 + BINS_PER_OCTAVE)
     level = np.flatnonzero(high < 1 - LEVEL * (1 - high[-1]))

@@ -19,7 +19,7 @@ from memtui.widgets.views.memory import SentencesView
 
 
 class SentencesLog:
-    """Looks at all windows up to the cursor when it moves, and at none while it stands."""
+    """Computes the figures of all windows up to the cursor when the cursor moves, and caches them."""
 
     def __init__(self) -> None:
         self._cursor_key: tuple[int, int] | None = None
@@ -28,7 +28,7 @@ class SentencesLog:
     def view(
         self, reader: Session, index: int, reuse_bytes: tuple[float, float] | None, processes: Iterable[Process]
     ) -> SentencesView:
-        """Return the sentences; ``reuse_bytes``: between which 95 % of the returning touches until then come back."""
+        """Return the sentences; ``reuse_bytes``: bounds of the reuse distance of 95 % of the reuses until then."""
         if index < 0:
             return SentencesView()
         samples = reader.samples
@@ -41,7 +41,7 @@ class SentencesLog:
 
 
 def figures_until(samples: SampleTable, index: int, processes: Iterable[Process]) -> Figures:
-    """Return the figures of the windows up to one, but for reuse: those of the report, of a part of the session."""
+    """Return the figures of the windows up to one, without reuse: those of the report, for a part of the session."""
     upto = slice(0, index + 1)
     start_ns, end_ns = samples.start_ns[upto], samples.end_ns[upto]
     alike = groups(samples.intervals_ns(upto), end_ns - start_ns, exact=not samples.has_budget, most=1)[0].windows

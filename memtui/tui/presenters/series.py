@@ -1,4 +1,4 @@
-"""Numbers of one range or one process over time: fetched bit by bit, within a time budget, and kept."""
+"""Values of one range or one process over time: fetched in batches, within a time budget, and cached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memtui.session.session import Session
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import Floats
 
-POINTS = 1024  # of a line at most: more than a wide terminal has dots
+POINTS = 1024  # of a line at most: more than the dots of a wide terminal
 KEEP_POINTS = 8 * POINTS
 BATCH_SAMPLES = 64  # of a query
 Values = tuple[float, ...]
@@ -52,7 +52,7 @@ class Series:
         self._values: dict[int, Values] = {}
 
     def view(self, reader: Session, first: int, last: int, index: int, budget: TimeBudget) -> tuple[list[Floats], bool]:
-        """Return an array per value for the samples at places ``first`` to ``last`` and whether it is complete.
+        """Return an array per value for the samples ``first`` to before ``last``, and whether it is complete.
 
         A long session is read in even steps, the newest first; the sample at ``index`` is always among them.
         """
@@ -71,7 +71,7 @@ class Series:
             if budget.spent:
                 complete = low == missing[-1]
                 break
-        if len(self._values) > KEEP_POINTS:  # of a live session: what has left the picture
+        if len(self._values) > KEEP_POINTS:  # of a live session: drop samples that have left the picture
             inside = set(numbers)
             self._values = {n: values for n, values in self._values.items() if n in inside}
         nothing = (np.nan,) * len(self._absent)

@@ -1,4 +1,4 @@
-"""Where the tensors of traced processes lie at a moment, as a session tells it."""
+"""The addresses of the tensors of traced processes at a moment, from a session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_TRACED = "no tensor is known: memtui trace -- python train.py (or run --trac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """Where the tensors of a process lay in a window. ``moved``: some were elsewhere at its end."""
+    """The addresses of the tensors of a process in a window. ``moved``: some moved within the window."""
 
     number: int  # of the map in the session
     tensors: TensorMap
@@ -26,7 +26,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class TracedProcess:
-    """A process that told of its tensors, in one window."""
+    """A process that reports its tensors, in one window."""
 
     key: int
     pid: int
@@ -35,14 +35,14 @@ class TracedProcess:
 
     @property
     def not_stored_bytes(self) -> int | None:
-        """Return the bytes that were touched and kept out by the filter; None: not known."""
+        """Return the accessed bytes that the filter excluded; None: not known."""
         if self.wss_bytes is None or self.stored_bytes is None:
             return None
         return self.wss_bytes - self.stored_bytes
 
 
 class TensorLocations:
-    """Which maps a session has, and those that were asked for last."""
+    """The maps of a session, and a cache of those used last."""
 
     def __init__(self) -> None:
         self._newest = -1
@@ -51,17 +51,17 @@ class TensorLocations:
 
     @property
     def pids(self) -> list[int]:
-        """Return processes that told of their tensors, in the order in which they first did."""
+        """Return processes that report tensors, in the order of their first report."""
         return list(self._by_pid)
 
     def update(self, reader: Session) -> None:
-        """Look for new ones."""
+        """Read new maps."""
         for number, pid, t_ns in reader.tensors.starts(self._newest):
             insort(self._by_pid.setdefault(pid, []), (t_ns, number))
             self._newest = number
 
     def since_ns(self, pid: int) -> int:
-        """Return the time from which on something is known."""
+        """Return the time of the first map of a process."""
         return self._by_pid[pid][0][0]
 
     def locate(self, reader: Session, pid: int, index: int) -> Placed | None:
@@ -80,7 +80,7 @@ class TensorLocations:
     def traced(
         self, reader: Session, index: int, processes: Sequence[Process], only: int | None
     ) -> list[TracedProcess]:
-        """Return the processes of a window that told of their tensors; ``only`` the pid that is looked at, if any."""
+        """Return the processes of a window that report tensors; ``only``: the chosen pid, if any."""
         pids = {p.key: p.pid for p in processes if p.pid in self._by_pid and only in (None, p.pid)}
         if index < 0 or not pids:
             return []

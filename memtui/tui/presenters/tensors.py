@@ -1,4 +1,4 @@
-"""The working set by tensor in the window at the cursor, and how hot each was in the last ones."""
+"""The working set by tensor in the window at the cursor, and how hot each tensor was in the last windows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from memtui.tui.presenters.tensor_locations import KEEP_MAPS, TensorLocations, T
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import TREND, TensorRow, TensorSort, TensorsView
 
-RECENT = 48  # windows up to the cursor that say how hot a tensor is
+RECENT = 48  # windows up to the cursor for the heat of a tensor
 KEEP_WINDOWS = 4 * RECENT  # behind the cursor and before it
-HOT_STEPS = 20  # tensors whose share differs by less than a part in so many are equally hot
+HOT_STEPS = 20  # tensors whose shares differ by less than one in this number of parts are equally hot
 _EACH = RECENT // TREND  # windows in a cell of the trend
 
 
 class TensorTable:
-    """Settings of the table and what it keeps between views."""
+    """Settings of the table and its state between views."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class TensorTable:
         self.descending = self.sort is not TensorSort.NAME
 
     def reverse(self) -> None:
-        """Turn the order round."""
+        """Reverse the order."""
         self.descending = not self.descending
 
     def address_of(self, key: object) -> tuple[int, int] | None:
@@ -87,7 +87,7 @@ class TensorTable:
     ) -> tuple[TensorsView, bool]:
         """Return the table of a process at a sample, and whether all of the last windows are in it.
 
-        ``several``: others told of theirs, too, so it is said whose these are.
+        ``several``: other processes report tensors, too, so the table names the process.
         """
         empty = TensorsView(
             by=self.by, filter_text=self.filter_text, sort=self.sort, descending=self.descending,
@@ -159,7 +159,7 @@ class TensorTable:
         return self._mapped[1]
 
     def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Number the groups of all tensors that were ever seen, so that a group keeps its number."""
+        """Number the groups of all tensors seen so far, so that a group keeps its number."""
         key = self.by, len(self._numbers)
         if self._group is None or self._group[0] != key:
             identities = self._numbers.identities
@@ -178,7 +178,7 @@ class TensorTable:
         group: NDArray[np.intp],
         first: NDArray[np.intp],
     ) -> list[TensorRow]:
-        """Return one for each group that is there in the window at the cursor."""
+        """Return a row for each group of the window at the cursor."""
         identities, count = self._numbers.identities, len(first)
         size_bytes = np.array([identity.size_bytes for identity in identities], np.int64)
         indices = np.array([number for number, _ in windows])
@@ -224,7 +224,7 @@ class TensorTable:
     def _key(self, row: TensorRow) -> tuple[int | str, ...]:
         match self.sort:
             case TensorSort.HOT:
-                # In steps: a scalar that shares its page with others would stand before the weights of a layer.
+                # In steps: a scalar that shares its page with others would come before the weights of a layer.
                 return (round((row.recent or 0.0) * HOT_STEPS), row.touched_bytes or 0, row.size_bytes or 0)
             case TensorSort.TOUCHED:
                 return (row.touched_bytes or 0, row.size_bytes or 0)
@@ -235,9 +235,9 @@ class TensorTable:
 
 
 def _rest_rows(now: Window, process: TracedProcess, left_out: str) -> list[TensorRow]:
-    """Return what is touched and no tensor, and what was touched and is not stored.
+    """Return rows of accessed memory outside tensors, and of accessed pages that are not stored.
 
-    With the tensors these rows are all there is.
+    Together with the rows of tensors they add up to the working set.
     """
     parts = [
         TensorRow(part, f"{part} ({REST_WORDS[part]})" if part in REST_WORDS else part, touched_bytes=size, rest=True)

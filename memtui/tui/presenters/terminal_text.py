@@ -1,7 +1,7 @@
-"""What a program printed to a terminal, as lines of plain text: the last of them, as they would stand there.
+"""The output of a program on a terminal as lines of text: the last lines, as a terminal would show them.
 
-Progress bars write over themselves: a carriage return, an erased line and a cursor that moves up are done as a terminal
-does them, colours and other sequences are left out. What is left of controls stays in the text, for ``visible``.
+Progress bars write over themselves: a carriage return, an erased line and a cursor that moves up act as on a terminal,
+colours and other sequences are left out. Other control characters stay in the text, for ``visible``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections import deque
 
 LINES, CHARACTERS = 2000, 1 << 18  # kept
-LINE_CHARACTERS = 4096  # of one line; what is longer is in the file only
+LINE_CHARACTERS = 4096  # of one line; the rest is in the file only
 REACH_ROWS, REACH_COLUMNS = 100, 512  # how far a cursor moves: as on a large terminal
 TAB = 8
 _SEQUENCE = re.compile(
@@ -24,7 +24,7 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n\r]{0,4096}
 
 
 class TerminalText:
-    """Lines that grow. ``first`` is the number of the oldest one that is kept."""
+    """Lines that grow. ``first`` is the number of the oldest line in memory."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque([""])
@@ -33,7 +33,7 @@ class TerminalText:
         self._rest = ""
 
     def feed(self, text: str) -> None:
-        """Take in more; a sequence that is not whole waits for the rest of it."""
+        """Add text; an incomplete sequence waits for its rest."""
         text = self._rest + text
         cut = _UNFINISHED.search(text, max(0, len(text) - 4200))
         self._rest = text[cut.start() :] if cut else ""
@@ -95,7 +95,7 @@ class TerminalText:
             self._column = 0
 
     def _trim(self) -> None:
-        """Let go of the oldest."""
+        """Drop the oldest lines."""
         characters = sum(map(len, self.lines))
         while len(self.lines) > 1 and (len(self.lines) > LINES or characters > CHARACTERS):
             characters -= len(self.lines.popleft())

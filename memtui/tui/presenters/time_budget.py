@@ -1,16 +1,16 @@
-"""What one picture may take."""
+"""The time budget of one picture."""
 
 from __future__ import annotations
 
 import time
 
-WAIT = 5  # times as long by the clock: a picture that waits for a disk, or for its turn, is shown in parts in the end
+WAIT = 5  # times as long by the clock: a picture that waits for a disk, or for a CPU, is shown in parts in the end
 
 
 class TimeBudget:
-    """CPU time of the calling thread, so that a busy machine does not cut a picture into many, each of them drawn.
+    """CPU time of the calling thread, so that a busy machine does not split a picture into many.
 
-    With the training on every CPU, a budget by the clock tripled what the screen took.
+    With the training on every CPU, a budget by the clock tripled the CPU time of the screen.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -19,5 +19,5 @@ class TimeBudget:
 
     @property
     def spent(self) -> bool:
-        """Return whether what is not done yet is left to the next picture."""
+        """Return whether the budget is used up: the rest of the work is left to the next picture."""
         return time.thread_time() > self._cpu or time.perf_counter() > self._clock

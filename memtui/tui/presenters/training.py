@@ -1,4 +1,4 @@
-"""Training steps and what tensors hold over time, at the cursor and around it."""
+"""Training steps and the memory of tensors over time, at the cursor and around it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ WAITING = "no training step has ended yet"
 
 
 class TrainingLog:
-    """Decodes what is in sight, and keeps some of it."""
+    """Decodes the messages in sight, and caches them."""
 
     def __init__(self) -> None:
         self._decoded: LruCache[int, RecordedProgress] = LruCache(KEEP_PROGRESS)  # by row
         self._fitted = False
         self._span_ns: tuple[int | None, int | None] | None = None  # before, and as it was fitted
         self.pid = 0
-        """The process that is shown; 0: the first that told of steps."""
+        """The process that is shown; 0: the first that reports steps."""
         self.device = ""
-        """Whose memory is shown; empty: that which tensors hold most of."""
+        """The device whose memory is shown; empty: the one with the most memory of tensors."""
 
     def view(self, reader: Session, head: Playhead) -> TrainingView:
         """Return the view at the cursor."""
@@ -85,7 +85,7 @@ class TrainingLog:
         )
 
     def fit(self, reader: Session, head: Playhead) -> None:
-        """Let the picture be about the training, once, where it took a small part of a session that is over."""
+        """Zoom the picture to the training, once, where it took a small part of a session that is over."""
         if self._fitted or head.recording:
             return
         self._fitted = True
@@ -96,12 +96,12 @@ class TrainingLog:
             self._span_ns = before, head.span_ns
 
     def leave(self, head: Playhead) -> None:
-        """Let the picture be about as much time as before, unless somebody changed that meanwhile."""
+        """Restore the span of the picture, unless the user changed it meanwhile."""
         if self._span_ns is not None and head.span_ns == self._span_ns[1]:
             head.span_ns = self._span_ns[0]
 
     def _learner(self, reader: Session, pid: int) -> int:
-        """Return the process that is shown, or before its first steps the one that told what it trains."""
+        """Return the process that is shown, or before the first step the one that reports a network."""
         return pid or next((network.pid for network in reader.training.networks()), 0)
 
     def _device(self, reader: Session, axis: TimeAxis, pid: int) -> tuple[str, tuple[str, ...]]:
@@ -158,7 +158,7 @@ def _allocating_op(usage: list[TensorUsage], index: int) -> str:
 
 
 def _fraction(rows: list[ProgressRow]) -> float:
-    """Return what the cheap view took, of the time in sight."""
+    """Return the share of the cheap view in the time in sight."""
     if len(rows) < 2:
         return 0.0
     first, last = rows[0], rows[-1]

@@ -7,7 +7,7 @@ from memtui.session.session import Session
 
 
 class WindowRows:
-    """Asks the session once while the cursor stands on a window. Windows are given by their index among the samples."""
+    """Reads a window once while the cursor stays on it. Windows are given by their index among the samples."""
 
     def __init__(self, reader: Session) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""What the lists below the chart of allocations say of one step: rows are put into words when they come into sight."""
+"""The lists below the chart of allocations, for one step: rows are formatted when they come into sight."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ LAYERS = (
 
 
 class StepLists:
-    """One step, and what of it is shown: a filter, a layer, rows that come to nothing, branches of the tree.
+    """One step and the settings of its lists: filter, layer, rows that come to nothing, branches of the tree.
 
-    Costs a tenth of a second for a million rows: not to be made by the thread that draws.
+    Creating one takes a tenth of a second for a million rows: not for the thread that draws.
     """
 
     def __init__(self, index: StepIndex, origin: ImportedFrom | None = None) -> None:
@@ -76,7 +76,7 @@ class StepLists:
         self._sort_out()
 
     def like(self, other: StepLists) -> None:
-        """Show what was shown of another step."""
+        """Take the settings of another step."""
         if len(other.tree):
             paths = {other.tree.path(node) for node in other.unfolded}
             self.unfolded = {node for node in self.tree.parents.tolist() if self.tree.path(node) in paths}
@@ -85,13 +85,13 @@ class StepLists:
         self._sort_out()
 
     def filter(self, expression: str) -> None:
-        """Show only rows that match. Raises ValueError with what is wrong with the words; then nothing changes."""
+        """Show only rows that match. Raises ValueError for an invalid expression; then nothing changes."""
         parse_row_filter(expression)
         self.filter_text = expression.strip()
         self._sort_out()
 
     def about(self, layer: int | None) -> None:
-        """Show only rows of a layer and of what is below it."""
+        """Show only rows of a layer and of the layers below it."""
         self.layer = layer
         self._sort_out()
 
@@ -105,7 +105,7 @@ class StepLists:
         self.rules = COMPAT_RULES if self.rules == OWN_RULES else OWN_RULES
 
     def fold(self, nodes: set[int], *, unfold: bool) -> None:
-        """Hide or show what is below some layers."""
+        """Hide or show the layers below some layers."""
         self.unfolded = self.unfolded | nodes if unfold else self.unfolded - nodes
 
     def _sort_out(self) -> None:
@@ -116,7 +116,7 @@ class StepLists:
             keep = inside if keep is None else keep & inside
         self._keep = keep
         shown = np.ones(len(index), bool) if keep is None else keep.copy()
-        # What was there before the step is one row, and of no operator or layer.
+        # All allocations that existed before the step are one row, without operator or layer.
         shown[: index.begin_row + (keep is not None and index.trace.existing > 0)] = False
         hidden = shown & index.zero if not self.shows_all else np.zeros(0, bool)
         if not self.shows_all:
@@ -132,7 +132,7 @@ class StepLists:
     # Tensors
 
     def tensors(self, row: int) -> AllocationListView:
-        """Return what is alive after a row, the largest first."""
+        """Return the tensors alive after a row, the largest first."""
         alive = self.index.alive(row)
         shown = alive if self._keep is None else alive & self._keep[self.index.born]
         rows = LazyRows(np.flatnonzero(shown), self._tensor)
@@ -183,15 +183,15 @@ class StepLists:
         )
 
     def event_for_row(self, row: int) -> int | None:
-        """Return the event in the list for a row of the step: itself, or the last one before it.
+        """Return the event in the list for a row of the step: the row itself, or the last event before it.
 
-        Return None when the list is empty.
+        Return None for an empty list.
         """
         numbers = self._events.numbers
         return int(numbers[max(0, self._events.last_until(row))]) if len(numbers) else None
 
     def event_after(self, row: int, by: int) -> int | None:
-        """Return the event a count of rows further in the list."""
+        """Return the event ``by`` rows further in the list."""
         numbers = self._events.numbers
         if not len(numbers):
             return None
@@ -217,7 +217,7 @@ class StepLists:
         return Row(row, cells, "live" if row == index.peak_row else "dim" if change < 0 else "text")
 
     def _when(self, row: int) -> str:
-        """Return the time of a row, or where it stands in a file that knows no time."""
+        """Return the time of a row, or its position in a file without times."""
         trace = self.index.trace
         if self.origin is not None and self.origin.counts:
             return f"{'line' if self.origin.clock == LINES else 'row'} {trace.t_ns[row]}"
@@ -231,19 +231,19 @@ class StepLists:
 
     @property
     def _alive(self) -> str:
-        """Return what stands in the list of tensors: a log of a driver knows no end of any."""
+        """Return the title of the list of tensors: a log of a driver has no frees."""
         driver = self.origin is not None and self.origin.driver
         return "allocated up to the cursor" if driver else "alive at the cursor"
 
     @property
     def _absent(self) -> str:
-        """Return what the file does not know."""
+        """Return the fields that the file does not have."""
         return "" if self.origin is None else f"not known: {'; '.join(self.origin.absent)}"
 
     # Breakdown
 
     def breakdown(self, row: int) -> AllocationListView:
-        """Return what is alive after a row, added up by category."""
+        """Return the tensors alive after a row, added up by category."""
         index, origin = self.index, self.origin
         alive = index.alive(row)
         shown = alive if self._keep is None else alive & self._keep[index.born]
@@ -282,7 +282,7 @@ class StepLists:
     # Layers
 
     def layers(self, row: int) -> AllocationListView:
-        """Return the tree, with what is held after a row."""
+        """Return the tree of layers, with the bytes allocated after a row."""
         tree, index = self.tree, self.index
         by_node = tree.held(row)
         allocated_bytes = int(tree.allocated_bytes[tree.depth == 0].sum())
@@ -310,5 +310,5 @@ class StepLists:
 
 
 def _size(bytes_: int) -> str:
-    """Nothing is in most cells of the tree: it needs no unit."""
+    """Return a size, a zero without a unit: most cells of the tree are 0."""
     return text.size(bytes_) if bytes_ else "0"

@@ -1,4 +1,4 @@
-"""The allocations of recorded training steps: what is held when, by what kind of tensor, and what is alive."""
+"""The allocations of recorded training steps: bytes over time by kind of tensor, and the tensors that are alive."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class AllocationScreen(Screen[None]):
         self.action_only()
 
     def action_only(self) -> None:
-        """Let the other lists be about a layer."""
+        """Show only the selected layer in the other lists."""
         node = self.modules.selected
         if self._shown_index == _LAYERS and node is not None:
             self._lists.about(node)

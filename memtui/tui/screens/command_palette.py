@@ -1,4 +1,4 @@
-"""Every action by its name: type a part of it, Enter does it."""
+"""The command palette: every action by its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = {
     "question_mark": "?", "slash": "/", "full_stop": ".", "comma": ",", "left_square_bracket": "[",
     "right_square_bracket": "]", "plus": "+", "minus": "-", "equals_sign": "=", "colon": ":",
 }  # fmt: skip
-# Other words that people know an action by: those of the command line, the documents and other programs.
+# Other names of an action: those of the command line, the documents and other programs.
 _ALSO = {
     "app.next_theme": "theme colors",
     "to_end": "follow",
@@ -46,7 +46,7 @@ _ALSO = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An action, what it does and the key that does the same. ``also``: other words that find it."""
+    """An action with its label and its key. ``also``: other words that match the action."""
 
     label: str
     key: str
@@ -55,22 +55,22 @@ class Command:
 
 
 def commands() -> tuple[Command, ...]:
-    """Return all of them, in the order of the keys."""
+    """Return all commands, in the order of the keys."""
     return tuple(
         Command(key.description, key_name(key.key), key.action, _ALSO.get(key.action, ""))
         for key in KEYS
-        if key.action not in ("palette", "lift")  # one is here, the other closes this
+        if key.action not in ("palette", "lift")  # the first opens the palette, the other closes it
     )
 
 
 def key_name(keys: str) -> str:
-    """Return how a key is written: the first of several."""
+    """Return the text of a key: of the first of several."""
     first = keys.split(",")[0]
     return _NAMES.get(first, first)
 
 
 def matching(query: str) -> tuple[Command, ...]:
-    """Return the actions in which every typed word occurs, those that begin with it first."""
+    """Return the commands in which every typed word occurs, those that begin with the query first."""
     parts = query.lower().split()
     matches = [c for c in commands() if all(part in f"{c.label} {c.key} {c.also}".lower() for part in parts)]
     return tuple(sorted(matches, key=lambda c: not c.label.lower().startswith(query.lower().strip())))
@@ -100,7 +100,7 @@ class CommandList(CachedWidget):
 
 
 class PaletteScreen(ModalScreen[str | None]):
-    """Gives back the action that was chosen, or nothing."""
+    """Returns the action that was chosen, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+p", "leave", "close", priority=True),
@@ -126,7 +126,7 @@ class PaletteScreen(ModalScreen[str | None]):
         self._input.focus()
 
     def take_key(self, event: events.Key) -> bool:
-        """Take what was typed before the input had the focus."""
+        """Insert a character that was typed before the input had the focus."""
         if not event.is_printable or not event.character:
             return False
         self._input.insert_text_at_cursor(event.character)

@@ -68,7 +68,7 @@ _SESSIONS = (
 
 
 class _Derived(Message):
-    """Windows of one length were made, or could not be."""
+    """Merging windows to one length has succeeded or failed."""
 
     def __init__(self, same: CommonWindows) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class ComparisonScreen(Screen[None]):
         self._show()
 
     def _note_lines(self) -> list[str]:
-        """Return the note in as many lines as there may be; empty ones where there is less to say."""
+        """Return the note in at most ``NOTE_LINES`` lines, padded with empty ones."""
         texts = notes(self._sessions, self._same)
         if not texts:
             return [""] * NOTE_LINES
@@ -239,7 +239,7 @@ class ComparisonScreen(Screen[None]):
         self.foot.show(f" {_fitting(self._keys(), self.app.size.width - 2)}")
 
     def _keys(self) -> list[str]:
-        """Return what the keys do now, the most important first."""
+        """Return the keys with their current actions, the most important first."""
         keys = []
         if self._page == TRAINING:
             keys += [f"x {'iterations' if self._other_axis else 'seconds'}"]
@@ -316,7 +316,7 @@ class ComparisonScreen(Screen[None]):
         return ListingView("sessions", _SESSIONS, tuple(self._session_row(index, rows_by_name) for index in indices))
 
     def _figure_rows(self) -> list[Difference]:
-        """Return figures as recorded, or with those of merged windows in the place of what depends on windows."""
+        """Return figures as recorded, or figures of merged windows in place of those that depend on windows."""
         merged = {row.name: row for row in figure_rows(self._of_windows())} if self._merged else {}
         return [merged.get(row.name, row) for row in figure_rows(self._memories)]
 
@@ -374,12 +374,12 @@ def _changed(cell: str, change: str) -> str:
 
 
 def _share(line: Line) -> Line:
-    """Over percent of its length."""
+    """Return a line over percent of its length."""
     return Line(100 * line.x / line.x[-1], line.y) if len(line.x) and line.x[-1] else line
 
 
 def _fitting(keys: Sequence[str], cells: int) -> str:
-    """As many as have room, and always the last but one, which is how to leave."""
+    """Join as many keys as have room; the last but one, which leaves, always stays."""
     shown = list(keys)
     while len(" · ".join(shown)) > cells and len(shown) > 2:
         shown.pop(-1 if shown[-1].startswith("c ") else -3)
@@ -387,7 +387,7 @@ def _fitting(keys: Sequence[str], cells: int) -> str:
 
 
 class ComparisonApp(TerminalApp[None]):
-    """Shows sessions that were read before. ``derive``: them in windows of one length, where theirs differ."""
+    """The app of a comparison of sessions. ``derive``: merges their windows to one length, where lengths differ."""
 
     def __init__(self, sessions: Sequence[ComparedSession], derive: Derive | None = None, **how: object) -> None:
         super().__init__(**how)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from memtui.tui.screens.help_texts import ALONE
 
 _MARGIN, _COLUMN = " " * 2, 16  # of a sentence, and where the words for a key begin
-_HEADING = re.compile(r"(\S+(?: \S+)*) {2,}(\S.*)")  # a heading and what is said beside it
+_HEADING = re.compile(r"(\S+(?: \S+)*) {2,}(\S.*)")  # a heading and the text beside it
 ABOUT = {
     "heat": """\
 Where and when                          addresses down, time across, warmer where more of the memory was touched
@@ -181,9 +181,9 @@ A saved session opens at its end, paused, with all of it in sight: space plays i
 
 
 def help_for(panel: str) -> str:
-    """Return all of the help, beginning with the panel that is chosen and the keys for it.
+    """Return all of the help, beginning with the chosen panel and its keys.
 
-    A screen with keys of its own has words of its own, too, and nothing else.
+    The help of a screen with its own keys is a text of its own.
     """
     if panel in ALONE:
         return ALONE[panel]
@@ -191,13 +191,13 @@ def help_for(panel: str) -> str:
     first = [ABOUT[panel]]
     if own := sections.pop(panel, ""):
         heading, _, keys = own.partition("\n")
-        # The panel's own heading stands above already; one that says more than a name stays.
+        # The heading of the panel stands above already; a heading with more than a name stays.
         first.append(own if _HEADING.match(heading) else keys)
     return "\n".join([*first, *sections.values(), REST])
 
 
 def wrapped(lines: list[str], width: int) -> list[str]:
-    """Return the help in lines that fit: sentences are filled, and what is said of a key goes on under its words."""
+    """Return the help in lines that fit: sentences are filled, and the text of a key continues under its start."""
     hanging = " " * (_COLUMN if width > 2 * _COLUMN else 4)
     out: list[str] = []
     for lead, body in _blocks(lines):
@@ -205,13 +205,13 @@ def wrapped(lines: list[str], width: int) -> list[str]:
             out += _filled(body, width, lead, hanging)
         elif lead or not (match := _HEADING.match(body)) or len(body) <= width:
             out += _filled(body, width, lead, lead)
-        else:  # beside its heading it has no room
+        else:  # the text has no room beside its heading
             out += [*_filled(match[1], width, "", ""), *_filled(match[2], width, _MARGIN, _MARGIN)]
     return out
 
 
 def _blocks(lines: list[str]) -> list[tuple[str, str]]:
-    """Return what is wrapped together: (key with the room after it or margin, words).
+    """Return the blocks that are wrapped together: (key with the blanks after it or margin, text).
 
     Lines of a paragraph are joined.
     """
@@ -236,7 +236,7 @@ def _filled(body: str, width: int, lead: str, hanging: str) -> list[str]:
 
 
 class PlainBar(ScrollBarRender):
-    """A scroll bar of whole cells: its ends are drawn with no part of a block."""
+    """A scroll bar of whole cells, without partial blocks at its ends."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
 

@@ -1,4 +1,4 @@
-"""Help of the screens that have keys of their own: what they are, their keys, and their words."""
+"""Help of the screens with their own keys: a title, the keys and the terms."""
 
 ALONE = {
     "comparison": """\

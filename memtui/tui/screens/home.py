@@ -25,7 +25,7 @@ from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.home import HomeView, ProcessRow, SessionRow
 
 ATTACH, REPLAY = "attach", "replay"
-REFRESH_S = 1.8  # so that what is new is seen within 2 s; a look at 500 processes takes 6 ms
+REFRESH_S = 1.8  # so that a new process is shown within 2 s; polling 500 processes takes 6 ms
 _KEYS = "type to filter · ↑ ↓ choose · Tab other list · Enter opens · Esc leaves"
 _PROCESSES = (
     Column("PID", 10, right=True),
@@ -49,7 +49,7 @@ class HomeScreen(ListScreen):
     """Two lists; the first one has the cursor."""
 
     class Seen(Message):
-        """A new look at everything."""
+        """A new view of processes and sessions."""
 
         def __init__(self, view: HomeView) -> None:
             super().__init__()
@@ -71,8 +71,8 @@ class HomeScreen(ListScreen):
         self._poll, self._refresh_s = poll, refresh_s
         self._view: HomeView | None = None
         self._typed = ""
-        self._confirming: object = None  # the row that Enter was pressed on, and is to be pressed on once more
-        self._foot_message = ("", "")  # words in the place of the keys until another key is pressed, and their role
+        self._confirming: object = None  # the key of a row that opens with a second Enter
+        self._foot_message = ("", "")  # text in place of the keys until another key is pressed, and its role
         self.head, self.foot = TextLine("title", id="header"), TextLine("dim", id="footer")
         self.processes = Listing(ListingView("running processes", _PROCESSES, note="looking ..."), id="processes")
         self.sessions = Listing(ListingView("sessions", _SESSIONS, note="looking ..."), id="sessions")
@@ -107,11 +107,11 @@ class HomeScreen(ListScreen):
     # What is shown
 
     def fill(self, *, settled: bool = False) -> None:
-        """Show what is known.
+        """Show the current view.
 
         Args:
-            settled: nobody pressed a key for this: in the list with the cursor no row changes its place, what is new
-                comes at the end, and what is gone stays above the cursor.
+            settled: no key was pressed: in the list with the cursor no row moves, new rows come at the end, and rows
+                above the cursor stay when their process or session is gone.
         """
         view = self._view or HomeView()
         processes = [r for r in view.processes if self._matches(f"{r.pid} {r.user} {' '.join(r.kinds)} {r.command}")]
@@ -154,7 +154,7 @@ class HomeScreen(ListScreen):
         self._show_foot()
 
     def _clear_message(self) -> None:
-        """Forget the question: another key was pressed than the one that was asked for."""
+        """Clear message and confirmation: another key than Enter was pressed."""
         self._confirming, self._foot_message = None, ("", "")
         self._show_foot()
 
@@ -207,7 +207,7 @@ class HomeScreen(ListScreen):
         self.action_open()
 
     def action_open(self) -> None:
-        """Leave with what was chosen: the caller opens it."""
+        """Leave with the choice, which the caller opens."""
         row = self.active.selected_row
         if row is None:
             return
@@ -231,7 +231,7 @@ class HomeScreen(ListScreen):
 
 
 class HomeApp(TerminalApp[tuple[str, str]]):
-    """Ends with (command, its argument), or None when nothing was chosen."""
+    """The app of the home screen. Its result is (command, argument), or None without a choice."""
 
     def __init__(
         self, poll: Callable[[], HomeView], *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
@@ -244,7 +244,7 @@ class HomeApp(TerminalApp[tuple[str, str]]):
 
 
 def _is_own(row: ProcessRow, view: HomeView) -> bool:
-    """Return whether watching it disturbs nobody else, or nobody more than now."""
+    """Return whether a process is of the user or recorded already: attaching needs no confirmation."""
     return row.user == view.user or bool(row.recording)
 
 
@@ -273,16 +273,16 @@ def _session_row(row: SessionRow) -> Row:
         f"{Path(row.path).name}: {row.trouble}" if row.trouble else program_first(row.command),
     )
     role = "live" if row.pid is not None else "dim" if row.trouble else "text"
-    return Row((REPLAY, row.path), cells, role)  # whatever becomes of it, it is the same row
+    return Row((REPLAY, row.path), cells, role)  # the key stays the same in every state of the session
 
 
 def _ended(row: Row) -> Row:
-    """Of a process that has ended."""
+    """Return the row of a process that has ended."""
     return _with(row, _PROCESSES, what="ended", RSS="n/a")
 
 
 def _deleted(row: Row) -> Row:
-    """Of a session whose file was taken away."""
+    """Return the row of a session whose file was deleted."""
     return _with(row, _SESSIONS, state="deleted")
 
 

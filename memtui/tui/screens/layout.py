@@ -1,4 +1,4 @@
-"""Which panels are in sight and how much room each gets: three layouts by the size of the terminal. Pure arithmetic."""
+"""The panels in sight and the size of each: three layouts by the size of the terminal. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 MIN_COLUMNS, MIN_ROWS = 60, 16
 LARGE_COLUMNS, LARGE_ROWS = 100, 30
-PANELS = ("heat", "reuse", "table", "power")  # what 1-4 choose on a small screen
+PANELS = ("heat", "reuse", "table", "power")  # chosen by 1-4 on a small screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Arrangement:
 
 
 def too_small(width: int, height: int) -> str:
-    """Return what is wrong with a size, in words; empty where there is room for a screen."""
+    """Return why a size is too small for a screen; empty where it is large enough."""
     if width >= MIN_COLUMNS and height >= MIN_ROWS:
         return ""
     return f"memtui needs {MIN_COLUMNS}x{MIN_ROWS} cells, this terminal has {width}x{height}"
 
 
 def sentence_rows(width: int, height: int) -> int:
-    """Return lines for what was measured in plain words: none where panels have little room."""
+    """Return the number of rows for the summary in sentences: 0 where panels have little room."""
     if height < 24:
         return 0
     return 2 if width >= LARGE_COLUMNS and height >= 34 else 1
@@ -39,8 +39,8 @@ def sentence_rows(width: int, height: int) -> int:
 def arrange(width: int, height: int, above: int = 0, *, power: bool = True) -> Arrangement:
     """Return the layout for a terminal of a size.
 
-    ``above``: rows of it between header and panels that are taken. Without ``power`` its panel is one line on
-    a large screen, which is not a row of a panel.
+    ``above``: rows of the terminal between header and panels that are in use. Without ``power`` the panel of power is
+    a single line on a large screen, which is not a row of a panel.
     """
     if too_small(width, height):
         return Arrangement("tiny")

@@ -1,4 +1,4 @@
-"""What the screens of lists share: a thread that keeps them up to date, a cursor, help, a sentence without room."""
+"""The base of screens of lists: a thread that updates them, a cursor, help, a notice on a small terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memtui.widgets.row_panel import CursorPanel, RowPanel
 
 
 def fitting(keys: Sequence[tuple[str, int]], cells: int) -> str:
-    """Words about keys, as many as have room: those of the highest rank give way first, those of rank 1 never."""
+    """Join labels of keys, as many as have room: those of the highest rank give way first, those of rank 1 never."""
     shown = list(keys)
     while len(" · ".join(label for label, _ in shown)) > cells and (most := max(rank for _, rank in shown)) > 1:
         shown.pop(max(index for index, (_, rank) in enumerate(shown) if rank == most))
@@ -24,9 +24,9 @@ def fitting(keys: Sequence[tuple[str, int]], cells: int) -> str:
 
 
 class ListScreen(Screen[None]):
-    """``follow`` runs in the thread until ``ended`` is set, and posts what it sees.
+    """A screen of lists. ``follow`` runs in the thread until ``ended`` is set, and posts messages.
 
-    ``HELP``: what ``screens.help`` has to say of the screen; without one it takes ? as any other key.
+    ``HELP``: name of the help of the screen in ``screens.help``; without one ? is a key like others.
     """
 
     HELP: ClassVar[str] = ""
@@ -47,7 +47,7 @@ class ListScreen(Screen[None]):
 
     @property
     def parts(self) -> Sequence[Widget]:
-        """Return all that is shown, but for the sentence in its place."""
+        """Return all widgets but the notice."""
         raise NotImplementedError
 
     @property
@@ -56,7 +56,7 @@ class ListScreen(Screen[None]):
         raise NotImplementedError
 
     def follow(self) -> None:
-        """See what there is to show, again and again."""
+        """Poll the data and post it as messages, in the thread."""
         raise NotImplementedError
 
     def share_rows(self, height: int) -> None:
@@ -64,7 +64,7 @@ class ListScreen(Screen[None]):
         raise NotImplementedError
 
     def fill(self) -> None:
-        """Show what is known."""
+        """Show the current data."""
         raise NotImplementedError
 
     def on_mount(self) -> None:

@@ -1,4 +1,4 @@
-"""The thread between a session and the screen: it reads and prepares, the screen only draws."""
+"""The thread between a session and the screen: the thread reads and prepares, the screen only draws."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from memtui.tui.presenters import Presenter
 from memtui.widgets.views.memory import MemoryView, State
 
 PLAY_S = 0.25  # between pictures while playing
-FIRST_S = 0.01  # what the heat map may take of the first picture; soon is better than whole
-DRAW_S = 0.02  # between the parts of one picture: making the next and drawing this one would delay each other
+FIRST_S = 0.01  # of the heat map in the first picture: a fast picture is better than a complete one
+DRAW_S = 0.02  # between the parts of one picture: preparing the next and drawing this one would delay each other
 Action = Callable[[Presenter], object]
 
 
 class PresenterThread(threading.Thread):
-    """Owns the presenter. Actions are done in order, then one view is made for all of them.
+    """Owns the presenter. Actions are done in order, then one view is created for all of them.
 
     Args:
         open_session: called in this thread, because a database connection belongs to one thread.
         deliver: takes every new view; called in this thread.
         fail: takes one line when the session could not be read this time.
         live: follow the newest sample instead of opening on the whole picture.
-        refresh_s: how often a growing session is looked at.
+        refresh_s: how often a growing session is read.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class PresenterThread(threading.Thread):
             self._wake.notify()
 
     def stop(self) -> None:
-        """End soon; what is under way is finished first."""
+        """End soon; the current view is finished first."""
         with self._wake:
             self._leaving.set()
             self._wake.notify()
 
     def run(self) -> None:
-        """Deliver views until stopped. What cannot be read is reported, and tried again with the next key or tick."""
+        """Deliver views until stopped. A failure to read is reported, and reading tried again at the next key or tick."""
         try:
             presenter = Presenter(self._open(), follow=self._live)
         except Exception as error:
@@ -82,7 +82,7 @@ class PresenterThread(threading.Thread):
                 presenter.reader.release_if_ended()
                 failed = False
             except Exception as error:
-                # Whatever is wrong with a file, the screen stays and says it; a silent standstill would be worse.
+                # The screen stays and shows any error of a file; a silent standstill would be worse.
                 self._complain(error)
                 failed = True
         presenter.reader.release()

@@ -15,19 +15,19 @@ from memtui.widgets.label import TextLine
 if TYPE_CHECKING:
     from textual.widgets import Input
 
-INPUT_CELLS = 20  # of what is typed, before there is room for a hint
+INPUT_CELLS = 20  # of the input; a hint has the rest
 
 
 class Prompt(Horizontal):
-    """A label, an input and room for what is wrong with it. The input is made when it is first needed.
+    """A label, an input and a hint or an error. The input is created when it is first needed.
 
     Args:
-        done: called with the kind, the words, and whether Enter (not Escape) ended them. It is called before the next
-            key is looked at: what was typed after Enter is for the screen.
+        done: called with the kind, the text, and whether Enter (not Escape) ended the input. It is called before the
+            next key is handled: keys after Enter are for the screen.
     """
 
     class Changed(Message):
-        """Typed; not yet kept."""
+        """The text was changed, and not yet accepted."""
 
         def __init__(self, kind: str, text: str) -> None:
             super().__init__()
@@ -50,7 +50,7 @@ class Prompt(Horizontal):
         yield self._hint
 
     def open(self, kind: str, label: str, text: str, hint: str) -> None:
-        """Begin to ask."""
+        """Open the prompt."""
         from textual.widgets import Input
 
         self.kind = kind
@@ -87,12 +87,12 @@ class Prompt(Horizontal):
         return True
 
     def close(self) -> None:
-        """Stop asking."""
+        """Close the prompt."""
         self.kind = ""
         self.screen.set_focus(None)
 
     def complain(self, why: str) -> None:
-        """Say in place what is wrong."""
+        """Show an error in place of the hint."""
         self._hint.show(f" {why} (Esc closes)", role="warning")
         if self._input is not None:
             self._input.focus()
@@ -100,5 +100,5 @@ class Prompt(Horizontal):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.kind:
-            self._hint.show(self._usual_hint)  # what was wrong with other words is wrong no longer
+            self._hint.show(self._usual_hint)  # an error about the text before is obsolete
             self.post_message(self.Changed(self.kind, event.value))

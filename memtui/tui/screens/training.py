@@ -1,4 +1,4 @@
-"""Training steps over time: what tensors hold, by kind, as it happens and afterwards."""
+"""Training steps over time: the memory of tensors by kind, live and afterwards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Ready(Message):
 
 
 class TrainingScreen(Screen[None]):
-    """Has the time axis, cursor and keys of the memory screen."""
+    """The screen of a training, with the time axis, cursor and keys of the memory screen."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -128,7 +128,7 @@ class TrainingScreen(Screen[None]):
         view = self._view = message.view
         if changes:
             self.on_resize()
-        if view.note and view.recorded:  # a session from when that was all there was
+        if view.note and view.recorded:  # a session of an older version, which has recorded steps only
             self.app.switch_screen(self._recorded(-1))
             return
         self.head.show(f" training   {_title_of(view)}")

@@ -1,4 +1,4 @@
-"""The keys of the memory screen: what help, palette and footer speak of."""
+"""The keys of the memory screen, for help, palette and footer."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class MemoryPanels:
 
     @property
     def subject(self) -> str:
-        """Return what help is about first: the output, a list or a panel."""
+        """Return the first subject of the help: the output, a list or a panel."""
         if self.output_shown:
             return "output"
         return self.listed if self.chosen == "table" else self.chosen
@@ -88,14 +88,14 @@ class MemoryPanels:
         return next((name for name, widget in named if widget is panel), None)
 
     def widgets(self) -> tuple[Widget, ...]:
-        """Return what the screen is composed of, from the top down."""
+        """Return the widgets of the screen, from the top down."""
         return (
             self.header, self.summary, self.details, self._top, self.power_line, self._middle,
             *self._lists.values(), self.output, self.footer, self.prompt, self.notice,
         )  # fmt: skip
 
     def show(self, view: MemoryView) -> None:
-        """Hand the parts of a view out; each panel draws only what differs."""
+        """Show the parts of a view; each panel draws only changed lines."""
         self.header.show(view.header)
         self.summary.show(view.sentences)
         self.details.show(view.header)
@@ -113,10 +113,10 @@ class MemoryPanels:
     # Layout
 
     def arrange(self, width: int, height: int, view: MemoryView | None, *, failed: bool) -> bool:
-        """Give every widget its place on a terminal of a size. False: nothing differs from last time.
+        """Arrange the widgets for the size of the terminal. Returns False where nothing has changed.
 
-        Before the first view there is nothing to lay out and draw but empty boxes, at the price of full ones, unless
-        reading ``failed``: that is to be seen. A resize re-uses the last view until one for the new size arrives.
+        Before the first view no panel is shown: empty boxes would cost as much as full ones. An error (``failed``) is
+        shown. A resize re-uses the last view until a view for the new size arrives.
         """
         ready, power = view is not None or failed, view is None or not tells_nothing(view.power)
         arranged = (
@@ -147,7 +147,7 @@ class MemoryPanels:
         return True
 
     def _choose(self) -> None:
-        """Give the chosen panel the frame of a chosen one, on a screen that shows others beside it."""
+        """Highlight the border of the chosen panel, on a screen with several panels."""
         chosen = self.chosen if self.shape.kind == "large" else ""
         for name, panel in self._panels.items():
             panel.choose(name == chosen)
@@ -180,5 +180,5 @@ class MemoryPanels:
 
     @property
     def output_rows(self) -> int:
-        """Return lines of output there is room for."""
+        """Return the number of lines of output that have room."""
         return self.shape.middle + self.shape.bottom - 2

@@ -1,4 +1,4 @@
-"""What can be typed on the memory screen: a filter, a time to jump to, and for the recording a mark or an interval."""
+"""The prompts of the memory screen: a filter, a time to jump to, and for the recording a mark or an interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memtui.tui.screens.prompt import Prompt
 
 
 def set_filter(listed: str, text: str) -> Action:
-    """Return what makes the presenter keep only rows with a text, of the "tensors" or of the ranges."""
+    """Return the action that filters the rows of the "tensors" or of the ranges by a text."""
     text = text.strip()
 
     def change(presenter: Presenter) -> None:
@@ -22,10 +22,10 @@ def set_filter(listed: str, text: str) -> Action:
 
 
 class MemoryPrompts:
-    """Opens the prompt of the screen, and acts on what was typed into it.
+    """Opens the prompt of the screen, and acts on the typed text.
 
     Args:
-        do: lets the presenter do something, in its thread.
+        do: runs an action in the thread of the presenter.
         send: takes a request to the recording.
         resized: called when the prompt opened or closed, in the place of the footer.
     """
@@ -96,7 +96,7 @@ class MemoryPrompts:
         self._send(request)
 
     def _close_unless(self, why: str) -> None:
-        """Close the prompt; what cannot be done keeps it open, with the reason in place."""
+        """Close the prompt; with a reason ``why`` not, keep the prompt open and show the reason."""
         if why:
             self.widget.complain(why)
         else:

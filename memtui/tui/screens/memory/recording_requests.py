@@ -1,4 +1,4 @@
-"""What the memory screen asks of the recording that it shows: a mark, another interval or budget, a pause."""
+"""Requests of the memory screen to its recording: a mark, another interval or budget, a pause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Send = Callable[..., Mapping[str, Any]]  # a command of memtui.recording.control
 class RecordingRequest:
     """A command of ``memtui.recording.control`` with its fields.
 
-    ``done``: what to show when the recording took it, because its effect is seen with the next window at the earliest.
+    ``done``: shown when the recording accepted the command, whose effect shows in the next window at the earliest.
     """
 
     command: str
@@ -56,7 +56,7 @@ class RecordingRequests:
 
     @property
     def possible(self) -> bool:
-        """Return whether there is a recording to ask."""
+        """Return whether the session is being recorded."""
         return self._send is not None
 
     async def send(self, request: RecordingRequest) -> str:
@@ -65,7 +65,7 @@ class RecordingRequests:
         return why
 
     async def toggle_pause(self) -> str:
-        """Let the target alone, or go on with sampling. Returns why that could not be; empty when it could."""
+        """Pause or resume sampling. Returns why the recording refused; empty when it did not."""
         status, why = await self._answer(RecordingRequest("status"))
         return why or await self.send(RecordingRequest("resume" if status.get("paused") else "pause"))
 

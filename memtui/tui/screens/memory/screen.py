@@ -54,7 +54,7 @@ class FeedFailed(Message):
 
 
 class MemoryScreen(Screen[None]):
-    """Everything about the memory of one target at one moment."""
+    """The memory screen: all about the memory of one target at one moment."""
 
     AUTO_FOCUS = ""  # the hidden prompt must not take the keys when a help screen closes
     BINDINGS: ClassVar[list[BindingType]] = list(KEYS)
@@ -74,7 +74,7 @@ class MemoryScreen(Screen[None]):
         message: str = "",
     ) -> None:
         super().__init__()
-        self._first = first  # what is to lie on top as soon as there is something
+        self._first = first  # the screen to push with the first view
         self._process, self._message = process, message  # the process to choose then, and a line to show
         self._recording = RecordingRequests(order)
         self.feed = PresenterThread(
@@ -88,7 +88,7 @@ class MemoryScreen(Screen[None]):
         self.panels = MemoryPanels(self._prompts.widget, began_it=began_it)
         self._room = Room()
         self._message_timer: Timer | None = None
-        self._failed = False  # there is something to say in place of a first view
+        self._failed = False  # an error is shown in place of a first view
 
     def compose(self) -> ComposeResult:
         yield from self.panels.widgets()
@@ -107,7 +107,7 @@ class MemoryScreen(Screen[None]):
         self._arrange()
 
     def _arrange(self) -> None:
-        """Give every panel its place, and tell the presenter how much room there is where that differs."""
+        """Arrange the panels, and send the presenter the size of the picture where it has changed."""
         width, height = self.app.size
         panels = self.panels
         if not panels.arrange(width, height, self.view, failed=self._failed):
@@ -144,7 +144,7 @@ class MemoryScreen(Screen[None]):
         self._arrange()
 
     def watch_view(self, view: MemoryView | None) -> None:
-        """Hand the parts out; each panel draws only what differs."""
+        """Show the parts of the view; each panel draws only changed lines."""
         if view is None:
             return
         with self.app.batch_update():
@@ -232,7 +232,7 @@ class MemoryScreen(Screen[None]):
         self._list("tensors")
 
     def _list(self, name: str) -> None:
-        """Show a list in the place of the ranges; where it is there already, the ranges again."""
+        """Show a list in place of the ranges; if the list is shown already, the ranges again."""
         self._show_output(False)
         listed = self.panels.listed = name if self.panels.listed != name else "table"
         self.panels.panel = PANELS.index("table")
@@ -240,12 +240,12 @@ class MemoryScreen(Screen[None]):
         self._do(lambda presenter: presenter.show_list(listed))
 
     def _show_ranges(self) -> None:
-        """Bring into sight what a key changes."""
+        """Show the ranges, which a key is about to change."""
         if self.panels.listed != "table":
             self._list("table")
 
     def _focus_selected_row(self) -> None:
-        """Let all panels be about the row that is chosen."""
+        """Focus all panels on the selected row."""
         key = self.panels.rows.selected
         if self.panels.listed == "processes":
             self.panels.table.deselect()
@@ -296,7 +296,7 @@ class MemoryScreen(Screen[None]):
         self._do(lambda presenter: presenter.tensors.next_grouping())
 
     def action_lift(self) -> None:
-        """Close the output, look at all ranges again, or forget the typed filter."""
+        """Close the output, show all ranges again, or clear the typed filter."""
         if self.panels.output_shown:
             self._show_output(False)
         elif self.panels.listed == "tensors" and self.panels.tensors.selected is not None:
@@ -418,13 +418,13 @@ class MemoryScreen(Screen[None]):
         self._show_answer(self._recording.send(request), request.done)
 
     def _is_recorded(self) -> bool:
-        """Return whether there is a recording to ask; say so where there is none."""
+        """Return whether the session is being recorded; show a message where it is not."""
         if not self._recording.possible:
             self._show_message(NOT_RECORDING)
         return self._recording.possible
 
     def _show_answer(self, request: Coroutine[None, None, str], done: str = "") -> None:
-        """Let the recording answer while the screen goes on; show why it refused, or for a moment what is done."""
+        """Wait for the recording in a worker; show why it refused, or for a moment the message ``done``."""
 
         async def wait() -> None:
             if why := await request:
@@ -435,7 +435,7 @@ class MemoryScreen(Screen[None]):
         self.run_worker(wait(), group="order")
 
     def _show_message(self, message: str, seconds: float = MESSAGE_S, *, role: str = "warning") -> None:
-        """Show a line in place of the keys, by default why a key did nothing, for as long as that takes to read."""
+        """Show a line in place of the keys, by default why a key did nothing, for ``seconds``."""
         if self._message_timer is not None:
             self._message_timer.stop()
         self.panels.footer.show_message(message, role)
