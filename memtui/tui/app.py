@@ -62,7 +62,7 @@ def run_viewer(
     on_quit: Callable[[str], object] | None = None,
     stopped: Callable[[], bool] | None = None,
     order: Send | None = None,
-    began_it: bool = True,
+    owns_recording: bool = True,
     refresh_s: float = 1.0,
     first: str = "",
     process: int | None = None,
@@ -80,7 +80,7 @@ def run_viewer(
             left, a constant of ``memtui.tui.terminal``.
         stopped: called about once a second: whether the recording was ended from elsewhere; the screen then closes.
         order: sends a request of the user to the recording, a command of ``memtui.recording.control``.
-        began_it: leaving the screen ends the recording; the footer shows that.
+        owns_recording: leaving the screen ends the recording; the footer shows that.
         refresh_s: how often a growing session is read.
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
@@ -109,7 +109,7 @@ def run_viewer(
                     refresh_s=refresh_s,
                     stopped=stopped,
                     order=order,
-                    began_it=began_it,
+                    owns_recording=owns_recording,
                     imported=imported,
                     first=first,
                     process=process,

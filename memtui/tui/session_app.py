@@ -26,7 +26,7 @@ class MemtuiApp(TerminalApp[int]):
         theme_name: "dark", "light" or "high-contrast".
         order: sends a request to the recording: a command of ``memtui.recording.control`` and its fields; may raise
             UserError.
-        began_it: leaving ends the recording.
+        owns_recording: leaving ends the recording.
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
         message: a line that is shown for a moment.
@@ -45,7 +45,7 @@ class MemtuiApp(TerminalApp[int]):
         theme_name: str = "dark",
         stopped: Callable[[], bool] | None = None,
         order: Send | None = None,
-        began_it: bool = True,
+        owns_recording: bool = True,
         imported: bool = False,
         first: str = "",
         process: int | None = None,
@@ -53,7 +53,7 @@ class MemtuiApp(TerminalApp[int]):
     ) -> None:
         super().__init__(color=color, ascii_only=ascii_only, theme_name=theme_name)
         self._open_session, self._live, self._refresh_s = open_session, live, refresh_s
-        self._stopped, self._order, self._began_it = stopped, order, began_it
+        self._stopped, self._order, self._owns_recording = stopped, order, owns_recording
         self._imported = imported
         self._first, self._process, self._opening_message = first, process, message
         self.how_left = terminal.QUIT
@@ -65,7 +65,7 @@ class MemtuiApp(TerminalApp[int]):
             live=self._live,
             refresh_s=self._refresh_s,
             order=self._order,
-            began_it=self._began_it,
+            owns_recording=self._owns_recording,
             first=self._first,
             process=self._process,
             message=self._opening_message,

@@ -154,7 +154,7 @@ def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console
         live=True,
         stopped=follower.stopped,
         order=partial(send_request, running),
-        began_it=False,
+        owns_recording=False,
         process=pid if pid != running.pid else None,
         message="; ".join(lines),
     )

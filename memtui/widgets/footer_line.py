@@ -63,7 +63,7 @@ class FooterLine(CachedWidget):
     small = False
     pause_label = "pause"
     message, _role = "", "warning"
-    began_it = True  # this screen began the recording, and quitting ends it
+    owns_recording = True  # this screen began the recording, and quitting ends it
 
     def __init__(self, view: FooterView | None = None, **options: Any) -> None:
         super().__init__(view or FooterView(), **options)
@@ -87,7 +87,7 @@ class FooterLine(CachedWidget):
             self._key_spans = []
             line_text = text.fit(text.clean(self.message), max(0, width - 2))
             return [[(f" {line_text}".ljust(width), draw_style[self._role])]]
-        detaches = view.recording and self.began_it
+        detaches = view.recording and self.owns_recording
         useless = {name for name, there in (("d", detaches), ("w", view.traced), ("i", view.recording)) if not there}
         keys = [key for key in (SMALL_KEYS if self.small else KEYS) if key.keys not in useless]
         where = ""
@@ -114,7 +114,7 @@ class FooterLine(CachedWidget):
         return [[*line, (" " * pad, draw_style["dim"]), (where, draw_style["dim"])]]
 
     def _label(self, key: Key) -> str:
-        if key.action == "app.quit" and self.view.recording and not self.began_it:
+        if key.action == "app.quit" and self.view.recording and not self.owns_recording:
             return "leave, it goes on"
         return self.pause_label if key.action == "toggle_pause" else key.label
 

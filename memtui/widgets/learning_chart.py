@@ -83,13 +83,13 @@ class LearningChart(Panel):
             return self.message("", width, height)
         if not len(view.t_ns):
             return self.message("nothing was told in this time", width, height)
-        at_columns = _columns(view, 2 * columns)
+        point_columns = _columns(view, 2 * columns)
         finite = view.loss[np.isfinite(view.loss)]
         top = _ceiling(float(finite.max())) if len(finite) else 1.0
         heights = {
-            "minimum": forward_fill(at_columns, view.minimum, 2 * columns) / 100,
-            "accuracy": forward_fill(at_columns, view.accuracy, 2 * columns) / 100,
-            "loss": forward_fill(at_columns, view.loss, 2 * columns) / top,
+            "minimum": forward_fill(point_columns, view.minimum, 2 * columns) / 100,
+            "accuracy": forward_fill(point_columns, view.accuracy, 2 * columns) / 100,
+            "loss": forward_fill(point_columns, view.loss, 2 * columns) / top,
         }
         curves = [
             Curve(values, draw_style[_ROLES[name]], _GLYPHS[name], dashed=name == "minimum")

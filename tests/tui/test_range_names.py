@@ -126,12 +126,12 @@ def test_ranges_that_are_as_they_were_are_not_named_again():
     row = VmaRow(7, 1, 42, BASE, BASE + MIB, "rw-p", "", 0, 9, "")
     table = RangeTable()
     table._rows = [row, row._replace(id=8, name="/lib/a.so")]
-    first, library = table._sift().shown.entries
+    first, library = table._filtered_rows().shown.entries
     table._rows = [row._replace(), row._replace(id=8, name="/lib/b.so")]
-    again, other = table._sift().shown.entries
+    again, other = table._filtered_rows().shown.entries
     assert again is first
     assert (library[1], other[1]) == ("a.so", "b.so")
     table.filter_text = "b.so"
-    sifted = table._sift()
+    sifted = table._filtered_rows()
     assert sifted.shown.entries == [other]
     assert sifted.unmatched.entries == [first]

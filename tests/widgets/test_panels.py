@@ -470,7 +470,7 @@ async def test_footer_keeps_the_important_keys():
 
 async def test_footer_of_a_recording_that_goes_on_says_so():
     footer = FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True))
-    footer.began_it = False
+    footer.owns_recording = False
     text = await drawn(footer, 180, 1)
     assert "q leave, it goes on" in text
     assert "detach" not in text

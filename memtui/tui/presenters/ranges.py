@@ -58,7 +58,7 @@ class _Mapped:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sifted:
+class _FilteredRows:
     """All rows in three parts, with the settings ``by``. A row may be left out in some windows, and shown in others."""
 
     rows: list[VmaRow]
@@ -97,9 +97,9 @@ class RangeTable:
         self._surveyed = 0
         self._glanced = False
         self.surveyed = False  # the last view is of ``SURVEY`` windows, not of ``GLANCE``
-        self._sifted: _Sifted | None = None
-        # Row id -> the row, its use, and the spans it was cut into for the last answer of _sift.
-        self._parted: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
+        self._filtered: _FilteredRows | None = None
+        # Row id -> the row, its use, and the spans it was cut into for the last ``_filtered_rows``.
+        self._row_parts: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
         self._reread_sample = -1  # the sample for which ranges were read anew
@@ -126,13 +126,13 @@ class RangeTable:
         several = len({p.pid for p in processes}) > 1
         self._who = {p.key: f"rank {rank}" for p in processes if (rank := rank_of(p)) is not None}
         cached: dict[int, tuple[_Entry, tuple[object, ...], RangeRow]] = {}
-        sifted = self._sift()
-        if self._reread_sample != sample and not sifted.holds(wss if self.pid is None else (), sample):
+        filtered = self._filtered_rows()
+        if self._reread_sample != sample and not filtered.holds(wss if self.pid is None else (), sample):
             self._reread_sample = sample
             self._read_rows(reader, sample)
-            sifted = self._sift()  # a range that was gone is mapped again
+            filtered = self._filtered_rows()  # a range that was gone is mapped again
         cold = (0,) * TREND if has_wss else ()
-        for entry in sifted.shown.in_sample(sample):
+        for entry in filtered.shown.in_sample(sample):
             row, name, why = entry
             touched = wss.get(row.id, 0 if has_wss else None)
             if touched is not None and touched < 0:
@@ -167,14 +167,16 @@ class RangeTable:
         rows = [row for _, _, row in cached.values()]
         self._cached_rows = cached
         rows.sort(key=self._key, reverse=self.descending)
-        left_out, unmatched = (_touched(part.in_sample(sample), wss) for part in (sifted.left_out, sifted.unmatched))
+        left_out, unmatched = (
+            _touched(part.in_sample(sample), wss) for part in (filtered.left_out, filtered.unmatched)
+        )
         of_ranges = sum(row.wss_bytes or 0 for row in rows) + left_out + unmatched
         if np.isfinite(header) and abs(of_ranges - header) < PAGE_BYTES:  # estimates of ranges are rounded individually
             of_ranges = int(header)
         return TableView(
             tuple(rows),
-            sifted.left_out.count(sample),
-            sifted.unmatched.count(sample),
+            filtered.left_out.count(sample),
+            filtered.unmatched.count(sample),
             self.filters_on,
             self.filter_text,
             self.sort,
@@ -187,14 +189,14 @@ class RangeTable:
             ranges_bytes=of_ranges if has_wss else None,
         )
 
-    def _sift(self) -> _Sifted:
+    def _filtered_rows(self) -> _FilteredRows:
         """Return the rows parted by the filter and the typed text; cached until one of these changes."""
         by = (self._unfiltered, self.filters_on, self.filter_text, self.pid)
-        if self._sifted is not None and self._sifted.rows is self._rows and self._sifted.by == by:
-            return self._sifted
+        if self._filtered is not None and self._filtered.rows is self._rows and self._filtered.by == by:
+            return self._filtered
         # Most rows are unchanged: a session with many short processes has thousands of rows.
-        before = self._parted if self._sifted is not None and self._sifted.by == by else {}
-        self._parted = {}
+        before = self._row_parts if self._filtered is not None and self._filtered.by == by else {}
+        self._row_parts = {}
         parts: list[tuple[list[_Entry], list[_Span]]] = [([], []), ([], []), ([], [])]
         for row in self._rows:
             if self.pid not in (None, row.pid):
@@ -202,12 +204,12 @@ class RangeTable:
             use, same = self._uses.get(row.id), before.get(row.id)
             if same is None or same[0] != row or same[1] != use:
                 same = row, use, self._part(row)
-            self._parted[row.id] = same
+            self._row_parts[row.id] = same
             for number, entry, span in same[2]:
                 parts[number][0].append(entry)
                 parts[number][1].append(span)
-        self._sifted = _Sifted(self._rows, by, *(_Mapped(*part) for part in parts))
-        return self._sifted
+        self._filtered = _FilteredRows(self._rows, by, *(_Mapped(*part) for part in parts))
+        return self._filtered
 
     def _part(self, row: VmaRow) -> tuple[tuple[int, _Entry, _Span], ...]:
         """Return the spans of a range, each with its part: 0 shown, 1 left out by the filter, 2 not matching."""
@@ -269,7 +271,7 @@ class RangeTable:
         """
         several = len({p.pid for p in processes}) > 1
         out = []
-        for row in {row.id: row for row, _, _ in self._sift().shown.entries}.values():
+        for row in {row.id: row for row, _, _ in self._filtered_rows().shown.entries}.values():
             if weight := self._most.get(row.id, 0):
                 then = state_at(row.states, sample)
                 label = short_label(row if then is None else row._replace(name=then.name), self._uses)

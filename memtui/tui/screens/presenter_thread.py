@@ -57,7 +57,7 @@ class PresenterThread(threading.Thread):
             self._wake.notify()
 
     def run(self) -> None:
-        """Deliver views until stopped. A failure to read is reported, and reading tried again at the next key or tick."""
+        """Deliver views until stopped. A failure is reported, and reading tried again at the next key or tick."""
         try:
             presenter = Presenter(self._open(), follow=self._live)
         except Exception as error:

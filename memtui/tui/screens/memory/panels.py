@@ -33,12 +33,12 @@ class MemoryPanels:
 
     Args:
         prompt: takes the place of the footer while it is open.
-        began_it: leaving the screen ends the recording.
+        owns_recording: leaving the screen ends the recording.
     """
 
-    def __init__(self, prompt: Prompt, *, began_it: bool) -> None:
+    def __init__(self, prompt: Prompt, *, owns_recording: bool) -> None:
         self.header, self.footer = HeaderLine(id="header"), FooterLine(id="footer")
-        self.footer.began_it = began_it
+        self.footer.owns_recording = owns_recording
         self.summary, self.details = SummaryLines(id="words"), DetailLines(id="details")
         self.graph, self.power = WssGraph(id="graph"), PowerGauge(id="power")
         self.power_line = PowerLine(id="power-line")

@@ -68,7 +68,7 @@ class MemoryScreen(Screen[None]):
         live: bool,
         refresh_s: float = 1.0,
         order: Send | None = None,
-        began_it: bool = True,
+        owns_recording: bool = True,
         first: str = "",
         process: int | None = None,
         message: str = "",
@@ -85,7 +85,7 @@ class MemoryScreen(Screen[None]):
             refresh_s=refresh_s,
         )
         self._prompts = MemoryPrompts(self._do, self._send, self._arrange)
-        self.panels = MemoryPanels(self._prompts.widget, began_it=began_it)
+        self.panels = MemoryPanels(self._prompts.widget, owns_recording=owns_recording)
         self._room = Room()
         self._message_timer: Timer | None = None
         self._failed = False  # an error is shown in place of a first view
