@@ -187,11 +187,11 @@ def names(rows) -> list[str]:
 
 async def test_only_what_is_in_sight_is_put_into_words(tmp_path, monkeypatch):
     """And nothing is worked out twice: a key costs the same with many rows as with few."""
-    made: list[str] = []
+    formatted: list[str] = []
     for name in ("_tensor", "_event"):
         make = getattr(StepLists, name)
         monkeypatch.setattr(
-            StepLists, name, lambda self, number, make=make, name=name: made.append(name) or make(self, number)
+            StepLists, name, lambda self, number, make=make, name=name: formatted.append(name) or make(self, number)
         )
     layers = tuple(f"blocks.{n}" for n in range(2000))
     async with opened(tmp_path, nested(20, layers)) as (app, pilot):
@@ -200,10 +200,10 @@ async def test_only_what_is_in_sight_is_put_into_words(tmp_path, monkeypatch):
         await pilot.press("2")
         keys = ("right", "down", "pagedown", "P", "f", "1", "left", "down", "3", "right", "down", "2", "end", "home")
         for key in keys:
-            made.clear()
+            formatted.clear()
             await pilot.press(key)
             await pilot.pause()
-            assert len(made) <= 3 * app.screen.active.size.height, key
+            assert len(formatted) <= 3 * app.screen.active.size.height, key
         assert len(app.screen.events.view.rows) == 10_002
 
 

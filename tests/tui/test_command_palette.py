@@ -118,15 +118,15 @@ def test_help_loses_no_word_when_it_is_narrow(panel):
 def test_help_is_filled_and_goes_on_under_its_own_words(panel, width):
     source = help_for(panel).splitlines()
     lines = wrapped(source, width)
-    beside = [line for line in source if line and not line.startswith(" ")]
+    headings = [line for line in source if line and not line.startswith(" ")]
     names = [line.partition("  ")[0] for line in lines if line and not line.startswith(" ")]
     assert len(set(names)) == len(names), names
     for line, after in pairwise(lines):
         indent = len(after) - len(after.lstrip())
         assert not after or indent in (0, 2, 16), after
         is_key = "  " in (after[14:16], line[14:16])  # or a sentence after one
-        last_beside = any(heading.endswith(f" {line.strip()}") for heading in beside)
-        if indent == 16 or (indent == 2 and line.startswith("  ") and not is_key and not last_beside):
+        after_heading = any(heading.endswith(f" {line.strip()}") for heading in headings)
+        if indent == 16 or (indent == 2 and line.startswith("  ") and not is_key and not after_heading):
             assert len(line) + 1 + len(after.split()[0]) > width, "a line ends where no word fits"
 
 
@@ -138,10 +138,10 @@ def screens_of_lists() -> list[type[ListScreen]]:
 
 
 def test_every_screen_with_keys_of_its_own_has_help_of_its_own():
-    found = {each.__name__: each.HELP for each in screens_of_lists()}
-    assert found.pop("HomeScreen") == ""  # it takes ? as a letter of what is looked for
-    assert found
-    for name, panel in found.items():
+    help_of = {each.__name__: each.HELP for each in screens_of_lists()}
+    assert help_of.pop("HomeScreen") == ""  # it takes ? as a letter of what is looked for
+    assert help_of
+    for name, panel in help_of.items():
         assert panel in ALONE, name
     for panel, words in ALONE.items():
         assert panel not in ABOUT
@@ -153,8 +153,8 @@ def test_help_names_every_key_of_such_a_screen(each):
     names = {"shift+tab": "shift+Tab", "escape": "Esc", "tab": "Tab", "enter": "Enter"}
     for binding in [*each.BINDINGS, *ListScreen.BINDINGS]:
         keys = [names.get(key, key) for key in binding.key.split(",")]
-        said = [re.search(rf"(?<![\w+]){re.escape(key)}(?!\w)", ALONE[each.HELP]) for key in keys]
-        assert any(said) or binding.action == "help", binding
+        matches = [re.search(rf"(?<![\w+]){re.escape(key)}(?!\w)", ALONE[each.HELP]) for key in keys]
+        assert any(matches) or binding.action == "help", binding
 
 
 def luminance(index: int) -> float:

@@ -129,9 +129,9 @@ async def test_help_is_about_these_keys(tmp_path):
         await until(
             pilot, lambda: isinstance(app.screen, HelpScreen) and "Sessions over one another" in screen_text(app)
         )
-        said = screen_text(app)
-        assert "windows of one length" in said
-        assert "jump to a typed time" not in said  # a key that is not there
+        shown_text = screen_text(app)
+        assert "windows of one length" in shown_text
+        assert "jump to a typed time" not in shown_text  # a key that is not there
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ComparisonScreen))
         await pilot.press("q")

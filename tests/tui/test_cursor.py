@@ -20,16 +20,16 @@ from tests.support.sessions import DATA, HEAP, messages, touched, write_session
 
 
 def opened(tmp_path: Path, count: int = 40) -> Presenter:
-    made = Presenter(Session(write_session(tmp_path / "x.memtui", messages(count))), follow=False)
-    made.room = Room(60, 16)
-    return settled(made)
+    presenter = Presenter(Session(write_session(tmp_path / "x.memtui", messages(count))), follow=False)
+    presenter.room = Room(60, 16)
+    return settled(presenter)
 
 
-def settled(made: Presenter) -> Presenter:
+def settled(presenter: Presenter) -> Presenter:
     deadline = time.monotonic() + 20
-    while not (made.view(1.0) and made.complete):
+    while not (presenter.view(1.0) and presenter.complete):
         assert time.monotonic() < deadline
-    return made
+    return presenter
 
 
 async def test_a_click_moves_time_and_address_of_all_panels():
@@ -136,12 +136,12 @@ async def test_escape_forgets_the_cursor_of_the_heat_map():
 
 
 def test_touches_under_the_cursor_are_those_of_the_pages(tmp_path):
-    one = opened(tmp_path)
-    one.playhead.home()
-    one.playhead.step(9)
-    settled(one)
-    one.heat.point(0)
-    seen = settled(one).view().heat.cursor
+    replay = opened(tmp_path)
+    replay.playhead.home()
+    replay.playhead.step(9)
+    settled(replay)
+    replay.heat.point(0)
+    seen = settled(replay).view().heat.cursor
     assert seen.start == HEAP
     cell = np.arange(HEAP >> 12, (HEAP + seen.cell_bytes) >> 12)
     assert seen.touched_bytes == 4096 * np.isin(cell, touched(9).pages()).sum()
@@ -150,49 +150,49 @@ def test_touches_under_the_cursor_are_those_of_the_pages(tmp_path):
 
 def test_every_row_of_a_zoom_adds_up_to_the_range(tmp_path):
     """Zoomed on a range, its rows together hold all its touches, whatever part a row shows."""
-    one = opened(tmp_path)
-    one.heat.point(next(b.row for b in one.view().heat.bands if b.label.startswith("anon")))
-    one.zoom(1)
-    settled(one)
+    replay = opened(tmp_path)
+    replay.heat.point(next(b.row for b in replay.view().heat.bands if b.label.startswith("anon")))
+    replay.zoom(1)
+    settled(replay)
     rows = []
     for row in range(16):
-        one.heat.point(row)
-        rows.append(one.view().heat.cursor)
+        replay.heat.point(row)
+        rows.append(replay.view().heat.cursor)
     assert [r.start for r in rows] == sorted({r.start for r in rows})
     assert sum(r.touched_bytes for r in rows) == 2048 * 4096
     assert rows[0].start == DATA
 
 
 def test_a_zoom_ends_where_a_pixel_is_a_page(tmp_path):
-    one = opened(tmp_path)
-    one.room = Room(20, 4)
-    settled(one).heat.point(0)
+    replay = opened(tmp_path)
+    replay.room = Room(20, 4)
+    settled(replay).heat.point(0)
     for _ in range(12):
-        one.zoom(1)
-        settled(one)
-    assert one.view().heat.cursor.cell_bytes <= 2 * 4096
+        replay.zoom(1)
+        settled(replay)
+    assert replay.view().heat.cursor.cell_bytes <= 2 * 4096
     for _ in range(12):
-        one.zoom(-1)
-    assert not settled(one).view().heat.zoom
+        replay.zoom(-1)
+    assert not settled(replay).view().heat.zoom
 
 
 @pytest.mark.parametrize("by", [-0.5, 0.5])
 def test_panning_ends_at_the_first_and_the_last_range(tmp_path, by):
-    one = opened(tmp_path)
-    one.heat.point(3)
-    one.zoom(1)
+    replay = opened(tmp_path)
+    replay.heat.point(3)
+    replay.zoom(1)
     for _ in range(60):
-        settled(one).heat.pan(by)
-    seen = settled(one).view().heat
+        settled(replay).heat.pan(by)
+    seen = settled(replay).view().heat
     assert {band.label for band in seen.bands} & ({"[heap]"} if by < 0 else {"[stack]"})
     assert seen.cursor is not None
 
 
 def test_a_gap_says_what_is_in_it():
     def gaps(session) -> list[str]:
-        one = Presenter(session, follow=False)
-        one.room = Room(40, 20)
-        return [band.label for band in settled(one).view().heat.bands if band.kind == "gap"]
+        replay = Presenter(session, follow=False)
+        replay.room = Room(40, 20)
+        return [band.label for band in settled(replay).view().heat.bands if band.kind == "gap"]
 
     session = FakeSession(60)
     assert gaps(session)[:2] == ["41.7 TiB not mapped", "94.9 GiB, 1 range not drawn"]
@@ -203,19 +203,19 @@ def test_a_gap_says_what_is_in_it():
 
 def test_a_line_over_a_long_session_asks_for_few_windows():
     session = FakeSession(9000)
-    asked = []
+    fetched = []
     fetch = range_wss(1)
-    series = Series(lambda reader, first, last: asked.append(last - first + 1) or fetch(reader, first, last), (0.0,))
+    series = Series(lambda reader, first, last: fetched.append(last - first + 1) or fetch(reader, first, last), (0.0,))
     (line,), whole = series.view(session, 0, 9000, 8999, TimeBudget(60.0))
     assert whole
-    assert sum(asked) <= POINTS + 1
-    known = np.isfinite(line)
-    assert known[8999]
-    expected = [dict(session._touched(int(n)))[1] for n in np.flatnonzero(known)]
-    assert line[known].tolist() == expected
-    asked.clear()
+    assert sum(fetched) <= POINTS + 1
+    finite = np.isfinite(line)
+    assert finite[8999]
+    expected = [dict(session._touched(int(n)))[1] for n in np.flatnonzero(finite)]
+    assert line[finite].tolist() == expected
+    fetched.clear()
     series.view(session, 0, 9000, 8999, TimeBudget(60.0))
-    assert not asked
+    assert not fetched
 
 
 def test_a_line_stops_at_the_deadline_and_goes_on():

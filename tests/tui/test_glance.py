@@ -56,13 +56,13 @@ def test_a_short_session_is_read_at_once(path):
 
 def test_windows_with_more_distances_than_were_glanced_at_are_no_damage(path, many, monkeypatch):
     """A window may have a distance for every earlier one, those that were not looked at included."""
-    asked = []
+    decoded = []
     decode = reuse_reader.decode_reuse
-    monkeypatch.setattr(reuse_reader, "decode_reuse", lambda data, limit: asked.append(limit) or decode(data, limit))
+    monkeypatch.setattr(reuse_reader, "decode_reuse", lambda data, limit: decoded.append(limit) or decode(data, limit))
     with closing(Session(path, glance=True)) as reader:
         assert len(reader.samples) < SAMPLES
         reader.reuse.between(SAMPLES - 1, SAMPLES - 1)
-    assert set(asked) == {3 * SAMPLES}
+    assert set(decoded) == {3 * SAMPLES}
 
 
 def test_damage_between_the_samples_that_were_glanced_at_is_told_again_and_again(path, many, tmp_path):

@@ -34,12 +34,12 @@ def test_processes_that_ended_are_not_counted():
     children = [type(first[0])(key, 4241 + key, 4242, 100, 0, "worker", "child") for key in (2, 3)]
     session.processes.all = lambda: [*first, *children]
     session.ended_at = {2: 20}
-    one = Presenter(session, follow=False)
+    presenter = Presenter(session, follow=False)
     seen = []
     for sample in (10, 20, 59):
-        one.playhead.home()
-        one.playhead.step(sample)
-        seen.append(one.view().header.others)
+        presenter.playhead.home()
+        presenter.playhead.step(sample)
+        seen.append(presenter.view().header.others)
     assert seen == [2, 1, 1]
 
 

@@ -24,15 +24,15 @@ def path(tmp_path_factory):
 @pytest.fixture
 def decoded(monkeypatch):
     """Samples whose page sets are decoded."""
-    found = []
+    read_samples = []
     original = PageReader.page_set
 
     def page_set(self, sample, process):
-        found.append(sample)
+        read_samples.append(sample)
         return original(self, sample, process)
 
     monkeypatch.setattr(PageReader, "page_set", page_set)
-    return found
+    return read_samples
 
 
 def whole(reader: Session) -> Presenter:
@@ -70,12 +70,12 @@ def test_its_columns_are_means_of_all_windows(path):
         windows = [n for end in inside for n in range(end // 64 * 64, end + 1)]
         wanted = np.mean([bin_column(reader.pages.page_set(n, process), layout) for n in windows], axis=0)
         # Ranges of the test begin and end at chunks of 64 KiB; bins within a chunk share its touches evenly.
-        known = np.isfinite(wanted)
-        assert (np.isfinite(heat.share[: len(known), column]) == known).all()
-        total = np.where(known, wanted * layout.bin_bytes, 0).sum()
-        drawn = np.where(known, heat.share[: len(known), column] * layout.bin_bytes, 0).sum()
+        finite = np.isfinite(wanted)
+        assert (np.isfinite(heat.share[: len(finite), column]) == finite).all()
+        total = np.where(finite, wanted * layout.bin_bytes, 0).sum()
+        drawn = np.where(finite, heat.share[: len(finite), column] * layout.bin_bytes, 0).sum()
         assert drawn == pytest.approx(total, rel=1e-3)
-        assert np.abs(heat.share[: len(known), column] - wanted)[known].max() < 0.1
+        assert np.abs(heat.share[: len(finite), column] - wanted)[finite].max() < 0.1
     reader.close()
 
 
@@ -90,18 +90,18 @@ def test_a_live_picture_is_laid_out_anew_only_so_often(path, monkeypatch):
     """Where processes come and go, each window would ask for another layout, with all its columns."""
     builds = []
     build = heat_map.Layout.build
-    monkeypatch.setattr(heat_map.Layout, "build", lambda *words, **more: builds.append(1) or build(*words, **more))
+    monkeypatch.setattr(heat_map.Layout, "build", lambda *args, **more: builds.append(1) or build(*args, **more))
     reader = Session(path)
     presenter = Presenter(reader, follow=True)
     presenter.room = Room(COLUMNS, ROWS)
     presenter.playhead.recording = presenter.playhead.follow = True
     presenter.view(10.0)
     weights = iter(range(4, 44))
-    worth = heat_map.ranges_to_draw
+    ranges_to_draw = heat_map.ranges_to_draw
     monkeypatch.setattr(
         heat_map,
         "ranges_to_draw",
-        lambda *words: [replace(r, weight_bytes=1 << next(weights)) for r in worth(*words)[:1]],
+        lambda *args: [replace(r, weight_bytes=1 << next(weights)) for r in ranges_to_draw(*args)[:1]],
     )
     monkeypatch.setattr(heat_map, "LAYOUT_SHARE", 1e-9)
     builds.clear()

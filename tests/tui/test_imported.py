@@ -91,7 +91,7 @@ async def test_a_long_one_opens_on_its_fullest_part(tmp_path, monkeypatch):
         reader = Session(tmp_path / "s.memtui")
         steps = reader.allocations.steps()
         reader.close()
-        fullest = max(steps, key=lambda one: one.peak_bytes)
+        fullest = max(steps, key=lambda step: step.peak_bytes)
         assert f"allocations  {steps.index(fullest) + 1} of {len(steps)}   x.txt" in screen_lines(app)[0]
         await pilot.press("n", "n", "n", "n", "n")
         await until(pilot, lambda: f"{len(steps)} of {len(steps)}" in screen_lines(app)[0])

@@ -187,8 +187,8 @@ def test_a_jump_is_a_line_and_a_gap_is_none():
 
 
 def test_values_are_held_up_to_the_last_one():
-    found = forward_fill(np.array([1, 3, 5]), np.array([10.0, NAN, 30.0]), 8)
-    assert np.array_equal(found, [NAN, 10, 10, 10, 10, 30, NAN, NAN], equal_nan=True)
+    values = forward_fill(np.array([1, 3, 5]), np.array([10.0, NAN, 30.0]), 8)
+    assert np.array_equal(values, [NAN, 10, 10, 10, 10, 30, NAN, NAN], equal_nan=True)
 
 
 def test_the_screen_begins_with_the_training_where_it_is_asked_to(tmp_path):
@@ -202,9 +202,9 @@ def test_the_screen_begins_with_the_training_where_it_is_asked_to(tmp_path):
     reader = Session(sessions.write_session(tmp_path / "s.memtui", stream))
     reader.release()
 
-    async def look_at_it() -> None:
+    async def open_and_look() -> None:
         app = MemtuiApp(lambda: reader, live=False, first="training")
         async with app.run_test(size=(120, 36)) as pilot:
             await until(pilot, lambda: isinstance(app.screen, TrainingScreen) and "loss" in screen_text(app))
 
-    asyncio.run(look_at_it())
+    asyncio.run(open_and_look())

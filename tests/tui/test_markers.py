@@ -52,9 +52,9 @@ async def test_the_timeline_has_a_tick_for_each_and_takes_clicks():
     async with running(troubled(), size=(160, 40)) as d:
         line = d.text.splitlines()[0]
         assert (line.count("┊"), line.count("┃")) == (3, 1)
-        begin, end = line.index("━"), max(map(line.rfind, "━●─┊┃")) + 1
-        assert line.index("┃") == begin + int(75 * STEP_NS / 1e9 / d.view.header.duration_s * (end - begin))
-        await d.pilot.click(offset=((begin + end) // 2, 0))
+        start, end = line.index("━"), max(map(line.rfind, "━●─┊┃")) + 1
+        assert line.index("┃") == start + int(75 * STEP_NS / 1e9 / d.view.header.duration_s * (end - start))
+        await d.pilot.click(offset=((start + end) // 2, 0))
         await d.until(lambda: abs(d.view.header.position_s - d.view.header.duration_s / 2) < 1)
 
 
@@ -121,11 +121,11 @@ def test_a_mark_that_is_written_down_late_is_seen():
 
 @pytest.mark.parametrize("by", [1, -1])
 def test_without_marks_the_view_stays(by):
-    one = Presenter(FakeSession(20), follow=False)
-    one.reader.events = lambda first, last: []
-    before = one.playhead.cursor_ns
-    one.to_mark(by)
-    assert one.playhead.cursor_ns == before
+    presenter = Presenter(FakeSession(20), follow=False)
+    presenter.reader.events = lambda first, last: []
+    before = presenter.playhead.cursor_ns
+    presenter.to_mark(by)
+    assert presenter.playhead.cursor_ns == before
 
 
 async def test_the_sentence_is_about_the_size_under_the_cursor():
@@ -159,12 +159,12 @@ async def test_the_sentence_says_page_and_window_where_there_is_room():
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_rounded_bounds_are_still_bounds(a, b):
     low, high = sorted((a, b))
-    words = bounds(low, high).removesuffix(" %").split("-")
-    if len(words) == 2:
-        assert float(words[0]) <= low * 100 + 1e-6
-        assert float(words[1]) >= high * 100 - 1e-6
+    parts = bounds(low, high).removesuffix(" %").split("-")
+    if len(parts) == 2:
+        assert float(parts[0]) <= low * 100 + 1e-6
+        assert float(parts[1]) >= high * 100 - 1e-6
     else:
-        assert float(words[0]) == pytest.approx(high * 100, abs=0.06)
+        assert float(parts[0]) == pytest.approx(high * 100, abs=0.06)
 
 
 def test_sizes_spoken_of_are_exact_edges():

@@ -18,14 +18,14 @@ async def test_replay_opens_paused_at_the_end_on_the_whole_picture():
         assert d.view.header.state is State.PAUSED
         assert d.view.graph.axis.start_ns == ORIGIN_NS
         assert len(d.view.graph.end_ns) == 120
-        for words in (
+        for text in (
             "❚❚ 00:00:25 of 00:00:25",
             "7 shown, 416 left out",
             "half of all touches",
             "41.7 TiB not mapped",
             "[heap]",
         ):
-            assert words in d.text
+            assert text in d.text
 
 
 async def test_a_text_is_looked_for_in_whole_paths():
@@ -169,17 +169,17 @@ async def test_what_makes_a_window_less_than_exact_is_said(live):
     samples.status = at_end(samples.status, "approximate")
     samples.reason = at_end(samples.reason, "2 of 9 ranges could not be read")
     async with running(session, live=live, size=(250, 60)) as d:
-        for words in (
+        for text in (
             "WSS 77.1 MiB (1.20 MiB unknown)",
             "disturbed: DAMON on this machine",
             "approximate: 2 of 9 ranges could not be read",
             "2 gaps",
             "first mapped 3.10 MiB",
         ):
-            assert words in d.text
+            assert text in d.text
         await d.press("T")  # the window before was exact
         await d.until(lambda: d.view.header.state is State.PAUSED and not d.view.graph.caveats)
-        assert not any(words in d.text for words in ("unknown)", "disturbed:", "approximate:", "gaps", "first mapped"))
+        assert not any(text in d.text for text in ("unknown)", "disturbed:", "approximate:", "gaps", "first mapped"))
 
 
 @pytest.mark.parametrize("size", [(120, 36), (80, 24)])

@@ -45,7 +45,7 @@ async def test_it_shows_the_last_lines_and_gives_the_panels_back(size, live, tmp
         assert len(lines) == size[1]
         assert {len(line) for line in lines} == {size[0]}
         assert "working set" in d.text, "the graph stays"
-        assert not any(words in d.text for words in ("where and when", "address ranges", "reuse distance"))
+        assert not any(label in d.text for label in ("where and when", "address ranges", "reuse distance"))
         shown = [line.strip("│ ") for line in lines if line.startswith("│line ")]
         assert shown == [f"line {n}" for n in range(200 - len(shown), 200)]
         assert len(shown) >= (size[1] - 2) * 0.5 - 2
@@ -98,11 +98,11 @@ async def test_keys_and_wheel_scroll_it_and_nothing_else(tmp_path):
 async def test_another_panel_takes_its_place(tmp_path):
     session, _ = printing(tmp_path, counted(5))
     async with running(session, size=(80, 24)) as d:
-        for key, words in (("3", "address ranges"), ("p", "processes"), ("tab", "power")):
+        for key, label in (("3", "address ranges"), ("p", "processes"), ("tab", "power")):
             await d.press("o")
             await d.until(lambda: "line 4" in d.text)
             await d.press(key)
-            await d.until(lambda words=words: "┌ " + words in d.text and "line 4" not in d.text)
+            await d.until(lambda label=label: "┌ " + label in d.text and "line 4" not in d.text)
 
 
 async def test_nothing_is_redrawn_when_nothing_changed(tmp_path):
@@ -132,8 +132,8 @@ async def test_hostile_output_is_only_words(live, tmp_path):
         await d.until(lambda: "markup" in d.text)
         assert all(line.isprintable() for line in d.text.splitlines())
         spelled = (r"\x1b]52;c;not whole", r"\x07\x9b2J\x00\x7f\xff", "<U+202E>", "<U+0301>")
-        for words in ("│red ", "[bold]markup[/bold] [@click", *spelled):
-            assert words in d.text
+        for label in ("│red ", "[bold]markup[/bold] [@click", *spelled):
+            assert label in d.text
         assert "cm0gLXJmIC8" not in d.text
         assert {len(line) for line in screen_lines(d.app)} == {120}
 
@@ -149,8 +149,8 @@ async def test_where_there_is_none_one_sentence_says_why(size, kind, tmp_path):
         os.mkfifo(log)
     async with running(session, size=size) as d:
         await d.press("o")
-        found = kind in ("link", "pipe")
-        why = "s.memtui.log is not opened" if found else "there is no s.memtui.log beside the session"
+        refused = kind in ("link", "pipe")
+        why = "s.memtui.log is not opened" if refused else "there is no s.memtui.log beside the session"
         await d.until(lambda: why in " ".join(d.text.replace("│", " ").split()))
         assert "the secret" not in d.text
         assert {len(line) for line in screen_lines(d.app)} == {size[0]}

@@ -74,10 +74,10 @@ def test_the_cpu_time_of_the_viewer_counts_while_it_watches_live(samples, monkey
 
 def test_a_budget_that_is_not_kept_names_the_interval_that_would_keep_it(samples):
     view = HeaderView(state=State.PAUSED)
-    kept = with_budget(view, samples, LAST, 0.05)
-    assert kept.warnings == ()
-    assert kept.spent == pytest.approx(4 / 210)
-    assert kept.budgeted_s is None
+    within = with_budget(view, samples, LAST, 0.05)
+    assert within.warnings == ()
+    assert within.spent == pytest.approx(4 / 210)
+    assert within.budgeted_s is None
     samples.budgeted_ns[:] = samples.next_ns[:] = STEP_NS
     broken = with_budget(view, samples, LAST, 0.01)
     assert broken.budgeted_s == STEP_NS / 1e9

@@ -29,8 +29,8 @@ async def test_small_screen_shows_one_panel_at_a_time():
         seen = []
         for key in ("1", "2", "3", "4", "tab", "shift+tab"):
             await d.press(key)
-            words = ("where and when", "reuse distance", "address ranges", "power")
-            seen.append([w for w in words if "┌ " + w in d.text])
+            titles = ("where and when", "reuse distance", "address ranges", "power")
+            seen.append([w for w in titles if "┌ " + w in d.text])
         assert seen == [[w] for w in ("where and when", "reuse distance", "address ranges", "power")] + [
             ["where and when"],
             ["power"],

@@ -77,17 +77,17 @@ def test_all_of_a_growing_session_is_cut_anew_seldom():
 
 
 @pytest.mark.parametrize(
-    ("words", "seconds"),
+    ("typed", "seconds"),
     [
         ("7:12", 432), ("1:02:03.5", 3723.5), ("90", 90), ("5m", 300), ("1h2m3s", 3723), ("50%", 500), ("+30", 130),
         ("-1:30", 10), ("-9:00", 0), (" 2 m ", 120), (".5", 0.5), ("10s", 10),
     ],
 )  # fmt: skip
-def test_times_that_can_be_typed(words, seconds):
-    assert parse_time(words, 100.0, 1000.0) == pytest.approx(seconds)
+def test_times_that_can_be_typed(typed, seconds):
+    assert parse_time(typed, 100.0, 1000.0) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("words", ["", "x", "1:2:3:4", "5 apples", "--3", "%", "1e9", "nan", "9:99x"])
-def test_times_that_cannot(words):
+@pytest.mark.parametrize("typed", ["", "x", "1:2:3:4", "5 apples", "--3", "%", "1e9", "nan", "9:99x"])
+def test_times_that_cannot(typed):
     with pytest.raises(ValueError, match="7:12"):
-        parse_time(words, 0.0, 10.0)
+        parse_time(typed, 0.0, 10.0)

@@ -13,45 +13,45 @@ from tests.support.screen_fakes import MIB, FakeSession
 
 
 def presenter(count: int = 300, **options) -> Presenter:
-    made = Presenter(FakeSession(count, **options), follow=False)
-    made.room = Room(60, 12)
-    return made
+    created = Presenter(FakeSession(count, **options), follow=False)
+    created.room = Room(60, 12)
+    return created
 
 
 def test_presenter_is_complete_after_some_views():
-    one = presenter()
+    replay = presenter()
     seen = 0
-    while not (one.view(0.01) and one.complete):
+    while not (replay.view(0.01) and replay.complete):
         seen += 1
         assert seen < 200
-    view = one.view()
+    view = replay.view()
     assert view.heat.share.shape == (24, 60)
     assert np.isfinite(view.heat.share[0]).all()
-    asked = one.reader.asked_pages
-    one.view()
-    assert one.reader.asked_pages == asked
+    asked = replay.reader.asked_pages
+    replay.view()
+    assert replay.reader.asked_pages == asked
 
 
 def test_heat_columns_move_on_unchanged():
     session = FakeSession(400, growing=True, clock=lambda: 0.0)
-    one = Presenter(session, follow=True)
-    one.room = Room(60, 12)
-    before = one.view(10.0).heat
+    replay = Presenter(session, follow=True)
+    replay.room = Room(60, 12)
+    before = replay.view(10.0).heat
     session.first = 405  # a second later: one column further
-    one.refresh()
-    after = one.view(10.0).heat
+    replay.refresh()
+    after = replay.view(10.0).heat
     moved = after.axis.bins(60)[1] - before.axis.bins(60)[1]
     assert moved in (1, 2)
     np.testing.assert_array_equal(before.share[:, moved:-1], after.share[:, : -moved - 1])
 
 
 def test_seek_costs_little_on_a_long_session():
-    one = presenter(18_000)
-    one.view()
+    replay = presenter(18_000)
+    replay.view()
     began = time.process_time()
     for percent in range(0, 100, 10):
-        one.playhead.jump(f"{percent}%")
-        one.view(0.0)
+        replay.playhead.jump(f"{percent}%")
+        replay.view(0.0)
     assert (time.process_time() - began) / 10 < 0.5  # the figure is in the benchmarks; this catches a slip
 
 
@@ -61,9 +61,9 @@ def test_several_processes_are_told_apart():
     session.rows.append(second)
     first = session.processes.all()
     session.processes.all = lambda: [*first, type(first[0])(2, 4243, 4242, 100, 0, "worker", "child")]
-    one = Presenter(session, follow=False)
-    one.room = Room(60, 20)
-    view = one.view(10.0)
+    replay = Presenter(session, follow=False)
+    replay.room = Room(60, 20)
+    view = replay.view(10.0)
     assert view.header.others == 1
     assert {row.pid for row in view.table.rows} == {4242, 4243}
     assert sum(band.label.startswith("4242 ") for band in view.heat.bands) >= 6
@@ -72,9 +72,9 @@ def test_several_processes_are_told_apart():
 def test_what_is_touched_is_resident_whenever_that_was_looked_at():
     session = FakeSession(60)
     session.vmas.rss = lambda sample: {row.id: 1 * MIB for row in session.rows}
-    one = Presenter(session, follow=False)
-    one.room = Room(60, 12)
-    rows = {row.name: row for row in one.view(10.0).table.rows}
+    replay = Presenter(session, follow=False)
+    replay.room = Room(60, 12)
+    rows = {row.name: row for row in replay.view(10.0).table.rows}
     heap = rows["[heap]"]
     assert heap.rss_at_least
     assert heap.rss_bytes == heap.wss_bytes > MIB
@@ -104,9 +104,9 @@ def test_a_user_without_a_home_has_whole_paths(monkeypatch):
 
 
 def test_a_list_is_worked_out_while_it_is_shown():
-    one = presenter(20, children=2)
-    assert one.view().processes.rows == ()
-    one.show_list("processes")
-    assert len(one.view().processes.rows) == 3
-    one.show_list("table")
-    assert one.view().processes.rows == ()
+    replay = presenter(20, children=2)
+    assert replay.view().processes.rows == ()
+    replay.show_list("processes")
+    assert len(replay.view().processes.rows) == 3
+    replay.show_list("table")
+    assert replay.view().processes.rows == ()

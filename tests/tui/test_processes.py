@@ -189,15 +189,15 @@ def test_the_sums_of_one_process_are_its_own(tmp_path):
     session = family(200)
     counted = []
     session.reuse.between = lambda first, last: counted.append((first, last)) or []
-    one = Presenter(session, follow=False)
-    one.room = Room(40, 10)
-    one.view(5.0)
-    one.focus_process(4243)
+    presenter = Presenter(session, follow=False)
+    presenter.room = Room(40, 10)
+    presenter.view(5.0)
+    presenter.focus_process(4243)
     counted.clear()
-    one.view(0.0)
+    presenter.view(0.0)
     assert counted == [(0, 63)]
-    assert not one.complete
-    while not (one.view(5.0) and one.complete):
+    assert not presenter.complete
+    while not (presenter.view(5.0) and presenter.complete):
         pass
     assert counted[-1][1] == 199
     assert [first for first, _ in counted] == [0, 64, 128, 192]
@@ -213,7 +213,7 @@ def child(**environ: str) -> subprocess.Popen:
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "expected"),
     [
         ({"RANK": "3", "LOCAL_RANK": "1", "SECRET_RANK": "9", "RANKS": "8"}, {"RANK": 3, "LOCAL_RANK": 1}),
         ({"LOCAL_RANK": "0"}, {"LOCAL_RANK": 0}),
@@ -223,15 +223,17 @@ def child(**environ: str) -> subprocess.Popen:
         ({}, {}),
     ],
 )
-def test_ranks_and_nothing_else_of_the_environment(environ, told, monkeypatch):
+def test_ranks_and_nothing_else_of_the_environment(environ, expected, monkeypatch):
     for name in ("RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     process = child(**environ)
     try:
-        assert ranks_of(process.pid) == told
+        assert ranks_of(process.pid) == expected
         tree = ProcessTree(process.pid)
         tree.refresh()
-        assert tree.processes[0].role == " ".join(("target", *(f"{name}={number}" for name, number in told.items())))
+        assert tree.processes[0].role == " ".join(
+            ("target", *(f"{name}={number}" for name, number in expected.items()))
+        )
     finally:
         process.kill()
         process.wait()

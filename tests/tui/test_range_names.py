@@ -112,12 +112,12 @@ def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
         target.kill()
         target.communicate()
     reader = Session(session)
-    found = uses_of(reader.vmas.rows())
+    uses = uses_of(reader.vmas.rows())
     sizes = {row.id: row.end - row.start for row in reader.vmas.rows()}
     reader.close()
-    stacks = [size for row, size in sizes.items() if found.get(row, "").startswith("thread stack")]
+    stacks = [size for row, size in sizes.items() if uses.get(row, "").startswith("thread stack")]
     assert sum(abs(size - (16 << 20)) <= 4096 for size in stacks) == 3
-    heaps = [size for row, size in sizes.items() if found.get(row, "").startswith("malloc heap")]
+    heaps = [size for row, size in sizes.items() if uses.get(row, "").startswith("malloc heap")]
     assert len(heaps) >= 3
     assert max(heaps) <= 64 * MIB
 

@@ -40,8 +40,8 @@ def test_the_ranges_add_up_to_the_process(reader):
     views = [shown(reader, row, SAMPLES - 1) for row in reader.vmas.rows()]
     assert sum(view.touches for view in views) == stored.touches
     for bound in ("upper", "lower"):
-        found = sum(getattr(view, bound) * view.touches for view in views if len(view.edges_bytes))
-        assert found == pytest.approx(getattr(stored, bound))
+        total = sum(getattr(view, bound) * view.touches for view in views if len(view.edges_bytes))
+        assert total == pytest.approx(getattr(stored, bound))
     first = sum(view.first_share * view.touches for view in views if view.touches)
     assert first == pytest.approx(stored.first_touches)
 

@@ -47,11 +47,11 @@ async def test_another_interval_and_one_that_cannot_be():
         await d.until(lambda: not d.screen.panels.prompt.active)
 
 
-@pytest.mark.parametrize(("words", "ppm"), [("5%", 50_000), ("0.5 %", 5_000), ("none", 0)])
-async def test_another_budget(words, ppm):
+@pytest.mark.parametrize(("typed", "ppm"), [("5%", 50_000), ("0.5 %", 5_000), ("none", 0)])
+async def test_another_budget(typed, ppm):
     recording = FakeRecording()
     async with running(live=True, order=recording) as d:
-        await d.press("i", *("space" if c == " " else "percent_sign" if c == "%" else c for c in words), "enter")
+        await d.press("i", *("space" if c == " " else "percent_sign" if c == "%" else c for c in typed), "enter")
         await d.until(lambda: recording.orders == [("budget", {"ppm": ppm})])
         done = f" budget: {ppm / 1e4:g} %" if ppm else " no budget"
         await d.until(lambda: done in d.text.splitlines()[-1])
@@ -119,10 +119,10 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
         terminal = Terminal("attach", truth["pid"], "-o", session, "--tracker", "rss", module="memtui")
         try:
             terminal.read(30, until="LIVE")
-            for key, label, words in (("M", "mark this moment", "half time"), ("i", "interval", "20ms")):
+            for key, label, typed in (("M", "mark this moment", "half time"), ("i", "interval", "20ms")):
                 terminal.send(key)
                 terminal.read(10, until=f" {label} ")
-                terminal.send(f"{words}\r")
+                terminal.send(f"{typed}\r")
                 terminal.read(10, until="space pause")
             terminal.send("v")
             terminal.read(10, until="asked 0.02 s")
@@ -136,11 +136,11 @@ def test_a_real_recording_takes_them(tmp_path, monkeypatch):
             terminal.process.kill()
             terminal.process.wait()
     reader = Session(session)
-    told = [(event.kind, event.text) for event in reader.events(0, 1 << 62)]
+    events = [(event.kind, event.text) for event in reader.events(0, 1 << 62)]
     intervals = set(reader.samples.asked_ns.tolist())
     reader.close()
-    assert ("mark", "half time") in told
-    assert ("interval", "the interval is 0.02 s from here on") in told
+    assert ("mark", "half time") in events
+    assert ("interval", "the interval is 0.02 s from here on") in events
     assert intervals == {200_000_000, 20_000_000}
     assert memtui("report", session).returncode == 0
 

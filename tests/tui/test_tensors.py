@@ -58,14 +58,14 @@ def rows(driver: Driver) -> dict[str, list[str]]:
     """What the table says, by the last words of each row."""
     lines = screen_lines(driver.app)
     head = next(n for n, line in enumerate(lines) if "working set by" in line)
-    found = {}
+    shown = {}
     for line in lines[head + 2 :]:
         if line.startswith("└"):
             break
-        words = [part.strip() for part in line.strip("│").split("  ") if part.strip()]
-        if words:
-            found[words[-1].removeprefix("■ ")] = words
-    return found
+        cells = [part.strip() for part in line.strip("│").split("  ") if part.strip()]
+        if cells:
+            shown[cells[-1].removeprefix("■ ")] = cells
+    return shown
 
 
 async def test_kinds_and_the_rest_add_up_to_the_working_set(tmp_path):
@@ -73,15 +73,15 @@ async def test_kinds_and_the_rest_add_up_to_the_working_set(tmp_path):
         view = d.view.tensors
         assert view.wss_bytes == (1024 + 2048 + 300 + 8) * 4096
         assert sum(row.touched_bytes for row in view.rows) == view.wss_bytes
-        found = rows(d)
-        assert found["weights"][:4] == ["2.50 MiB", "2.50 MiB", "100.0 %", "100.0 %"]
-        assert found["optimiser state"][:4] == ["1.00 MiB", "2.00 MiB", "50.0 %", "50.0 %"]
-        assert found["inputs"][:4] == ["8.00 MiB", "64.0 MiB", "12.5 %", "12.5 %"]
-        assert found["stack"] == ["32.0 KiB", "stack"]
-        assert found["pages that are not stored (filter default)"][0] == "1.17 MiB"
-        other = next(words for name, words in found.items() if name.startswith("other anonymous memory (activations"))
+        shown = rows(d)
+        assert shown["weights"][:4] == ["2.50 MiB", "2.50 MiB", "100.0 %", "100.0 %"]
+        assert shown["optimiser state"][:4] == ["1.00 MiB", "2.00 MiB", "50.0 %", "50.0 %"]
+        assert shown["inputs"][:4] == ["8.00 MiB", "64.0 MiB", "12.5 %", "12.5 %"]
+        assert shown["stack"] == ["32.0 KiB", "stack"]
+        assert shown["pages that are not stored (filter default)"][0] == "1.17 MiB"
+        other = next(cells for name, cells in shown.items() if name.startswith("other anonymous memory (activations"))
         assert other[0] == "512 KiB"
-        assert list(found)[:3] == ["weights", "optimiser state", "inputs"], "hot to cold"
+        assert list(shown)[:3] == ["weights", "optimiser state", "inputs"], "hot to cold"
         assert f"all: working set {size(view.wss_bytes)}" in d.text
         assert "recent: the last 18 windows" in d.text, "nothing was known before"
 
@@ -167,10 +167,10 @@ async def test_rows_of_the_heat_map_by_kind(tmp_path):
         assert "W weights  O optimiser state  I inputs" in heading(d)
         of_data = [line for line in screen_lines(d.app)[17:38] if line.startswith("│anon 64M")]
         assert "I" in of_data[0][:30]
-        kept = d.view.heat.kinds
+        before = d.view.heat.kinds
         await d.press("T")
         await d.until(lambda: d.view.header.position_s < 4)
-        assert d.view.heat.kinds is kept, "they are found once for each layout"
+        assert d.view.heat.kinds is before, "they are found once for each layout"
         await d.press("k")
         await d.until(lambda: d.view.heat.kinds is None)
         assert "touched few" in heading(d)
@@ -186,8 +186,8 @@ async def test_kinds_without_many_colours_are_letters(tmp_path, how):
     async with opened(tmp_path, told(2), keys=("w", "k"), **how) as d:
         await d.until(lambda: d.view.heat.kinds is not None and d.view.tensors.rows)
         await d.settle()
-        marks = {line[1 + 12] for line in screen_lines(d.app)[10:24]}
-        assert {"W", "I"} <= marks
+        letters = {line[1 + 12] for line in screen_lines(d.app)[10:24]}
+        assert {"W", "I"} <= letters
         assert ("W weights" if how["color"] == "none" else "■ weights") in d.text
         if how.get("ascii_only"):
             assert d.text.isascii()
@@ -231,11 +231,11 @@ def test_a_view_of_many_tensors_is_made_of_new_windows_only(tmp_path):
     presenter.tensors_shown = True
     presenter.tensors.by = list(type(presenter.tensors.by))[-1]
     assert len(presenter.view(9.0).tensors.rows) == 4000 + 3
-    asked = []
+    queries = []
     page_set = reader.pages.page_set
-    reader.pages.page_set = lambda *which: asked.append(which) or page_set(*which)
+    reader.pages.page_set = lambda *which: queries.append(which) or page_set(*which)
     assert len(presenter.view(9.0).tensors.rows) == 4000 + 3
-    assert not asked
+    assert not queries
     reader.close()
 
 

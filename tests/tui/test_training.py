@@ -201,11 +201,11 @@ def _opened(path):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(("how", "said"), [((), UNTRACED), (("--trace", "--every", "7"), WAITING)])
-def test_a_recording_without_steps_says_whether_anything_is_traced(tmp_path, how, said):
+@pytest.mark.parametrize(("how", "note"), [((), UNTRACED), (("--trace", "--every", "7"), WAITING)])
+def test_a_recording_without_steps_says_whether_anything_is_traced(tmp_path, how, note):
     """While a real program runs that trains nothing; and a session keeps what was asked for."""
     path = tmp_path / "s.memtui"
-    words = [
+    argv = [
         "record",
         "--tracker",
         "rss",
@@ -220,12 +220,12 @@ def test_a_recording_without_steps_says_whether_anything_is_traced(tmp_path, how
         "60",
     ]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
-    recording = subprocess.Popen([sys.executable, "-m", "memtui", *words], env=environment, stderr=subprocess.DEVNULL)
+    recording = subprocess.Popen([sys.executable, "-m", "memtui", *argv], env=environment, stderr=subprocess.DEVNULL)
     try:
         reader = _opened(path)
         assert reader.hello.options.trace_every == (7 if how else None)
         presenter = Presenter(reader, follow=True)
-        assert TrainingLog().view(presenter.reader, presenter.playhead).note == said
+        assert TrainingLog().view(presenter.reader, presenter.playhead).note == note
         reader.close()
     finally:
         recording.send_signal(signal.SIGINT)
@@ -242,8 +242,8 @@ async def test_a_training_of_less_than_a_second_has_an_axis_that_fits_it(tmp_pat
         assert axis.start_ns < 20 * 50 * MS
         assert axis.end_ns >= 30 * 50 * MS
         lines = screen_lines(app)
-        begin, end = (f"00:00:0{(t_ns - axis.origin_ns) / SECOND:.2f}" for t_ns in (axis.start_ns, axis.end_ns))
-        assert any(begin[:-1] in line and end[:-1] in line for line in lines), lines
+        start, end = (f"00:00:0{(t_ns - axis.origin_ns) / SECOND:.2f}" for t_ns in (axis.start_ns, axis.end_ns))
+        assert any(start[:-1] in line and end[:-1] in line for line in lines), lines
         starts = [axis.column(int(t_ns), 100) for t_ns in training._view.start_ns]
         assert None not in starts
         assert starts[-1] - starts[0] > 50, "the steps fill the picture"

@@ -38,11 +38,11 @@ def shown(text: str) -> list:
 def test_a_terminal_shows_the_same(line, system):
     on = console(system)
     width = sum(len(run) for run, _ in line)
-    plain = Strip([Segment(run, style) for run, style in line], width)
+    textual_strip = Strip([Segment(run, style) for run, style in line], width)
     drawn = FastStrip(line, width)
-    assert shown(drawn.render(on)) == shown(plain.render(on))
-    assert len(drawn.render(on)) <= len(plain.render(on))
-    assert shown(drawn.render(on) + "x") == shown(plain.render(on) + "x"), "nothing is left behind it"
+    assert shown(drawn.render(on)) == shown(textual_strip.render(on))
+    assert len(drawn.render(on)) <= len(textual_strip.render(on))
+    assert shown(drawn.render(on) + "x") == shown(textual_strip.render(on) + "x"), "nothing is left behind it"
 
 
 def test_what_the_compositor_does_to_a_whole_line_makes_no_segments():
@@ -58,13 +58,13 @@ def test_what_the_compositor_does_to_a_whole_line_makes_no_segments():
 @given(LINES, st.integers(0, 20), st.integers(0, 20))
 def test_cut_it_is_a_strip_like_others(line, start, cells):
     width = sum(len(run) for run, _ in line)
-    plain = Strip([Segment(run, style) for run, style in line], width)
+    textual_strip = Strip([Segment(run, style) for run, style in line], width)
     drawn = FastStrip(line, width)
     assert drawn.cell_length == width
-    assert drawn.crop(start, start + cells) == plain.crop(start, start + cells)
-    assert list(drawn) == list(plain)
-    assert drawn.text == plain.text
-    assert drawn == plain
+    assert drawn.crop(start, start + cells) == textual_strip.crop(start, start + cells)
+    assert list(drawn) == list(textual_strip)
+    assert drawn.text == textual_strip.text
+    assert drawn == textual_strip
 
 
 def test_neighbouring_cells_of_one_style_cost_one_code():

@@ -120,9 +120,9 @@ async def test_graph_marks_the_cursor_off_the_live_edge():
     assert "00:01:00" in text
 
 
-def marked(*marks: Tick, **how) -> GraphView:
+def marked(*ticks: Tick, **how) -> GraphView:
     """Fifty-two columns in sixty seconds; the area reaches the top row in the first and in the last thirteen."""
-    return replace(graph(**how), ticks=marks)
+    return replace(graph(**how), ticks=ticks)
 
 
 async def top_row(view: GraphView, **how) -> str:
@@ -154,9 +154,9 @@ async def test_words_of_a_mark_stand_to_its_left_where_there_is_no_room_to_its_r
 
 
 async def test_a_mark_over_data_colours_it_and_hides_nothing():
-    plain, with_mark = (WssGraph(view) for view in (graph(), marked(Tick(6 * S, "mark", "x"))))
+    without_tick, with_mark = (WssGraph(view) for view in (graph(), marked(Tick(6 * S, "mark", "x"))))
     lines = []
-    for widget in (plain, with_mark):
+    for widget in (without_tick, with_mark):
         app = Stage(widget)
         async with app.run_test(size=(60, 7)) as pilot:
             await pilot.pause()
@@ -298,8 +298,8 @@ async def test_power_gauge():
         )
     )
     text = await drawn(PowerGauge(view), 29, 9)
-    for words in ("412 W", "avg  388 peak  455", "18.4 kJ · limit 700", "n/a: no RAPL zone"):
-        assert words in text
+    for part in ("412 W", "avg  388 peak  455", "18.4 kJ · limit 700", "n/a: no RAPL zone"):
+        assert part in text
     eight = PowerView(tuple(DevicePower(f"GPU {n}", 100.0 + n, 1, 1, 1, 700) for n in range(8)))
     text = await drawn(PowerGauge(eight), 40, 10)
     assert all(f"{100 + n} W" in text for n in range(8))
@@ -353,18 +353,18 @@ async def test_table_scrolls_and_keeps_its_selection():
 
 
 async def test_table_header_click_sorts():
-    asked = []
+    clicked = []
 
     class Watching(Stage):
         def on_vma_table_sort_clicked(self, message: VmaTable.SortClicked) -> None:
-            asked.append(message.sort)
+            clicked.append(message.sort)
 
     app = Watching(VmaTable(table()))
     async with app.run_test(size=(100, 10)) as pilot:
         await pilot.click(offset=(13, 1))
         await pilot.click(offset=(3, 3))
         await pilot.pause()
-    assert asked == [Sort.RSS]
+    assert clicked == [Sort.RSS]
     assert app.widget.selected == 1
 
 
@@ -390,7 +390,7 @@ async def test_details_say_how_it_is_measured_and_what_that_costs(width):
     )
     text = await drawn(DetailLines(replace(view, given_back_bytes=3 * MIB)), width, detail_rows(width))
     assert not any(len(line.rstrip()) > width for line in text.splitlines())
-    for words in (
+    for part in (
         "tracker pagetable",
         "flush soft-dirty",
         "rearm working-set",
@@ -400,7 +400,7 @@ async def test_details_say_how_it_is_measured_and_what_that_costs(width):
         "budget 1 %, 0.8 % used",
         "given back up to 3.00 MiB",
     ):
-        assert words in text
+        assert part in text
 
 
 async def test_details_that_are_not_known_are_said_to_be():
@@ -408,18 +408,18 @@ async def test_details_that_are_not_known_are_said_to_be():
     assert "interval n/a   stopped n/a   self n/a   budget none   given back n/a" in text
 
 
-SAID = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.127))
+SENTENCES = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.127))
 
 
 async def test_as_many_sentences_as_have_room_are_said_and_none_is_cut():
-    words = SummaryLines(SentencesView(tuple(SAID)))
-    wide = " ".join((await drawn(words, 210, 2)).split())
-    assert wide == " ".join(forms[0] for forms in SAID)
-    narrow = (await drawn(SummaryLines(SentencesView(tuple(SAID))), 120, 2)).split()
-    assert " ".join(narrow) == f"{SAID[0][0]} {SAID[2][0]}"
-    small = (await drawn(SummaryLines(SentencesView(tuple(SAID))), 80, 1)).strip()
+    part = SummaryLines(SentencesView(tuple(SENTENCES)))
+    wide = " ".join((await drawn(part, 210, 2)).split())
+    assert wide == " ".join(forms[0] for forms in SENTENCES)
+    narrow = (await drawn(SummaryLines(SentencesView(tuple(SENTENCES))), 120, 2)).split()
+    assert " ".join(narrow) == f"{SENTENCES[0][0]} {SENTENCES[2][0]}"
+    small = (await drawn(SummaryLines(SentencesView(tuple(SENTENCES))), 80, 1)).strip()
     assert small == "In a window of 200 ms the program touches 61.0 MiB in the median."
-    assert not (await drawn(SummaryLines(SentencesView(tuple(SAID))), 40, 1)).strip()
+    assert not (await drawn(SummaryLines(SentencesView(tuple(SENTENCES))), 40, 1)).strip()
 
 
 async def test_header_warning_comes_before_all_else():
@@ -464,7 +464,7 @@ async def test_footer_keeps_the_important_keys():
     text = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 200, 1)
     assert "rec 2.00 MiB x.memtui" in text
     narrow = await drawn(FooterLine(FooterView(2 * MIB, "/home/ann/x.memtui", True)), 60, 1)
-    assert all(words in narrow for words in ("space pause", "? help", "q quit"))
+    assert all(part in narrow for part in ("space pause", "? help", "q quit"))
     assert "jump" not in narrow
 
 
@@ -518,9 +518,9 @@ def test_same_compares_arrays_by_value():
 
 @given(st.sets(st.integers(0, 80)))
 def test_neighbouring_rows_are_one_region(rows):
-    found = _neighbours(sorted(rows))
-    assert [row for first, count in found for row in range(first, first + count)] == sorted(rows)
-    assert all(a + n < b for (a, n), (b, _) in pairwise(found))
+    runs = _neighbours(sorted(rows))
+    assert [row for first, count in runs for row in range(first, first + count)] == sorted(rows)
+    assert all(a + n < b for (a, n), (b, _) in pairwise(runs))
 
 
 @pytest.mark.parametrize("color", ["256", "16", "none"])

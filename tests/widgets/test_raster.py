@@ -84,26 +84,26 @@ def test_shades_take_the_hotter_pixel():
 
 
 def test_bins_take_the_largest_and_hold_a_long_window():
-    begin, end = np.array([0.0, 10, 20]), np.array([10.0, 20, 30])
+    start, end = np.array([0.0, 10, 20]), np.array([10.0, 20, 30])
     values = np.array([[5.0, 7, 6], [1, 0, 2]])
-    assert raster.bin_samples(begin, end, values, 0, 15.0, 2).tolist() == [[5, 7], [1, 2]]
-    assert raster.bin_samples(begin, end, values, 0, 5.0, 6).tolist() == [[5, 5, 7, 7, 6, 6], [1, 1, 0, 0, 2, 2]]
+    assert raster.bin_samples(start, end, values, 0, 15.0, 2).tolist() == [[5, 7], [1, 2]]
+    assert raster.bin_samples(start, end, values, 0, 5.0, 6).tolist() == [[5, 5, 7, 7, 6, 6], [1, 1, 0, 0, 2, 2]]
 
 
 def test_bins_leave_a_gap_open():
-    begin, end = np.array([0.0, 40]), np.array([10.0, 50])
-    found = raster.bin_samples(begin, end, np.array([[1.0, 2], [3, np.nan]]), 0, 10.0, 6)
-    np.testing.assert_array_equal(found, [[1, *[np.nan] * 3, 2, np.nan], [3, *[np.nan] * 5]])
-    assert np.isnan(raster.bin_samples(begin, end, np.array([[np.nan, np.nan]]), 0, 10.0, 6)).all()
+    start, end = np.array([0.0, 40]), np.array([10.0, 50])
+    bins = raster.bin_samples(start, end, np.array([[1.0, 2], [3, np.nan]]), 0, 10.0, 6)
+    np.testing.assert_array_equal(bins, [[1, *[np.nan] * 3, 2, np.nan], [3, *[np.nan] * 5]])
+    assert np.isnan(raster.bin_samples(start, end, np.array([[np.nan, np.nan]]), 0, 10.0, 6)).all()
 
 
 def test_bins_of_a_moving_window_do_not_change():
     """A picture that moves on by one bin shows the same values one column further left."""
     end = np.arange(1, 400) * 0.21
     values = np.random.default_rng(1).random((2, len(end)))
-    one = raster.bin_samples(end - 0.2, end, values, 10, 0.5, 60)
-    two = raster.bin_samples(end - 0.2, end, values, 11, 0.5, 60)
-    np.testing.assert_array_equal(one[:, 1:], two[:, :-1])
+    first = raster.bin_samples(end - 0.2, end, values, 10, 0.5, 60)
+    second = raster.bin_samples(end - 0.2, end, values, 11, 0.5, 60)
+    np.testing.assert_array_equal(first[:, 1:], second[:, :-1])
 
 
 @pytest.mark.parametrize("value", [1, 5, 1000, 1025, 3 << 20, 140 << 20, 1.3e9])
@@ -123,17 +123,17 @@ def test_axis_columns():
 
 
 @pytest.mark.parametrize(
-    ("words", "cells", "shown"),
+    ("label", "cells", "shown"),
     [("abc", 5, "abc  "), ("abcdefgh", 5, "ab…gh"), ("abcdef", 3, "abc"), ("日本語の名前", 7, "日 …前"), ("x", 0, "")],
 )
-def test_fit(words, cells, shown):
-    assert text.width(text.fit(words, cells)) == cells
-    if words.isascii():
-        assert text.fit(words, cells) == shown
+def test_fit(label, cells, shown):
+    assert text.width(text.fit(label, cells)) == cells
+    if label.isascii():
+        assert text.fit(label, cells) == shown
 
 
 @pytest.mark.parametrize(
-    ("words", "cells", "shown"),
+    ("label", "cells", "shown"),
     [
         ("a b", 5, "a b  "),
         ("why it is so", 8, "why it… "),
@@ -142,8 +142,8 @@ def test_fit(words, cells, shown):
         ("x", 0, ""),
     ],
 )
-def test_a_sentence_is_cut_at_its_end(words, cells, shown):
-    assert text.sentence(words, cells) == shown
+def test_a_sentence_is_cut_at_its_end(label, cells, shown):
+    assert text.sentence(label, cells) == shown
     assert text.width(shown) == cells
 
 

@@ -35,14 +35,14 @@ def listing(columns, cells) -> Listing:
 @pytest.mark.parametrize("width", [210, 120, 100, 80])
 async def test_lists_of_a_step_keep_the_number_of_the_block(width):
     tensors = [("4.00 MiB", "weights", layer, "before", "before this step") for layer in LAYERS_OF_GPT]
-    found = {
+    cases = {
         1: (TENSORS, tensors),
         2: (
             EVENTS,
             [("1.2 ms", "+4 MiB", "8 MiB", "activations", "forward", row[2], "aten::addmm") for row in tensors],
         ),
     }
-    for columns, rows in found.values():
+    for columns, rows in cases.values():
         text = await drawn(listing(columns, rows), width, 15)
         if width >= 100:  # with less there is no column for it
             assert blocks(text) == list(range(12))
@@ -112,7 +112,7 @@ async def test_ranges_tensors_processes_and_ops_that_differ_inside_of_their_name
 
 
 def test_recordings_in_a_terminal_keep_what_differs():
-    found = [
+    cases = [
         RecordingStatus(
             id="abcd", pid=4242 + n, command=f"/usr/bin/python train.py --data /scratch/images --lr 0.{n} -v",
             since="", duration_s=9.0, samples=None, wss_bytes=None, rss_bytes=None, file_bytes=None, interval_s=None,
@@ -120,11 +120,11 @@ def test_recordings_in_a_terminal_keep_what_differs():
         )
         for n in range(3)
     ]  # fmt: skip
-    whole = format_table(found).splitlines()
+    whole = format_table(cases).splitlines()
     assert all(
         f"python train.py --data /scratch/images --lr 0.{n} -v  /root/{n}.memtui" in whole[1 + n] for n in range(3)
     )
-    narrow = format_table(found, 90).splitlines()
+    narrow = format_table(cases, 90).splitlines()
     assert max(map(len, narrow)) <= 90
     for n, line in enumerate(narrow[1:]):
         assert f"0.{n}" in line
