@@ -18,7 +18,7 @@ def add_screen(parser: Parser) -> None:
 
 
 def prepare_screen(args: argparse.Namespace) -> None:
-    """Make the terminal ready. Raises UserError where there is none."""
+    """Prepare the terminal for a screen. Raises UserError without a terminal."""
     from memtui.tui.terminal import prepare, require_terminal
 
     require_terminal()

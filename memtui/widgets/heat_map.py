@@ -90,7 +90,7 @@ class HeatMap(Panel):
         return [("touched few ", draw_style["dim"]), *scale, (" all", draw_style["dim"])]
 
     def _legend(self, width: int, kinds: set[int]) -> Line:
-        """Return the kinds in sight; their letters stand at the rows."""
+        """Return the legend of the kinds in sight; their letters are at the rows."""
         there = [name for name in ORDER if CATEGORIES.index(name) in kinds]
         styles = number_styles(self.draw_style)
         room = width - line_width(self.heading()) - 10

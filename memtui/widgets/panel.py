@@ -83,7 +83,7 @@ class CachedWidget(Widget):
         return getattr(self.app, "draw_style", None) or draw_style()
 
     def recolour(self) -> None:
-        """Paint anew in other styles."""
+        """Paint again in other styles."""
         self._painted = None
         self.refresh()
 
@@ -194,7 +194,7 @@ class Panel(CachedWidget):
             return []
         inside = self.paint_inside(width - 2, height - 2)
         inside = (inside + [[]] * height)[: height - 2]
-        border, base = self.draw_style["frame"], self.draw_style["text"]
+        border, base = self.draw_style["border"], self.draw_style["text"]
         lines = [self._edge("┌", "┐", self.heading(), self.heading_right(width), width)]
         for line in inside:
             if isinstance(line, FullWidthLine):
@@ -206,7 +206,7 @@ class Panel(CachedWidget):
 
     def _edge(self, left: str, right: str, head: Line, tail: Line, width: int, middle: Line | None = None) -> Line:
         """Return a border line with texts; the right text gives way to the left one, the middle one to both."""
-        border = self.draw_style["frame"]
+        border = self.draw_style["border"]
         head = cut(head, width - 6)
         if line_width(head) + line_width(tail) + 8 > width:
             tail = []
@@ -247,7 +247,7 @@ class Panel(CachedWidget):
         return []
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
-        """Return lines inside the frame."""
+        """Return lines inside the border."""
         raise NotImplementedError
 
     def message(self, sentence: str, width: int, height: int) -> list[Line]:

@@ -1,4 +1,4 @@
-"""Two ways of timing against each other, both axes alike and logarithmic, with the line on which they agree."""
+"""Two ways of timing against each other, on equal logarithmic axes, with the line of equal times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BRAILLE = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np
 
 
 class PlacementScatter(CursorPanel):
-    """Points above the line take longer the way that is asked about. The cursor goes from point to point."""
+    """Points above the line take longer in the compared way of timing. The cursor moves from point to point."""
 
     view: ScatterView
     title = "do they agree"

@@ -31,20 +31,20 @@ class PowerGauge(Panel):
         # Reasons are long: they share the rows that the devices with readings leave.
         notes = any(d.note for d in present)
         ways = ((4, 1), (4, 0)) * notes + ((3, 1), (3, 0), (2, 0), (1, 0))  # lines of a block, and between blocks
-        deep, apart = next(
+        block_rows, gap_rows = next(
             ((n, gap) for n, gap in ways if len(present) * (n + gap) - gap + len(absent) <= height), (1, 0)
         )
         lines: list[Line] = []
         for number, device in enumerate(present):
-            if apart and number:
+            if gap_rows and number:
                 lines.append([])
-            lines += self._block(device, width, deep)
+            lines += self._block(device, width, block_rows)
         for number, device in enumerate(absent):
             room = (height - len(lines)) // (len(absent) - number)
             lines += self._absent(device, width, max(1, room))
         return lines
 
-    def _block(self, device: DevicePower, width: int, deep: int) -> list[Line]:
+    def _block(self, device: DevicePower, width: int, rows: int) -> list[Line]:
         draw_style = self.draw_style
         watts = text.power_column(device.now_w)
         bar = max(0, width - NAME - len(watts) - 3)
@@ -60,35 +60,35 @@ class PowerGauge(Panel):
         line_text = text.clean(device.note)
         indent = max(1, min(NAME + 1, width - 1 - text.width(line_text)))
         note = (" " * indent + text.fit(line_text, max(0, width - 1 - indent)), draw_style["dim"])
-        if deep in (2, 3) and device.note and device.now_w is None:  # the reason matters more than old figures
+        if rows in (2, 3) and device.note and device.now_w is None:  # the reason matters more than old figures
             lines.append([note])
-        elif deep >= 2:
+        elif rows >= 2:
             mean, peak = text.short_power(device.mean_w), text.short_power(device.peak_w)
             lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", draw_style["dim"])])
-        if deep >= 3:
+        if rows >= 3:
             line_text = text.energy_column(device.energy_j)
             if device.limit_w is not None:
                 line_text += f" · limit {text.short_power(device.limit_w)}"
             lines.append([(" " * (NAME + 1) + line_text, draw_style["dim"])])
-        if deep >= 4 and device.note:
+        if rows >= 4 and device.note:
             lines.append([note])
         return lines
 
-    def _absent(self, device: DevicePower, width: int, deep: int) -> list[Line]:
+    def _absent(self, device: DevicePower, width: int, most_rows: int) -> list[Line]:
         draw_style = self.draw_style
         name = " " + text.fit(text.clean(device.name), NAME)
         rows: list[str] = []
         room = width - len(name) - 1
         for word in ("n/a: " + text.clean(device.reason)).split():
-            while len(word) > room > 0:  # the name of a library, which tells most at its end
+            while len(word) > room > 0:  # the name of a library, which is most specific at its end
                 rows.append(word[:room])
                 word = word[room:]
             if rows and text.width(rows[-1]) + 1 + text.width(word) <= room:
                 rows[-1] += " " + word
             else:
                 rows.append(word)
-        if len(rows) > deep:
-            rows = [*rows[: deep - 1], text.sentence(" ".join(rows[deep - 1 :]), room)]
+        if len(rows) > most_rows:
+            rows = [*rows[: most_rows - 1], text.sentence(" ".join(rows[most_rows - 1 :]), room)]
         return [
             [(name if n == 0 else " " * len(name), draw_style["text"]), (text.fit(row, room), draw_style["dim"])]
             for n, row in enumerate(rows)

@@ -15,7 +15,7 @@ COLUMNS = (
     *((name, 10) for name in SIZES),
     *(("of WSS", 9), ("CPU", 9)),
 )
-SHORT_COMMAND = 20  # cells: with fewer, a column that says nothing gives way to the command
+SHORT_COMMAND = 20  # cells: with fewer, an empty column gives way to the command
 FIRST_TO_GO = ("CPU", "of WSS", "local", "role", "GPU mem", "rank", "private", "PSS")
 
 
@@ -82,7 +82,9 @@ class ProcessTable(RowPanel):
         """Return the columns that have room; those of ranks only where a process has a rank."""
         ranks = any(row.rank is not None or row.local_rank is not None for row in self.view.rows)
         columns = [column for column in COLUMNS if ranks or column[0] not in ("rank", "local")]
-        if all(row.pss_bytes is None for row in self.view.rows):  # one alone, or not read: the footing says why
+        if all(
+            row.pss_bytes is None for row in self.view.rows
+        ):  # a single process, or PSS was not read: the footing has the reason
             columns = [column for column in columns if column[0] != "PSS"]
         for name in FIRST_TO_GO:
             if sum(cells for _, cells in columns) + 10 <= width:

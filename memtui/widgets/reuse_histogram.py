@@ -14,7 +14,7 @@ from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import ReuseView
 
 AXIS = 6
-_BOTH_ROWS = 9  # of the inside, from which on both sentences stand there
+_BOTH_ROWS = 9  # inside the border, from which both sentences are shown
 
 
 class ReuseHistogram(Panel):

@@ -49,7 +49,7 @@ class ListingView:
     rows: Sequence[Row] = ()
     note: str = ""
     hidden: int = 0  # rows that the typed text hides
-    added: int = 0  # rows at the end that came while the order was kept
+    added: int = 0  # new rows at the end, added while the order is frozen
 
 
 class Listing(RowPanel):

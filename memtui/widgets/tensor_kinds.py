@@ -49,7 +49,7 @@ def pairs(draw_style: DrawStyle) -> raster.PairStyles:
     colors = dict(enumerate(theme.heat)) | {raster.NOTHING: theme.ground}
     for number, style in enumerate(number_styles(draw_style)):
         hue = style.color.number if style.color is not None and style.color.number is not None else theme.heat[-1]
-        colors[(number + 1) * SHIFT] = theme.heat[0]  # not touched is not touched, whatever it is
+        colors[(number + 1) * SHIFT] = theme.heat[0]  # memory without accesses looks the same for all kinds
         for level, color in enumerate(_ramp(hue, theme.ground), 1):
             colors[(number + 1) * SHIFT + level] = color
     return raster.PairStyles(colors)

@@ -24,7 +24,7 @@ class Theme:
 
 
 _DARK_16 = {
-    "frame": "bright_black", "title": "default", "text": "default", "dim": "bright_black", "faint": "bright_black",
+    "border": "bright_black", "title": "default", "text": "default", "dim": "bright_black", "faint": "bright_black",
     "bright": "bold", "key": "yellow", "live": "green", "paused": "cyan", "ended": "default", "warning": "yellow",
     "rss": "blue", "cool": "blue", "cursor": "bold", "focus": "cyan", "bar": "yellow", "selected": "reverse",
     "selected_dim": "reverse", "gap": "bright_black",
@@ -35,7 +35,7 @@ DARK = Theme(
     233,
     (235, 52, 88, 124, 130, 166, 208, 214, 221, 229),  # embers: dark red to pale yellow
     {
-        "frame": (239, None, ""), "title": (252, None, ""), "text": (250, None, ""), "dim": (243, None, ""),
+        "border": (239, None, ""), "title": (252, None, ""), "text": (250, None, ""), "dim": (243, None, ""),
         "faint": (238, None, ""), "bright": (255, None, "bold"), "key": (180, None, ""), "live": (114, None, ""),
         "paused": (110, None, ""), "ended": (247, None, ""), "warning": (215, None, ""), "rss": (67, None, ""),
         "cool": (67, None, ""), "cursor": (255, None, ""), "focus": (117, None, ""), "bar": (173, None, ""),
@@ -50,7 +50,7 @@ LIGHT = Theme(
     255,
     (254, 223, 216, 215, 209, 202, 166, 160, 124, 88),  # sand to dark red
     {
-        "frame": (248, None, ""), "title": (235, None, ""), "text": (238, None, ""), "dim": (243, None, ""),
+        "border": (248, None, ""), "title": (235, None, ""), "text": (238, None, ""), "dim": (243, None, ""),
         "faint": (250, None, ""), "bright": (16, None, "bold"), "key": (94, None, ""), "live": (22, None, ""),
         "paused": (25, None, ""), "ended": (240, None, ""), "warning": (124, None, ""), "rss": (31, None, ""),
         "cool": (31, None, ""), "cursor": (16, None, ""), "focus": (20, None, ""), "bar": (130, None, ""),
@@ -65,7 +65,7 @@ CONTRAST = Theme(
     16,
     (234, 52, 88, 124, 160, 202, 214, 220, 227, 231),
     {
-        "frame": (252, None, ""), "title": (231, None, "bold"), "text": (231, None, ""), "dim": (252, None, ""),
+        "border": (252, None, ""), "title": (231, None, "bold"), "text": (231, None, ""), "dim": (252, None, ""),
         "faint": (246, None, ""), "bright": (231, None, "bold"), "key": (226, None, "bold"), "live": (46, None, "bold"),
         "paused": (51, None, "bold"), "ended": (231, None, ""), "warning": (214, None, "bold"), "rss": (51, None, ""),
         "cool": (51, None, ""), "cursor": (231, None, "bold"), "focus": (51, None, "bold"), "bar": (226, None, ""),
@@ -73,7 +73,7 @@ CONTRAST = Theme(
     },
     ("default", *("red",) * 4, *("bright_yellow",) * 5),
     {
-        "frame": "default", "title": "bold", "text": "default", "dim": "default", "faint": "default", "bright": "bold",
+        "border": "default", "title": "bold", "text": "default", "dim": "default", "faint": "default", "bright": "bold",
         "key": "bold bright_yellow", "live": "bold bright_green", "paused": "bold bright_cyan", "ended": "bold",
         "warning": "bold bright_yellow", "rss": "bright_cyan", "cool": "bright_cyan", "cursor": "bold",
         "focus": "bold bright_cyan", "bar": "bright_yellow", "selected": "bold reverse", "selected_dim": "reverse",

@@ -16,7 +16,7 @@ from memtui.widgets.row_panel import RowPanel
 from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
 
 Column = tuple[str, int, Sort | None]  # name, cells, what a click on it sorts by
-ADDRESS_CELLS = 150  # inside the frame; with less there is no column of addresses
+ADDRESS_CELLS = 150  # inside the border; with less there is no column of addresses
 
 
 class VmaTable(RowPanel):

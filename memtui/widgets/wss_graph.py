@@ -33,7 +33,7 @@ class WssGraph(Panel):
             if self.view.whose:
                 line.append((f" {text.clean(self.view.whose)}", self.draw_style["focus"]))
             if self.view.focus:
-                line += [("  ", self.draw_style["frame"]), (text.clean(self.view.focus), self.draw_style["focus"])]
+                line += [("  ", self.draw_style["border"]), (text.clean(self.view.focus), self.draw_style["focus"])]
                 line += [(f" {text.size_column(self.view.focus_now_bytes).rstrip()}", self.draw_style["focus"])]
             return line
         how = "" if self.view.resident == "RSS" else f"({text.clean(self.view.resident)})  "

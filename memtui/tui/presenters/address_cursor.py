@@ -88,7 +88,7 @@ class Stack:
         return [piece for source in sorted({int(layout.source[b]) for b in bins} - {-1})
                 for piece in layout.addresses_of(source)]  # fmt: skip
 
-    def step(self, row: int, by: int) -> int:
+    def row_after(self, row: int, by: int) -> int:
         """Return the row ``by`` further among the rows that show memory, or the last of them."""
         shown = [r for r in range(self.rows) if self.pieces(r)]
         if not shown:

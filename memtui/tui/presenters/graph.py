@@ -1,6 +1,6 @@
 """The graph of working set and resident memory over the time in sight: of all processes, or of a chosen one.
 
-A chosen range has a line of its own in it.
+The working set of a chosen range is a separate line in the graph.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class HeatColumns:
         self._hottest: AddressCursor | None = None
         self._wanted: int | None = None  # a range that the cursor is to be put on
         self.keep: int | None = None  # a range that is drawn however small it is
-        self.tensors: dict[int, Placed] | None = None  # by process: rows are told by the kind of these
+        self.tensors: dict[int, Placed] | None = None  # by process: their kinds colour the rows
         self._kinds: tuple[Stack, tuple[tuple[int, int], ...], NDArray[np.uint8]] | None = None
 
     def forget(self) -> None:
@@ -156,13 +156,13 @@ class HeatColumns:
 
     # The cursor
 
-    def step(self, by: int) -> None:
+    def move_cursor(self, by: int) -> None:
         """Move the cursor by rows; the first move puts it on the hottest range."""
         here = self._stack.row_of(self.cursor) if self.cursor is not None else None
         if here is None:
             self.cursor = self._start
         else:
-            self.cursor = self._stack.cursor_of_row(self._stack.step(here, by)) or self.cursor
+            self.cursor = self._stack.cursor_of_row(self._stack.row_after(here, by)) or self.cursor
 
     def unpoint(self) -> None:
         """Remove the cursor: the caption names the hottest range again."""
@@ -170,7 +170,7 @@ class HeatColumns:
 
     def point(self, row: int) -> None:
         """Put the cursor on a row of cells, or on the next one that shows memory."""
-        self.cursor = self._stack.cursor_of_row(self._stack.step(row, 0)) or self.cursor
+        self.cursor = self._stack.cursor_of_row(self._stack.row_after(row, 0)) or self.cursor
 
     def point_to_range(self, key: int, process: int, start: int, end: int) -> None:
         """Put the cursor on a range, if it is drawn; a zoom into other memory ends."""
@@ -193,7 +193,7 @@ class HeatColumns:
     def pan(self, by: float) -> None:
         """Move the part of memory in sight by a share of it, and the cursor with it; without zoom the cursor alone."""
         if not self.zooms:
-            self.step(int(by * self._stack.rows) or (1 if by > 0 else -1))
+            self.move_cursor(int(by * self._stack.rows) or (1 if by > 0 else -1))
             return
         seen = self.zooms[-1]
         size_bytes = seen.end - seen.start
@@ -215,7 +215,7 @@ class HeatColumns:
     @property
     def _start(self) -> AddressCursor | None:
         """Return where a cursor starts: on the hottest range, or at the top."""
-        return self._hottest or self._stack.cursor_of_row(self._stack.step(0, 0))
+        return self._hottest or self._stack.cursor_of_row(self._stack.row_after(0, 0))
 
     def _cursor(self, reader: Session, axis: TimeAxis, hottest: ProcessRange | None) -> HeatCursor | None:
         self._hottest = AddressCursor(hottest.process, hottest.start) if hottest else None

@@ -193,10 +193,10 @@ class Presenter:
         if self.tensors_shown or self.by_kind:
             traced = self.locations.traced(self.reader, index, processes, self.ranges.pid)
         self.heat.tensors = self._placed(index, traced) if self.by_kind else None
-        heat, whole = self._heat_view(axis, budget, processes)
-        self.complete = whole and (self.ranges.surveyed or sample < 0) and not self.reader.partial
-        graph, whole = self._graph.view(axis, index, processes, self._ticks, self._focus_name(), budget)
-        self.complete = self.complete and whole
+        heat, complete = self._heat_view(axis, budget, processes)
+        self.complete = complete and (self.ranges.surveyed or sample < 0) and not self.reader.partial
+        graph, complete = self._graph.view(axis, index, processes, self._ticks, self._focus_name(), budget)
+        self.complete = self.complete and complete
         reuse = self._reuse_view(sample, budget)
         tensors = self._tensors_view(index, traced, budget) if self.tensors_shown else TensorsView()
         self.shown = True
@@ -246,8 +246,8 @@ class Presenter:
         if note:
             return TensorsView(by=self.tensors.by, note=note)
         several = len(self.locations.pids) > 1
-        view, whole = self.tensors.view(self.reader, index, traced[0], budget, several=several)
-        self.complete = self.complete and whole
+        view, complete = self.tensors.view(self.reader, index, traced[0], budget, several=several)
+        self.complete = self.complete and complete
         return view
 
     def _processes(self, index: int, processes: list[Process]) -> ProcessesView:
@@ -292,10 +292,10 @@ class Presenter:
             return ReuseView(note=why)
         row = self.ranges.row(self._focus) if self._focus is not None and sample >= 0 else None
         if row is not None:
-            view, whole = self._range_reuse.view(self.reader, row, sample, budget, self.ranges.short_label(row))
+            view, complete = self._range_reuse.view(self.reader, row, sample, budget, self.ranges.short_label(row))
         else:
-            view, whole = self._reuse.view(self.reader, sample, budget)
-        self.complete = self.complete and whole
+            view, complete = self._reuse.view(self.reader, sample, budget)
+        self.complete = self.complete and complete
         return view
 
     def _most_bytes(self, sample: int, shown: ReuseView) -> tuple[float, float] | None:

@@ -54,17 +54,17 @@ class RangeReuse:
             self._key, self._read_from, self._oldest = row.id, wanted, wanted
         while self._next <= sample and not budget.spent:
             self._add(reader, row)
-        whole = self._next > sample
+        complete = self._next > sample
         histogram = self._until(sample)
         whose = f"of {name or short_label(row)}"
         if self._first > row.first_sample:
             whose += f" since {clock(_seconds(reader, self._first))}"
-        if not whole:
+        if not complete:
             whose += ", still adding up"
         view = reuse_view(histogram, *self._intervals.until(reader, sample))
-        if whole and sample < self._first:
+        if complete and sample < self._first:
             view = ReuseView(note="no distances of one range: pages up to here were thinned")
-        return replace(view, whose=whose), whole
+        return replace(view, whose=whose), complete
 
     def _add(self, reader: Session, row: VmaRow) -> None:
         sample = self._next

@@ -102,7 +102,7 @@ class RangeTable:
         self._row_parts: dict[int, tuple[VmaRow, str | None, tuple[tuple[int, _Entry, _Span], ...]]] = {}
         self._left_out: dict[tuple[object, ...], str] = {}
         self._unfiltered = self.filter  # the part of it that decided nothing when pages were stored
-        self._reread_sample = -1  # the sample for which ranges were read anew
+        self._reread_sample = -1  # the sample for which ranges were read again
         self._cached_rows: dict[
             int, tuple[_Entry, tuple[object, ...], RangeRow]
         ] = {}  # rows of the last view and of what, by number

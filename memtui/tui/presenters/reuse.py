@@ -15,7 +15,7 @@ from memtui.widgets.views.memory import ReuseView
 
 FEW_SAMPLES = 32  # up to this number adding samples is cheaper than starting at a checkpoint
 BATCH_WINDOWS = 64  # windows of one process added between two checks of the time budget
-# A bin reaches up to its edge; the first one has no lower edge of its own.
+# A bin ends at its edge; the first bin gets a lower edge here.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
 LATE = 1.25  # times the requested interval: beyond that the true length of windows is shown
 LEVEL = 0.02  # of the whole drop of the miss ratio: less counts as level
@@ -47,8 +47,8 @@ class ReuseLog:
             else:
                 self._histogram, self._until = reader.reuse.until(sample), sample
             self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
-        whole = self._until == sample
-        return replace(self._view, whose=self._whose if whole else f"{self._whose}, still adding up"), whole
+        complete = self._until == sample
+        return replace(self._view, whose=self._whose if complete else f"{self._whose}, still adding up"), complete
 
     def _add_process(self, reader: Session, sample: int, keys: frozenset[int], budget: TimeBudget) -> None:
         """Add window after window within the budget: the checkpoints of a session hold all processes together."""
@@ -68,7 +68,7 @@ class Intervals:
     """Shortest and longest interval of the windows up to one. A growing session reads its new windows only."""
 
     def __init__(self) -> None:
-        self._count, self._sample = 0, -1  # windows looked at, and the last of them
+        self._count, self._sample = 0, -1  # number of windows read, and the last sample of them
         self._shortest_s, self._longest_s = np.inf, 0.0
 
     def until(self, reader: Session, sample: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-LINES, CHARACTERS = 2000, 1 << 18  # kept
+LINES, CHARACTERS = 2000, 1 << 18  # in memory
 LINE_CHARACTERS = 4096  # of one line; the rest is in the file only
 REACH_ROWS, REACH_COLUMNS = 100, 512  # how far a cursor moves: as on a large terminal
 TAB = 8

@@ -133,7 +133,7 @@ class TrainingLog:
 
 
 def _why_nothing(reader: Session, head: Playhead) -> str:
-    """Return why there is no training step, and what would show some."""
+    """Return why there is no training step, and how to record some."""
     if not head.recording:
         return NOTHING
     return UNTRACED if reader.hello.options.trace_every is None else WAITING

@@ -74,7 +74,7 @@ def panels_in_sight(
         chosen: the panel of ``PANELS`` that the user chose, the only one on a small screen.
         listed: the list in the place of the table: "table", "processes" or "tensors".
         sentences: there is room for the sentences under the header.
-        details: the lines that say how it is measured are asked for.
+        details: the lines about the measurement are shown.
         power: some source of power has something to show.
         output: the output of the program takes the place of the panels below the graph.
         prompt: something is being typed.

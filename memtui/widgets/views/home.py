@@ -20,7 +20,7 @@ class ProcessRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session file. What is not known is None, and ``trouble`` says why."""
+    """A session file. An unknown value is None, and ``trouble`` is the reason."""
 
     path: str
     began_s: float  # seconds since the epoch

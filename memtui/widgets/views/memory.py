@@ -168,7 +168,7 @@ class GraphView:
     caveats: tuple[str, ...] = ()  # why the working set at the cursor is not exact, the gravest first
     caption: tuple[str, ...] = ()  # other notes on the window at the cursor
     whose: str = ""  # the process of the graph, where it is of one process
-    focus: str = ""  # name of the range whose working set is drawn as a line of its own
+    focus: str = ""  # name of the range whose working set is drawn as a separate line
     focus_bytes: Floats | None = None  # one entry per sample, nan: not known
     focus_now_bytes: float | None = None
     ticks: tuple[Tick, ...] = ()  # of the visible window, by time
@@ -186,7 +186,7 @@ class HeatBand:
     key: int = -1  # of the range
     start: int = 0  # first address
     end: int = 0  # of the last one
-    after_gap: bool = False  # addresses were left out before it, and no row says so
+    after_gap: bool = False  # addresses were left out before it, without a row for the gap
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class ScatterPoint:
 
 @dataclass(frozen=True, slots=True)
 class ScatterView:
-    """Two ways of timing: ``across`` is the reference, ``up`` is asked about.
+    """Two ways of timing: ``across`` is the reference, ``up`` the way compared with it.
 
     ``verdict``: forms of the same sentence, the longest first.
     """

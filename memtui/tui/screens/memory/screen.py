@@ -31,7 +31,7 @@ from memtui.widgets.views.memory import HeaderView, MemoryView, State
 from memtui.widgets.vma_table import VmaTable
 
 MESSAGE_S = 6.0  # how long the footer shows why a key did nothing
-DONE_S = 2.0  # and what a recording was asked for, and took
+DONE_S = 2.0  # of a message about an accepted request
 
 
 class ViewReady(Message):
@@ -197,7 +197,7 @@ class MemoryScreen(Screen[None]):
     # The cursor of the heat map
 
     def action_move_cursor(self, by: int) -> None:
-        self._do(lambda presenter: presenter.heat.step(by))
+        self._do(lambda presenter: presenter.heat.move_cursor(by))
 
     def action_pan_memory(self, by: int) -> None:
         self._do(lambda presenter: presenter.heat.pan(by / 2))
