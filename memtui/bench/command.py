@@ -253,7 +253,7 @@ def _screen(
     code = 0
     try:
         with ProgressLine("bench", "starting the process that measures"):
-            begun = process.begin()
+            begun = process.wait_for_start()
         if begun:
             heading = table.heading(titles.common)
             title = f"{args.what} on {args.device}"
@@ -376,7 +376,7 @@ def _merge(path: Path, names: Sequence[str]) -> None:
         Database(Path(name), writable=False).close()
     with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
         for number, name in enumerate(names, 1):
-            shown.tell(f"{number} of {len(names)}, {name}")
+            shown.update(f"{number} of {len(names)}, {name}")
             new = database.merge(Path(name))
             with shown.above():
                 print(visible(f"{name}: {new} new rows in {path}"), flush=True)

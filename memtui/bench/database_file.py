@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from memtui.core.errors import UserError
-from memtui.core.small_file import check_plain
+from memtui.core.small_file import check_regular
 from memtui.session.file_format import SessionError, application_id, format_of, sqlite_header, tables_in, tables_of
 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
@@ -39,7 +39,7 @@ class DatabaseError(UserError):
 def check_place(path: Path, *, writable: bool) -> None:
     """See that a database is there, or can be made, with mode 0600. Raises UserError and OSError."""
     try:
-        check_plain(path, path.stat())
+        check_regular(path, path.stat())
     except FileNotFoundError:
         if not writable:
             raise DatabaseError(f"{path}: No such file; --db names a database, and measuring makes one") from None

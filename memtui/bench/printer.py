@@ -59,7 +59,7 @@ class Printer:
             with self._line.above():
                 self._print(progress)
         if progress.phase != "done" and progress.phase != "start":
-            self._line.tell(self._far(progress), "measuring")
+            self._line.update(self._far(progress), "measuring")
 
     def _print(self, progress: SweepProgress) -> None:
         row = progress.row

@@ -156,7 +156,7 @@ class SweepProcess(BackgroundTask):
 
     def receive(self, seconds: float) -> list[SweepMessage]:
         """Return the messages that came meanwhile, with the first of them, or none after so long."""
-        self.hear(seconds)
+        self.receive_messages(seconds)
         received, self._received = self._received, []
         return received
 

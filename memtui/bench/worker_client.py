@@ -30,13 +30,13 @@ class WorkerProcess(JsonLineProcess):
 
     def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         """Ask for a measurement; ``receive`` what becomes of it. Raises WorkerEnded."""
-        self.say(MeasureRequest(configuration.text, plan).to_dict())
+        self.send_message(MeasureRequest(configuration.text, plan).to_dict())
 
     def settled(self) -> None:
         """Tell the worker that the power has settled. Raises WorkerEnded."""
-        self.say(PowerSettled().to_dict())
+        self.send_message(PowerSettled().to_dict())
 
     def receive(self, seconds: float) -> Reply | None:
         """Return the next answer; None when there was none for so long. Raises WorkerEnded."""
-        plain = self.hear(seconds)
+        plain = self.receive_message(seconds)
         return None if plain is None else reply_from_dict(plain)

@@ -98,12 +98,12 @@ def tables_of(parser: argparse.ArgumentParser) -> list[argparse._SubParsersActio
 
 def parsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the parser of each command."""
-    return {name: made for table in tables_of(parser) for name, made in table.choices.items()}
+    return {name: command for table in tables_of(parser) for name, command in table.choices.items()}
 
 
 def leaves_of(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Return what takes the options of a command: its parser, or those of its own commands."""
-    return [leaf for made in parsers_of(parser).values() for leaf in leaves_of(made)] or [parser]
+    return [leaf for command in parsers_of(parser).values() for leaf in leaves_of(command)] or [parser]
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
@@ -240,10 +240,10 @@ def size(text: str) -> int:
 
 def timings(text: str) -> tuple[str, ...]:
     """Parse ``--mode`` of memtui place: ways of timing, in the order of ``options.TIMINGS``."""
-    words = [word.strip() for word in text.split(",")]
-    if wrong := [word for word in words if word not in TIMINGS]:
+    names = [name.strip() for name in text.split(",")]
+    if wrong := [name for name in names if name not in TIMINGS]:
         raise argparse.ArgumentTypeError(f"there is no way of timing {wrong[0]!r}: name some of {', '.join(TIMINGS)}")
-    return tuple(way for way in TIMINGS if way in words)
+    return tuple(way for way in TIMINGS if way in names)
 
 
 def batch(text: str) -> int:

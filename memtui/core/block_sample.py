@@ -91,12 +91,12 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None) -> Esti
         return None
     seen = _bytes_by_block(touched)
     used = np.array([seen.get(block, 0) for block in there], float)
-    held = np.array(list(there.values()), float)
+    present = np.array(list(there.values()), float)
     ratio = min(float(used.sum()) / resident_bytes, 1.0)
     scale = max(rss_bytes / resident_bytes, 1.0)
-    count = len(held)
+    count = len(present)
     # Of the sum over all blocks; a process of one block tells nothing about its spread.
-    spread = float(((used - ratio * held) ** 2).sum()) / (count - 1) if count > 1 else float((held**2).sum())
+    spread = float(((used - ratio * present) ** 2).sum()) / (count - 1) if count > 1 else float((present**2).sum())
     error_bytes = _Z * scale * (max(1 - 1 / scale, 0.0) * count * spread) ** 0.5
     all_bytes = resident_bytes * scale
     wss_bytes, seen_bytes = ratio * all_bytes, float(used.sum())
@@ -106,5 +106,5 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None) -> Esti
 
 def _bytes_by_block(pages: PageSet) -> dict[int, int]:
     counts = np.bitwise_count(pages.bits).sum(axis=1, dtype=np.int64) * PAGE_BYTES
-    found = dict(zip(pages.blocks.tolist(), counts.tolist(), strict=True))
-    return found | dict.fromkeys(pages.huge.tolist(), BLOCK_BYTES)
+    sizes = dict(zip(pages.blocks.tolist(), counts.tolist(), strict=True))
+    return sizes | dict.fromkeys(pages.huge.tolist(), BLOCK_BYTES)

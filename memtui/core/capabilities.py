@@ -55,8 +55,8 @@ def effective() -> int:
 
 def names(mask: int) -> tuple[str, ...]:
     """Return the names of the capabilities in a mask; a number for those that memtui never needs."""
-    known = {number: name for name, number in NUMBERS.items()}
-    return tuple(known.get(n, str(n)) for n in range(_LAST + 1) if mask >> n & 1)
+    name_of = {number: name for name, number in NUMBERS.items()}
+    return tuple(name_of.get(n, str(n)) for n in range(_LAST + 1) if mask >> n & 1)
 
 
 def keep(wanted: Iterable[str]) -> None:

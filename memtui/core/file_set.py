@@ -24,14 +24,14 @@ class FileSet:
     def __init__(self, folder: Path, force: bool) -> None:
         """``force``: files of these names that are there may be replaced."""
         self._folder, self._force = folder, force
-        self._made: list[Path] = []  # folders that were not there before, the outermost first
+        self._created: list[Path] = []  # folders that were not there before, the outermost first
         self._drafts: dict[Path, Path] = {}  # by what they are to be called
 
     def write(self, name: str, write: Write) -> None:
         """Let one file be written. Raises UserError where it may not be called so, and OSError."""
         target = self._folder / name
         self._check(target)
-        self._made += make_folder(self._folder)
+        self._created += make_folder(self._folder)
         draft = self._folder / f".memtui-{os.getpid()}-{len(self._drafts)}.new"
         with open(draft, "xb", opener=_private) as file:
             self._drafts[target] = draft
@@ -51,7 +51,7 @@ class FileSet:
                 for target in named:
                     target.unlink(missing_ok=True)
             raise
-        self._drafts, self._made = {}, []
+        self._drafts, self._created = {}, []
         return named
 
     def abandon(self) -> None:
@@ -59,7 +59,7 @@ class FileSet:
         for draft in self._drafts.values():
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
-        take_away(self._made)
+        take_away(self._created)
 
     def _check(self, target: Path) -> None:
         if not os.path.lexists(target):
@@ -73,23 +73,23 @@ class FileSet:
 def make_folder(folder: Path) -> list[Path]:
     """Make a folder, and those above it, where it is missing; those that were made. Raises OSError."""
     missing = [folder, *folder.parents]
-    missing = missing[: next(at for at, one in enumerate(missing) if os.path.lexists(one))]
-    made: list[Path] = []
+    missing = missing[: next(index for index, ancestor in enumerate(missing) if os.path.lexists(ancestor))]
+    created: list[Path] = []
     try:
-        for one in reversed(missing):
-            one.mkdir(mode=0o700)
-            made.append(one)
+        for ancestor in reversed(missing):
+            ancestor.mkdir(mode=0o700)
+            created.append(ancestor)
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     except OSError:
-        take_away(made)
+        take_away(created)
         raise
-    return made
+    return created
 
 
-def take_away(made: list[Path]) -> None:
+def take_away(created: list[Path]) -> None:
     """Undo ``make_folder``; a folder that somebody has put something into meanwhile stays."""
-    for folder in reversed(made):
+    for folder in reversed(created):
         with suppress(OSError):
             folder.rmdir()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core.errors import UserError
-from memtui.core.os_errors import MADE, WRITE, refused
+from memtui.core.os_errors import CREATE, WRITE, refused
 from memtui.core.small_file import read_small
 
 
@@ -28,16 +28,16 @@ def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
     Raises:
         OSError: it is as it was.
     """
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
     try:
-        with open(beside, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        with open(draft, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        beside.rename(path)
+        draft.rename(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -96,12 +96,12 @@ def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
         raise unwritable(path, error, remedy) from None
 
 
-def made_folder(path: Path, remedy: str = _REMEDY) -> Path:
+def ensure_folder(path: Path, remedy: str = _REMEDY) -> Path:
     """Return a folder that is there, mode 0700 where it was not. Raises UserError with the remedy."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise refused(path, error, MADE, remedy=remedy) from None
+        raise refused(path, error, CREATE, remedy=remedy) from None
     return path
 
 

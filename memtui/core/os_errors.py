@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
 
-READ, WRITE, USE, MADE = "read", "written", "used", "made"
+READ, WRITE, USE, CREATE = "read", "written", "used", "made"
 _RIGHTS = (errno.EACCES, errno.EPERM)
 # What to do, where it does not depend on the path.
 _REMEDIES = {
@@ -52,7 +52,7 @@ def refused(
     Args:
         path: as the user knows it.
         error: an ``OSError``, or another error whose text says why.
-        doing: what could not be done: ``READ``, ``WRITE``, ``USE``, ``MADE``.
+        doing: what could not be done: ``READ``, ``WRITE``, ``USE``, ``CREATE``.
         remedy: what to do, where the caller knows it better than the number of the error.
         code: ``BAD_INPUT`` for what the user named, ``FAILURE`` for what failed while running.
     """
@@ -90,8 +90,12 @@ def _akin(path: str, word: str) -> bool:
     """Whether a word names the path, something above it or something below it."""
     for name in (word, word.partition("=")[2], word.rpartition(":")[0]):
         if name and "\0" not in name:
-            one, other = os.path.abspath(path), os.path.abspath(name)  # noqa: PTH100 (links are not followed)
-            if one == other or other.startswith(f"{one.rstrip('/')}/") or one.startswith(f"{other.rstrip('/')}/"):
+            first, second = os.path.abspath(path), os.path.abspath(name)  # noqa: PTH100 (links are not followed)
+            if (
+                first == second
+                or second.startswith(f"{first.rstrip('/')}/")
+                or first.startswith(f"{second.rstrip('/')}/")
+            ):
                 return True
     return False
 

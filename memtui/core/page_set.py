@@ -78,8 +78,8 @@ class PageSet:
         blocks, row = numbers[first], np.cumsum(first) - 1
         bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
         bits[row, (pages & np.uint64(511)).astype(np.intp)] = 1
-        words = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
-        return cls(blocks, words, np.empty(0, np.uint64), np.empty(0, np.uint64))
+        masks = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+        return cls(blocks, masks, np.empty(0, np.uint64), np.empty(0, np.uint64))
 
     @property
     def page_count(self) -> int:
@@ -166,8 +166,10 @@ class PageSet:
             if len(numbers):
                 yield numbers
             return
-        for at in range(0, len(self.blocks), 2048):
-            part = PageSet(self.blocks[at : at + 2048], self.bits[at : at + 2048], self.huge, self.giant).pages()
+        for first in range(0, len(self.blocks), 2048):
+            part = PageSet(
+                self.blocks[first : first + 2048], self.bits[first : first + 2048], self.huge, self.giant
+            ).pages()
             if len(part):
                 yield part
 
@@ -187,17 +189,17 @@ class PageSet:
             if size_bytes > MAX_ENCODED_BYTES:
                 raise ValueError(f"{n} blocks are too many")
             raw = inflate(data, size_bytes)
-            words = np.frombuffer(raw, "<u8", n * 9 + m + k, _HEAD.size).astype(np.uint64, copy=False)
+            values = np.frombuffer(raw, "<u8", n * 9 + m + k, _HEAD.size).astype(np.uint64, copy=False)
         except (struct.error, ValueError) as error:
             raise ValueError(f"damaged page set: {error}") from error
-        heads = np.split(words[: n + m + k], [n, n + m])
+        heads = np.split(values[: n + m + k], [n, n + m])
         blocks, huge, giant = (np.cumsum(a, dtype=np.uint64) for a in heads)
         for numbers, shift in ((blocks, BLOCK_SHIFT), (huge, BLOCK_SHIFT), (giant, GIANT_SHIFT)):
             if len(numbers) and (
                 numbers[-1] >> np.uint64(ADDRESS_BITS - shift) or not (numbers[1:] > numbers[:-1]).all()
             ):
                 raise ValueError("damaged page set: page numbers do not rise")
-        return cls(blocks, words[n + m + k :].reshape(n, 8), huge, giant)
+        return cls(blocks, values[n + m + k :].reshape(n, 8), huge, giant)
 
 
 _U = np.uint64
@@ -243,10 +245,10 @@ def _inside_masks(blocks: NDArray[np.uint64], edges: NDArray[np.uint64]) -> NDAr
         # Every edge inside a block toggles all pages from it on. An edge lies in one block, so the edges of the cut
         # blocks are disjoint runs of `edges`; concatenated they are reduced run by run.
         length = (stop - first)[cut]
-        begin = np.cumsum(length) - length
-        which = np.arange(int(length.sum())) + np.repeat(first[cut] - begin, length)
+        start = np.cumsum(length) - length
+        which = np.arange(int(length.sum())) + np.repeat(first[cut] - start, length)
         page = ((edges[which] >> _U(PAGE_SHIFT)) & _U(PAGES_PER_BLOCK - 1)).astype(np.intp)
-        masks[cut] ^= np.bitwise_xor.reduceat(TAILS[page], begin, axis=0)
+        masks[cut] ^= np.bitwise_xor.reduceat(TAILS[page], start, axis=0)
     return masks
 
 

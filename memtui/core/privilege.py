@@ -36,7 +36,7 @@ class Invoker:
     name: str
     home: Path
     shell: str = "/bin/sh"
-    known: bool = True  # to the user database, so that it has supplementary groups
+    in_user_database: bool = True  # and so may have supplementary groups
 
 
 def invoker() -> Invoker:
@@ -47,8 +47,8 @@ def invoker() -> Invoker:
         entry = pwd.getpwuid(uid)
     except KeyError:
         if behind_sudo:
-            return Invoker(uid, _id_of("SUDO_GID"), str(uid), Path("/"), known=False)
-        return Invoker(uid, os.getegid(), str(uid), Path(os.environ.get("HOME") or "/"), known=False)
+            return Invoker(uid, _id_of("SUDO_GID"), str(uid), Path("/"), in_user_database=False)
+        return Invoker(uid, os.getegid(), str(uid), Path(os.environ.get("HOME") or "/"), in_user_database=False)
     return Invoker(uid, entry.pw_gid, entry.pw_name, Path(entry.pw_dir), entry.pw_shell or "/bin/sh")
 
 
@@ -87,7 +87,7 @@ def become(user: Invoker) -> None:
 
 def groups_of(user: Invoker) -> list[int]:
     """Return all that the user is in."""
-    return os.getgrouplist(user.name, user.gid) if user.known else [user.gid]
+    return os.getgrouplist(user.name, user.gid) if user.in_user_database else [user.gid]
 
 
 def as_invoker(work: Callable[[], Any]) -> Any:
@@ -168,14 +168,14 @@ def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dic
     now = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
     if outer:  # ``sudo NAME=value memtui ...`` adds to it
         return outer | {k: v for k, v in now.items() if k not in _SET_BY_SUDO}
-    plain = now | {"HOME": str(user.home), "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
-    plain.pop("MAIL", None)
-    plain["PATH"] = now.get("PATH") or _PATH
+    environment = now | {"HOME": str(user.home), "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
+    environment.pop("MAIL", None)
+    environment["PATH"] = now.get("PATH") or _PATH
     if sys.prefix != sys.base_prefix:
         # sudo's secure_path leaves out a virtual environment that was active; this one is the best guess at it.
-        plain["PATH"] = f"{sys.prefix}/bin:{plain['PATH']}"
-        plain["VIRTUAL_ENV"] = sys.prefix
-    return plain
+        environment["PATH"] = f"{sys.prefix}/bin:{environment['PATH']}"
+        environment["VIRTUAL_ENV"] = sys.prefix
+    return environment
 
 
 @cache

@@ -35,37 +35,37 @@ class JsonLineProcess:
         ready: what it said of itself when it was ready.
     """
 
-    def __init__(self, words: Sequence[str], starting_s: float = STARTING_S) -> None:
+    def __init__(self, argv: Sequence[str], starting_s: float = STARTING_S) -> None:
         """Start it and wait until it is ready. Raises WorkerEnded."""
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
         self._buffer = b""
         self.ready: dict[str, Any] = {}
         try:
-            found = self.hear(starting_s)
+            message = self.receive_message(starting_s)
         except BaseException:
             self.close()
             raise
-        if found is None or found.get("at") != "ready":
+        if message is None or message.get("at") != "ready":
             self.close()
-            raise WorkerEnded(str((found or {}).get("text", "it did not start")))
-        self.ready = found
+            raise WorkerEnded(str((message or {}).get("text", "it did not start")))
+        self.ready = message
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def say(self, plain: dict[str, Any]) -> None:
+    def send_message(self, message: dict[str, Any]) -> None:
         """Tell it something. Raises WorkerEnded."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(plain).encode() + b"\n")
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise WorkerEnded(self._how_it_ended()) from None
 
-    def hear(self, seconds: float) -> dict[str, Any] | None:
+    def receive_message(self, seconds: float) -> dict[str, Any] | None:
         """Return its next word; None when it said nothing for so long. Raises WorkerEnded."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
@@ -77,8 +77,8 @@ class JsonLineProcess:
                 raise WorkerEnded(self._how_it_ended())
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def close(self) -> None:
         """End it, whatever it does."""
@@ -119,8 +119,8 @@ def exit_with_parent(parent: int = 0) -> None:
 
 
 ENDING_S = 10.0
-Say = Callable[[dict[str, Any]], None]
-Work = Callable[[Say], list[str]]
+Send = Callable[[dict[str, Any]], None]
+Work = Callable[[Send], list[str]]
 
 
 class BackgroundTask:
@@ -135,9 +135,9 @@ class BackgroundTask:
 
     def __init__(self, work: Work) -> None:
         """``work`` says words and returns its conclusion. It runs in a child; no thread may run yet."""
-        self._words, told = os.pipe()
+        self._read_fd, write_fd = os.pipe()
         self._buffer = b""
-        self._kept: list[dict[str, Any]] = []  # heard before the screen was there
+        self._early: list[dict[str, Any]] = []  # heard before the screen was there
         self.over = self.finished = False
         self.error: UserError | None = None
         self.conclusion: list[str] = []
@@ -146,26 +146,26 @@ class BackgroundTask:
         if not self._pid:
             code = 130
             try:
-                os.close(self._words)
-                code = _child(work, told)
+                os.close(self._read_fd)
+                code = _child(work, write_fd)
             finally:
                 os._exit(code)  # whenever ^C comes: nothing of the parent may run twice
-        os.close(told)
+        os.close(write_fd)
 
-    def begin(self) -> bool:
+    def wait_for_start(self) -> bool:
         """Wait until the work proper begins; False when it does not, and ``error`` says why."""
         while not self.over and self.error is None:
-            words = self._read(1.0)
-            self._kept += words
-            if any(word.get("phase", "start") != "start" or "over" in word for word in words):
+            messages = self._read(1.0)
+            self._early += messages
+            if any(message.get("phase", "start") != "start" or "over" in message for message in messages):
                 return True
         return False
 
-    def hear(self, seconds: float) -> list[dict[str, Any]]:
+    def receive_messages(self, seconds: float) -> list[dict[str, Any]]:
         """Return the messages that came meanwhile, with the first of them, or with none after so long."""
-        if self._kept:
-            kept, self._kept = self._kept, []
-            return kept
+        if self._early:
+            early, self._early = self._early, []
+            return early
         return self._read(seconds)
 
     def note(self, word: dict[str, Any]) -> None:
@@ -179,21 +179,21 @@ class BackgroundTask:
         if self.over:
             time.sleep(seconds)
             return []
-        if select.select([self._words], [], [], seconds)[0]:
-            chunk = os.read(self._words, 1 << 16)
+        if select.select([self._read_fd], [], [], seconds)[0]:
+            chunk = os.read(self._read_fd, 1 << 16)
             self.over = not chunk
             self._buffer += chunk
         *lines, self._buffer = self._buffer.split(b"\n")
-        words = [json.loads(line) for line in lines]
-        for word in words:
-            self.note(word)
-        return words
+        messages = [json.loads(line) for line in lines]
+        for message in messages:
+            self.note(message)
+        return messages
 
     def end(self) -> None:
         """End the work, if it still goes on, and wait for that."""
         deadline = time.monotonic() + ENDING_S
         _send(self._pid, signal.SIGINT)
-        os.close(self._words)
+        os.close(self._read_fd)
         while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
                 _send(self._pid, signal.SIGKILL)
@@ -209,7 +209,7 @@ def _send(pid: int, number: signal.Signals) -> None:
         pass
 
 
-def _child(work: Work, told: int) -> int:
+def _child(work: Work, write_fd: int) -> int:
     """Do the child's work and return its exit status."""
     os.setsid()  # keys and the end of the terminal are the screen's
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -217,15 +217,15 @@ def _child(work: Work, told: int) -> int:
     for fd in range(3):
         os.dup2(nothing, fd)
 
-    def tell(plain: dict[str, Any]) -> None:
-        os.write(told, json.dumps(plain, separators=(",", ":")).encode() + b"\n")
+    def send(message: dict[str, Any]) -> None:
+        os.write(write_fd, json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     try:
-        tell({"over": work(tell)})
+        send({"over": work(send)})
     except UserError as error:
-        tell({"error": str(error), "code": error.code})
+        send({"error": str(error), "code": error.code})
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
     except Exception as error:
-        tell({"error": f"{type(error).__name__}: {error}", "code": FAILURE})
+        send({"error": f"{type(error).__name__}: {error}", "code": FAILURE})
     return 0

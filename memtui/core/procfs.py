@@ -54,17 +54,17 @@ def children_of(pid: int, proc: Path = PROC) -> list[int]:
 
     Kernels without CONFIG_PROC_CHILDREN are asked through psutil, which looks at every process.
     """
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for task in (proc / str(pid) / "task").iterdir():
             try:
-                found += map(int, (task / "children").read_text().split())
+                pids += map(int, (task / "children").read_text().split())
             except (FileNotFoundError, ProcessLookupError):
                 if task.exists():
                     return _children_by_psutil(pid)
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return found
+    return pids
 
 
 def _children_by_psutil(pid: int) -> list[int]:
@@ -86,8 +86,8 @@ def command_of(pid: int) -> str:
     try:
         process = psutil.Process(pid)
         # A command line may be megabytes, and a target may start thousands of them.
-        words = process.cmdline()
-        return shlex.join(words)[:COMMAND_CHARACTERS] if any(words) else f"[{process.name()}]"
+        argv = process.cmdline()
+        return shlex.join(argv)[:COMMAND_CHARACTERS] if any(argv) else f"[{process.name()}]"
     except psutil.ZombieProcess:
         return f"[pid {pid}]"  # its first thread has ended
     except psutil.NoSuchProcess as error:
@@ -103,12 +103,16 @@ def ranks_of(pid: int, proc: Path = PROC) -> dict[str, int]:
     read.
     """
     try:
-        words = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+        variables = (proc / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return {}
-    values = {name: value for name, _, value in (word.partition(b"=") for word in words) if _NUMBER.fullmatch(value)}
-    found = {rank: next((values[n] for n in names if n in values), None) for rank, names in _RANKS.items()}
-    return {rank: int(value) for rank, value in found.items() if value is not None}
+    values = {
+        name: value
+        for name, _, value in (variable.partition(b"=") for variable in variables)
+        if _NUMBER.fullmatch(value)
+    }
+    ranks = {rank: next((values[n] for n in names if n in values), None) for rank, names in _RANKS.items()}
+    return {rank: int(value) for rank, value in ranks.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

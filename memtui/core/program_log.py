@@ -16,7 +16,7 @@ _READ = sum(
 )
 
 
-def log_beside(session: Path) -> Path:
+def log_path(session: Path) -> Path:
     """Return the log that belongs to a session, whether it is there or not.
 
     ``train.memtui.log``, as ``train.log`` is a name that programs give to logs of their own.

@@ -19,7 +19,7 @@ from memtui.core.text import visible
 from memtui.core.units import span
 
 TERMINAL_FIRST_S, TERMINAL_EVERY_S = 0.7, 0.5  # a command was imported before its work could begin
-PLAIN_S = 9.0
+LOG_EVERY_S = 9.0
 _ERASE = "\r\x1b[K"
 _ROOM_FOR_INTERRUPT = 3  # the terminal puts ^C after the cursor
 _LEAST_COLUMNS = 20
@@ -28,10 +28,10 @@ _LEAST_COLUMNS = 20
 _current: ProgressLine | None = None  # of this process
 
 
-def tell(far: str, doing: str | None = None) -> None:
-    """Call ``ProgressLine.tell`` for the line of this process, if it has one."""
+def update(far: str, doing: str | None = None) -> None:
+    """Call ``ProgressLine.update`` for the line of this process, if it has one."""
     if _current is not None:
-        _current.tell(far, doing)
+        _current.update(far, doing)
 
 
 @contextmanager
@@ -49,9 +49,9 @@ class ProgressLine:
 
         with ProgressLine("export", "writing csv into run/") as line:
             for number, table in enumerate(tables):
-                line.tell(f"{number} of {len(tables)} tables")
+                line.update(f"{number} of {len(tables)} tables")
 
-    ``tell`` costs an assignment, so it may be called often; a thread writes the line when it is due. That thread does
+    ``update`` costs an assignment, so it may be called often; a thread writes the line when it is due. That thread does
     not survive a fork, and the line belongs to the process that entered it. A process has one line: of one that is
     entered inside another the words stand in the outer one's for as long.
 
@@ -80,26 +80,26 @@ class ProgressLine:
         self._stream = sys.stderr if stream is None else stream
         self._wanted = wanted and not self._stream.closed
         self.on_terminal = self._wanted and self._stream.isatty()
-        self._first_s = (TERMINAL_FIRST_S if self.on_terminal else PLAIN_S) if first_s is None else first_s
-        self._every_s = (TERMINAL_EVERY_S if self.on_terminal else PLAIN_S) if every_s is None else every_s
+        self._first_s = (TERMINAL_FIRST_S if self.on_terminal else LOG_EVERY_S) if first_s is None else first_s
+        self._every_s = (TERMINAL_EVERY_S if self.on_terminal else LOG_EVERY_S) if every_s is None else every_s
         self._lock = threading.RLock()  # held while anybody writes; what is printed above may be said in parts
         self._done = threading.Event()
         self._shown = ""  # what stands on the terminal now
-        self._begin_s = self._silent_since_s = time.monotonic()
-        self._asked_silent_s = silent_since_s
+        self._start_s = self._silent_since_s = time.monotonic()
+        self._given_silent_s = silent_since_s
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._outer: ProgressLine | None = None
-        self._outer_words = "", ""
+        self._outer_text = "", ""
 
     def __enter__(self) -> ProgressLine:
         global _current
-        self._begin_s = time.monotonic()
-        self._silent_since_s = self._begin_s if self._asked_silent_s is None else self._asked_silent_s
+        self._start_s = time.monotonic()
+        self._silent_since_s = self._start_s if self._given_silent_s is None else self._given_silent_s
         self._outer, _current = _current, self
         if self._outer is not None:
-            self._outer_words = self._outer._doing, self._outer._far
-            self.tell(self._far)
+            self._outer_text = self._outer._doing, self._outer._far
+            self.update(self._far)
         elif self._wanted:
             self._thread = threading.Thread(target=self._run, name="progress line", daemon=True)
             self._thread.start()
@@ -109,8 +109,8 @@ class ProgressLine:
         global _current
         _current = self._outer
         if self._outer is not None:
-            doing, far = self._outer_words
-            self._outer.tell(far, doing)
+            doing, far = self._outer_text
+            self._outer.update(far, doing)
             self._outer = None
             return
         self._done.set()
@@ -119,13 +119,13 @@ class ProgressLine:
         with self._lock:
             self._erase()
 
-    def tell(self, far: str, doing: str | None = None) -> None:
+    def update(self, far: str, doing: str | None = None) -> None:
         """Say how far the work is, and what it is from now on where that has changed."""
         if doing is not None:
             self._doing = doing
         self._far = far
         if self._outer is not None:
-            self._outer.tell(far, self._doing)
+            self._outer.update(far, self._doing)
 
     @contextmanager
     def above(self) -> Iterator[None]:
@@ -155,7 +155,7 @@ class ProgressLine:
     def _write(self) -> None:
         far = f": {self._far}" if self._far else ""
         text = visible(f"{self._head}{self._doing}{far}")
-        after = f" ({span(round(time.monotonic() - self._begin_s))})"
+        after = f" ({span(round(time.monotonic() - self._start_s))})"
         try:
             if self.on_terminal:
                 columns = os.get_terminal_size(self._stream.fileno()).columns or 80

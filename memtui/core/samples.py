@@ -130,7 +130,9 @@ class Hello:
         """Build it from what ``to_dict`` returned. Raises KeyError, TypeError: something is missing or unknown."""
         parts = {"clock": Clock, "host": Host, "target": Target, "options": Options, "wss": Capability}
         built = {name: part(**values[name]) for name, part in (parts | {"pages": Capability}).items()}
-        return cls(**{**values, **built, "rejected": tuple(Capability(**one) for one in values["rejected"])})
+        return cls(
+            **{**values, **built, "rejected": tuple(Capability(**capability) for capability in values["rejected"])}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +258,13 @@ class Window:
     set_again_ns: int | None = None
 
 
-def held_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:
+def tree_paused_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:
     """How long any process of a tree was held for one window: one after another, or all at once; None: not known."""
     parts = [process.paused_ns for process in processes]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or not parts:
+    measured = [part for part in parts if part is not None]
+    if len(measured) < len(parts) or not parts:
         return None
-    return max(known) if together else sum(known)
+    return max(measured) if together else sum(measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +419,7 @@ class End:
     text: str = ""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """How it ended; of a target no more than is known."""
         if self.kind == "target exited":
             return f"target {self.text or 'ended'}"

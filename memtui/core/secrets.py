@@ -40,16 +40,16 @@ def mask_secrets(command: str) -> str:
     """
     out: list[str] = []
     end, hide_next = 0, False
-    for found in _WORD.finditer(command):
-        word = found.group()
+    for match in _WORD.finditer(command):
+        word = match.group()
         bare = _unquoted(word)
         if hide_next and not _is_option(bare):
             masked, hide_next = MASK, False
         else:
             masked = _masked_word(word, bare)
             hide_next = _hides_next(bare)
-        out += (command[end : found.start()], masked)
-        end = found.end()
+        out += (command[end : match.start()], masked)
+        end = match.end()
     out.append(command[end:])
     # Words that nothing joins any more may still be joined to the reader: ``Bearer abc`` without quotes.
     return _BEARER.sub(rf"\1\2{MASK}", "".join(out)) if "earer" in command.lower() else "".join(out)

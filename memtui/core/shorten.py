@@ -40,11 +40,11 @@ def share_room(needs: Sequence[int], room: int, least: int = LEAST) -> list[int]
     parts of the rest, but ``least`` (or what they need, where that is less) in any case.
     """
     shares = list(needs)
-    left, open_columns = room, sorted(range(len(needs)), key=lambda at: needs[at])
-    for place, at in enumerate(open_columns):
-        part = max(left, 0) // (len(open_columns) - place)
-        shares[at] = min(needs[at], max(part, min(least, needs[at])))
-        left -= shares[at]
+    left, open_columns = room, sorted(range(len(needs)), key=lambda column: needs[column])
+    for number, column in enumerate(open_columns):
+        part = max(left, 0) // (len(open_columns) - number)
+        shares[column] = min(needs[column], max(part, min(least, needs[column])))
+        left -= shares[column]
     return shares
 
 
@@ -58,12 +58,12 @@ def text_table(
     """
     columns = [list(column) for column in zip(*rows, strict=True)]
     needs = [max(map(width, column), default=0) for column in columns]
-    words = [at for at in range(len(columns)) if at not in right and at not in whole]
-    left = room - _GAP * max(len(columns) - 1, 0) - sum(need for at, need in enumerate(needs) if at not in words)
-    for at, cells in zip(words, share_room([needs[at] for at in words], left), strict=True):
-        columns[at], needs[at] = shorten(columns[at], cells), cells
+    shared = [index for index in range(len(columns)) if index not in right and index not in whole]
+    left = room - _GAP * max(len(columns) - 1, 0) - sum(need for index, need in enumerate(needs) if index not in shared)
+    for index, cells in zip(shared, share_room([needs[index] for index in shared], left), strict=True):
+        columns[index], needs[index] = shorten(columns[index], cells), cells
     return [
-        (" " * _GAP).join(_padded(cell, needs[at], right=at in right) for at, cell in enumerate(row)).rstrip()
+        (" " * _GAP).join(_padded(cell, needs[index], right=index in right) for index, cell in enumerate(row)).rstrip()
         for row in zip(*columns, strict=True)
     ]
 
@@ -81,25 +81,25 @@ def _shorten(names: tuple[str, ...], cells: int) -> tuple[str, ...]:
     if not long:
         return names
     taken = {name for name in names if width(name) <= cells}
-    found = _distinct(long, cells, taken)
-    return tuple(found.get(name, name) for name in names)
+    forms = _distinct(long, cells, taken)
+    return tuple(forms.get(name, name) for name in names)
 
 
 def _distinct(long: list[str], cells: int, taken: set[str]) -> dict[str, str]:
     """Return a short form for each of some long names, as few as possible of them alike."""
     ways: tuple[Callable[[list[str], int], dict[str, str] | None], ...] = (_in_common, _by_rarity)
-    found: dict[str, str] = {}
+    forms: dict[str, str] = {}
     for way in ways:
         if (tried := way(long, cells)) is None:
             continue
-        if not found or _alike(tried, taken) < _alike(found, taken):
-            found = tried
-        if not _alike(found, taken):
-            return found
-    for group in _clashes(found, taken):  # those have more in common than all have
-        others = taken | {form for name, form in found.items() if name not in group}
-        found |= _apart(group, cells, others, found)
-    return found
+        if not forms or _alike(tried, taken) < _alike(forms, taken):
+            forms = tried
+        if not _alike(forms, taken):
+            return forms
+    for group in _clashes(forms, taken):  # those have more in common than all have
+        others = taken | {form for name, form in forms.items() if name not in group}
+        forms |= _apart(group, cells, others, forms)
+    return forms
 
 
 def _apart(group: list[str], cells: int, others: set[str], now: dict[str, str]) -> dict[str, str]:
@@ -117,17 +117,17 @@ def _apart(group: list[str], cells: int, others: set[str], now: dict[str, str]) 
     return best
 
 
-def _clashes(found: dict[str, str], taken: set[str]) -> list[list[str]]:
+def _clashes(forms: dict[str, str], taken: set[str]) -> list[list[str]]:
     """Return the groups of names with one form."""
     by_form = defaultdict(list)
-    for name, form in found.items():
+    for name, form in forms.items():
         by_form[form].append(name)
     return [group for form, group in by_form.items() if len(group) > 1 or form in taken]
 
 
-def _alike(found: dict[str, str], taken: set[str]) -> int:
+def _alike(forms: dict[str, str], taken: set[str]) -> int:
     """Return how many names have a form that is not theirs alone."""
-    return sum(map(len, _clashes(found, taken)))
+    return sum(map(len, _clashes(forms, taken)))
 
 
 def _in_common(names: list[str], cells: int) -> dict[str, str] | None:
@@ -136,28 +136,30 @@ def _in_common(names: list[str], cells: int) -> dict[str, str] | None:
     All are cut at the same place by as much as the widest of them needs: in the longer part where that suffices, or
     else the end goes whole, and what else has to go is cut out of the begin.
     """
-    begin = _common_begin(names)
-    shortest = min(map(len, names)) - len(begin)
-    end = _common_begin([name[::-1] for name in names])[: max(shortest, 0)][::-1] if len(names) > 1 else ""
+    prefix = _common_prefix(names)
+    shortest = min(map(len, names)) - len(prefix)
+    suffix = _common_prefix([name[::-1] for name in names])[: max(shortest, 0)][::-1] if len(names) > 1 else ""
     excess = max(map(width, names)) - cells
-    head, tail = begin, end
-    if width(begin) > max(width(end), excess):
-        head = _cut(begin, excess, near_end=True)
-    elif width(end) > excess:
-        tail = _cut(end, excess, near_end=False)
+    head, tail = prefix, suffix
+    if width(prefix) > max(width(suffix), excess):
+        head = _cut(prefix, excess, near_end=True)
+    elif width(suffix) > excess:
+        tail = _cut(suffix, excess, near_end=False)
     else:
-        if width(end) > 1:
-            tail, excess = CUT, excess - width(end) + 1
-        if width(begin) <= excess:
+        if width(suffix) > 1:
+            tail, excess = CUT, excess - width(suffix) + 1
+        if width(prefix) <= excess:
             return None
-        head = _cut(begin, excess, near_end=True) if excess > 0 else begin
-    return {name: head + name[len(begin) : len(name) - len(end)] + tail for name in names}
+        head = _cut(prefix, excess, near_end=True) if excess > 0 else prefix
+    return {name: head + name[len(prefix) : len(name) - len(suffix)] + tail for name in names}
 
 
-def _common_begin(names: Collection[str]) -> str:
+def _common_prefix(names: Collection[str]) -> str:
     first, last = min(names), max(names)  # in order, what lies between two texts begins as both do
-    at = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
-    return first if at is None else first[:at]
+    length = next(
+        (length for length, (left, right) in enumerate(zip(first, last, strict=False)) if left != right), None
+    )
+    return first if length is None else first[:length]
 
 
 def _cut(text: str, excess: int, *, near_end: bool) -> str:
@@ -185,7 +187,7 @@ def _by_rarity(names: list[str], cells: int) -> dict[str, str]:
     counts: Counter[_Seen] = Counter()
     split = {name: _TOKEN.findall(name) for name in names}
     for tokens in split.values():
-        counts.update({seen for one in _seen(tokens) for seen in one})
+        counts.update({seen for neighbours in _seen(tokens) for seen in neighbours})
     return {name: _without_common(tokens, counts, cells) for name, tokens in split.items()}
 
 
@@ -211,20 +213,20 @@ def _seen(tokens: list[str]) -> list[tuple[_Seen, ...]]:
 def _without_common(tokens: list[str], counts: Counter[_Seen], cells: int) -> str:
     """Leave out one token after the other, the most common and the innermost first, until the rest has room."""
     middle = (len(tokens) - 1) / 2
-    common = [max(counts[seen] for seen in one) for one in _seen(tokens)]
-    order = sorted(range(len(tokens)), key=lambda at: (-common[at], abs(at - middle)))
-    kept = [True] * len(tokens)
-    for at in order:
-        kept[at] = False
-        if width(_joined(tokens, kept)) <= cells:
+    common = [max(counts[seen] for seen in neighbours) for neighbours in _seen(tokens)]
+    order = sorted(range(len(tokens)), key=lambda index: (-common[index], abs(index - middle)))
+    keep = [True] * len(tokens)
+    for index in order:
+        keep[index] = False
+        if width(_joined(tokens, keep)) <= cells:
             break
-    return _refilled(tokens, kept, cells)
+    return _refilled(tokens, keep, cells)
 
 
-def _joined(tokens: Sequence[str], kept: Sequence[bool]) -> str:
+def _joined(tokens: Sequence[str], keep: Sequence[bool]) -> str:
     """Return what is kept, with an ellipsis for each run that is not."""
     out: list[str] = []
-    for token, stays in zip(tokens, kept, strict=True):
+    for token, stays in zip(tokens, keep, strict=True):
         if stays:
             out.append(token)
         elif not out or out[-1] is not CUT:
@@ -232,31 +234,31 @@ def _joined(tokens: Sequence[str], kept: Sequence[bool]) -> str:
     return "".join(out)
 
 
-def _refilled(tokens: list[str], kept: list[bool], cells: int) -> str:
+def _refilled(tokens: list[str], keep: list[bool], cells: int) -> str:
     """Give the room that is left to the characters at the ends of what was left out, the begin of a word first."""
     chars = "".join(tokens)
-    stays = [stay for token, stay in zip(tokens, kept, strict=True) for _ in token]
+    stays = [stay for token, stay in zip(tokens, keep, strict=True) for _ in token]
     for places in (range(len(chars)), range(len(chars) - 1, -1, -1)):
         step = places.step
-        for at in places:
-            if stays[at] or (0 <= at - step < len(chars) and not stays[at - step]):
+        for index in places:
+            if stays[index] or (0 <= index - step < len(chars) and not stays[index - step]):
                 continue
-            stays[at] = True
+            stays[index] = True
             if width(_joined(chars, stays)) > cells:
-                stays[at] = False
+                stays[index] = False
                 break
     return _joined(chars, stays)
 
 
 def _from_difference(names: list[str], cells: int) -> dict[str, str] | None:
     """Show each name from the first character on that is not that of all others."""
-    at = len(_common_begin(names))
+    start = len(_common_prefix(names))
     if cells < 3:
         return None
-    found = {}
+    forms = {}
     for name in names:
-        part = _taken(name[at:], cells - 1)
-        if at + len(part) < len(name):
+        part = _taken(name[start:], cells - 1)
+        if start + len(part) < len(name):
             part = _taken(part, cells - 2) + CUT
-        found[name] = CUT + part
-    return found
+        forms[name] = CUT + part
+    return forms

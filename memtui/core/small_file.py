@@ -46,21 +46,21 @@ def read_small(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 def read_small_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """Return the same as bytes. Raises OSError where it cannot be read, and UserError for what it should not be."""
-    with open_plain(path) as file:
+    with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most_bytes)
         raw = file.read(most_bytes + 1)  # it may have grown
     _check_size(path, len(raw), most_bytes)
     return raw
 
 
-def open_plain(path: Path | str) -> BinaryIO:
+def open_regular(path: Path | str) -> BinaryIO:
     """Return a plain file, open for reading.
 
     Raises OSError where it cannot be opened, and UserError for what is none.
     """
     descriptor = os.open(path, _FLAGS)
     try:
-        check_plain(path, os.fstat(descriptor))
+        check_regular(path, os.fstat(descriptor))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -70,7 +70,7 @@ def open_plain(path: Path | str) -> BinaryIO:
 def check_readable(path: Path, most_bytes: int | None = None) -> None:
     """Raise UserError for what cannot be read, is no plain file or too large; for files that another program reads."""
     try:
-        with open_plain(path) as file:
+        with open_regular(path) as file:
             if most_bytes is not None:
                 _check_size(path, os.fstat(file.fileno()).st_size, most_bytes)
     except OSError as error:
@@ -82,7 +82,7 @@ def _check_size(path: Path, count: int, most_bytes: int) -> None:
         raise UserError(f"{path}: is larger than {size(most_bytes)}; a file for this is small, so name another one")
 
 
-def check_plain(path: Path | str, status: os.stat_result) -> None:
+def check_regular(path: Path | str, status: os.stat_result) -> None:
     """Raise UserError for what is no plain file."""
     if not stat.S_ISREG(status.st_mode):
         kind = next((text for is_it, text in _KINDS if is_it(status.st_mode)), "something else")

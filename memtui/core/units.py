@@ -127,7 +127,9 @@ def _nonzero(value: float) -> str:
 
 def _scale(value: float) -> tuple[float, str]:
     """Return the factor and name of the SI prefix that leaves at most three digits before the point."""
-    return next((one for one in _PREFIXES if abs(value) / one[0] < 999.5), _PREFIXES[-1]) if value else (1.0, "")
+    return (
+        next((prefix for prefix in _PREFIXES if abs(value) / prefix[0] < 999.5), _PREFIXES[-1]) if value else (1.0, "")
+    )
 
 
 def _prefixed(value: float) -> tuple[str, str]:
@@ -198,11 +200,11 @@ def parse_size(text: str) -> int:
 
     Raises ValueError.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text!r} is no size: say 2GiB (1024 MiB), 500MB (1000 kB) or a number of bytes")
-    factor = (1024 if found[3] else 1000) ** (" kmgtp".index((found[2] or " ").lower()))
-    value = float(found[1]) * factor
+    factor = (1024 if match[3] else 1000) ** (" kmgtp".index((match[2] or " ").lower()))
+    value = float(match[1]) * factor
     if value >= 1 << 62:
         raise ValueError(f"{text!r} is more than a machine can have")
     return round(value)
@@ -210,8 +212,8 @@ def parse_size(text: str) -> int:
 
 def parse_interval_ns(text: str, limits_ns: tuple[int, int]) -> int:
     """Parse ``0.5``, ``2s`` or ``50ms``. Raises ValueError with what is allowed."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}) ?(ms|s|)", text.strip(), re.ASCII)
-    interval_ns = round(float(found[1]) * (10**6 if found[2] == "ms" else 10**9)) if found else 0
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}) ?(ms|s|)", text.strip(), re.ASCII)
+    interval_ns = round(float(match[1]) * (10**6 if match[2] == "ms" else 10**9)) if match else 0
     if not limits_ns[0] <= interval_ns <= limits_ns[1]:
         low, high = (f"{limit / 1e9:g}" for limit in limits_ns)
         raise ValueError(f"{low} to {high} s, such as 0.5 or 50ms")

@@ -33,7 +33,7 @@ class WorkerThread:
                 answer.put((None, error))
             del call, function, answer
 
-    def ask(self, function: Callable[[], object]) -> queue.SimpleQueue[Any]:
+    def submit(self, function: Callable[[], object]) -> queue.SimpleQueue[Any]:
         """Have it called; the queue gets (what it returned, what it raised)."""
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._calls.put((function, answer))

@@ -10,7 +10,7 @@ from typing import Any
 from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.file_set import make_folder, take_away
-from memtui.core.os_errors import MADE, READ, refused
+from memtui.core.os_errors import CREATE, READ, refused
 from memtui.core.samples import MAIN_MEMORY
 from memtui.formats.detect import EXPECTED, import_file
 from memtui.formats.imported import Imported, NotImportable
@@ -47,7 +47,7 @@ def import_all(
     into_folder = several or output.is_dir()
     found = []
     for number, path in enumerate(paths, start=1):
-        progress_line.tell(f"{path} ({number} of {len(paths)})" if several else str(path))
+        progress_line.update(f"{path} ({number} of {len(paths)})" if several else str(path))
         found.append(_one(path, output / f"{path.name}{ENDING}" if into_folder else output, wanted, force))
     bad = [outcome for outcome in found if outcome.session is None]
     if len(bad) == len(found):
@@ -95,7 +95,7 @@ def _made(folder: Path) -> list[Path]:
     try:
         return make_folder(folder)
     except OSError as error:
-        raise refused(folder, error, MADE, remedy="choose another place with -o") from None
+        raise refused(folder, error, CREATE, remedy="choose another place with -o") from None
 
 
 def _none(given: list[Path], bad: list[Outcome]) -> str:

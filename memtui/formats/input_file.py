@@ -12,7 +12,7 @@ from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import why
-from memtui.core.small_file import open_plain
+from memtui.core.small_file import open_regular
 from memtui.core.units import size
 from memtui.formats.imported import NotImportable
 
@@ -23,7 +23,7 @@ _GZIP = b"\x1f\x8b"
 def read_file(path: Path) -> bytes:
     """Return what is in a file, unpacked where it is gzip. Raises NotImportable."""
     try:
-        with open_plain(path) as file:
+        with open_regular(path) as file:
             _check_size(os.fstat(file.fileno()).st_size)
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:

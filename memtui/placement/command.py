@@ -172,7 +172,7 @@ def _points(inputs: _SolveInputs) -> list[ParetoPoint]:
     points = []
     for point in curve(inputs.profile, inputs.request):
         points.append(point)
-        progress_line.tell(f"{len(points)} points of the curve")
+        progress_line.update(f"{len(points)} points of the curve")
     return points
 
 

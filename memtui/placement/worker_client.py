@@ -91,9 +91,9 @@ class PlacementProcess(JsonLineProcess):
 
     def _request(self, request: Request, read: Callable[[Mapping[str, Any]], T]) -> T:
         try:
-            self.say(request.to_dict())
+            self.send_message(request.to_dict())
             start_s = time.monotonic()
-            while (answer := self.hear(_LISTEN_S)) is None:
+            while (answer := self.receive_message(_LISTEN_S)) is None:
                 self.tick()
                 if time.monotonic() - start_s > _SILENT_S:
                     raise WorkerEnded(f"it said nothing for {_SILENT_S:.0f} s")

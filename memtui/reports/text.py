@@ -111,5 +111,5 @@ def how_it_ended(report: Report) -> str:
     if kind == "recording":
         return "still recording"
     if kind == "target exited":
-        return f"ended: {End(0, kind, reason).words}"
+        return f"ended: {End(0, kind, reason).description}"
     return f"ended: {kind}" + (f" ({reason})" if reason else "")

@@ -135,7 +135,7 @@ def _run(plan: CalibrationPlan, observation: Observation, counter: Counter, star
     def poll() -> bool:
         counter.poll()
         blocks.step(time.monotonic())
-        progress_line.tell(f"block {len(blocks.spans) + 1} of {2 * plan.pairs}")
+        progress_line.update(f"block {len(blocks.spans) + 1} of {2 * plan.pairs}")
         return blocks.done or _hopeless(blocks, counter)
 
     ended = "target exited"

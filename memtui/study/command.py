@@ -240,7 +240,7 @@ class _StudyRunner:
         self._number += 1
         head = f"{name} {self._number}/{self._count}: {run.group}, repeat {run.repeat + 1}"
         self._console.notify(f"{head}; {span(self._times.seconds)} left")
-        progress_line.tell("it begins", head)
+        progress_line.update("it begins", head)
         stem = self._state.folder / f"{name}-{key}"
         cpus = self._cpus[: run.cpus]
         start_s = time.monotonic()

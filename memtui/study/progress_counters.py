@@ -15,7 +15,7 @@ from pathlib import Path
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
-from memtui.core.small_file import open_plain
+from memtui.core.small_file import open_regular
 
 KINDS = ("auto", "steps", "lines", "file", "marks", "rchar", "wchar")
 HOW = (
@@ -70,7 +70,7 @@ class _Appended(Counter):
         if size < self._offset:
             self._offset, self._carry = 0, b""  # written anew
         if size > self._offset:
-            with open_plain(self._path) as file:
+            with open_regular(self._path) as file:
                 file.seek(self._offset)
                 chunk = file.read(_READ_BYTES)
             self._offset += len(chunk)
@@ -205,7 +205,7 @@ def _outputs_of(pid: int) -> list[tuple[str, str]]:
 
 
 def _tail(path: str, size: int) -> bytes:
-    with open_plain(path) as file:
+    with open_regular(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.analysis.statistics import median
-from memtui.core.files import made_folder, write_safely
+from memtui.core.files import ensure_folder, write_safely
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import short_command
 from memtui.core.units import span

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.overhead_budget import RECENT, Budget, seconds
 from memtui.core.argtypes import overhead
-from memtui.core.samples import ProcessWindow, held_ns
+from memtui.core.samples import ProcessWindow, tree_paused_ns
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.session import Session
@@ -39,14 +39,14 @@ class Watching:
         self.standing_ppm = standing_ppm  # CPU that goes on between windows
         self.intervals: list[int] = []
 
-    def window(self, held_ns: int, cpu_ns: int = 0) -> None:
+    def window(self, paused_ns: int, cpu_ns: int = 0) -> None:
         interval_ns = self.budget.interval_ns(self.asked_ns)
         self.intervals.append(interval_ns)
-        elapsed_ns = interval_ns + held_ns
+        elapsed_ns = interval_ns + paused_ns
         cpu_ns += elapsed_ns * self.standing_ppm // 10**6
         self.now_ns, self.cpu_ns = self.now_ns + elapsed_ns, self.cpu_ns + cpu_ns
-        self.spent_ns += max(held_ns, cpu_ns)  # of a window; below its share is each by itself
-        self.budget.note(self.now_ns, held_ns, self.cpu_ns)
+        self.spent_ns += max(paused_ns, cpu_ns)  # of a window; below its share is each by itself
+        self.budget.note(self.now_ns, paused_ns, self.cpu_ns)
 
     @property
     def share_ppm(self) -> float:
@@ -173,7 +173,9 @@ def test_bad_budgets_are_one_line(text):
 
 def test_time_held_is_that_of_any_process():
     def held(*parts: int | None, together: bool = False) -> int | None:
-        return held_ns([ProcessWindow(n, 0, 1, paused_ns=part) for n, part in enumerate(parts)], together=together)
+        return tree_paused_ns(
+            [ProcessWindow(n, 0, 1, paused_ns=part) for n, part in enumerate(parts)], together=together
+        )
 
     assert held(3, 4) == 7
     assert held(3, 4, together=True) == 4

@@ -255,7 +255,7 @@ def finished(tell) -> list[str]:
 
 def test_a_sweep_beside_a_screen_is_heard_to_its_end():
     process = SweepProcess(finished)
-    assert process.begin()
+    assert process.wait_for_start()
     words = []
     while not process.over:
         words += process.receive(1.0)
@@ -271,7 +271,7 @@ def refused(tell) -> list[str]:
 
 def test_what_stops_it_at_once_is_said_without_a_screen():
     process = SweepProcess(refused)
-    assert not process.begin()
+    assert not process.wait_for_start()
     process.end()
     assert (str(process.error), process.error.code) == ("cpu is being measured by process 7", 1)
 
@@ -284,7 +284,7 @@ def endless(tell) -> list[str]:
 
 def test_leaving_ends_it():
     process = SweepProcess(endless)
-    assert process.begin()
+    assert process.wait_for_start()
     begin = time.monotonic()
     process.end()
     assert time.monotonic() - begin < 5

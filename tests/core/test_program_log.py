@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.errors import UserError
-from memtui.core.program_log import create_log, log_beside, open_log
+from memtui.core.program_log import create_log, log_path, open_log
 from memtui.tui.presenters import log_tail
 from memtui.tui.presenters.log_tail import OutputLog
 from memtui.tui.presenters.terminal_text import CHARACTERS, LINE_CHARACTERS, LINES, TerminalText
@@ -78,14 +78,14 @@ def session(tmp_path) -> Path:
 
 
 def shown(session: Path, columns: int = 40, rows: int = 10) -> OutputLog:
-    log = OutputLog(log_beside(session))
+    log = OutputLog(log_path(session))
     log.shown = True
     log.resize(columns, rows)
     return log
 
 
 def test_where_it_lies():
-    assert log_beside(Path("/a/run.memtui")) == Path("/a/run.memtui.log")
+    assert log_path(Path("/a/run.memtui")) == Path("/a/run.memtui.log")
 
 
 def test_a_log_is_made_private_and_nothing_is_overwritten(tmp_path):
@@ -108,7 +108,7 @@ def test_a_log_is_made_private_and_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "device"])
 def test_only_a_plain_file_is_opened(kind, session, tmp_path):
-    path = log_beside(session)
+    path = log_path(session)
     match kind:
         case "link":
             (tmp_path / "secret").write_text("secret")
@@ -131,18 +131,18 @@ def test_only_a_plain_file_is_opened(kind, session, tmp_path):
 def test_it_says_why_there_is_nothing(session):
     log = shown(session)
     assert "there is no s.memtui.log beside the session" in log.view().note
-    log_beside(session).write_text("")
+    log_path(session).write_text("")
     assert (log.view().note, log.view().rows, log.view().total) == ("", (), 0)
 
 
 def test_it_costs_nothing_until_it_is_looked_at(session, monkeypatch):
-    log_beside(session).write_text("hello\n")
+    log_path(session).write_text("hello\n")
     monkeypatch.setattr(log_tail, "open_log", lambda path: pytest.fail("it was opened"))
-    assert OutputLog(log_beside(session)).view().rows == ()
+    assert OutputLog(log_path(session)).view().rows == ()
 
 
 def test_it_follows_and_scrolls(session):
-    path, log = log_beside(session), shown(session)
+    path, log = log_path(session), shown(session)
     path.write_text("".join(f"line {n}\n" for n in range(30)))
     assert log.view().rows == tuple(f"line {n}" for n in range(20, 30))
     with path.open("a") as file:
@@ -168,7 +168,7 @@ def test_it_follows_and_scrolls(session):
 
 
 def test_long_lines_are_wrapped_and_stay_in_sight_when_the_width_changes(session):
-    log_beside(session).write_text("a" * 50 + "\n日本語日本語\n" + "".join(f"{n}\n" for n in range(50)))
+    log_path(session).write_text("a" * 50 + "\n日本語日本語\n" + "".join(f"{n}\n" for n in range(50)))
     log = shown(session, 20, 4)
     log.home()
     assert log.view().rows == ("a" * 20, "a" * 20, "a" * 10, "日本語日本語")
@@ -178,15 +178,13 @@ def test_long_lines_are_wrapped_and_stay_in_sight_when_the_width_changes(session
 
 
 def test_bytes_that_are_no_text_are_spelled_out(session):
-    log_beside(session).write_bytes(
-        b"\xff\xfe \x1b]52;c;aGVsbG8=\x07\x1b[2J\x9b\x00 \xc3\xa9 \xe2\x80\xae\n\x1b]52;c;x"
-    )
+    log_path(session).write_bytes(b"\xff\xfe \x1b]52;c;aGVsbG8=\x07\x1b[2J\x9b\x00 \xc3\xa9 \xe2\x80\xae\n\x1b]52;c;x")
     view = shown(session, 80).view()
     assert view.rows == (r"\xff\xfe \x9b\x00 é <U+202E>",)  # the last line is a sequence that is not whole
 
 
 def test_a_character_may_come_in_two_pieces(session):
-    path, log = log_beside(session), shown(session)
+    path, log = log_path(session), shown(session)
     path.write_bytes(b"caf\xc3")
     assert log.view().rows == ("caf",)
     with path.open("ab") as file:
@@ -195,7 +193,7 @@ def test_a_character_may_come_in_two_pieces(session):
 
 
 def test_another_file_of_that_name_is_read_from_its_begin(session):
-    path, log = log_beside(session), shown(session)
+    path, log = log_path(session), shown(session)
     path.write_text("old output\n" * 9)
     assert log.view().rows[0] == "old output"
     path.unlink()
@@ -208,7 +206,7 @@ def test_another_file_of_that_name_is_read_from_its_begin(session):
 
 def test_a_large_log_costs_little(session):
     """A gigabyte, most of it a hole, is opened at its end."""
-    path, log = log_beside(session), shown(session)
+    path, log = log_path(session), shown(session)
     with path.open("wb") as file:
         file.seek(1 << 30)
         file.write(b"\n" + b"".join(b"line %d\n" % n for n in range(1000)))
@@ -223,7 +221,7 @@ def test_a_large_log_costs_little(session):
 
 
 def test_an_unchanged_log_is_not_read(session, monkeypatch):
-    log_beside(session).write_text("hello\n")
+    log_path(session).write_text("hello\n")
     log = shown(session)
     before = log.view()
     monkeypatch.setattr(log_tail, "_last_states", lambda *_: pytest.fail("it was read"))
@@ -232,5 +230,5 @@ def test_an_unchanged_log_is_not_read(session, monkeypatch):
 
 def test_hours_of_a_progress_bar_hide_nothing(session):
     bars = "".join(f"\r{n:6d}/60000 |#####     | loss=0.1" for n in range(60_000))
-    log_beside(session).write_text("first words\n" + bars + "\nlast words\n")
+    log_path(session).write_text("first words\n" + bars + "\nlast words\n")
     assert shown(session).view().rows == ("first words", " 59999/60000 |#####     | loss=0.1", "last words")

@@ -14,7 +14,7 @@ from typing import TextIO
 import pyte
 import pytest
 
-from memtui.core.progress_line import PLAIN_S, TERMINAL_FIRST_S, ProgressLine, above_line, tell
+from memtui.core.progress_line import LOG_EVERY_S, TERMINAL_FIRST_S, ProgressLine, above_line, update
 
 COLUMNS = 60
 LONG_S = 600.0
@@ -63,12 +63,12 @@ def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
 
 def test_a_terminal_is_told_before_two_seconds_and_a_log_before_ten() -> None:
     assert TERMINAL_FIRST_S < 2
-    assert PLAIN_S < 10
+    assert LOG_EVERY_S < 10
 
 
 def test_short_work_says_nothing(screen: Screen) -> None:
     with ProgressLine("export", "writing csv", stream=screen.stream, first_s=LONG_S) as line:
-        line.tell("1 of 2 tables")
+        line.update("1 of 2 tables")
     screen.read()
     assert screen.output == b""
 
@@ -76,9 +76,9 @@ def test_short_work_says_nothing(screen: Screen) -> None:
 def test_on_a_terminal_one_line_is_written_over_and_gone_at_the_end(screen: Screen) -> None:
     with ProgressLine("export", "writing csv", stream=screen.stream, first_s=0.0, every_s=0.01) as line:
         assert line.on_terminal
-        line.tell("1 of 2 tables")
+        line.update("1 of 2 tables")
         until(lambda: any("1 of 2 tables" in row for row in screen.read()))
-        line.tell("2 of 2 tables", "closing")
+        line.update("2 of 2 tables", "closing")
         until(lambda: any("closing: 2 of 2 tables" in row for row in screen.read()))
         rows = screen.read()
         assert len(rows) == 1
@@ -116,13 +116,13 @@ def test_what_is_printed_meanwhile_stands_whole_above_the_line(screen: Screen) -
 def test_a_process_has_one_line_whoever_speaks(screen: Screen) -> None:
     with ProgressLine("study", "run 1 of 2", stream=screen.stream, first_s=0.0, every_s=0.01):
         with ProgressLine("report", "reading", stream=screen.stream, first_s=0.0, every_s=0.01):
-            tell("window 3")
+            update("window 3")
             until(lambda: any("memtui study: reading: window 3 (" in row for row in screen.read()))
             with above_line():
                 print("a notice", file=screen.stream, flush=True)
         until(lambda: any("memtui study: run 1 of 2 (" in row for row in screen.read()))
         assert len(screen.read()) == 2
-    tell("nobody listens")
+    update("nobody listens")
     with above_line():
         print("the end", file=screen.stream, flush=True)
     assert screen.read() == ["a notice", "the end"]
@@ -139,7 +139,7 @@ def test_without_a_terminal_whole_lines_come_again_and_again(capfd: pytest.Captu
             said.extend(err.splitlines(keepends=True))
             return len(said) >= 3
 
-        line.tell("window 7 of 9")
+        line.update("window 7 of 9")
         until(three)
     assert all(one.startswith("memtui report: reading run.memtui: window 7 of 9 (") for one in said[1:])
     assert all(one.endswith(" s)\n") for one in said)
@@ -183,7 +183,7 @@ def test_a_reader_that_left_does_not_end_the_work() -> None:
 
 def test_unwanted_it_writes_nothing(screen: Screen) -> None:
     with ProgressLine("report", "reading", wanted=False, stream=screen.stream, first_s=0.0, every_s=0.01) as line:
-        line.tell("x")
+        line.update("x")
         with line.above():
             pass
     assert screen.read() == []

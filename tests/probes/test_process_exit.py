@@ -121,6 +121,6 @@ def test_words_of_wait_statuses():
 
 
 def test_an_end_of_which_no_more_is_known_claims_no_more():
-    assert End(1, "target exited").words == "target ended"
-    assert End(1, "duration").words == "duration"
-    assert End(1, "low disk", "only 1 MiB left").words == "only 1 MiB left"
+    assert End(1, "target exited").description == "target ended"
+    assert End(1, "duration").description == "duration"
+    assert End(1, "low disk", "only 1 MiB left").description == "only 1 MiB left"

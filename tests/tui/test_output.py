@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from memtui.core.program_log import log_beside
+from memtui.core.program_log import log_path
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.memory import State
 from tests.support.screen_driver import held, running
@@ -22,7 +22,7 @@ def printing(folder: Path, text: str | bytes | None, *, live: bool = False) -> t
     """A session, and the log beside it."""
     session = held(live=live)
     session.path = folder / "s.memtui"
-    log = log_beside(session.path)
+    log = log_path(session.path)
     if text is not None:
         log.write_bytes(text.encode() if isinstance(text, str) else text)
     return session, log
@@ -49,7 +49,7 @@ async def test_it_shows_the_last_lines_and_gives_the_panels_back(size, live, tmp
         shown = [line.strip("│ ") for line in lines if line.startswith("│line ")]
         assert shown == [f"line {n}" for n in range(200 - len(shown), 200)]
         assert len(shown) >= (size[1] - 2) * 0.5 - 2
-        assert str(log_beside(session.path).name) in d.text
+        assert str(log_path(session.path).name) in d.text
         await d.press("o")
         await d.until(lambda: d.text == before)
         await d.press("o", "escape")

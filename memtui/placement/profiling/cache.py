@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import why
-from memtui.core.small_file import check_plain
+from memtui.core.small_file import check_regular
 from memtui.core.text import visible
 from memtui.session.file_format import SessionError, connect_writer, format_of, read_all, tables_in, tables_of
 from memtui.session.validation import check_rows, parse_json
@@ -52,7 +52,7 @@ class Cache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
-                check_plain(path, path.stat())
+                check_regular(path, path.stat())
             # SQLite's messages do not distinguish missing rights from damage.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = connect_writer(path, self._prepare)

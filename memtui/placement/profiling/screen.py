@@ -10,7 +10,7 @@ from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import INTERRUPTED, UserError
-from memtui.core.processes import BackgroundTask, Say
+from memtui.core.processes import BackgroundTask, Send
 from memtui.core.text import visible
 from memtui.placement.file_header import is_profile
 from memtui.placement.profiling.planner import Request, unfinished_message
@@ -25,7 +25,7 @@ class _Measured:
     """The process that measures, and its last message."""
 
     def __init__(self, work: Callable[[ProfileProgress], list[str]]) -> None:
-        def report(send: Say) -> list[str]:
+        def report(send: Send) -> list[str]:
             return work(ProfileProgress(lambda text: send({"text": text})))
 
         self.process = BackgroundTask(report)
@@ -38,7 +38,7 @@ class _Measured:
 
     def poll(self, seconds: float) -> tuple[str, str]:
         """Wait for this long at most; return a sentence on how far the process is, and the role of its words."""
-        for word in self.process.hear(seconds):
+        for word in self.process.receive_messages(seconds):
             self.text = word.get("text", self.text)
         if self.process.error is not None:
             return str(self.process.error), "warning"

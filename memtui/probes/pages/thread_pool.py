@@ -83,7 +83,7 @@ class ThreadPool:
         wanted = max(self.count - 1, 1)
         while len(self._others) < wanted:
             self._others.append(WorkerThread("memtui-hand"))
-        return Future(self._others[number % wanted].ask(call))
+        return Future(self._others[number % wanted].submit(call))
 
     def close(self) -> None:
         """End the threads."""

@@ -108,7 +108,7 @@ class Pauser:
                         continue
                     thread = self._idle.pop() if self._idle else _tracing_thread()
                     seizure = Seizure(pid, pidfd, self._deadline_s, self._check)
-                    jobs[pid] = _Job(seizure, thread, thread.ask(seizure.stop))
+                    jobs[pid] = _Job(seizure, thread, thread.submit(seizure.stop))
                 until = time.monotonic() + self._deadline_s + _SLACK_S
                 for pid, job in jobs.items():
                     found[pid] = self._outcome(job, until)
@@ -135,7 +135,7 @@ class Pauser:
         return error
 
     def _let_go(self, jobs: list[_Job]) -> None:
-        held = [(job, job.thread.ask(job.seizure.release)) for job in jobs if job.pause is not None]
+        held = [(job, job.thread.submit(job.seizure.release)) for job in jobs if job.pause is not None]
         for job in jobs:
             if job.pause is None:
                 self._give_up(job)

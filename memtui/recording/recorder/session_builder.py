@@ -32,7 +32,7 @@ from memtui.core.samples import (
     TrainingProgress,
     VmaTable,
     Window,
-    held_ns,
+    tree_paused_ns,
 )
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
@@ -175,7 +175,7 @@ class SessionBuilder:
         self._writer.insert_from(
             SampleRecord,
             window,
-            paused_ns=held_ns(processes, together=self.hello is not None and self.hello.options.together),
+            paused_ns=tree_paused_ns(processes, together=self.hello is not None and self.hello.options.together),
             wss_bytes=self.wss_bytes,
             stored_bytes=whole_sum(stored),
             faulted_in_bytes=whole_sum(p.faulted_in_bytes for p in processes),

@@ -49,7 +49,7 @@ def record(
     shows = sys.stderr.isatty()
 
     def show() -> None:
-        line.tell(_progress(observation))
+        line.update(_progress(observation))
         if shows:
             print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
 

@@ -28,7 +28,7 @@ from memtui.core.privilege import (
     state_directory,
 )
 from memtui.core.procfs import command_of, read_stat, state_of
-from memtui.core.program_log import create_log, log_beside
+from memtui.core.program_log import create_log, log_path
 from memtui.core.samples import Options
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
@@ -295,7 +295,7 @@ class Observation:
             if not launch.log:
                 self._target = start_here(launch.command, exec_gate_fd, extra_environment)
                 return self._target.pid
-            path = log_beside(self.path)
+            path = log_path(self.path)
             log = create_log(path, force=force)
             self.log, self._dies = path, launch.dies_with_memtui
             try:

@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from memtui.core.files import made_folder
+from memtui.core.files import ensure_folder
 from memtui.core.privilege import Invoker, runtime_directory, sessions_directory, state_directory
 from memtui.recording.control import FOLDER, Listener, open_listener
 

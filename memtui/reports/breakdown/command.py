@@ -79,7 +79,7 @@ def _read_all(paths: list[Path], options: BreakdownOptions, notify: Print) -> tu
     parts: list[Part] = []
     failed: list[Failure] = []
     for number, path in enumerate(paths, start=1):
-        progress_line.tell(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
+        progress_line.update(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
         try:
             parts += [(allocations, _break_down(allocations, options, notify)) for allocations in read(path)]
         except UserError as error:

@@ -27,7 +27,7 @@ def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: 
     """Write a session into a folder and return the files; all files, or no file. Raises SessionError and UserError."""
     with closing(open_source(path, redact=redact)) as reader, all_or_none(folder, force=force) as files:
         for name, write in FORMS[form](reader):
-            progress_line.tell(name)
+            progress_line.update(name)
             files.write(name, write)
         return files.finish()
 

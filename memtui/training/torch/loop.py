@@ -58,7 +58,7 @@ class Training:
         """Train. ``traced`` is called when iteration ``TRACED`` has ended, with what runs it once more."""
         settings, size = self._settings, self._settings.batch_size
         minimum = settings.minimum_accuracy
-        progress_line.tell("", "training")
+        progress_line.update("", "training")
         for epoch in range(1, settings.epochs + 1):
             order = torch.randperm(len(self._images), generator=self._order)
             for begin in range(0, len(order) - size + 1, size):
@@ -68,7 +68,7 @@ class Training:
                 loss = self._learn(statistics)
                 self.iterations += 1
                 curve.take(self.iterations, epoch, loss)
-                progress_line.tell(f"epoch {epoch} of {settings.epochs}, {begin + size} of {len(order)} examples")
+                progress_line.update(f"epoch {epoch} of {settings.epochs}, {begin + size} of {len(order)} examples")
                 if self.iterations == TRACED:
                     traced(partial(self._iteration.run, self._x, self._y))
                     if settings.memory_only:
@@ -99,7 +99,7 @@ class Training:
     @torch.no_grad()
     def _measure(self) -> None:
         """Measure loss and accuracy on what is held back, without learning."""
-        progress_line.tell(f"after iteration {self.iterations}: measuring the accuracy")
+        progress_line.update(f"after iteration {self.iterations}: measuring the accuracy")
         self.network.eval()
         images, labels = self._held_back
         loss, right = 0.0, 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError
-from memtui.core.processes import BackgroundTask, Say
+from memtui.core.processes import BackgroundTask, Send
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.core.units import span
@@ -157,9 +157,9 @@ def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] |
 def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
     """Return the same with a screen, which looks at the folder; the runs are a child's, which ends with the screen."""
 
-    def work(say: Say) -> list[str]:
+    def work(send: Send) -> list[str]:
         try:
-            Tuning(results, lambda progress: say({"phase": "run"}), jobs=args.jobs, retry=args.retry).run()
+            Tuning(results, lambda progress: send({"phase": "run"}), jobs=args.jobs, retry=args.retry).run()
         except Interrupted:
             raise KeyboardInterrupt from None
         return []
@@ -167,11 +167,11 @@ def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
     process, code = BackgroundTask(work), 0
 
     def over() -> bool:
-        process.hear(0.0)
+        process.receive_messages(0.0)
         return process.over or process.error is not None
 
     try:
-        if process.begin():
+        if process.wait_for_start():
             code = _show(args, results, over)
     finally:
         process.end()
@@ -204,7 +204,7 @@ class _Printer:
         if progress.label:
             left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
             said = f"{progress.said} · " if progress.said else ""
-            self._line.tell(f"{progress.ended} of {progress.of}{left}: {said}{progress.label}")
+            self._line.update(f"{progress.ended} of {progress.of}{left}: {said}{progress.label}")
 
 
 def _failed(rows: Mapping[int, TuneRow]) -> int:

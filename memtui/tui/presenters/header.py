@@ -59,7 +59,7 @@ class Header:
 
     def _how_it_ended(self) -> str:
         end = self._reader.end
-        return end.words if end is not None else "recorder gone, all it wrote is here"
+        return end.description if end is not None else "recorder gone, all it wrote is here"
 
     def _measured(self, view: HeaderView, head: Playhead, index: int) -> HeaderView:
         """Return the view with the figures of the window at the cursor."""

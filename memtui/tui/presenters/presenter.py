@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memtui.core.program_log import log_beside
+from memtui.core.program_log import log_path
 from memtui.core.samples import Process
 from memtui.session.session import Session
 from memtui.tui.presenters.address_cursor import AddressCursor
