@@ -91,7 +91,7 @@ def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) ->
     huge = page_bytes == BLOCK_BYTES
     with toucher(pages, huge=huge) as target:
         handle, rearmer = Handle.open(target.pid), Rearmer(readers, flusher, WORKING_SET)
-        rearmer.look_around(())
+        rearmer.refresh(())
         try:
             cuts, resident = make_ready(readers, target.pid)
             whole, windows = [], []
@@ -100,7 +100,7 @@ def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) ->
                 with target.still():
                     whole.append(_all_touched(readers, cuts, flusher, handle))
             automatic = Rearmer(readers, flusher)
-            automatic.look_around(())
+            automatic.refresh(())
             for _ in range(times + 1):
                 target.touch(pages)
                 with target.still():

@@ -122,7 +122,7 @@ def _by_memtui(name: str, target: Target, samples: int, tracker: PageTracker) ->
     """As its sampler does it: pause, read, clear, let go."""
     subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, parse_maps(read_maps(target.pid)))
     with closing(PageReader(tracker, pause=True)) as reader:
-        _patiently(lambda: reader.begin(subject))
+        _patiently(lambda: reader.start(subject))
         windows = 0
 
         def take() -> tuple[int, float | None]:

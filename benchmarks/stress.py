@@ -137,7 +137,7 @@ def _phase(mode: str, pid: int, about: dict[str, int], shared: mmap.mmap, until:
         tracker.notice()
         for subject in subjects:
             with suppress(Exception):  # not paused: the first window begins with it, and is not compared
-                reader.begin(subject)
+                reader.start(subject)
         begun = False
         while time.monotonic() < until:
             before = _rounds(shared)

@@ -14,19 +14,19 @@ _KCMP_VM = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def same_memory(one: int, other: int) -> bool:
+def same_memory(pid: int, other_pid: int) -> bool:
     """Compare the address spaces of two processes; False also where the kernel does not say (CONFIG_KCMP)."""
     if _KCMP is None:
         return False
-    words = (ctypes.c_long(word) for word in (_KCMP, one, other, _KCMP_VM, 0, 0))
-    return bool(_libc.syscall(*words) == 0)
+    arguments = (ctypes.c_long(argument) for argument in (_KCMP, pid, other_pid, _KCMP_VM, 0, 0))
+    return bool(_libc.syscall(*arguments) == 0)
 
 
 class Sharers:
     """Processes of a tree that use the memory of another one: it is read there, once, and they are held with it."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[int, Subject, int]] = {}  # by pid: whose memory it uses, itself, looks at it
+        self._sharers: dict[int, tuple[int, Subject, int]] = {}  # by pid: whose memory it uses, itself, looks at it
 
     def take(self, subject: Subject, watched: Iterable[int]) -> tuple[int, int] | None:
         """Keep a process with its pidfd if it uses the memory of a watched one.
@@ -35,20 +35,20 @@ class Sharers:
             The pid of that one, and how often this was asked about the process; None if its memory is its own.
         """
         owner = next((pid for pid in watched if same_memory(subject.pid, pid)), None)
-        _, _, looks = self._found.get(subject.pid, (0, subject, 0))
+        _, _, count = self._sharers.get(subject.pid, (0, subject, 0))
         self.forget(subject.pid)
         if owner is None:
             return None
-        self._found[subject.pid] = owner, subject, looks + 1
-        return owner, looks + 1
+        self._sharers[subject.pid] = owner, subject, count + 1
+        return owner, count + 1
 
     def of(self, pid: int) -> tuple[Subject, ...]:
         """Return those that use the memory of a process."""
-        return tuple(subject for owner, subject, _ in self._found.values() if owner == pid)
+        return tuple(subject for owner, subject, _ in self._sharers.values() if owner == pid)
 
     def forget(self, pid: int) -> None:
         """Drop a process that ended or has a memory of its own now, and those that used its memory."""
-        for sharer in [one for one, (owner, _, _) in self._found.items() if pid in (one, owner)]:
-            _, subject, _ = self._found.pop(sharer)
+        for sharer in [user for user, (owner, _, _) in self._sharers.items() if pid in (user, owner)]:
+            _, subject, _ = self._sharers.pop(sharer)
             if subject.pidfd is not None:
                 os.close(subject.pidfd)

@@ -29,12 +29,12 @@ class CompetingObservers:
         self._looks: dict[int, int] = {}  # pid -> how often it was looked at
         self._suspects: dict[int, bytes] = {}  # pid -> command line
         self._due_ns = 0
-        self._found: tuple[str, ...] = ()
+        self._observers: tuple[str, ...] = ()
 
-    def look(self, targets: tuple[int, ...], now_ns: int) -> tuple[str, ...]:
+    def poll(self, targets: tuple[int, ...], now_ns: int) -> tuple[str, ...]:
         """Return who clears the marks of these processes; what the last look found when it is not time for another."""
         if now_ns < self._due_ns:
-            return self._found
+            return self._observers
         self._due_ns = now_ns + _EVERY_NS
         try:
             # Every process of the machine, every few seconds: a Path for each takes twice as long.
@@ -44,15 +44,15 @@ class CompetingObservers:
         self._looks = {pid: count for pid, count in self._looks.items() if pid in pids}
         self._suspects = {pid: command for pid, command in self._suspects.items() if pid in pids}
         for pid in pids:
-            looks = self._looks.get(pid, 0)
-            if looks < _LOOKS:
-                self._looks[pid] = looks + 1
+            times = self._looks.get(pid, 0)
+            if times < _LOOKS:
+                self._looks[pid] = times + 1
                 command = self._command(pid)
                 if any(name in command for name in _MEMTUI) or _is_wss(command):
                     self._suspects[pid] = command
-        found = (self._describe(pid, command, targets) for pid, command in sorted(self._suspects.items()))
-        self._found = tuple(filter(None, found))
-        return self._found
+        observers = (self._describe(pid, command, targets) for pid, command in sorted(self._suspects.items()))
+        self._observers = tuple(filter(None, observers))
+        return self._observers
 
     def _command(self, pid: int) -> bytes:
         try:

@@ -36,7 +36,7 @@ _CAUSES = {
 }  # every other counter is reclaim's
 _ORDER = (RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA)
 _COUNTERS = re.compile(rb"^(pgscan\w*|pgsteal\w*|pgdemote_\w+|%s) (\d+)$" % b"|".join(_CAUSES), re.MULTILINE)
-_ONE_NUMBER = re.compile(rb"^()(\d+)$", re.MULTILINE)
+_SINGLE_NUMBER = re.compile(rb"^()(\d+)$", re.MULTILINE)
 _SWAPPED_OUT = re.compile(rb"^(VmSwap):\s*(\d+) kB$", re.MULTILINE)
 _FIND_EVERY_NS = 5_000_000_000  # processes change their cgroup seldom, and swap is seldom added
 _READ_BYTES = 1 << 16
@@ -52,10 +52,10 @@ class _Source:
     def rises(self, pattern: re.Pattern[bytes]) -> list[bytes]:
         """Return the names whose number rose since the last call; none at the first one, and when the file is gone."""
         try:
-            found = pattern.findall(os.pread(self.descriptor, _READ_BYTES, 0))
+            counters = pattern.findall(os.pread(self.descriptor, _READ_BYTES, 0))
         except OSError:
             return []
-        last, self.last = self.last, {name: int(number) for name, number in found}
+        last, self.last = self.last, {name: int(number) for name, number in counters}
         return [name for name, number in self.last.items() if number > last.get(name, number)]
 
 
@@ -71,7 +71,7 @@ class DisturbanceProbe:
         self._limits: dict[Path, _Source] = {}  # memory.failcnt of version 1
         self._swap: dict[Path, _Source] = {}  # status of the processes, where there is swap
         self._balancing = False
-        self._rivals = CompetingObservers(proc)
+        self._competing = CompetingObservers(proc)
         self._pids: tuple[int, ...] = ()
         self._find_due_ns = 0
         _keep(self._machine, {proc / "vmstat"})
@@ -82,21 +82,21 @@ class DisturbanceProbe:
         if pids != self._pids or now_ns >= self._find_due_ns:
             self._find_due_ns, self._pids = now_ns + _FIND_EVERY_NS, pids
             self._find(pids)
-        return "; ".join((*self._counted(), *self._rivals.look(pids, now_ns)))
+        return "; ".join((*self._counted(), *self._competing.poll(pids, now_ns)))
 
     def _counted(self) -> Iterator[str]:
         where: dict[str, str] = {}
-        told_by_cgroups: set[str] = set()
+        counted_by_cgroups: set[str] = set()
         for source in self._cgroups.values():
             where |= {_CAUSES.get(name, RECLAIM): IN_CGROUP for name in source.rises(_COUNTERS)}
-            told_by_cgroups |= {_CAUSES.get(name, RECLAIM) for name in source.last}
+            counted_by_cgroups |= {_CAUSES.get(name, RECLAIM) for name in source.last}
         for source in self._machine.values():
-            causes = {_CAUSES.get(name, RECLAIM) for name in source.rises(_COUNTERS)} - told_by_cgroups
+            causes = {_CAUSES.get(name, RECLAIM) for name in source.rises(_COUNTERS)} - counted_by_cgroups
             where |= dict.fromkeys(causes, ON_MACHINE)
         if not self._balancing:  # mbind and others count there, too
             where.pop(NUMA, None)
         # Lists, because every source has to be read: its next rise counts from here.
-        limited = [source.rises(_ONE_NUMBER) for source in self._limits.values()]
+        limited = [source.rises(_SINGLE_NUMBER) for source in self._limits.values()]
         swapped = [source.rises(_SWAPPED_OUT) for source in self._swap.values()]
         if any(limited) and where.pop(RECLAIM, ""):
             yield LIMIT
@@ -107,7 +107,7 @@ class DisturbanceProbe:
     def _find(self, pids: tuple[int, ...]) -> None:
         """Return which files speak of these processes; those known already keep their last numbers."""
         stats, limits = set(), set()
-        for version, folder in {found for pid in pids if (found := memory_cgroup(self._proc, pid, self._mounts))}:
+        for version, folder in {cgroup for pid in pids if (cgroup := memory_cgroup(self._proc, pid, self._mounts))}:
             if version == 2:
                 stats.add(folder / "memory.stat")
             else:  # the limit that is hit may be that of a group further up

@@ -26,8 +26,8 @@ def cpu_information(key: str) -> str:
 
     Return an empty text where it says nothing.
     """
-    found = re.search(rf"^{key}[ \t]*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^{key}[ \t]*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return match[1].strip() if match else ""
 
 
 def processor_name() -> str:

@@ -10,15 +10,15 @@ from memtui.core.procfs import PROC
 
 def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
     """Where memory cgroups are mounted, by version: (folder, the cgroup at its root). See proc_pid_mountinfo(5)."""
-    found: dict[int, tuple[Path, str]] = {}
+    mounts: dict[int, tuple[Path, str]] = {}
     for line in text_of(proc / "self/mountinfo").splitlines():
         place, _, kind = line.partition(" - ")
         root, folder = place.split()[3:5]
         if kind.startswith("cgroup2 "):
-            found.setdefault(2, (Path(folder), root))
+            mounts.setdefault(2, (Path(folder), root))
         elif kind.startswith("cgroup ") and "memory" in kind.split()[2].split(","):
-            found.setdefault(1, (Path(folder), root))
-    return found
+            mounts.setdefault(1, (Path(folder), root))
+    return mounts
 
 
 def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> tuple[int, Path] | None:
@@ -69,10 +69,10 @@ def reclaim_is_near(pid: int, proc: Path = PROC) -> bool:
     if memory.get("MemAvailable", 0) < _NEAR_SHARE * memory.get("MemTotal", 0):
         return True
     mounts = memory_mounts(proc)
-    found = memory_cgroup(proc, pid, mounts)
-    if found is None:
+    cgroup = memory_cgroup(proc, pid, mounts)
+    if cgroup is None:
         return False
-    version, group = found
+    version, group = cgroup
     return any(_is_nearly_full(g, *_FILES[version]) for g in upwards(group, mounts[version][0]))
 
 

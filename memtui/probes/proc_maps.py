@@ -9,7 +9,7 @@ from memtui.core.samples import Vma
 PROC = Path("/proc")
 MOST_MAPPINGS = 65_536  # that are read of a process; no process has more unless vm.max_map_count was raised
 MANY = f"it has more than {MOST_MAPPINGS:,} mappings: its pages are not looked at"
-_AT_ONCE_BYTES = 1 << 14  # the kernel gives a page at once
+_READ_BYTES = 1 << 14  # the kernel gives a page at once
 
 
 class TooManyMappings(Exception):
@@ -28,7 +28,7 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
     lines = 0
     try:
         with open(proc / str(pid) / "maps", "rb", buffering=0) as file:  # noqa: PTH123 (Path.open takes 9 us more)
-            while part := file.read(_AT_ONCE_BYTES):
+            while part := file.read(_READ_BYTES):
                 parts.append(part)
                 lines += part.count(b"\n")
                 if lines > MOST_MAPPINGS:
@@ -47,14 +47,14 @@ class MapsParser:
     """Parses the tables of one process, of which most lines are those of the table before."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Vma | None] = {}
+        self._parsed: dict[bytes, Vma | None] = {}
 
     def parse(self, text: bytes) -> tuple[Vma, ...]:
         """Parse as ``parse_maps`` does; a line that was there before is the same object."""
-        known = self._known
+        before = self._parsed
         lines = text.split(b"\n")  # a name may hold a carriage return; the kernel escapes only line ends
-        self._known = {line: known[line] if line in known else _parse_line(line) for line in lines}
-        return tuple(vma for vma in self._known.values() if vma is not None)
+        self._parsed = {line: before[line] if line in before else _parse_line(line) for line in lines}
+        return tuple(vma for vma in self._parsed.values() if vma is not None)
 
 
 def _parse_line(line: bytes) -> Vma | None:

@@ -25,17 +25,17 @@ def how_it_ended(pid: int, pidfd: int) -> str:
     ``pidfd``: opened while it ran.
     """
     for tried in range(_TRIES):
-        status = _told_by_pidfd(pidfd)
+        status = _status_from_pidfd(pidfd)
         if status is None:
-            status = _told_by_stat(pid)
+            status = _status_from_stat(pid)
         if status is not None:
-            return status_words(status)
+            return describe_status(status)
         if tried < _TRIES - 1:
             time.sleep(PATIENCE_S / _TRIES)
     return ""
 
 
-def status_words(status: int) -> str:
+def describe_status(status: int) -> str:
     """Say what a wait status means."""
     number = status & 0x7F
     if not number:
@@ -47,7 +47,7 @@ def status_words(status: int) -> str:
         return f"killed by signal {number}"  # of real time
 
 
-def _told_by_pidfd(pidfd: int) -> int | None:
+def _status_from_pidfd(pidfd: int) -> int | None:
     """Return the wait status of a process that was waited for."""
     info = bytearray(_INFO.size)
     struct.pack_into("=Q", info, 0, _INFO_EXIT)
@@ -55,11 +55,11 @@ def _told_by_pidfd(pidfd: int) -> int | None:
         fcntl.ioctl(pidfd, _GET_INFO, info)
     except OSError:
         return None  # an older kernel, or it was not waited for yet
-    found = _INFO.unpack(info)
-    return int(found[-1]) if found[0] & _INFO_EXIT else None
+    fields = _INFO.unpack(info)
+    return int(fields[-1]) if fields[0] & _INFO_EXIT else None
 
 
-def _told_by_stat(pid: int) -> int | None:
+def _status_from_stat(pid: int) -> int | None:
     """Return the wait status of a process that was not waited for yet."""
     folder = PROC / str(pid)
     try:

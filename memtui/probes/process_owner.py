@@ -35,8 +35,8 @@ def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
     ids = {name: set(map(int, numbers)) for name, *numbers in _IDS.findall(status)}
     if ids.get("Uid") != {uid}:
         raise NotOwn(f"process {pid} belongs to another user")
-    held = _CAPABILITIES.search(status)
-    if owner != uid or len(ids.get("Gid", ())) != 1 or held is None or int(held[1], 16):
+    permitted = _CAPABILITIES.search(status)
+    if owner != uid or len(ids.get("Gid", ())) != 1 or permitted is None or int(permitted[1], 16):
         raise NotOwn(f"process {pid} has rights that its user has not")
 
 

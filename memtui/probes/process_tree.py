@@ -21,7 +21,7 @@ class ProcessTree:
         self._root, self._children, self._proc = root, children, proc
         self._command = command
         self._next_key = 1
-        self._known: dict[int, Process] = {}  # by pid
+        self._processes: dict[int, Process] = {}  # by pid
         self._zombies: dict[_Id, int] = {}  # ended children that nobody waited for yet, and their parents
         self._reaped: dict[int, int] = {}  # minor faults of children that were waited for, by the pid of the parent
         self.unseen = 0
@@ -29,7 +29,7 @@ class ProcessTree:
     @property
     def processes(self) -> tuple[Process, ...]:
         """The processes of the last ``refresh``, the root first."""
-        return tuple(self._known.values())
+        return tuple(self._processes.values())
 
     def refresh(self) -> tuple[list[Process], list[Process]]:
         """Look again: (new processes, those that ended). Raises ProcessLookupError when the root is gone.
@@ -37,36 +37,38 @@ class ProcessTree:
         ``unseen`` is then how many children at least were born and ended since the last look. Of those, a zombie is
         seen, or that a parent waited for something: the faults of its dead children rose.
         """
-        found: dict[int, Process] = {}
+        processes: dict[int, Process] = {}
         new: list[Process] = []
         zombies: dict[_Id, int] = {}
         reaped: dict[int, int] = {}
         for pid in self._pids():
             try:
                 stat = read_stat(pid, self._proc)
-                known = self._known.get(pid)
-                if known is not None and known.start_ticks != stat.start_ticks:
-                    known = None
+                process = self._processes.get(pid)
+                if process is not None and process.start_ticks != stat.start_ticks:
+                    process = None
                 if stat.ended:
                     if pid != self._root:
                         zombies[pid, stat.start_ticks] = stat.parent_pid
                     raise ProcessLookupError(f"process {pid} ended")
-                if known is None:
+                if process is None:
                     role = self._role(pid)
-                    known = self._keyed(
+                    process = self._keyed(
                         Process(0, pid, stat.parent_pid, stat.start_ticks, 0, self._first_command(pid), role)
                     )
-                    new.append(known)
-                found[pid] = known
+                    new.append(process)
+                processes[pid] = process
                 reaped[pid] = stat.reaped_minor_faults
             except ProcessLookupError:
                 if pid == self._root:
                     raise
         gone = [
-            p for p in self._known.values() if found.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in found
+            p
+            for p in self._processes.values()
+            if processes.get(p.pid, p).start_ticks != p.start_ticks or p.pid not in processes
         ]
         self.unseen = self._count_unseen(gone, zombies, reaped)
-        self._known, self._zombies, self._reaped = found, zombies, reaped
+        self._processes, self._zombies, self._reaped = processes, zombies, reaped
         return new, gone
 
     def _count_unseen(self, gone: list[Process], zombies: dict[_Id, int], reaped: dict[int, int]) -> int:
@@ -75,16 +77,16 @@ class ProcessTree:
         ended = {(p.pid, p.start_ticks): p.parent_pid for p in gone}
         came_and_went = zombies.keys() - self._zombies.keys() - ended.keys()
         # A parent that waited for a child that was known of needs no other explanation.
-        explained = {parent for one, parent in (self._zombies | ended).items() if one not in zombies}
+        explained = {parent for child, parent in (self._zombies | ended).items() if child not in zombies}
         waited = {pid for pid, faults in reaped.items() if faults > self._reaped.get(pid, faults)}
         return len(came_and_went) + len(waited - explained)
 
     def new_generation(self, pid: int) -> Process:
         """Return the same process after exec: a new address space, so a new key and its new command line."""
-        old = self._known[pid]
+        old = self._processes[pid]
         new = replace(old, generation=old.generation + 1, command=command_of(pid), role=self._role(pid))
-        self._known[pid] = self._keyed(new)
-        return self._known[pid]
+        self._processes[pid] = self._keyed(new)
+        return self._processes[pid]
 
     def _first_command(self, pid: int) -> str:
         return self._command if self._command and pid == self._root else command_of(pid)

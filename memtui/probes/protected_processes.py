@@ -26,7 +26,7 @@ class ProtectedProcesses:
         self._owners: dict[int, tuple[int, bool]] = {}  # whether a process (pid, start) holds its other end
         self._pipe = _link(proc / str(self._pid) / "fd" / "1")
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """See who is above this process now. Call it before the first of a round of pauses."""
         self._above = {self._pid: "is memtui itself"}
         try:
@@ -54,10 +54,10 @@ class ProtectedProcesses:
         """Look once per process: the other end of a pseudo-terminal is opened when the terminal is made."""
         if not self._terminals:
             return False
-        known = self._owners.get(pid)
-        if known is None or known[0] != start_ticks:
-            known = self._owners[pid] = start_ticks, _holds_master(self._proc / str(pid), self._terminals)
-        return known[1]
+        cached = self._owners.get(pid)
+        if cached is None or cached[0] != start_ticks:
+            cached = self._owners[pid] = start_ticks, _holds_master(self._proc / str(pid), self._terminals)
+        return cached[1]
 
     def forget(self, pid: int) -> None:
         """Drop a process that ended, or that executed another program."""

@@ -52,7 +52,7 @@ class PssProbe:
         self._readings: dict[int, Pss] = {}
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
-    def look(self, pids: Iterable[int]) -> None:
+    def poll(self, pids: Iterable[int]) -> None:
         """Read all of them if it is time. One process alone has an RSS, which says the same."""
         wanted = list(pids)
         if len(wanted) < 2:
@@ -63,9 +63,11 @@ class PssProbe:
         began_ns = time.monotonic_ns()
         if began_ns < self._due_ns:
             return
-        found = {pid: self._read(pid) for pid in wanted}
+        results = {pid: self._read(pid) for pid in wanted}
         ended_ns = time.monotonic_ns()
-        self._readings = {pid: one if isinstance(one, Pss) else Pss(one, ended_ns) for pid, one in found.items()}
+        self._readings = {
+            pid: result if isinstance(result, Pss) else Pss(result, ended_ns) for pid, result in results.items()
+        }
         self._due_ns = ended_ns + max(LEAST_APART_NS, round(self._rest * (ended_ns - began_ns)))
 
     def of(self, pid: int) -> Pss:

@@ -20,7 +20,7 @@ class SyscallFilters:
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
-        self._found: set[int] = set()
+        self._filtered: set[int] = set()
         self._threads: dict[int, list[int]] = {}  # of each process, those that had no filter when looked at
         self._turns: dict[int, int] = {}
 
@@ -29,28 +29,28 @@ class SyscallFilters:
 
         The first time all threads are looked at; later the first one, new ones, and one of the others in turn.
         """
-        if pid in self._found:
+        if pid in self._filtered:
             return True
-        known = self._threads.get(pid, [])
+        unfiltered = self._threads.get(pid, [])
         try:
             # In a pause: a Path for each thread takes twice as long.
             threads = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]  # noqa: PTH208
         except OSError:
             return False  # it ended, which others will notice
-        due = set(threads).difference(known) | {pid}
-        if known:
-            self._turns[pid] = turn = (self._turns.get(pid, 0) + 1) % len(known)
-            due.add(known[turn])
+        due = set(threads).difference(unfiltered) | {pid}
+        if unfiltered:
+            self._turns[pid] = turn = (self._turns.get(pid, 0) + 1) % len(unfiltered)
+            due.add(unfiltered[turn])
         if any(self._has_filter(pid, thread) for thread in due):
             self.forget(pid)
-            self._found.add(pid)
+            self._filtered.add(pid)
             return True
         self._threads[pid] = threads
         return False
 
     def forget(self, pid: int) -> None:
         """Drop a process that ended."""
-        self._found.discard(pid)
+        self._filtered.discard(pid)
         self._threads.pop(pid, None)
         self._turns.pop(pid, None)
 
@@ -63,5 +63,5 @@ class SyscallFilters:
                 os.close(fd)
         except OSError:
             return False
-        _, found, rest = status.partition(b"\nSeccomp:\t")
-        return bool(found) and rest[:1] != _OFF
+        _, label, rest = status.partition(b"\nSeccomp:\t")
+        return bool(label) and rest[:1] != _OFF

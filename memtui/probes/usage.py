@@ -24,12 +24,12 @@ class UsageProbe:
     """Reads the usage of processes, keeping the psutil objects between samples."""
 
     def __init__(self) -> None:
-        self._known: dict[int, psutil.Process] = {}
+        self._processes: dict[int, psutil.Process] = {}
 
     def read(self, pid: int) -> Usage:
         """Raise ProcessLookupError when the process ended, PermissionError when it may not be read."""
         try:
-            process = self._known.get(pid) or self._known.setdefault(pid, psutil.Process(pid))
+            process = self._processes.get(pid) or self._processes.setdefault(pid, psutil.Process(pid))
             with process.oneshot():
                 times = process.cpu_times()
                 rss_bytes, threads = process.memory_info().rss, process.num_threads()
@@ -46,4 +46,4 @@ class UsageProbe:
 
     def forget(self, pid: int) -> None:
         """Drop a process that ended."""
-        self._known.pop(pid, None)
+        self._processes.pop(pid, None)

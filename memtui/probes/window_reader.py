@@ -29,7 +29,7 @@ NO_PAUSE = "--no-pause"
 FILTERED = "it runs under a seccomp filter; --pause holds it all the same"
 
 
-HELD_LONG = "holding it would take longer than --max-pause ({most})"
+TOO_LONG = "holding it would take longer than --max-pause ({most})"
 CLEARED_RUNNING = "its marks were cleared while it ran: holding it on would have taken longer than --max-pause ({most})"
 
 
@@ -37,7 +37,7 @@ class Filtered(PauseRefused):
     """A pause could end it."""
 
 
-class HeldLong(PauseRefused):
+class PauseTooLong(PauseRefused):
     """A pause would be longer than it may be."""
 
 
@@ -95,7 +95,7 @@ class PageReader:
         hold_filtered: bool = False,
         max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
         owner: int | None = None,
-        while_held: Callable[[], None] = lambda: None,
+        in_pause: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin.
 
@@ -106,9 +106,9 @@ class PageReader:
             hold_filtered: also those under a seccomp filter, to which a pause may do harm.
             max_pause_ns: one that would have to be held for longer is read while it runs.
             owner: a user whose processes are read, and no others; None: everybody's.
-            while_held: is called in every pause, first of all.
+            in_pause: is called in every pause, first of all.
         """
-        self._tracker, self._together, self._while_held = tracker, together, while_held
+        self._tracker, self._together, self._in_pause = tracker, together, in_pause
         self._owner = owner
         self._max_pause_ns, self._times = max_pause_ns, HoldTimes()
         self.long = 0  # the pid of a process that would be held for too long, once one was met
@@ -131,11 +131,11 @@ class PageReader:
         """Whether processes are held."""
         return self._pause
 
-    def begin(self, subject: Subject) -> int:
+    def start(self, subject: Subject) -> int:
         """Clear all marks before the first window; how long it was held for that. Raises ``Lost.error``."""
         self._guard.look()
         if not self._pause:
-            self._tracker.begin(subject.pid, subject.vmas)
+            self._tracker.start(subject.pid, subject.vmas)
             return 0
         self._filters.forget(subject.pid)  # of another process that had this number
         self._tracker.running.discard(subject.pid)
@@ -146,13 +146,13 @@ class PageReader:
             self._tracker.approach(subject.pid)
             self._check_time(subject.pid, self._max_pause_ns)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
-                self._tracker.begin(subject.pid, subject.vmas)
+                self._tracker.start(subject.pid, subject.vmas)
         except PauseRefused as error:
             if not self._may_run(error):
                 raise
-            begin_ns = time.monotonic_ns()
-            self._tracker.begin(subject.pid, subject.vmas)
-            self._times.note(subject.pid, time.monotonic_ns() - begin_ns)
+            start_ns = time.monotonic_ns()
+            self._tracker.start(subject.pid, subject.vmas)
+            self._times.note(subject.pid, time.monotonic_ns() - start_ns)
             return 0
         self._times.note(subject.pid, pause.paused_ns or 0)
         return pause.paused_ns or 0
@@ -160,10 +160,10 @@ class PageReader:
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
         """Return a window of each, in their order."""
         self._guard.look()
-        self._tracker.begin_round(len(subjects))
+        self._tracker.start_round(len(subjects))
         if self._together and self._pause and len(subjects) > 1:
             return self._read_together(subjects, want_resident)
-        return [self._read_one(subject, want_resident) for subject in subjects]
+        return [self._read_single(subject, want_resident) for subject in subjects]
 
     def forget(self, pid: int) -> None:
         """Release what is held for a process that ended."""
@@ -177,7 +177,7 @@ class PageReader:
         self._tracker.close()
         self._pauser.close()
 
-    def _read_one(self, subject: Subject, want_resident: bool) -> Outcome:
+    def _read_single(self, subject: Subject, want_resident: bool) -> Outcome:
         if not self._pause:
             return self._read_running(subject, want_resident, NO_PAUSE)
         if subject.sharers:
@@ -188,8 +188,8 @@ class PageReader:
             self._check_time(subject.pid, self._max_pause_ns)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
                 self._tracker.hold_until_ns = pause.start_ns + self._max_pause_ns
-                self._while_held()
-                taken = self._look(subject, want_resident)
+                self._in_pause()
+                taken = self._read_paused(subject, want_resident)
         except _ERRORS as error:
             return self._without_pause(subject, want_resident, error, pause)
         return self._reading(subject.pid, taken, pause, time.monotonic_ns())
@@ -208,35 +208,35 @@ class PageReader:
             # Only now: the parent of a vfork that is held back waits for the child, and would wait in vain.
             stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
             with self._pauser.paused_together(self._sharers_of(stopped)):
-                begin_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
-                self._tracker.hold_until_ns = begin_ns + self._max_pause_ns
-                self._while_held()
+                start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
+                self._tracker.hold_until_ns = start_ns + self._max_pause_ns
+                self._in_pause()
                 for subject in stopped:
                     try:
-                        taken[subject.pid] = self._look(subject, want_resident)
+                        taken[subject.pid] = self._read_paused(subject, want_resident)
                     except _ERRORS as error:
                         taken[subject.pid] = error
         taken |= {pid: why for pid, why in pauses.items() if isinstance(why, Exception)}
         resumed_ns = time.monotonic_ns()
         outcomes: list[Outcome] = []
         for subject in subjects:
-            found, pause = taken[subject.pid], pauses.get(subject.pid)
-            held = pause if isinstance(pause, Pause) else None
-            if isinstance(found, Exception):
-                outcomes.append(self._without_pause(subject, want_resident, found, held))
+            result, pause = taken[subject.pid], pauses.get(subject.pid)
+            completed = pause if isinstance(pause, Pause) else None
+            if isinstance(result, Exception):
+                outcomes.append(self._without_pause(subject, want_resident, result, completed))
             else:
-                assert held is not None
-                outcomes.append(self._reading(subject.pid, found, held, resumed_ns))
+                assert completed is not None
+                outcomes.append(self._reading(subject.pid, result, completed, resumed_ns))
         return outcomes
 
     def _sharers_of(self, subjects: Iterable[Subject]) -> dict[int, int | None]:
         """Return who uses the memory of these and may be held, with the pidfd."""
-        found: dict[int, int | None] = {}
+        sharers: dict[int, int | None] = {}
         for sharer in [sharer for subject in subjects for sharer in subject.sharers]:
             with suppress(*_ERRORS):  # the tracker tells who ran
                 self._check(sharer)
-                found[sharer.pid] = sharer.pidfd
-        return found
+                sharers[sharer.pid] = sharer.pidfd
+        return sharers
 
     def _check(self, subject: Subject) -> None:
         """Raise what speaks against a pause."""
@@ -270,7 +270,7 @@ class PageReader:
 
         Raises:
             TooManyMappings: it is not read at all.
-            HeldLong: that is too long.
+            PauseTooLong: that is too long.
         """
         mappings = self._tracker.mappings(pid)
         if mappings is not None and mappings > MOST_MAPPINGS:
@@ -279,17 +279,17 @@ class PageReader:
         if expected_ns > most_ns:
             self.long = pid
             self._tracker.running.add(pid)
-            raise HeldLong(HELD_LONG.format(most=duration(self._max_pause_ns / 1e9)))
+            raise PauseTooLong(TOO_LONG.format(most=duration(self._max_pause_ns / 1e9)))
         self._tracker.running.discard(pid)  # as ``_check`` found it is held
         return expected_ns
 
     def _may_run(self, error: Exception) -> bool:
         """Whether one that is not held for this reason is read all the same."""
-        if isinstance(error, (Filtered, HeldLong)):
+        if isinstance(error, (Filtered, PauseTooLong)):
             return True
         return isinstance(error, PauseRefused) and self._tracker.reads_running
 
-    def _look(self, subject: Subject, want_resident: bool) -> _Taken:
+    def _read_paused(self, subject: Subject, want_resident: bool) -> _Taken:
         if self._owner is not None and not looks_own(subject.pid, self._owner):  # it has executed something since
             raise PermissionError(f"process {subject.pid} has rights that its user has not")
         # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
@@ -304,8 +304,8 @@ class PageReader:
             return self._finished(subject, error.finish, pause.start_ns, pause.paused_ns or 0, why)
         if self._may_run(error):
             return self._read_running(subject, want_resident, str(error))
-        held_ns = error.held_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
-        return Lost(error, held_ns)
+        paused_ns = error.paused_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
+        return Lost(error, paused_ns)
 
     def _read_running(self, subject: Subject, want_resident: bool, why: str) -> Outcome:
         # What is touched while it is walked may still be seen; what is touched after that, until the marks are cleared,
@@ -350,15 +350,17 @@ def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
     for one that both had.
     """
     shared: list[TouchedFrames | None] = [None] * len(outcomes)
-    gone = [isinstance(one, Lost) and isinstance(one.error, ProcessLookupError) for one in outcomes]
+    gone = [isinstance(outcome, Lost) and isinstance(outcome.error, ProcessLookupError) for outcome in outcomes]
     there = [n for n, ended in enumerate(gone) if not ended]
-    windows = [one.window for n in there if isinstance(one := outcomes[n], Reading) and one.window.knows_wss]
+    windows = [
+        reading.window for n in there if isinstance(reading := outcomes[n], Reading) and reading.window.knows_wss
+    ]
     touched = [window.frames() for window in windows if window.frames is not None]
     if len(windows) == 1:
         touched = [TouchedFrames()]
     if len(touched) < len(there) or not there:
         return shared, None
-    found, excess_bytes = in_common(touched)
-    for n, in_others in zip(there, found, strict=True):
+    common, excess_bytes = in_common(touched)
+    for n, in_others in zip(there, common, strict=True):
         shared[n] = in_others
     return shared, excess_bytes

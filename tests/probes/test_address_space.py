@@ -60,7 +60,7 @@ def watched(pid: int, monkeypatch):
     tracker = PageTableTracker()
     observer = Observer(tracker)
     try:
-        observer.begin(pid)
+        observer.start(pid)
         yield observer, runs
     finally:
         observer.close()
@@ -73,7 +73,7 @@ def test_the_walk_without_the_lock_needs_all_users_held(program, kind, monkeypat
         windows = []
         for _ in range(WINDOWS):
             time.sleep(0.03)
-            observer.tracker.begin_round(1)
+            observer.tracker.start_round(1)
             runs.clear()
             windows.append(observer.window(target.pid))
             assert_touched(target.pid, windows[-1].pages, target.address, PAGES, range(0, PAGES, 64))
@@ -96,15 +96,15 @@ def test_users_of_memory_are_counted(program, kind, held, running):
         try:
             time.sleep(0.1)  # a worker of io_uring starts
             users = walker.users(target.pid)
-            assert (users.users, users.held, users.running) == (held + running, 0, held + running)
+            assert (users.users, users.traced, users.running) == (held + running, 0, held + running)
             with pauser.paused(target.pid):
                 users = walker.users(target.pid)
-                assert (users.users, users.held, users.running) == (held + running, held, running)
-                assert users.all_held == (not running)
+                assert (users.users, users.traced, users.running) == (held + running, held, running)
+                assert users.all_traced == (not running)
                 assert {state(task) for task in tasks(target.pid)} == {"t"}, "threads of io_uring stand still, too"
             if target.sharer:
                 with pauser.paused_together({target.pid: None, target.sharer: None}):
-                    assert walker.users(target.pid).all_held, "held together, nobody is left who could unmap"
+                    assert walker.users(target.pid).all_traced, "held together, nobody is left who could unmap"
         finally:
             walker.close()
 
@@ -117,7 +117,7 @@ def test_a_child_of_vfork(program, monkeypatch):
         with watched(target.sharer, monkeypatch) as (observer, runs):
             for _ in range(WINDOWS):
                 time.sleep(0.03)
-                observer.tracker.begin_round(1)
+                observer.tracker.start_round(1)
                 runs.clear()
                 window = observer.window(target.sharer)
                 assert_touched(target.sharer, window.pages, target.address, PAGES, range(0, PAGES, 64))

@@ -75,7 +75,7 @@ def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
             return answer
 
         monkeypatch.setattr(Walker, "noted", counting)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         for count in range(200):
             if count >= 40 and sum(given_back):  # DAMON looks at this process when it comes to it
                 break
@@ -110,7 +110,7 @@ def test_pages_of_a_larger_folio_that_another_observer_took_are_a_doubt(target, 
     missed = 0
     with PageTableTracker("auto") as tracker:
         observer = Observer(tracker)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         target.do("v[p] += 1")  # what was not touched lately is not asked for
         observer.window(target.pid)
         for _ in range(60):

@@ -36,7 +36,7 @@ def test_with_one_page_its_sixteen_are_touched(folios_of_64_kib):
             address = target.do(
                 f"a = anonymous({PAGES}, 14, align=1 << 16); v = view(a, {PAGES}); v[:] = 1; answer = a"
             )
-            observer.begin(target.pid)
+            observer.start(target.pid)
             target.do("v[[5, 40]] += 1")
             assert within(observer.window(target.pid).pages, address, PAGES) == [*range(16), *range(32, 48)]
             assert within(observer.window(target.pid).pages, address, PAGES) == []

@@ -405,7 +405,7 @@ def window_of(tracker: DamonTracker, status: str, *, seconds: float = 20, pid: i
 def test_a_window_is_an_estimate_and_says_so(scripted):
     tracker = scripted(WORKER)
     tracker.pace(10**9)
-    tracker.begin(os.getpid(), ())
+    tracker.start(os.getpid(), ())
     window = window_of(tracker, Status.APPROXIMATE)
     assert (window.pages, window.status, window.reason) == (None, Status.APPROXIMATE, damon.ESTIMATE)
     assert window.reason.startswith("an estimate")
@@ -421,7 +421,7 @@ def test_a_window_is_an_estimate_and_says_so(scripted):
 def test_a_process_that_executed_another_program_begins_anew(scripted, monkeypatch):
     tracker = scripted(WORKER.replace('if "watch" in order', 'if order.get("serial") == 1'))
     tracker.pace(10**9)
-    tracker.begin(os.getpid(), ())
+    tracker.start(os.getpid(), ())
     assert window_of(tracker, Status.APPROXIMATE).generation == 0
     monkeypatch.setattr(damon.tracker, "identity", lambda pid: (b"another",))
     window = tracker.window(os.getpid(), (), want_resident=False)
@@ -432,7 +432,7 @@ def test_a_process_that_executed_another_program_begins_anew(scripted, monkeypat
 def test_an_answer_to_an_earlier_question_does_not_count(scripted):
     tracker = scripted(WORKER.replace("LATE", "-1"))
     tracker.pace(10**9)
-    tracker.begin(os.getpid(), ())
+    tracker.start(os.getpid(), ())
     assert window_of(tracker, Status.APPROXIMATE, seconds=0.5).reason == damon.FIRST
 
 
@@ -440,7 +440,7 @@ def test_silence_is_no_working_set(scripted, monkeypatch):
     monkeypatch.setattr(damon, "_STALE_NS", 0)
     tracker = scripted(WORKER)
     tracker.pace(10**7)
-    tracker.begin(os.getpid(), ())
+    tracker.start(os.getpid(), ())
     time.sleep(0.3)
     window = window_of(tracker, Status.FAILED)
     assert (window.vma_wss, window.reason) == (None, "DAMON has been silent for more than three intervals")
@@ -450,7 +450,7 @@ def test_the_end_of_the_worker_is_told(scripted):
     tracker = scripted("print('{\"found\": {}}', flush=True)")
     tracker._worker.wait()
     tracker.pace(10**9)
-    tracker.begin(os.getpid(), ())
+    tracker.start(os.getpid(), ())
     assert window_of(tracker, Status.FAILED).reason == damon.WORKER_ENDED
 
 
@@ -518,7 +518,7 @@ def test_the_worker_watches_what_is_resident_and_leaves_what_it_found(kernel, mo
         tracker.pace(150_000_000)
         pids = [first["pid"], second["pid"]]
         for pid in pids:
-            tracker.begin(pid, vmas_of(pid))
+            tracker.start(pid, vmas_of(pid))
         for pid in pids:
             window = window_of(tracker, Status.APPROXIMATE, pid=pid, seconds=60)
             assert window.vma_wss, window.reason
@@ -530,7 +530,7 @@ def test_the_worker_watches_what_is_resident_and_leaves_what_it_found(kernel, mo
         told = [(kernel._admin / f"0/contexts/0/targets/{n}/pid_target").read_text() for n in (1, 2)]
         assert told == [f"{pid}\n" for pid in pids]
         tracker.forget(pids[0])
-        tracker.begin(pids[0], vmas_of(pids[0]))
+        tracker.start(pids[0], vmas_of(pids[0]))
         assert tracker.window(pids[0], (), want_resident=False).reason == damon.FIRST
         assert window_of(tracker, Status.APPROXIMATE, pid=pids[0], seconds=60).vma_wss, "joined in"
         tracker.pace(None)
@@ -546,7 +546,7 @@ def test_whoever_is_killed_what_was_found_is_put_back(who, kernel, modelled, tmp
     if who == "worker":
         tracker = modelled()
         tracker.pace(10**8)
-        tracker.begin(os.getpid(), ())
+        tracker.start(os.getpid(), ())
         assert window_of(tracker, Status.APPROXIMATE).vma_wss
         tracker._worker.kill()
         tracker._worker.wait()
@@ -620,7 +620,7 @@ NOTHING = "0\n"
 
 @needs_damon
 def test_a_proof_leaves_nothing_behind_on_the_real_kernel():
-    assert damon.prove() == Capability("damon", True, damon.ONLY_ASKED)
+    assert damon.prove() == Capability("damon", True, damon.ONLY_ON_REQUEST)
     assert (ADMIN / "nr_kdamonds").read_text() == NOTHING
 
 
@@ -634,7 +634,7 @@ def test_the_working_set_is_within_a_quarter_of_the_page_exact_one_on_the_real_k
         target.do(f"a = anonymous(65536); v = view(a, 65536); v[:] = 1; p = {places}; answer = a")
         target.send("loop(v, p, False)")
         exact = Observer(PageTableTracker())
-        exact.begin(target.pid)
+        exact.start(target.pid)
         target.let_run(0.5)
         truth = exact.window(target.pid).pages.size_bytes
         exact.close()
@@ -651,7 +651,7 @@ def estimates_of(pid: int, count: int) -> list[int]:
     found: dict[int, int] = {}
     try:
         tracker.pace(INTERVAL_NS)
-        tracker.begin(pid, vmas_of(pid))
+        tracker.start(pid, vmas_of(pid))
         end = time.monotonic() + 300
         while len(found) < count and time.monotonic() < end:
             window = tracker.window(pid, vmas_of(pid), want_resident=False)
@@ -669,7 +669,7 @@ import sys, time
 from memtui.probes.pages.damon import tracker as damon
 tracker = damon.DamonTracker("off")
 tracker.pace(500_000_000)
-tracker.begin(int(sys.argv[1]), ())
+tracker.start(int(sys.argv[1]), ())
 print(tracker._worker.pid, flush=True)
 time.sleep(600)
 """

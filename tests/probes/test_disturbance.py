@@ -177,11 +177,11 @@ def test_wss_names_its_target(tmp_path):
     command(tmp_path, 8, "/opt/wss/wss-v2", "99", "1")
     command(tmp_path, 9, "vim", "wss.txt", str(PID))
     rivals = CompetingObservers(tmp_path)
-    assert rivals.look((PID,), 0) == ("wss (pid 7) clears its marks",)
+    assert rivals.poll((PID,), 0) == ("wss (pid 7) clears its marks",)
     (tmp_path / "7/cmdline").unlink()
     (tmp_path / "7").rmdir()
-    assert rivals.look((PID,), 500_000_000) == ("wss (pid 7) clears its marks",), "not time yet for another look"
-    assert rivals.look((PID,), 1_500_000_000) == ()
+    assert rivals.poll((PID,), 500_000_000) == ("wss (pid 7) clears its marks",), "not time yet for another look"
+    assert rivals.poll((PID,), 1_500_000_000) == ()
 
 
 def test_a_memtui_is_known_by_the_file_it_holds(tmp_path):
@@ -190,10 +190,10 @@ def test_a_memtui_is_known_by_the_file_it_holds(tmp_path):
         (tmp_path / str(pid) / "fd").mkdir()
         (tmp_path / str(pid) / "fd/5").symlink_to(tmp_path / str(target) / "clear_refs")
     rivals = CompetingObservers(tmp_path)
-    assert rivals.look((PID,), 0) == ()
+    assert rivals.poll((PID,), 0) == ()
     for pid in (7, 8):
         command(tmp_path, pid, "/usr/bin/python3", "-P", "-m", "memtui.recording.sampler")
-    assert rivals.look((PID,), 1_500_000_000) == ("another memtui (pid 7) clears its marks",), "a shell became it"
+    assert rivals.poll((PID,), 1_500_000_000) == ("another memtui (pid 7) clears its marks",), "a shell became it"
 
 
 @needs_tracker

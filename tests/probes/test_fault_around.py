@@ -80,7 +80,7 @@ def test_a_real_file_is_exact_from_the_second_touch_on(folder):
                 "libc.madvise(a, 448 * 4096, 1); v = view(a, 448); answer = a"
             )
             observer, first = Observer(tracker), FirstMappings()
-            observer.begin(target.pid)
+            observer.start(target.pid)
             window = observer.window(target.pid, want_resident=True)
             assert first.note(window.pages, window.resident, vmas_of(target.pid), window.generation) is None
             target.do("v[8::64].sum()")
@@ -112,7 +112,7 @@ def test_a_file_that_is_mapped_by_2_mib_has_pages_of_2_mib():
                 "v = view(a, 2048); v[::512].sum(); answer = a"
             )
             observer = Observer(tracker)
-            observer.begin(target.pid)
+            observer.start(target.pid)
             target.do("v[512:600].sum()")
             window = observer.window(target.pid, want_resident=True)
             blocks = {(address >> 21) + i for i in range(4)}

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from memtui.core.samples import End, GpuMemory, Power, Process, ProcessWindow, VmaTable, Window
-from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_TOLD, WSL, Holders, Holding
+from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_REPORTED, WSL, Holders, Holding
 from memtui.recording.sampler.tracked_process import TrackedProcess, gpu_memory
 from memtui.reports.export import export
 from memtui.reports.report import build_report
@@ -75,7 +75,7 @@ def test_a_board_without_mps_is_no_reason_not_to_know(held):
 
 def test_what_the_driver_does_not_tell_is_not_zero(held):
     found = held(devices=2, processes="11@0:-,11@1:4096,12@0:9")
-    assert found["11"] == [None, "unsupported", f"GPU 0: {NOT_TOLD}"]
+    assert found["11"] == [None, "unsupported", f"GPU 0: {NOT_REPORTED}"]
     assert known(found) == {"0": 0, "11": None, "12": 9}
 
 

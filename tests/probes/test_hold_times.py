@@ -120,7 +120,7 @@ def test_marks_that_would_take_too_long_to_clear_are_cleared_while_it_runs(held)
     touched = np.sort(np.random.default_rng(3).choice(PAGES, 2000, replace=False))
     observer = Observer(tracker)
     with closing(observer):
-        observer.begin(target.pid)
+        observer.start(target.pid)
         target.let_run(0.05)
         tracker.hold_until_ns = time.monotonic_ns()
         with pytest.raises(HoldTooLong) as raised:
@@ -139,8 +139,8 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
     target, tracker, _ = held
     with closing(PageReader(tracker, pause=True, max_pause_ns=5 * 10**9)) as reader:
         subject = subject_of(target.pid)
-        reader.begin(subject)
-        tracker.begin_round(1)
+        reader.start(subject)
+        tracker.start_round(1)
         (one,) = reader.read([subject], want_resident=False)
         assert isinstance(one, Reading)
         assert (one.running, reader.long) == ("", 0)
@@ -163,7 +163,7 @@ def test_what_would_take_longer_is_not_held_at_all(held, together):
     with Target() as other, closing(PageReader(tracker, pause=True, together=together, max_pause_ns=50 * MS)) as reader:
         both = [subject_of(target.pid), subject_of(other.pid)]
         for subject in both:
-            reader.begin(subject)
+            reader.start(subject)
         reader._times.expected_ns = lambda pid, mappings: 30 * MS
         outcomes = reader.read(both, want_resident=False)
         assert all(isinstance(one, Reading) for one in outcomes)
@@ -183,7 +183,7 @@ def test_a_process_of_too_many_mappings_is_neither_held_nor_read(held, monkeypat
     target, tracker, _ = held
     with closing(PageReader(tracker, pause=True)) as reader:
         subject = subject_of(target.pid)
-        reader.begin(subject)
+        reader.start(subject)
         count = read_maps(target.pid).count(b"\n") - 1  # without the kernel's page
         assert tracker.mappings(target.pid) == count
         monkeypatch.setattr(window_reader, "MOST_MAPPINGS", count - 1)
@@ -222,21 +222,21 @@ def test_a_growing_table_is_read_outside_of_the_pause(held, monkeypatch):
     target, tracker, _ = held
     observer = Observer(tracker)
     with closing(observer):
-        observer.begin(target.pid)
+        observer.start(target.pid)
         target.close()
     with Target() as many:
         many.do("b = libc.mmap(None, 6000 * 4096, 3, 0x22, -1, 0)")
         many.do("[libc.mprotect(b + n * 4096, 4096, 1) for n in range(0, 6000, 2)]")
         observer = Observer(tracker)
         with closing(observer):
-            observer.begin(many.pid)
+            observer.start(many.pid)
             read_while_held = []
             whole = proc_maps.read_maps
             monkeypatch.setattr(
                 "memtui.probes.pages.pagetable.tracker.read_maps",
                 lambda pid: read_while_held.append("t" in read_stat(pid).state.lower()) or whole(pid),
             )
-            tracker.begin_round(1)
+            tracker.start_round(1)
             window = observer.window(many.pid, want_resident=True)
             assert read_while_held == []
             text = window.maps()

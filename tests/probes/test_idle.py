@@ -216,7 +216,7 @@ def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target
     try:
         address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:2000] = 1; answer = a")
         resident = list(range(2000))
-        tracker.begin(target.pid, ())
+        tracker.start(target.pid, ())
         assert window() == []
         assert window(5, 700, 1999) == [5, 700, 1999]
         assert window(5) == [5]
@@ -264,7 +264,7 @@ def test_a_flush_that_needs_page_tables_is_refused():
 @pytest.mark.parametrize(("pages", "touched"), [(256, 256), (4096, 17), (20_000, 5000)])
 def test_every_window_is_exact(observer, target, pages, touched, write):
     address = target.touch_for_ever(pages, touched, seed=3, write=write)
-    observer.begin(target.pid)
+    observer.start(target.pid)
     for _ in range(4):
         target.let_run(0.005)
         window = observer.window(target.pid)
@@ -275,7 +275,7 @@ def test_every_window_is_exact(observer, target, pages, touched, write):
 @needs_idle
 def test_what_was_not_touched_again_is_not_seen_again(observer, target):
     address = target.do("a = anonymous(8192); v = view(a, 8192); v[:] = 1; answer = a")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     for first in (100, 0, 2990, 8000):
         target.do(f"v[{first}:{first} + 50] = 2")
         window = observer.window(target.pid, want_resident=True)
@@ -285,7 +285,7 @@ def test_what_was_not_touched_again_is_not_seen_again(observer, target):
 
 @needs_idle
 def test_new_memory_counts_as_touched(observer, target):
-    observer.begin(target.pid)
+    observer.start(target.pid)
     observer.window(target.pid)
     address = target.do("a = anonymous(600); v = view(a, 600); v[:300] = 1; answer = a")
     assert within(observer.window(target.pid).pages, address, 600) == list(range(300))
@@ -296,7 +296,7 @@ def test_new_memory_counts_as_touched(observer, target):
 @needs_idle
 def test_a_huge_page_is_one_touch_of_two_mebibytes(observer, target):
     address = target.do("a = anonymous(2048, 14, 0x22, 1 << 21); v = view(a, 2048); v[:] = 1; answer = a")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     target.do("v[[5, 1030]] = 2")
     window = observer.window(target.pid, want_resident=True)
     first = address >> 21
@@ -309,7 +309,7 @@ def test_a_huge_page_is_one_touch_of_two_mebibytes(observer, target):
 @needs_idle
 def test_the_zero_page_is_neither_touched_nor_resident(observer, target):
     address = target.do("a = anonymous(600); v = view(a, 600); v.sum(); answer = a")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     target.do("v.sum()")
     window = observer.window(target.pid, want_resident=True)
     assert within(window.pages, address, 600) == within(window.resident, address, 600) == []
@@ -330,7 +330,7 @@ def test_shared_memory_is_told_to_both_processes(observer):
         pid, address = child
         try:
             for process in (one.pid, pid):
-                observer.begin(process)
+                observer.start(process)
             assert [len(within(observer.window(p).pages, address, 64)) for p in (one.pid, pid)] == [0, 0]
             one.do("v[3:9] = 2")
             for process in (one.pid, pid):
@@ -343,7 +343,7 @@ def test_shared_memory_is_told_to_both_processes(observer):
 
 @needs_idle
 def test_exec_begins_a_new_generation(observer, target):
-    observer.begin(target.pid)
+    observer.start(target.pid)
     assert observer.window(target.pid).generation == 0
     target.do(f"os.execv(sys.executable, [sys.executable, '-c', {'print(None, flush=True); input(); input()'!r}])")
     window = observer.window(target.pid)
@@ -361,7 +361,7 @@ def test_reserved_address_space_costs_nothing(observer, target):
     if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 7):
         pytest.skip("before Linux 6.7 the kernel cannot say where pages are present")
     target.do("a = libc.mmap(None, 1 << 40, 0, 0x4022, -1, 0); answer = a")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     calls = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_frames.os, "pread", _counting(os.pread, calls))

@@ -144,7 +144,7 @@ def verified_instructions(program_fd: int) -> int:
 def test_every_window_is_exactly_the_touched_set(observer, target, pages, touched, write):
     address = target.touch_for_ever(pages, touched, seed=touched, write=write)
     expected = drawn(pages, touched, touched)
-    observer.begin(target.pid)
+    observer.start(target.pid)
     for _ in range(4):
         target.let_run(0.03)
         window = observer.window(target.pid)
@@ -155,7 +155,7 @@ def test_every_window_is_exactly_the_touched_set(observer, target, pages, touche
 def test_a_small_loop_in_windows_of_five_milliseconds(observer, target):
     """Stale translations would hide most of it from every window after the first."""
     address = target.touch_for_ever(256, 256, seed=1)
-    observer.begin(target.pid)
+    observer.start(target.pid)
     for _ in range(15):
         target.let_run(0.005)
         window = observer.window(target.pid)
@@ -165,7 +165,7 @@ def test_a_small_loop_in_windows_of_five_milliseconds(observer, target):
 
 def test_the_first_window_reports_touches_and_not_residency(observer, target):
     address = target.do("a = anonymous(5000); v = view(a, 5000); v[:] = 1; answer = a")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     target.do("v[[7, 600, 4999]] = 2")
     window = observer.window(target.pid, want_resident=True)
     assert_touched(target.pid, window.pages, address, 5000, [7, 600, 4999])
@@ -175,7 +175,7 @@ def test_the_first_window_reports_touches_and_not_residency(observer, target):
 
 def test_resident_pages_are_those_that_the_kernel_counts(shipped, target):
     address = target.do("a = anonymous(3000); v = view(a, 3000); v[::3] = 1; answer = a")
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     resident = shipped.window(target.pid, want_resident=True).resident
     assert_resident(resident, address, 3000, range(0, 3000, 3))
     anonymous = [v for v in vmas_of(target.pid) if v.name in ("", "[heap]", "[stack]")]
@@ -192,7 +192,7 @@ def test_a_huge_page_is_one_touch_of_two_mebibytes(observer, target):
     smaps = Path(f"/proc/{target.pid}/smaps").read_text()
     if not re.search(r"^AnonHugePages:\s+8192 kB", smaps, re.M):
         pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     target.do("v[700] = 2")
     window = observer.window(target.pid, want_resident=True)
     mine = [int(n) - address // HUGE for n in window.pages.huge]
@@ -206,7 +206,7 @@ def test_a_huge_page_is_one_touch_of_two_mebibytes(observer, target):
 def test_memory_made_inaccessible_after_the_touch(observer, target):
     """As NUMA balancing leaves it: resident, but not marked present in the way of other pages."""
     address = target.do("a = anonymous(1000); v = view(a, 1000); v[:] = 1; answer = a")
-    observer.begin(target.pid)
+    observer.start(target.pid)
     target.do("v[100:200] = 2; libc.mprotect(a, 1000 * 4096, 0)")
     window = observer.window(target.pid, want_resident=True)
     assert_touched(target.pid, window.pages, address, 1000, range(100, 200))
@@ -217,7 +217,7 @@ def test_memory_made_inaccessible_after_the_touch(observer, target):
 def test_the_zero_page_is_neither_touched_nor_resident(shipped, target):
     """Memory that was read and never written: nobody can clear its marks, so counting them would count for ever."""
     address = target.do("a = anonymous(600); v = view(a, 600); v[300] = 1; answer = a")
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     target.do("v.sum()")
     window = shipped.window(target.pid, want_resident=True)
     assert_touched(target.pid, window.pages, address, 600, [300])
@@ -231,7 +231,7 @@ def test_pages_of_files_are_seen(shipped, target, tmp_path):
         f"f = open({str(path)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0); "
         "a = ctypes.addressof(ctypes.c_char.from_buffer(m)); v = view(a, 500); v.sum(); answer = a"
     )
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     target.do("v[200] = 1")
     assert_touched(target.pid, shipped.window(target.pid).pages, address, 500, [200])
 
@@ -243,7 +243,7 @@ def test_two_thousand_mappings(observer, target):
         "[libc.mprotect(a + i * 4096, 4096, 1) for i in range(0, 4000, 2)]; answer = a"
     )
     assert len(vmas_of(target.pid)) > 2000
-    observer.begin(target.pid)
+    observer.start(target.pid)
     target.do("x = v[::5].sum()")
     window = observer.window(target.pid)
     assert_touched(target.pid, window.pages, address, 4000, range(0, 4000, 5))
@@ -257,8 +257,8 @@ def test_children_have_page_tables_of_their_own(observer, target):
         "while not answer: os.read(r, 1); v[10:20] = 3; os.write(w2, b'x')"
     )
     try:
-        observer.begin(target.pid)
-        observer.begin(child)
+        observer.start(target.pid)
+        observer.start(child)
         target.do("os.write(w, b'x'); v[500] = 1; os.read(r2, 1)")
         assert_touched(child, observer.window(child).pages, address, 2000, range(10, 20))
         assert_touched(target.pid, observer.window(target.pid).pages, address, 2000, [500])
@@ -268,7 +268,7 @@ def test_children_have_page_tables_of_their_own(observer, target):
 
 
 def test_exec_begins_a_new_generation(observer, target):
-    observer.begin(target.pid)
+    observer.start(target.pid)
     assert observer.window(target.pid).generation == 0
     target.do(f"os.execv(sys.executable, [sys.executable, '-c', {'print(None, flush=True); input(); input()'!r}])")
     window = observer.window(target.pid)
@@ -288,13 +288,13 @@ def test_a_process_that_was_not_begun_has_no_first_window(shipped, target):
 
 
 def test_a_process_that_ended(shipped, target):
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     target.close()
     with pytest.raises(ProcessLookupError):
         shipped.tracker.window(target.pid, (), want_resident=False)
     shipped.tracker.forget(target.pid)
     with pytest.raises(ProcessLookupError):
-        shipped.tracker.begin(target.pid, ())
+        shipped.tracker.start(target.pid, ())
 
 
 def test_a_zombie_has_ended(shipped):
@@ -304,7 +304,7 @@ def test_a_zombie_has_ended(shipped):
     try:
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with pytest.raises(ProcessLookupError):
-            shipped.tracker.begin(child, ())
+            shipped.tracker.start(child, ())
     finally:
         os.waitpid(child, 0)
 
@@ -315,12 +315,12 @@ def test_a_kernel_thread_has_no_mappings_and_no_working_set(shipped):
     if kthread is None:
         pytest.skip("no kernel thread is visible here (a container)")
     with pytest.raises(TrackerError, match="no memory mapping"):
-        shipped.tracker.begin(kthread, ())
+        shipped.tracker.start(kthread, ())
 
 
 def test_memory_that_the_first_thread_left_behind(shipped, target):
     """Rare, and nothing can be cleared then: an error, and not everything touched in every window."""
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     target.send("threading.Thread(target=time.sleep, args=(100,)).start(); libc.pthread_exit(None)")
     while " Z " not in Path(f"/proc/{target.pid}/stat").read_text():
         time.sleep(0.01)
@@ -348,7 +348,7 @@ def test_growth_loses_nothing(skeleton, target, monkeypatch):
 def test_growth_before_it_is_needed(skeleton, target):
     target.do("a = anonymous(60000); v = view(a, 60000); v[:] = 1")
     with PageTableTracker("soft-dirty", skeleton=skeleton, slots=16) as tracker:
-        tracker.begin(target.pid, ())
+        tracker.start(target.pid, ())
         assert tracker._walker.slots > 60000 // 512
         assert tracker.window(target.pid, (), want_resident=True).pages is not None
 
@@ -386,7 +386,7 @@ def test_the_way_of_older_kernels(skeleton, target):
     with PageTableTracker("soft-dirty", skeleton=skeleton, restrict=False) as tracker:
         observer = Observer(tracker)
         address = target.do("a = anonymous(2000); v = view(a, 2000); v[:] = 1; answer = a")
-        observer.begin(target.pid)
+        observer.start(target.pid)
         target.do("v[[3, 1000]] = 2")
         assert_touched(target.pid, observer.window(target.pid).pages, address, 2000, [3, 1000])
         observer.close()
@@ -409,7 +409,7 @@ def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch)
     try:
         with Pauser().paused(target.pid):
             users = walker.users(target.pid)
-        assert (users.users, users.held, users.running) == (1, 1, 0)
+        assert (users.users, users.traced, users.running) == (1, 1, 0)
         assert not walker._restrict
         walker._restrict = True
         assert_touched(target.pid, walker.walk(target.pid).pages, address, 600, range(600))
@@ -419,7 +419,7 @@ def test_a_link_that_the_kernel_ignores_is_noticed(shipped, target, monkeypatch)
 
 
 def test_unreadable_page_tables_fail_the_window(shipped, target):
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     walker = shipped.tracker._walker
     direct_map = walker._memory.get("direct_map")
     walker._memory.set("direct_map", 0xFFFF_0000_0000_0000)  # nothing is there, so reads fail
@@ -433,7 +433,7 @@ def test_unreadable_page_tables_fail_the_window(shipped, target):
 def test_blocks_that_changed_while_they_were_read_make_a_window_approximate(shipped, target, monkeypatch):
     """Nothing exchanges a page table while the target stands still, so the walk's count of them is raised here."""
     address = target.do("a = anonymous(600); v = view(a, 600); v[:] = 1; answer = a")
-    shipped.begin(target.pid)
+    shipped.start(target.pid)
     assert shipped.window(target.pid).status == Status.OK
     whole = Walker.walk
     for changed, status, reason in (
@@ -460,7 +460,7 @@ def test_mappings_that_do_not_fit_are_not_taken_for_all(target, monkeypatch):
         assert met.mappings is None
         assert walker._memory.get("mappings") == 500
     with PageTableTracker("soft-dirty") as tracker:
-        tracker.begin(target.pid, ())
+        tracker.start(target.pid, ())
         text = tracker.window(target.pid, (), want_resident=False).maps()
         assert text == Path(f"/proc/{target.pid}/maps").read_bytes()
     monkeypatch.undo()
@@ -477,7 +477,7 @@ def test_there_is_room_for_page_tables_after_growth(target):
         target.do("v.sum()")
         for grow in (lambda walker: walker.walk(target.pid), lambda walker: walker.reserve(200)):
             with closing(Walker(slots=16)) as walker:
-                walker.begin_round()
+                walker.start_round()
                 assert len(walker._memory.tables) == walk._TABLES
                 grow(walker)
                 assert walker.slots > 60000 // 512
@@ -485,7 +485,7 @@ def test_there_is_room_for_page_tables_after_growth(target):
                 assert met.tables is not None
                 assert len(met.tables.frames_behind(met.pages).pages) >= 59000, "DAMON, where it runs, takes some marks"
         with closing(Walker(slots=16)) as walker:
-            walker.begin_round()
+            walker.start_round()
             met = walker.walk(target.pid, want_tables=True)  # and where it grows on the way
             assert met.tables is not None
             assert len(met.tables.blocks) >= 60000 // 512
@@ -496,8 +496,8 @@ def test_there_is_room_for_page_tables_after_growth(target):
 def test_it_holds_no_descriptor_afterwards(skeleton, target):
     before = set(names_in("/proc/self/fd"))
     with PageTableTracker(skeleton=skeleton, slots=16) as tracker:
-        tracker.begin(target.pid, vmas_of(target.pid))
+        tracker.start(target.pid, vmas_of(target.pid))
         tracker.window(target.pid, vmas_of(target.pid), want_resident=True)
         tracker.forget(target.pid)
-        tracker.begin(target.pid, vmas_of(target.pid))
+        tracker.start(target.pid, vmas_of(target.pid))
     assert set(names_in("/proc/self/fd")) <= before

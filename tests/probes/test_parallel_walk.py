@@ -33,7 +33,7 @@ def eager(monkeypatch):
     """Threads for processes of any size, on machines with any number of CPUs."""
     monkeypatch.setattr(parallel_walk, "_PART_TABLES", 4)
     monkeypatch.setattr(rearm, "_PART_COST", 50)
-    monkeypatch.setattr(thread_pool, "MOST_HANDS", HANDS)
+    monkeypatch.setattr(thread_pool, "MAX_THREADS", HANDS)
     monkeypatch.setattr(thread_pool.os, "sched_getaffinity", lambda _pid: set(range(HANDS)))
 
 
@@ -98,7 +98,7 @@ def test_parts_together_are_the_whole(eager, target):
             assert np.array_equal(parts.anonymous[side], whole.anonymous[side])
         assert (parts.address_space, parts.vmas) == (whole.address_space, whole.vmas)
         assert np.array_equal(parts.mappings, whole.mappings)
-        first.begin_round()
+        first.start_round()
         tables = split.walk(target.pid, cuts, want_resident=False, want_tables=True)[0].tables
         assert tables is not None, "the page frames of several processes are told all the same"
     finally:
@@ -111,9 +111,9 @@ def test_a_call_beside_is_done_by_another_thread_and_its_error_is_kept():
     def fails() -> None:
         raise ProcessLookupError("gone")
 
-    beside = pool.beside(threading.get_ident)
+    beside = pool.submit(threading.get_ident)
     assert beside.result() == beside.result() != threading.get_ident()
-    beside = pool.beside(fails)
+    beside = pool.submit(fails)
     beside.wait()
     with pytest.raises(ProcessLookupError, match="gone"):
         beside.result()
@@ -131,7 +131,7 @@ def test_hands_are_woken_on_other_cpus_than_this_one():
     pool = ThreadPool(2)
     try:
         os.sched_setaffinity(0, {here})  # of this thread only
-        native = pool.beside(threading.get_native_id).result()
+        native = pool.submit(threading.get_native_id).result()
         pool.avoid_current_cpu()
         assert os.sched_getaffinity(native) == {here}, "nowhere else is allowed"
         os.sched_setaffinity(0, allowed)
@@ -150,7 +150,7 @@ def test_what_is_asked_beside_the_walk_is_what_is_asked_after_it(eager, target):
     try:
         split.prepare(2)
         resident = first.walk(target.pid, want_resident=True).resident
-        walk, noted = split.walk(target.pid, (), want_resident=False, want_tables=False, ask=resident)
+        walk, noted = split.walk(target.pid, (), want_resident=False, want_tables=False, query=resident)
         assert walk.pages.page_count >= 3900, "DAMON, where it runs, takes some marks"
         assert noted.page_count == noted.difference(walk.pages).page_count
         after = first.noted(target.pid, resident.difference(walk.pages))
@@ -207,7 +207,7 @@ def test_files_are_cleared_while_the_rest_is_read(target):
 
     def clear():
         began.append("clear")
-        return split.hands.beside(handle.clear_mapped_files)
+        return split.pool.submit(handle.clear_mapped_files)
 
     for ask in (False, True):
         with Pauser().paused(target.pid):
@@ -222,7 +222,7 @@ def test_files_are_cleared_while_the_rest_is_read(target):
             files = split.first.walk(target.pid, leave_anonymous=True)
             split.prepare(2)
             walk, noted, clearing = split.walk_and_clear(
-                target.pid, clear, want_resident=True, ask=parts if ask else None
+                target.pid, clear, want_resident=True, query=parts if ask else None
             )
             clearing.result()
             after = split.first.walk(target.pid)
@@ -252,7 +252,7 @@ def test_an_error_beside_the_clearing_waits_for_its_end(target):
     def clear():
         os.kill(target.pid, signal.SIGKILL)
         target.wait_for_end()
-        return split.hands.beside(slow)
+        return split.pool.submit(slow)
 
     with pytest.raises(ProcessLookupError):
         split.walk_and_clear(target.pid, clear, want_resident=False)
@@ -266,11 +266,11 @@ def test_every_window_is_exact(eager, target, kind, pages, touched):
     address = target.touch_for_ever(pages, touched, seed=5, write=True)
     tracker = PageTableTracker("cold", rearm=kind)
     observer = Observer(tracker)
-    observer.begin(target.pid)
+    observer.start(target.pid)
     try:
         for _ in range(8):
             target.let_run(0.005)
-            tracker.begin_round(1)
+            tracker.start_round(1)
             window = observer.window(target.pid)
             assert window.rearm == kind
             assert_touched(target.pid, window.pages, address, pages, drawn(pages, touched, 5))

@@ -14,7 +14,7 @@ import pytest
 
 from memtui.core.samples import End
 from memtui.probes import process_exit
-from memtui.probes.process_exit import how_it_ended, status_words
+from memtui.probes.process_exit import describe_status, how_it_ended
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.session import Session
@@ -94,7 +94,7 @@ def _zombie(code: str) -> subprocess.Popen:
 
 
 def test_on_a_kernel_before_6_15_one_that_nobody_waited_for_is_asked_by_its_stat(monkeypatch):
-    monkeypatch.setattr(process_exit, "_told_by_pidfd", lambda pidfd: None)
+    monkeypatch.setattr(process_exit, "_status_from_pidfd", lambda pidfd: None)
     for code, words in (("raise SystemExit(7)", "exited with code 7"), ("", "exited")):
         child = _zombie(code)
         assert how_it_ended(child.pid, -1) == words
@@ -104,7 +104,7 @@ def test_on_a_kernel_before_6_15_one_that_nobody_waited_for_is_asked_by_its_stat
 
 def test_a_zero_that_only_means_it_may_not_be_known_is_no_exit_code(monkeypatch, tmp_path):
     """The kernel tells 0 to those without the right to know."""
-    monkeypatch.setattr(process_exit, "_told_by_pidfd", lambda pidfd: None)
+    monkeypatch.setattr(process_exit, "_status_from_pidfd", lambda pidfd: None)
     monkeypatch.setattr(process_exit, "PROC", tmp_path)
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (a) b) Z " + "1 " * 48 + "0")
@@ -114,10 +114,10 @@ def test_a_zero_that_only_means_it_may_not_be_known_is_no_exit_code(monkeypatch,
 
 
 def test_words_of_wait_statuses():
-    assert status_words(0) == "exited"
-    assert status_words(255 << 8) == "exited with code 255"
-    assert status_words(11 | 0x80) == "killed by SIGSEGV"  # with a core dump
-    assert status_words(40) == "killed by signal 40"
+    assert describe_status(0) == "exited"
+    assert describe_status(255 << 8) == "exited with code 255"
+    assert describe_status(11 | 0x80) == "killed by SIGSEGV"  # with a core dump
+    assert describe_status(40) == "killed by signal 40"
 
 
 def test_an_end_of_which_no_more_is_known_claims_no_more():

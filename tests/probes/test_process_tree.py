@@ -230,7 +230,7 @@ def test_not_the_recorder():
     ):
         try:
             guard = ProtectedProcesses(sampler.pid)
-            guard.look()
+            guard.refresh()
             assert "recorder" in guard.objection(recorder.pid)
             assert guard.objection(other.pid) == ""
             assert "itself" in guard.objection(sampler.pid)
@@ -255,7 +255,7 @@ def test_not_the_owner_of_its_terminal():
         try:
             # The stand-in for the sampler is a child of the one inside the terminal.
             guard = ProtectedProcesses(inside.pid)
-            guard.look()
+            guard.refresh()
             assert guard.objection(owner.pid, 1) == "", "only what is above memtui has a terminal"
             guard._terminals.add(int(os.ttyname(slave).rpartition("/")[2]))
             assert "owns the terminal" in guard.objection(owner.pid, 2)

@@ -92,7 +92,7 @@ def test_a_recorded_tree_has_the_pss_of_its_processes_and_shares_of_it(tree, tmp
 
 def test_a_process_alone_is_not_asked(tmp_path):
     probe = PssProbe()
-    probe.look([1])
+    probe.poll([1])
     assert probe.of(1).pss_bytes is None
     assert probe.of(1).reason == ""
 
@@ -100,11 +100,11 @@ def test_a_process_alone_is_not_asked(tmp_path):
 def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
     probe = PssProbe()
     began_ns = time.monotonic_ns()
-    probe.look(tree)
+    probe.poll(tree)
     took_ns = time.monotonic_ns() - began_ns
     first = probe.of(tree[0])
     assert first.pss_bytes == pytest.approx(truth(tree[0]), rel=0.02)
-    probe.look(tree)
+    probe.poll(tree)
     assert probe.of(tree[0]) is first
     assert 1e9 <= probe._due_ns - began_ns <= max(1e9, 500 * took_ns) + took_ns
     assert PssProbe(max_overhead_ppm=1000)._rest == pytest.approx(5000)  # a fifth of a budget of 0.1 %
@@ -113,11 +113,11 @@ def test_reading_rests_for_500_times_what_it_took_and_at_least_a_second(tree):
 def test_a_tree_that_changed_has_no_pss_until_it_is_read_again(tree):
     """Pages of one that ended count for more in the others: what was read is not theirs any more."""
     probe = PssProbe()
-    probe.look(tree)
-    probe.look(tree[:2])
+    probe.poll(tree)
+    probe.poll(tree[:2])
     assert {(probe.of(pid).pss_bytes, probe.of(pid).reason) for pid in tree[:2]} == {(None, CHANGED)}
     probe._due_ns = 0
-    probe.look(tree[:2])
+    probe.poll(tree[:2])
     assert probe.of(tree[1]).pss_bytes == pytest.approx(truth(tree[1]), rel=0.02)
 
 
@@ -128,7 +128,7 @@ def test_what_would_lock_mappings_for_long_is_not_read(tmp_path):
     (tmp_path / "7" / "statm").write_text("1 2 0 0 0 0 0")
     (tmp_path / "8" / "statm").write_text(f"1 {64 << 18} 0 0 0 0 0")  # 64 GiB
     probe = PssProbe(proc=tmp_path)
-    probe.look([7, 8, 9])
+    probe.poll([7, 8, 9])
     assert probe.of(7).pss_bytes == 5 << 10
     assert probe.of(8).pss_bytes is None
     assert probe.of(8).reason == "reading it would lock its mappings for about 960 ms"
@@ -147,7 +147,7 @@ def test_without_rights_it_says_so(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "read_bytes", denied)
     probe = PssProbe(proc=tmp_path)
-    probe.look([7, 8])
+    probe.poll([7, 8])
     assert probe.of(7).pss_bytes is None
     assert "may not be read" in probe.of(7).reason
 

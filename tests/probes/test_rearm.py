@@ -162,7 +162,7 @@ def target():
 def _track(target: Target, kind: str = WORKING_SET, **options) -> tuple[PageTableTracker, Observer]:
     tracker = PageTableTracker("cold", rearm=kind, **options)
     observer = Observer(tracker)
-    observer.begin(target.pid)
+    observer.start(target.pid)
     return tracker, observer
 
 
@@ -194,7 +194,7 @@ def test_much_memory_is_cleared_before_the_first_pause(target, monkeypatch):
     marked = Walker()
     left = len(marked.walk(target.pid).pages.pages())
     observer = Observer(tracker)
-    observer.paused(target.pid, lambda: tracker.begin(target.pid, ()))
+    observer.paused(target.pid, lambda: tracker.start(target.pid, ()))
     assert 34 <= left < 20000, "most is cleared, and what is left is enough for a flush"
     assert not cleared
     for _ in range(3):
@@ -462,7 +462,7 @@ def _splits() -> list[str]:
 
 
 def test_auto_takes_the_cheaper_way(target, monkeypatch):
-    monkeypatch.setattr(thread_pool, "MOST_HANDS", 1)  # several CPUs would clear even all of it faster than one
+    monkeypatch.setattr(thread_pool, "MAX_THREADS", 1)  # several CPUs would clear even all of it faster than one
     target.do("a = anonymous(32768); v = view(a, 32768); v[:] = 1")
     tracker, observer = _track(target, "auto")
     target.do("v[:1000] = 2")

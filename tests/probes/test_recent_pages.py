@@ -33,7 +33,7 @@ def test_a_page_is_known_for_four_to_eight_windows():
             recent.note(pages(7) if n == windows_before else pages(), walk([]))
             recent.take_in()
         asked.append(0)
-        while recent.known.page_count:
+        while recent.pages.page_count:
             asked[-1] += 1
             recent.note(pages(), walk([]))
             recent.take_in()
@@ -41,14 +41,14 @@ def test_a_page_is_known_for_four_to_eight_windows():
 
 
 def test_what_was_touched_before_the_first_window_is_known_unless_it_is_too_much():
-    assert RecentPages(pages(1, 2)).known.page_count == 2
+    assert RecentPages(pages(1, 2)).pages.page_count == 2
     assert RecentPages(pages(1, 2)).in_files.page_count == 2, "what is mapped there is not known yet"
     once = RecentPages(PageSet.from_pages(np.arange(40_000)))
-    assert once.known.page_count == 40_000
+    assert once.pages.page_count == 40_000
     once.note(pages(50_000), walk([]))
     once.take_in()
-    assert once.known.page_count == 1
-    assert RecentPages(PageSet.from_pages(np.arange(300_000))).known.page_count == 0
+    assert once.pages.page_count == 1
+    assert RecentPages(PageSet.from_pages(np.arange(300_000))).pages.page_count == 0
 
 
 def test_nothing_is_taken_in_twice():
@@ -56,7 +56,7 @@ def test_nothing_is_taken_in_twice():
     recent.note(pages(7), walk([]))
     for _ in range(20):
         recent.take_in()
-    assert recent.known.page_count == 1
+    assert recent.pages.page_count == 1
 
 
 def test_a_block_with_a_file_in_it_is_asked_about_before_files_are_cleared():

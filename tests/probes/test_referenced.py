@@ -149,7 +149,7 @@ def test_every_window_counts_exactly_what_was_touched(write, observer):
         target.do(f"libc.mprotect({address} + 4000 * 4096, 4096, 0)")
         target.send(f"v = view({address}, 4000); v[:] = 1; loop(v, drawn(4000, 1500, 5), {write})")
         target.let_run(0.02)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         for _ in range(5):
             target.let_run(0.01)
             window = observer.window(target.pid, want_resident=True)
@@ -160,7 +160,7 @@ def test_every_window_counts_exactly_what_was_touched(write, observer):
 
 def test_exec_is_a_new_generation_and_its_touches_count(observer):
     with Target() as target:
-        observer.begin(target.pid)
+        observer.start(target.pid)
         assert observer.window(target.pid).generation == 0
         target.send(
             "os.execv(sys.executable, [sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(60)'])"
@@ -174,12 +174,12 @@ def test_exec_is_a_new_generation_and_its_touches_count(observer):
 
 def test_a_process_that_ended(observer):
     with Target() as target:
-        observer.begin(target.pid)
+        observer.start(target.pid)
         vmas = vmas_of(target.pid)
     with pytest.raises(ProcessLookupError):
         observer.tracker.window(target.pid, vmas, want_resident=False)
     with pytest.raises(ProcessLookupError):
-        observer.tracker.begin(target.pid, vmas)
+        observer.tracker.start(target.pid, vmas)
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def huge_pages(count: int):
 def test_hugetlb_is_not_known_and_not_zero(observer):
     with huge_pages(2), Target() as target:
         address = target.do("a = libc.mmap(None, 2 << 20, 3, 0x40022, -1, 0); v = view(a, 512); v[:] = 1; answer = a")
-        observer.begin(target.pid)
+        observer.start(target.pid)
         target.do("v[:] = 2")
         assert touched_in(observer.window(target.pid), address) is None
 

@@ -172,7 +172,7 @@ def test_a_filter_that_was_installed_after_it_was_asked_for_is_found_before_the_
         monkeypatch.setattr(SyscallFilters, "judge", late)
         with PageTableTracker() as tracker, closing(PageReader(tracker, pause=True)) as reader:
             subject = Subject(pid, None, read_stat(pid).start_ticks, ())
-            assert reader.begin(subject) == 0
+            assert reader.start(subject) == 0
             (outcome,) = reader.read([subject], want_resident=False)
             assert isinstance(outcome, Reading)
             assert (outcome.running, outcome.paused_ns) == (FILTERED, 0)

@@ -241,7 +241,7 @@ class Family:
         self.reader = PageReader(tracker, pause=True, together=True)
         self._fds = [os.pidfd_open(pid) for pid in self.pids]
         for subject in self._subjects():
-            self._patiently(lambda subject=subject: self.reader.begin(subject))
+            self._patiently(lambda subject=subject: self.reader.start(subject))
 
     def _subjects(self) -> list[Subject]:
         pairs = zip(self.pids, self._fds, strict=True)

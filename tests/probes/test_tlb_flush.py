@@ -164,7 +164,7 @@ def test_either_flush_alone_is_exact(target, mode):
     address = target.touch_for_ever(256, 256, seed=1)
     with PageTableTracker(mode) as tracker:
         observer = Observer(tracker)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         for _ in range(12):
             target.let_run(0.005)
             window = observer.window(target.pid)
@@ -178,7 +178,7 @@ def test_a_cold_flush_costs_the_target_no_fault(target):
     target.touch_for_ever(256, 256, seed=1)
     with PageTableTracker("cold") as tracker:
         observer = Observer(tracker)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         before = _minor_faults(target.pid)
         for _ in range(5):
             target.let_run(0.005)
@@ -195,7 +195,7 @@ def test_without_a_flush_the_window_says_so(target):
     target.touch_for_ever(256, 256, seed=1)
     with PageTableTracker("off") as tracker:
         observer = Observer(tracker)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         assert observer.window(target.pid).flush == "off"
         observer.close()
 
@@ -207,7 +207,7 @@ def test_sparse_pages_are_flushed_by_a_longer_span(target):
     target.let_run(0.01)
     with PageTableTracker("cold") as tracker:
         observer = Observer(tracker)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         for _ in range(12):
             target.let_run(0.005)
             seen = observer.window(target.pid)
@@ -272,7 +272,7 @@ def test_a_cold_flush_splits_no_huge_page(target):
         pytest.skip("this kernel gave no huge pages (transparent_hugepage is never, or memory is fragmented)")
     with PageTableTracker("cold") as tracker:
         observer = Observer(tracker)
-        observer.begin(target.pid)
+        observer.start(target.pid)
         target.do("v[:] = 2")
         assert observer.window(target.pid).flush == "cold"
         observer.close()

@@ -182,7 +182,7 @@ def test_page_tables_and_idle_bits_agree_on_every_page(patterns, walker, monkeyp
 
     monkeypatch.setattr(tracker, "_reason", spy)
     try:
-        observer.begin(pid)
+        observer.start(pid)
         observer.paused(pid, lambda: clear(pid))  # setting idle bits leaves notes, which count as referenced
         for turn in range(TURNS):
             truth = patterns.touch(turn)

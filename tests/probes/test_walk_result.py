@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.probes.pages.pagetable.walk_result import TABLE_WORDS, Tables, Users, disjoint
+from memtui.probes.pages.pagetable.walk_result import TABLE_ENTRIES, Tables, Users, disjoint
 
 MASK = (1 << 46) - 1 & ~0xFFF
 PRESENT, ACCESSED = 1, 1 << 5
@@ -27,7 +27,7 @@ def test_each_extent_begins_where_the_one_before_has_ended():
 
 
 def test_page_frames_of_present_and_of_inaccessible_pages():
-    entries = np.zeros((1, TABLE_WORDS), np.uint64)
+    entries = np.zeros((1, TABLE_ENTRIES), np.uint64)
     entries[0, 3] = 77 << 12 | PRESENT | ACCESSED
     entries[0, 9] = (78 << 12 ^ MASK) | ACCESSED  # PROT_NONE: not present, and the number inverted
     entries[0, 11] = 79 << 12 | PRESENT  # nobody accessed it
@@ -42,7 +42,7 @@ def test_page_frames_of_present_and_of_inaccessible_pages():
 
 @pytest.mark.parametrize(("users", "paused", "all_paused"), [(2, 2, True), (3, 2, False)])
 def test_all_are_held_where_every_user_is(users, paused, all_paused):
-    assert Users(users, paused, users - paused).all_held is all_paused
+    assert Users(users, paused, users - paused).all_traced is all_paused
 
 
 def test_tasks_that_were_not_paused_are_described():

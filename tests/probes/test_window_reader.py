@@ -80,7 +80,7 @@ def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monk
     with PageTableTracker() as tracker:
         reader = PageReader(tracker, pause=True)
         subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, ())
-        reader.begin(subject)
+        reader.start(subject)
 
         def window(*, want_resident: bool = False) -> bytes:
             (outcome,) = reader.read([subject], want_resident=want_resident)
@@ -159,5 +159,5 @@ def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
     texts = iter((b"one", b"two"))
     monkeypatch.setattr(window_reader, "read_maps", lambda pid: next(texts))
     reader = PageReader(Blind(), pause=False)
-    found = [reader._look(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
+    found = [reader._read_paused(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
     assert found == [b"one", b"two"]

@@ -194,10 +194,10 @@ class Observer:
         self.tracker = tracker
         self.pauser = Pauser()
 
-    def begin(self, pid: int) -> None:
+    def start(self, pid: int) -> None:
         self.tracker.notice()
         self.tracker.approach(pid)
-        self.paused(pid, lambda: self.tracker.begin(pid, vmas_of(pid)))
+        self.paused(pid, lambda: self.tracker.start(pid, vmas_of(pid)))
 
     def window(self, pid: int, *, want_resident: bool = False):
         return self.paused(pid, lambda: self.tracker.window(pid, vmas_of(pid), want_resident=want_resident))

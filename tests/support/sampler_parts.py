@@ -45,7 +45,7 @@ class Reader:
         self.error: Exception | None = None
         self.outcome: Callable[[Subject], Outcome] = lambda _: Lost(OSError("not read"))
 
-    def begin(self, subject: Subject) -> int:
+    def start(self, subject: Subject) -> int:
         self.begun.append(subject.pid)
         if self.error is not None:
             raise self.error

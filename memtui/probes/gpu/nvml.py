@@ -134,12 +134,12 @@ class NvmlProbe:
         except nvml.NVMLError as error:
             device.lost = self._explain(error)
             return device
-        device.name = self._ask(device, "name", nvml.nvmlDeviceGetName) or ""
-        mig = self._ask(device, "MIG mode", nvml.nvmlDeviceGetMigMode)
+        device.name = self._query(device, "name", nvml.nvmlDeviceGetName) or ""
+        mig = self._query(device, "MIG mode", nvml.nvmlDeviceGetMigMode)
         if mig and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE:
             device.scope, device.sliced = "board (shared by MIG)", True  # NVML knows no power of a slice
-        architecture = self._ask(device, "architecture", nvml.nvmlDeviceGetArchitecture)
-        capability = self._ask(device, "compute capability", nvml.nvmlDeviceGetCudaComputeCapability)
+        architecture = self._query(device, "architecture", nvml.nvmlDeviceGetArchitecture)
+        capability = self._query(device, "compute capability", nvml.nvmlDeviceGetCudaComputeCapability)
         if architecture is not None and architecture != nvml.NVML_DEVICE_ARCH_UNKNOWN and capability is not None:
             # up to Turing, and on GA100, the plain call gives the moment; elsewhere the mean of one second
             instant = architecture <= nvml.NVML_DEVICE_ARCH_TURING or tuple(capability) == (8, 0)
@@ -149,7 +149,7 @@ class NvmlProbe:
     def _explain(self, error: Any) -> tuple[Status, str]:
         return _ERRORS.get(error.value, (Status.FAILED, f"the NVIDIA library says: {error}"))
 
-    def _ask(self, device: _Device, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _query(self, device: _Device, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Return the answer of one NVML call, or None with a note on the reading under way."""
         if what in device.without:
             device.notes.append(device.without[what])
@@ -182,21 +182,21 @@ class NvmlProbe:
             return PowerReading(
                 t_ns, device.label, device.scope, "nvml", name=device.name, status=status, reason=reason
             )
-        nvml, begin = self._nvml, self._clock()
+        nvml, start_ns = self._nvml, self._clock()
         device.notes = []
         power, source, status, reason = self._power(device)
         if status == Status.FAILED:  # a card that hangs answers slowly and says the same of every value
             energy = use = memory = processes = None
             device.computing = status, reason
         else:
-            energy = self._ask(device, "energy counter", nvml.nvmlDeviceGetTotalEnergyConsumption)
-            use = self._ask(device, "utilisation", nvml.nvmlDeviceGetUtilizationRates)
+            energy = self._query(device, "energy counter", nvml.nvmlDeviceGetTotalEnergyConsumption)
+            use = self._query(device, "utilisation", nvml.nvmlDeviceGetUtilizationRates)
             memory = self._memory(device)
-            self._read_limit(device, begin)
+            self._read_limit(device, start_ns)
             processes = self._processes(device)
-        took = self._clock() - begin
-        if took > self._slow_ns:
-            device.notes.append(f"slow: this reading took {took / 1e6:.0f} ms")
+        took_ns = self._clock() - start_ns
+        if took_ns > self._slow_ns:
+            device.notes.append(f"slow: this reading took {took_ns / 1e6:.0f} ms")
         return PowerReading(
             t_ns,
             device.label,
@@ -253,7 +253,7 @@ class NvmlProbe:
                 return nvml.nvmlDeviceGetMemoryInfo(device.handle, nvml.nvmlMemory_v2)
             except nvml.NVMLError:
                 device.without["memory_v2"] = "older driver"
-        return self._ask(device, "memory", nvml.nvmlDeviceGetMemoryInfo)
+        return self._query(device, "memory", nvml.nvmlDeviceGetMemoryInfo)
 
     def _processes(self, device: _Device) -> int | None:
         """Return how many compute processes share the board, everybody's."""
@@ -276,8 +276,8 @@ class NvmlProbe:
             try:
                 return list(call(device.handle))
             except self._nvml.NVMLError as error:
-                status, words = self._explain(error)
-                why = status, f"{what}: {words}"
+                status, reason = self._explain(error)
+                why = status, f"{what}: {reason}"
                 if error.value in _PERMANENT:
                     device.without[what] = why[1]
                 if error.value != _TOO_SMALL:
@@ -287,7 +287,7 @@ class NvmlProbe:
     def _read_limit(self, device: _Device, now_ns: int) -> None:
         if device.limit_read_ns is not None and now_ns - device.limit_read_ns < _LIMIT_EVERY_NS:
             return
-        limit = self._ask(device, "power limit", self._nvml.nvmlDeviceGetEnforcedPowerLimit)
+        limit = self._query(device, "power limit", self._nvml.nvmlDeviceGetEnforcedPowerLimit)
         device.limit_w = limit / 1000 if limit else None
         device.limit_read_ns = now_ns
 
@@ -309,11 +309,11 @@ class NvmlProbe:
         entries = list(device.computing)
         others: Why | None = (Status.UNSUPPORTED, gpu_holders.IN_SLICES) if device.sliced else None
         for kind in ("graphics", "MPS"):
-            found = self._list(device, kind)
-            if isinstance(found, list):
-                entries += found
-            elif kind != "MPS" or found[0] != Status.UNSUPPORTED:  # a board without MPS has no such processes
-                others = others or found
+            listed = self._list(device, kind)
+            if isinstance(listed, list):
+                entries += listed
+            elif kind != "MPS" or listed[0] != Status.UNSUPPORTED:  # a board without MPS has no such processes
+                others = others or listed
         return Board(device.label, gpu_holders.merged(entries), others)
 
     def capabilities(self) -> list[Capability]:

@@ -36,7 +36,7 @@ class NvmlProcess:
         self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
         self._final = False  # there is no GPU: no further word will come, and none is missed
         self._heard_ns = self._started_ns = time.monotonic_ns()
-        self._heard_at = time.time()  # the same moment, as a person reads it
+        self._heard_wall_s = time.time()  # the same moment, as a person reads it
         if self._problem is None:
             self._start()
 
@@ -65,14 +65,14 @@ class NvmlProcess:
             self._start()
         if silent_ns < self._stale_ns and not ended:
             return ()
-        since = time.strftime("%H:%M:%S", time.localtime(self._heard_at))
+        since = time.strftime("%H:%M:%S", time.localtime(self._heard_wall_s))
         why_silent = f"the GPU reader ended{ended}" if ended else "the NVIDIA driver does not answer"
         reason = f"stale since {since}: {why_silent}"
         self.holders = Holders(t_ns, unknown(Status.FAILED, reason))
-        known = self._latest or (PowerReading(t_ns, NO_GPU, "board", "nvml"),)
+        last = self._latest or (PowerReading(t_ns, NO_GPU, "board", "nvml"),)
         return tuple(
             PowerReading(t_ns, r.device, r.scope, r.source, name=r.name, status=Status.FAILED, reason=reason)
-            for r in known
+            for r in last
         )
 
     def capabilities(self) -> list[Capability]:
@@ -96,10 +96,10 @@ class NvmlProcess:
     def _start(self) -> None:
         self._end()
         self._buffer, self._started_ns = b"", time.monotonic_ns()
-        words = [sys.executable, "-P", "-m", "memtui.probes.gpu.nvml_worker", str(os.getpid())]
+        argv = [sys.executable, "-P", "-m", "memtui.probes.gpu.nvml_worker", str(os.getpid())]
         pipe = subprocess.PIPE
         try:
-            self._worker = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            self._worker = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         except OSError:
             return  # no memory, or too many processes: the silence is told, and later it is tried again
         assert self._worker.stdout
@@ -132,7 +132,7 @@ class NvmlProcess:
         return tuple(new)
 
     def _record(self, report: DriverReport | GpuReport) -> tuple[PowerReading, ...]:
-        self._heard_ns, self._heard_at = time.monotonic_ns(), time.time()
+        self._heard_ns, self._heard_wall_s = time.monotonic_ns(), time.time()
         if isinstance(report, DriverReport):
             self._capability = report.capability
             return ()

@@ -15,7 +15,7 @@ from memtui.core.samples import Status
 
 Why = tuple[Status, str]
 EVERYBODY_ELSE = 0  # no process has this pid
-NOT_TOLD = "the driver does not tell the memory of single processes"
+NOT_REPORTED = "the driver does not tell the memory of single processes"
 IN_SLICES = "cut into slices (MIG): the driver names the processes of a slice to its own users only"
 # The driver numbers processes as the host does, or hides them: a number found here may be another process's.
 CONTAINER = "the driver numbers processes as the host does, and this is a container with numbers of its own"
@@ -35,13 +35,13 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What one board says. ``held`` is bytes by pid, None: in use, but not told how much.
+    """What one board says. ``used_bytes`` is by pid; None: in use, but the driver does not report how much.
 
-    ``others``: why a process that is not in ``held`` may hold memory here all the same; None: it holds none.
+    ``others``: why a process that is not in ``used_bytes`` may hold memory here all the same; None: it holds none.
     """
 
     label: str
-    held: dict[int, int | None]
+    used_bytes: dict[int, int | None]
     others: Why | None = None
 
 
@@ -79,13 +79,13 @@ def merged(entries: Iterable[Any]) -> dict[int, int | None]:
     parts: dict[tuple[int, int, int], int | None] = {}
     for entry in entries:
         key = entry.pid, entry.gpuInstanceId, entry.computeInstanceId
-        known, used = parts.get(key, 0), entry.usedGpuMemory
-        parts[key] = None if known is None or used is None else max(known, used)
-    held: dict[int, int | None] = {}
+        so_far, used = parts.get(key, 0), entry.usedGpuMemory
+        parts[key] = None if so_far is None or used is None else max(so_far, used)
+    totals: dict[int, int | None] = {}
     for (pid, _, _), used in parts.items():
-        known = held.get(pid, 0)
-        held[pid] = None if known is None or used is None else known + used
-    return held
+        so_far = totals.get(pid, 0)
+        totals[pid] = None if so_far is None or used is None else so_far + used
+    return totals
 
 
 def sum_up(boards: Sequence[Board]) -> tuple[Holding, ...]:
@@ -93,20 +93,20 @@ def sum_up(boards: Sequence[Board]) -> tuple[Holding, ...]:
 
     Return None where one board does not tell.
     """
-    pids = {pid for board in boards for pid in board.held}
+    pids = {pid for board in boards for pid in board.used_bytes}
     return tuple(_sum_of(pid, boards) for pid in (EVERYBODY_ELSE, *sorted(pids)))
 
 
 def _sum_of(pid: int, boards: Sequence[Board]) -> Holding:
     total = 0
     for board in boards:
-        if pid not in board.held:
+        if pid not in board.used_bytes:
             if board.others is not None:
                 status, reason = board.others
                 return Holding(pid, None, status, f"{board.label}: {reason}")
             continue
-        used = board.held[pid]
+        used = board.used_bytes[pid]
         if used is None:
-            return Holding(pid, None, Status.UNSUPPORTED, f"{board.label}: {NOT_TOLD}")
+            return Holding(pid, None, Status.UNSUPPORTED, f"{board.label}: {NOT_REPORTED}")
         total += used
     return Holding(pid, total)

@@ -18,7 +18,7 @@ class FirstMappings:
     """Follows the file pages of one process from window to window."""
 
     def __init__(self) -> None:
-        self._known: PageSet | None = None  # pages of 4 KiB that were mapped before
+        self._mapped: PageSet | None = None  # pages of 4 KiB that were mapped before
         self._generation = 0
         self._vmas: tuple[Vma, ...] = ()
         self._edges = file_edges(())
@@ -35,14 +35,14 @@ class FirstMappings:
         if vmas is not self._vmas:
             self._vmas, self._edges = vmas, file_edges(vmas)
         if generation != self._generation:
-            self._generation, self._known = generation, PageSet.empty()
-        touched, known = self._of_files(pages), self._known
+            self._generation, self._mapped = generation, PageSet.empty()
+        touched, mapped_before = self._of_files(pages), self._mapped
         mapped = self._of_files(resident) if resident is not None else None
-        if known is None:
-            self._known = touched if mapped is None else mapped
+        if mapped_before is None:
+            self._mapped = touched if mapped is None else mapped
             return None
-        self._known = known.union(touched) if mapped is None else mapped
-        return touched.difference(known).page_count * PAGE_BYTES
+        self._mapped = mapped_before.union(touched) if mapped is None else mapped
+        return touched.difference(mapped_before).page_count * PAGE_BYTES
 
     def _of_files(self, pages: PageSet) -> PageSet:
         none = np.empty(0, np.uint64)

@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 
 from memtui.probes.pages.thread_pool import ThreadPool
 
-Run = tuple[int, int, int]  # a word of a file, and where the words from it on lie in a row of all runs: begin, end
+Run = tuple[int, int, int]  # a word of a file, and where the words from it on lie in a row of all runs: start, end
 
 
 def by_all(
-    hands: ThreadPool | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
+    pool: ThreadPool | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
 ) -> None:
     """Have all runs worked through.
 
     Args:
-        hands: that share it.
+        pool: that share it.
         files: descriptors, one for each of them.
         runs: rising.
         least: words that are worth another one's while.
@@ -40,26 +40,26 @@ def by_all(
     """
     size = runs[-1][2] if runs else 0
     parts = min(len(files), size // least)
-    if hands is None or parts < 2:
+    if pool is None or parts < 2:
         work(files[0], runs)
         return
     ends = [end for *_, end in runs]
     edges = [0, *(bisect(ends, size * part // parts) for part in range(1, parts)), len(runs)]
     each = zip(files, itertools.pairwise(edges), strict=False)
-    hands.together([partial(work, file, runs[first:last]) for file, (first, last) in each])
+    pool.together([partial(work, file, runs[first:last]) for file, (first, last) in each])
 
 
 def read(room: memoryview, file: int, runs: list[Run]) -> None:
     """Read into the bytes of the row; they stay as they are beyond the end of the file."""
-    for word, begin, end in runs:
-        os.preadv(file, [room[begin * 8 : end * 8]], word * 8)
+    for word, start, end in runs:
+        os.preadv(file, [room[start * 8 : end * 8]], word * 8)
 
 
-def write(given: memoryview, file: int, runs: list[Run]) -> None:
+def write(data: memoryview, file: int, runs: list[Run]) -> None:
     """Write the bytes of the row, but for what lies beyond the end of the file."""
-    for word, begin, end in runs:
+    for word, start, end in runs:
         try:
-            os.pwrite(file, given[begin * 8 : end * 8], word * 8)
+            os.pwrite(file, data[start * 8 : end * 8], word * 8)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
@@ -78,7 +78,7 @@ FOLIO_FRAMES = 512  # the largest folio whose pages are told apart; folios are a
 _PAGEMAP_SCAN = 0xC0606610  # _IOWR('f', 16, struct pm_scan_arg), since Linux 6.7
 _SCAN = struct.Struct("<12Q")
 _IS_PRESENT = 1 << 3
-_REGIONS, _REGION_WORDS = 4096, 3
+_REGIONS, _REGION_FIELDS = 4096, 3
 _GAP_PAGES = 64  # pages in between that cost less to read than another call
 _CHUNK_PAGES = _PART_PAGES = 1 << 15  # of pagemap: for less, another CPU is not worth waking
 _GROUPS = 4096  # 16 MiB of flags at a time
@@ -94,15 +94,15 @@ class Entries:
     """
 
     spans: NDArray[np.uint64]
-    words: Numbers
+    values: Numbers
 
     def same_as(self, other: Entries) -> bool:
         """Whether the same pages lie in the same page frames."""
-        return np.array_equal(self.spans, other.spans) and np.array_equal(self.words, other.words)
+        return np.array_equal(self.spans, other.spans) and np.array_equal(self.values, other.values)
 
 
 def read_entries(
-    pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False, hands: ThreadPool | None = None
+    pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False, pool: ThreadPool | None = None
 ) -> Entries:
     """Read pagemap.
 
@@ -110,7 +110,7 @@ def read_entries(
         pagemap: a descriptor of /proc/PID/pagemap, opened with CAP_SYS_ADMIN, or frames are 0.
         ranges: u8[n, 2], rising; start and end of the mappings, in page numbers.
         dense: most of the ranges is present, so that to look first where costs more than it saves.
-        hands: that share long work.
+        pool: that share long work.
     """
     spans = _near(ranges) if dense else _populated(pagemap, ranges)
     runs: list[Run] = []
@@ -118,27 +118,27 @@ def read_entries(
     for first, last in spans.tolist():
         for page in range(first, last, _CHUNK_PAGES):
             runs.append((page, size, size := size + min(_CHUNK_PAGES, last - page)))
-    words = np.zeros(size, np.uint64)  # it stays 0 beyond the end of the address space
-    files = [pagemap] * (hands.count if hands else 1)
-    by_all(hands, files, runs, _PART_PAGES, partial(read, words.data.cast("B")))
-    words &= np.negative(words >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
-    return Entries(spans, words)
+    values = np.zeros(size, np.uint64)  # it stays 0 beyond the end of the address space
+    files = [pagemap] * (pool.count if pool else 1)
+    by_all(pool, files, runs, _PART_PAGES, partial(read, values.data.cast("B")))
+    values &= np.negative(values >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
+    return Entries(spans, values)
 
 
 def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
     """Pages that are present: their numbers, rising, their page frames, and whether nobody else maps the frame."""
-    found = np.flatnonzero(entries.words)
-    if not len(found):
+    present = np.flatnonzero(entries.values)
+    if not len(present):
         none = np.empty(0, np.uint64)
         return none, none, np.empty(0, bool)
     ends = np.cumsum(entries.spans[:, 1] - entries.spans[:, 0])
-    span = np.searchsorted(ends, found.astype(np.uint64), side="right")
-    numbers = found.astype(np.uint64) + (entries.spans[:, 1] - ends)[span]
+    span = np.searchsorted(ends, present.astype(np.uint64), side="right")
+    numbers = present.astype(np.uint64) + (entries.spans[:, 1] - ends)[span]
     # What lies in a gap that was read as well may belong to no mapping of these.
     place = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
-    kept = (place >= 0) & (numbers < ranges[place, 1])
-    words = entries.words[found[kept]]
-    return numbers[kept], words & _FRAME, (words & _EXCLUSIVE) != 0
+    mapped = (place >= 0) & (numbers < ranges[place, 1])
+    values = entries.values[present[mapped]]
+    return numbers[mapped], values & _FRAME, (values & _EXCLUSIVE) != 0
 
 
 def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -149,12 +149,12 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if not len(ranges):
         return ranges
     try:
-        found = present_runs(pagemap, int(ranges[0, 0]) << 12, int(ranges[-1, 1]) << 12)
+        runs = present_runs(pagemap, int(ranges[0, 0]) << 12, int(ranges[-1, 1]) << 12)
     except OSError as error:
         if error.errno not in (errno.ENOTTY, errno.EINVAL):
             raise
-        found = ranges
-    return _near(found)
+        runs = ranges
+    return _near(runs)
 
 
 def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -169,7 +169,7 @@ def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
     """u8[n, 2]: runs of present pages between two addresses, in page numbers. Raises OSError before Linux 6.7."""
-    regions = np.empty((_REGIONS, _REGION_WORDS), np.uint64)
+    regions = np.empty((_REGIONS, _REGION_FIELDS), np.uint64)
     parts = []
     while start < end:
         argument = bytearray(
@@ -192,15 +192,15 @@ def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
     edges = np.searchsorted(place[order], np.arange(len(groups) + 1))
     for first in range(0, len(groups), _GROUPS):
         last = min(first + _GROUPS, len(groups))
-        words = np.zeros((last - first, FOLIO_FRAMES), np.uint64)
+        flag_words = np.zeros((last - first, FOLIO_FRAMES), np.uint64)
         for row, group in enumerate(groups[first:last].tolist()):
-            found = np.frombuffer(os.pread(kpageflags, FOLIO_FRAMES * 8, group * FOLIO_FRAMES * 8), np.uint64)
-            words[row, : len(found)] = found
-        within = np.where(has(words, COMPOUND_HEAD), np.arange(FOLIO_FRAMES, dtype=np.uint64), np.uint64(0))
+            words = np.frombuffer(os.pread(kpageflags, FOLIO_FRAMES * 8, group * FOLIO_FRAMES * 8), np.uint64)
+            flag_words[row, : len(words)] = words
+        within = np.where(has(flag_words, COMPOUND_HEAD), np.arange(FOLIO_FRAMES, dtype=np.uint64), np.uint64(0))
         head = np.maximum.accumulate(within, axis=1)
         mine = order[edges[first] : edges[last]]
         row, column = place[mine] - first, (frames[mine] % np.uint64(FOLIO_FRAMES)).astype(np.intp)
-        flags[mine] = words[row, column]
+        flags[mine] = flag_words[row, column]
         tails = has(flags[mine], COMPOUND_TAIL)
         start = groups[place[mine]] * np.uint64(FOLIO_FRAMES)
         heads[mine[tails]] = (start + head[row, column])[tails]

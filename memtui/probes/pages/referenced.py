@@ -80,7 +80,7 @@ class ReferencedTracker:
     def approach(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+    def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
 
         Raises:
@@ -94,7 +94,7 @@ class ReferencedTracker:
     def mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
-    def begin_round(self, processes: int) -> None:
+    def start_round(self, processes: int) -> None:
         """Do nothing: page frames are out of reach, and pages that processes share count once for each."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
@@ -106,9 +106,9 @@ class ReferencedTracker:
         """
         tracked = self._tracked.get(pid)
         if tracked is None:
-            self.begin(pid, vmas)
+            self.start(pid, vmas)
             return tracker.first_window()
-        begin = time.monotonic_ns()
+        start_ns = time.monotonic_ns()
         identity = tracker.identity(pid)
         text = _read(tracked.files.source) if identity == tracked.files.identity else b""
         if not text:  # another address space, which begins without marks: what is marked was touched since the exec
@@ -118,9 +118,9 @@ class ReferencedTracker:
             text = _read(tracked.files.source)
             if not text:
                 raise ProcessLookupError(f"process {pid} ended")
-        read = time.monotonic_ns()
+        read_ns = time.monotonic_ns()
         self._clear(tracked)
-        cleared = time.monotonic_ns()
+        cleared_ns = time.monotonic_ns()
         if len(_END.findall(text)) != text.count(b"\nReferenced:"):
             raise TrackerError("smaps has a form that this memtui does not know")
         return PageWindow(
@@ -128,9 +128,9 @@ class ReferencedTracker:
             flush=self.flush,
             rearm=FULL,
             generation=tracked.generation,
-            walk_ns=read - begin,
-            rearm_ns=cleared - read,
-            clear_gap_ns=cleared - begin,
+            walk_ns=read_ns - start_ns,
+            rearm_ns=cleared_ns - read_ns,
+            clear_gap_ns=cleared_ns - start_ns,
             vma_wss=functools.partial(sizes_by_vma, text, _REFERENCED),
             vma_rss=functools.partial(sizes_by_vma, text, _RSS, uncounted=()) if want_resident else None,
         )
@@ -158,13 +158,13 @@ def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, .
     """(start, bytes) of the VMAs of an smaps text that have any; None for those the kernel does not count."""
     ends = _END.findall(text)
     starts = [text.partition(b"-")[0], *(start for _, start in ends[:-1])]
-    found: list[tuple[int, int | None]] = []
+    sizes: list[tuple[int, int | None]] = []
     for start, (flags, _), size in zip(starts, ends, what.findall(text), strict=True):
         if uncounted and any(flag in flags for flag in uncounted):
-            found.append((int(start, 16), None))
+            sizes.append((int(start, 16), None))
         elif size != b"0":
-            found.append((int(start, 16), int(size) << 10))
-    return tuple(found)
+            sizes.append((int(start, 16), int(size) << 10))
+    return tuple(sizes)
 
 
 def _open(pid: int) -> _Tracked:

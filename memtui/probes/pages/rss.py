@@ -31,13 +31,13 @@ class RssTracker:
     def approach(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+    def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Do nothing: there is nothing to clear."""
 
     def mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
-    def begin_round(self, processes: int) -> None:
+    def start_round(self, processes: int) -> None:
         """Do nothing: there is nothing to prepare."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:

@@ -82,24 +82,24 @@ def capabilities() -> list[Capability]:
 
 
 def choose(
-    asked: str, flush: str, rearm: str = "auto", *, paused: bool = True, sample: BlockSample | None = None
+    requested: str, flush: str, rearm: str = "auto", *, paused: bool = True, sample: BlockSample | None = None
 ) -> tuple[PageTracker, tuple[Capability, ...]]:
     """Open the asked tracker, or for ``auto`` the first that proves itself.
 
     Returns it and the capabilities that were rejected on the way. Raises NoTracker when the asked one, or the flush
     asked of it, does not work here, and where a ``sample`` of the memory is asked of one that reads all of it.
     """
-    if sample is not None and asked not in ("auto", _SAMPLING):
-        raise NoTracker(f"--pages sampled: only the {_SAMPLING} tracker reads parts of the memory, not {asked}")
+    if sample is not None and requested not in ("auto", _SAMPLING):
+        raise NoTracker(f"--pages sampled: only the {_SAMPLING} tracker reads parts of the memory, not {requested}")
     rejected: list[Capability] = []
-    for name in (_SAMPLING,) if sample is not None else AUTO_ORDER if asked == "auto" else (asked,):
-        found = capability(name)
-        if found.ok:
+    for name in (_SAMPLING,) if sample is not None else AUTO_ORDER if requested == "auto" else (requested,):
+        result = capability(name)
+        if result.ok:
             try:
                 return _TRACKERS[name]().create(flush, rearm, paused, sample), tuple(rejected)
             except TrackerError as error:
                 raise NoTracker(str(error)) from error
-        rejected.append(found)
+        rejected.append(result)
     working = [c.name for c in capabilities() if c.ok]
     others = sorted(working, key=lambda name: (*AUTO_ORDER, name).index(name))
     cause = rejected[-1]
@@ -107,14 +107,14 @@ def choose(
     would = f"these would: {', '.join(others)} (best first)"
     if sample is not None:
         raise NoTracker(f"--pages sampled needs the {_SAMPLING} tracker: {cause.reason}{remedy}")
-    raise NoTracker(f"tracker {asked} does not work here: {cause.reason}{remedy}; {would}")
+    raise NoTracker(f"tracker {requested} does not work here: {cause.reason}{remedy}; {would}")
 
 
 def page_views(tracker: PageTracker, rejected: tuple[Capability, ...]) -> Capability:
     """Whether there will be page sets: for the heat map, reuse distances and miss ratios. If not, what would help."""
-    found = tracker.pages
-    if found.ok:
-        return found
+    result = tracker.pages
+    if result.ok:
+        return result
     better = next((c for c in rejected if c.name == AUTO_ORDER[0]), None)
-    why = f"{found.reason}; {better.name} is out: {better.reason}" if better else found.reason
-    return Capability("pages", False, why, better.remedy if better else found.remedy)
+    why = f"{result.reason}; {better.name} is out: {better.reason}" if better else result.reason
+    return Capability("pages", False, why, better.remedy if better else result.remedy)

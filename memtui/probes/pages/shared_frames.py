@@ -51,7 +51,7 @@ class TouchedFrames:
             place = place[(place >= 0) & (numbers < ends[place])]
             sizes += np.bincount(place, minlength=len(vmas)) * size
         used = np.flatnonzero(sizes)
-        return tuple((vmas[at].start, size) for at, size in zip(used.tolist(), sizes[used].tolist(), strict=True))
+        return tuple((vmas[index].start, size) for index, size in zip(used.tolist(), sizes[used].tolist(), strict=True))
 
 
 def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], int]:
@@ -64,41 +64,41 @@ def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], in
         The shared part of each, in their order, and bytes: the sum of the parts less the bytes that they are together.
         A 2 MiB page that somebody maps in parts is among the 4 KiB pages.
     """
-    touched = _in_one_size(touched)
-    small, too_many = _several([one.frames for one in touched])
-    huge, too_many_huge = _several([one.huge_frames for one in touched])
+    touched = _in_same_sizes(touched)
+    small, too_many = _several([process.frames for process in touched])
+    huge, too_many_huge = _several([process.huge_frames for process in touched])
     shared = [
-        TouchedFrames(one.pages[s], one.frames[s], one.huge[h], one.huge_frames[h])
-        for one, s, h in zip(touched, small, huge, strict=True)
+        TouchedFrames(process.pages[s], process.frames[s], process.huge[h], process.huge_frames[h])
+        for process, s, h in zip(touched, small, huge, strict=True)
     ]
     return shared, too_many * PAGE_BYTES + too_many_huge * BLOCK_BYTES
 
 
-def _in_one_size(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
+def _in_same_sizes(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
     """Return them with the 2 MiB pages in parts of 4 KiB whose frames somebody maps in such parts."""
-    if not any(len(one.huge) for one in touched):
+    if not any(len(process.huge) for process in touched):
         return touched
-    in_parts = np.unique(np.concatenate([one.frames // np.uint64(PAGES_PER_BLOCK) for one in touched]))
+    in_parts = np.unique(np.concatenate([process.frames // np.uint64(PAGES_PER_BLOCK) for process in touched]))
     parts = np.arange(PAGES_PER_BLOCK, dtype=np.uint64)
-    found = []
-    for one in touched:
-        split = np.isin(one.huge_frames // np.uint64(PAGES_PER_BLOCK), in_parts)
-        pages = one.huge[split, None] * np.uint64(PAGES_PER_BLOCK) + parts
-        frames = one.huge_frames[split, None] + parts
-        found.append(
+    result = []
+    for process in touched:
+        split = np.isin(process.huge_frames // np.uint64(PAGES_PER_BLOCK), in_parts)
+        pages = process.huge[split, None] * np.uint64(PAGES_PER_BLOCK) + parts
+        frames = process.huge_frames[split, None] + parts
+        result.append(
             TouchedFrames(
-                np.concatenate((one.pages, pages.ravel())),
-                np.concatenate((one.frames, frames.ravel())),
-                one.huge[~split],
-                one.huge_frames[~split],
+                np.concatenate((process.pages, pages.ravel())),
+                np.concatenate((process.frames, frames.ravel())),
+                process.huge[~split],
+                process.huge_frames[~split],
             )
         )
-    return found
+    return result
 
 
 def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
     """Return which frames of each process another one has, too; and how many more they are in sum than together."""
-    sizes = [len(one) for one in frames]
+    sizes = [len(numbers) for numbers in frames]
     if np.count_nonzero(sizes) < 2:
         return [np.zeros(size, bool) for size in sizes], 0
     names, count = _renamed(np.concatenate(frames))
@@ -128,5 +128,5 @@ def _sorted(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
         place = np.argsort(numbers, kind="stable")
         return numbers[place], place
     # Place and number in one word: sorting words is several times as fast as sorting places.
-    words = np.sort(numbers << bits | np.arange(len(numbers), dtype=np.uint64))
-    return words >> bits, (words & (np.uint64(1) << bits) - np.uint64(1)).astype(np.intp)
+    packed = np.sort(numbers << bits | np.arange(len(numbers), dtype=np.uint64))
+    return packed >> bits, (packed & (np.uint64(1) << bits) - np.uint64(1)).astype(np.intp)

@@ -14,29 +14,29 @@ UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window
 class SoftDirtyFlush:
     """What a tracker flushes with, and what there is to say about that."""
 
-    def __init__(self, tracker: str, asked: str, prove: Callable[[], Capability]) -> None:
+    def __init__(self, tracker: str, requested: str, prove: Callable[[], Capability]) -> None:
         """Choose; ``auto`` proves it.
 
         Args:
             tracker: its name.
-            asked: ``auto``, ``soft-dirty`` or ``off``.
+            requested: ``auto``, ``soft-dirty`` or ``off``.
             prove: whether the flush works here.
 
         Raises:
             TrackerError: there is no such flush, or it does not flush here.
         """
-        proof = prove() if asked in ("auto", SOFT_DIRTY) else Capability(asked, True)
-        if asked not in ("auto", SOFT_DIRTY, OFF) or (asked == SOFT_DIRTY and not proof.ok):
+        proof = prove() if requested in ("auto", SOFT_DIRTY) else Capability(requested, True)
+        if requested not in ("auto", SOFT_DIRTY, OFF) or (requested == SOFT_DIRTY and not proof.ok):
             why = proof.reason or f"the {tracker} tracker cannot choose pages for it"
-            raise TrackerError(f"flush {asked} does not work with the {tracker} tracker: {why}; auto and off would")
-        self.choice = OFF if asked == OFF or not proof.ok else SOFT_DIRTY
-        self._tracker, self._told = tracker, False
+            raise TrackerError(f"flush {requested} does not work with the {tracker} tracker: {why}; auto and off would")
+        self.choice = OFF if requested == OFF or not proof.ok else SOFT_DIRTY
+        self._tracker, self._reported = tracker, False
 
     def notice(self) -> str:
         """Return, once, what the flush costs, or what its absence does."""
-        if self._told:
+        if self._reported:
             return ""
-        self._told = True
+        self._reported = True
         if self.choice == OFF:
             return UNFLUSHED
         return costly(self._tracker) if soft_dirty_is_tracked() else ""

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, cast
 
 from memtui.core.worker_thread import WorkerThread
 
-MOST_HANDS = 4  # from there on, threads that clear pages would wait for one another's locks
+MAX_THREADS = 4  # from there on, threads that clear pages would wait for one another's locks
 _END_S = 1.0
 
 Result = TypeVar("Result")
@@ -35,10 +35,10 @@ class Future(Generic[Result]):
         """Return what it returned. Raises what it raised."""
         self.wait()
         assert self._got is not None
-        found, error = self._got
+        value, error = self._got
         if error is not None:
             raise error
-        return cast(Result, found)
+        return cast(Result, value)
 
 
 class ThreadPool:
@@ -46,7 +46,7 @@ class ThreadPool:
 
     def __init__(self, count: int | None = None) -> None:
         """``count``: how many, instead of as many as there are CPUs."""
-        self.count = count or min(MOST_HANDS, len(os.sched_getaffinity(0)))
+        self.count = count or min(MAX_THREADS, len(os.sched_getaffinity(0)))
         self._others: list[WorkerThread] = []  # the caller is one, too
 
     def avoid_current_cpu(self) -> None:
@@ -67,7 +67,7 @@ class ThreadPool:
         """
         if len(calls) < 2:
             return [call() for call in calls]
-        others = [self._ask(call, number) for number, call in enumerate(calls[1:])]
+        others = [self._submit(call, number) for number, call in enumerate(calls[1:])]
         try:
             first = calls[0]()
         finally:
@@ -75,11 +75,11 @@ class ThreadPool:
                 other.wait()
         return [first, *(other.result() for other in others)]
 
-    def beside(self, call: Callable[[], Result]) -> Future[Result]:
+    def submit(self, call: Callable[[], Result]) -> Future[Result]:
         """Have it done by the last of the others while this thread goes on. With one hand that is the only other."""
-        return self._ask(call, -1)
+        return self._submit(call, -1)
 
-    def _ask(self, call: Callable[[], Result], number: int) -> Future[Result]:
+    def _submit(self, call: Callable[[], Result], number: int) -> Future[Result]:
         wanted = max(self.count - 1, 1)
         while len(self._others) < wanted:
             self._others.append(WorkerThread("memtui-hand"))

@@ -93,27 +93,27 @@ class Span:
 class Flusher:
     """Flushes the TLB of processes in the way that was chosen for this machine."""
 
-    def __init__(self, walker: Walker, asked: str = "auto", capabilities: tuple[Capability, ...] = ()) -> None:
+    def __init__(self, walker: Walker, requested: str = "auto", capabilities: tuple[Capability, ...] = ()) -> None:
         """Choose.
 
         Args:
             walker: for looking whether a cold flush did what it should.
-            asked: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
+            requested: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
             capabilities: what ``prove_flushes`` found; ``auto`` takes the first that works.
 
         Raises:
             TrackerError: the asked flush does not exist on this processor.
         """
-        if asked not in (*FLUSHES, "auto"):
-            raise ValueError(f"unknown flush {asked!r}: one of auto, {', '.join(FLUSHES)}")
+        if requested not in (*FLUSHES, "auto"):
+            raise ValueError(f"unknown flush {requested!r}: one of auto, {', '.join(FLUSHES)}")
         self._walker = walker
-        if asked == COLD and ARM64:
+        if requested == COLD and ARM64:
             raise TrackerError(f"flush {COLD} does not work here: {NOT_ON_ARM64}; auto, {SOFT_DIRTY} and {OFF} would")
         works = [capability.name for capability in capabilities if capability.ok]
-        self.choice = asked if asked != "auto" else (works or [OFF])[0]
-        self.rejected = tuple(c for c in capabilities if not c.ok) if asked == "auto" else ()
+        self.choice = requested if requested != "auto" else (works or [OFF])[0]
+        self.rejected = tuple(c for c in capabilities if not c.ok) if requested == "auto" else ()
         # Who asked for cold alone may need the soft-dirty bits that the other flush destroys.
-        self._may_fall_back = asked == "auto" and SOFT_DIRTY in works
+        self._may_fall_back = requested == "auto" and SOFT_DIRTY in works
         self._costly = soft_dirty_is_tracked()
         self.large_folios = True  # until somebody has looked
 
@@ -215,9 +215,9 @@ def _wide_blocks(
     low = accessed.blocks << np.uint64(21)
     owner = np.searchsorted(starts, low, side="right") - 1
     inside = (owner >= 0) & (ends[owner] >= low + np.uint64(BLOCK_BYTES))
-    words = accessed.bits != 0
+    nonzero = accessed.bits != 0
     # Accessed pages in two words that are not neighbours are more than 64 pages apart.
-    wide = np.flatnonzero(inside & ((7 - np.argmax(words[:, ::-1], axis=1)) - np.argmax(words, axis=1) >= 2))
+    wide = np.flatnonzero(inside & ((7 - np.argmax(nonzero[:, ::-1], axis=1)) - np.argmax(nonzero, axis=1) >= 2))
     blocks = accessed.blocks[wide]
     if preferred in blocks:
         return np.array([preferred, *blocks[blocks != preferred][: _ATTEMPTS - 1]], np.uint64)

@@ -38,7 +38,7 @@ class PageWindow:
     generation: int = 0  # rises when the process got a new address space (exec)
     walk_ns: int | None = None
     rearm_ns: int | None = None
-    clear_gap_ns: int | None = None  # from the begin of the walk to the end of the clear
+    clear_gap_ns: int | None = None  # from the start of the walk to the end of the clear
     unknown_bytes: int | None = None
     status: str = Status.OK
     reason: str = ""
@@ -86,9 +86,9 @@ class PageTracker(Protocol):
         """Prepare for windows of this length; None: the targets are to be left alone until further notice."""
 
     def approach(self, pid: int) -> None:
-        """Do what is long and can be done while the target runs, before the pause in which ``begin`` is called."""
+        """Do what is long and can be done while the target runs, before the pause in which ``start`` is called."""
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+    def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency."""
 
     def mappings(self, pid: int) -> int | None:
@@ -97,7 +97,7 @@ class PageTracker(Protocol):
         Raises ProcessLookupError and TrackerError.
         """
 
-    def begin_round(self, processes: int) -> None:
+    def start_round(self, processes: int) -> None:
         """Prepare for a window of each of this many processes. Nothing is paused."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:

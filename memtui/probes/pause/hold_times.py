@@ -51,7 +51,7 @@ class HoldTimes:
 def page_tables_kb(pid: int) -> int:
     """Return the size of all page tables of a process, of which each is 4 KiB and covers 2 MiB; 0: it has ended."""
     try:
-        found = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(errors="replace"), re.M)
+        match = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(errors="replace"), re.M)
     except OSError:
-        found = None
-    return int(found[1]) if found else 0
+        match = None
+    return int(match[1]) if match else 0

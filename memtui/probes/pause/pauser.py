@@ -85,8 +85,8 @@ class Pauser:
             PauseRefused: it may not be traced; the target runs.
             ProcessLookupError: it ended.
         """
-        with self.paused_together({pid: pidfd}) as found:
-            outcome = found[pid]
+        with self.paused_together({pid: pidfd}) as outcomes:
+            outcome = outcomes[pid]
             if not isinstance(outcome, Pause):
                 raise outcome
             yield outcome
@@ -99,20 +99,20 @@ class Pauser:
         others from being held, and holds them up no longer than the deadline.
         """
         jobs: dict[int, _Job] = {}
-        found: dict[int, Pause | Exception] = {}
+        outcomes: dict[int, Pause | Exception] = {}
         with self._watchdog.watching() if self._watchdog else nullcontext():
             try:
                 for pid, pidfd in targets.items():
                     if self._is_stuck(pid):
-                        found[pid] = NotPaused(EXEC)
+                        outcomes[pid] = NotPaused(EXEC)
                         continue
                     thread = self._idle.pop() if self._idle else _tracing_thread()
                     seizure = Seizure(pid, pidfd, self._deadline_s, self._check)
                     jobs[pid] = _Job(seizure, thread, thread.submit(seizure.stop))
                 until = time.monotonic() + self._deadline_s + _SLACK_S
                 for pid, job in jobs.items():
-                    found[pid] = self._outcome(job, until)
-                yield found
+                    outcomes[pid] = self._outcome(job, until)
+                yield outcomes
             finally:
                 # Whatever happened, also a ^C in this thread: no target must stay held.
                 self._let_go([job for job in jobs.values() if not job.given_up])
@@ -131,15 +131,15 @@ class Pauser:
         if not isinstance(error, Exception):
             raise error
         if isinstance(error, PauseError) and job.seizure.start_ns is not None:
-            error.held_ns = time.monotonic_ns() - job.seizure.start_ns
+            error.paused_ns = time.monotonic_ns() - job.seizure.start_ns
         return error
 
     def _let_go(self, jobs: list[_Job]) -> None:
-        held = [(job, job.thread.submit(job.seizure.release)) for job in jobs if job.pause is not None]
+        releases = [(job, job.thread.submit(job.seizure.release)) for job in jobs if job.pause is not None]
         for job in jobs:
             if job.pause is None:
                 self._give_up(job)
-        for job, answer in held:
+        for job, answer in releases:
             assert job.pause is not None
             clean, error = answer.get()
             job.pause.paused_ns = time.monotonic_ns() - job.pause.start_ns

@@ -34,10 +34,10 @@ class PauseError(Exception):
     """The target runs on, unpaused; the text says why.
 
     Attributes:
-        held_ns: how long its first thread had been held when everything was let go.
+        paused_ns: how long its first thread had stood still when everything was released.
     """
 
-    held_ns = 0
+    paused_ns = 0
 
 
 class NotPaused(PauseError):
@@ -87,7 +87,7 @@ class Seizure:
         self.start_ns: int | None = None
         self._pidfd, self._deadline_ns = pidfd, time.monotonic_ns() + int(deadline_s * 1e9)
         self._seized: list[int] = []
-        self._held: dict[int, int] = {}  # the signal that each thread is to be given when it is let go
+        self._stopped: dict[int, int] = {}  # the signal that each thread is to be given when it is let go
         self._was_stopped = False
 
     def stop(self) -> Pause:
@@ -97,10 +97,10 @@ class Seizure:
             NotPaused, PauseRefused: the target runs.
             ProcessLookupError: it ended.
         """
-        known: set[int] = set()
+        seen: set[int] = set()
         try:
             # A thread that runs may start others, so look again until all that exist stand still.
-            while new := self._seize_new(known):
+            while new := self._seize_new(seen):
                 if self.start_ns is None:
                     self._check_identity()
                     self._check(self.pid)
@@ -108,16 +108,16 @@ class Seizure:
                 for tid in new:
                     _ptrace(_INTERRUPT, tid)
                 self._await(new)
-            if running := [tid for tid in known if tid not in self._held and not has_ended(tid)]:
+            if running := [tid for tid in seen if tid not in self._stopped and not has_ended(tid)]:
                 # Its first thread, as which another one appears once it has executed a program.
                 raise NotPaused(EXEC if self.pid in running else _why_running(running))
-            if not self._held:
+            if not self._stopped:
                 raise ProcessLookupError(f"process {self.pid} ended")
         except BaseException:
             self.release()
             raise
         assert self.start_ns is not None
-        return Pause(self.start_ns, threads=len(self._held), stopped=self._was_stopped)
+        return Pause(self.start_ns, threads=len(self._stopped), stopped=self._was_stopped)
 
     def release(self) -> bool:
         """Let every thread go on; False when one cannot be let go, because it was killed, until the caller ends.
@@ -125,8 +125,8 @@ class Seizure:
         The kernel tells the parent of a child that was killed while it was traced only when its tracer is done with it.
         """
         clean = True
-        while self._held:
-            tid, number = self._held.popitem()
+        while self._stopped:
+            tid, number = self._stopped.popitem()
             clean = not _ptrace(_DETACH, tid, number) and clean
         return clean
 
@@ -141,12 +141,12 @@ class Seizure:
                 with contextlib.suppress(OSError):
                     os.waitid(os.P_PID, tid, os.WEXITED | os.WNOHANG | _WALL)
 
-    def _seize_new(self, known: set[int]) -> list[int]:
+    def _seize_new(self, seen: set[int]) -> list[int]:
         seized: list[int] = []
-        while new := [tid for tid in _threads(self.pid) if tid not in known]:
+        while new := [tid for tid in _threads(self.pid) if tid not in seen]:
             if time.monotonic_ns() > self._deadline_ns:
-                raise NotPaused("it starts threads faster than they can be stopped" if known else BUSY)
-            known.update(new)
+                raise NotPaused("it starts threads faster than they can be stopped" if seen else BUSY)
+            seen.update(new)
             for tid in new:
                 if _seize(tid):
                     seized.append(tid)
@@ -176,10 +176,10 @@ class Seizure:
             if tid == self.pid:
                 # The exit status of the process belongs to its parent, which may be this process: look, do not take.
                 flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL | _WNOTHREAD
-                found = os.waitid(os.P_PID, tid, flags)
-                if found is None:
+                info = os.waitid(os.P_PID, tid, flags)
+                if info is None:
                     return False
-                if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                if info.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                     raise ProcessLookupError(f"process {tid} ended")
             done, status = os.waitpid(tid, _WALL | _WNOTHREAD | os.WNOHANG)
         except ChildProcessError:
@@ -190,7 +190,7 @@ class Seizure:
             # An event is the stop that was asked for, or a stop of the whole process; otherwise a signal is on its
             # way to the thread and has to go on when the thread is let go.
             is_event, number = bool(status >> 16), os.WSTOPSIG(status)
-            self._held[tid] = 0 if is_event else number
+            self._stopped[tid] = 0 if is_event else number
             self._was_stopped = self._was_stopped or (is_event and number in _GROUP_STOPS)
         return True
 
@@ -228,16 +228,16 @@ def _tracer(tid: int) -> int:
 
 
 def _status(tid: int) -> dict[str, int]:
-    found = {}
+    fields = {}
     try:
         # The name may be any bytes.
         for line in Path(f"/proc/{tid}/status").read_text(errors="replace").split("\n"):
             name, _, value = line.partition(":\t")
             if name in ("TracerPid", "Tgid"):
-                found[name] = int(value)
+                fields[name] = int(value)
     except OSError:
         pass
-    return found
+    return fields
 
 
 def _why_running(waiting: list[int]) -> str:

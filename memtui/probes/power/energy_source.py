@@ -88,8 +88,8 @@ class RaplEnergy(EnergySource):
             raise NoSource(why)
 
     def read(self) -> tuple[float, float]:
-        found = [r.energy_j for r in self._probe.read(self._clock()) if r.scope == "package"]
-        return (nan if None in found else sum(j for j in found if j is not None)), nan
+        energies_j = [r.energy_j for r in self._probe.read(self._clock()) if r.scope == "package"]
+        return (nan if None in energies_j else sum(j for j in energies_j if j is not None)), nan
 
     def close(self) -> None:
         self._probe.close()
@@ -111,20 +111,20 @@ class NvmlEnergy(EnergySource):
             self._handle = nvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
         except nvml.NVMLError as error:
             raise NoSource(f"the NVIDIA library says: {error}") from None
-        mig = self._ask("nvmlDeviceGetMigMode")
+        mig = self._query("nvmlDeviceGetMigMode")
         if mig and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE:
             raise NoSource("MIG is on: the board's energy belongs to all of its instances together")
-        limit = self._ask("nvmlDeviceGetEnforcedPowerLimit")
+        limit = self._query("nvmlDeviceGetEnforcedPowerLimit")
         self.limit_w = limit / 1000 if limit else None
         self._field = (nvml.NVML_FI_DEV_POWER_INSTANT, nvml.NVML_POWER_SCOPE_GPU)
-        self._counts = bool(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
+        self._counts = bool(self._query("nvmlDeviceGetTotalEnergyConsumption"))
         self._instant = bool(self._instant_mw())
-        if not self._counts and not self._ask("nvmlDeviceGetPowerUsage") and not self._instant:
+        if not self._counts and not self._query("nvmlDeviceGetPowerUsage") and not self._instant:
             raise NoSource("this GPU tells neither energy nor power")
         self.sensor = "instant" if self._instant else "average"
         self.name = "nvml counter" if self._counts else f"nvml {self.sensor}"
 
-    def _ask(self, call: str, *arguments: Any) -> Any:
+    def _query(self, call: str, *arguments: Any) -> Any:
         """Return the answer of a call, None where there is none."""
         try:
             return getattr(self._nvml, call)(self._handle, *arguments)
@@ -132,34 +132,34 @@ class NvmlEnergy(EnergySource):
             return None
 
     def _instant_mw(self) -> int | None:
-        found = self._ask("nvmlDeviceGetFieldValues", [self._field])
-        return int(found[0].value.uiVal) if found and found[0].nvmlReturn == 0 else None
+        fields = self._query("nvmlDeviceGetFieldValues", [self._field])
+        return int(fields[0].value.uiVal) if fields and fields[0].nvmlReturn == 0 else None
 
     def read(self) -> tuple[float, float]:
-        counted = self._ask("nvmlDeviceGetTotalEnergyConsumption") if self._counts else None
-        drawn = self._instant_mw() if self._instant else self._ask("nvmlDeviceGetPowerUsage")
+        counted = self._query("nvmlDeviceGetTotalEnergyConsumption") if self._counts else None
+        drawn = self._instant_mw() if self._instant else self._query("nvmlDeviceGetPowerUsage")
         return (nan if counted is None else counted / 1000), (drawn / 1000 if drawn else nan)
 
     def state(self) -> dict[str, Any]:
         nvml = self._nvml
-        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        bits = self._query("nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
-            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-        found = {
-            "sm_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            "memory_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-            "temperature_c": self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            bits = self._query("nvmlDeviceGetCurrentClocksThrottleReasons")
+        state = {
+            "sm_mhz": self._query("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            "memory_mhz": self._query("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "temperature_c": self._query("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
             "held_down": None if bits is None else [word for bit, word in _REASONS.items() if bits & bit],
         }
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in state.items() if value is not None}
 
     def holders(self) -> set[int]:
-        found = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
-        return {process.pid for process in found}
+        processes = self._query("nvmlDeviceGetComputeRunningProcesses") or []
+        return {process.pid for process in processes}
 
     def lock_path(self) -> Path:
         """Return a file of this device that anybody may lock."""
-        minor = self._ask("nvmlDeviceGetMinorNumber")
+        minor = self._query("nvmlDeviceGetMinorNumber")
         path = Path(f"/dev/nvidia{minor}")
         return path if minor is not None and os.access(path, os.R_OK) else WHOLE_MACHINE
 

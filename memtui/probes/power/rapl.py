@@ -120,8 +120,8 @@ class RaplProbe:
         remedy = (
             "run as root, or: sudo chmod -R a+r /sys/class/powercap/intel-rapl:*/ (until restart)" if denied else ""
         )
-        told = {zone.problem[1] for zone in problems if zone.problem}
-        return [Capability("rapl", len(problems) < len(self._zones), "; ".join(sorted(told)), remedy)]
+        reasons = {zone.problem[1] for zone in problems if zone.problem}
+        return [Capability("rapl", len(problems) < len(self._zones), "; ".join(sorted(reasons)), remedy)]
 
     def close(self) -> None:
         """Close the counters."""
@@ -153,7 +153,7 @@ def _find_zones(powercap: Path) -> list[_Zone]:
         return []
     packages: dict[str, str] = {}
     zones = []
-    for match in sorted(matches, key=lambda found: (int(found[1]), int(found[2] or -1))):
+    for match in sorted(matches, key=lambda matched: (int(matched[1]), int(matched[2] or -1))):
         directory = powercap / match[0]
         name = _text(directory / "name") or match[0]
         if match[2] is None:

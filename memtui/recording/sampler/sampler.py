@@ -100,7 +100,7 @@ class Sampler:
             hold_filtered=order.hold_filtered,
             max_pause_ns=order.max_pause_ns,
             owner=owner,
-            while_held=outbox.pump,
+            in_pause=outbox.pump,
         )
         self._warnings = PauseWarnings(order, outbox, self._reader)
         self._tree = TrackedTree(order, owner, outbox, self._reader, self._warnings, locks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
+from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, held_ns
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
@@ -77,7 +77,7 @@ class TreeWindows:
         self._warnings.update()
         self._outbox.pump()  # what did not fit into the pipe, or everything if nothing was paused
         if keep:
-            self._pss.look(pids)
+            self._pss.poll(pids)
         shared, excess_bytes = shared_pages(outcomes)
         windows = [w for parts in zip(tracked, outcomes, shared, strict=True) if (w := self._window_of(*parts))]
         budgeted_ns = self._clock.budgeted_ns

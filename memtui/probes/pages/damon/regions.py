@@ -26,14 +26,14 @@ def regions_of(runs: Runs, count: int) -> list[tuple[int, int]]:
         joined = _join(runs, gap)
     sizes = (joined[:, 1] - joined[:, 0]).astype(np.int64)
     if len(joined) > _MOST_RUNS:
-        kept = np.sort(np.argsort(sizes, kind="stable")[-_MOST_RUNS:])
-        joined, sizes = joined[kept], sizes[kept]
+        largest = np.sort(np.argsort(sizes, kind="stable")[-_MOST_RUNS:])
+        joined, sizes = joined[largest], sizes[largest]
     ideal = max(1.0, sizes.sum() / max(count, 1))
-    found: list[tuple[int, int]] = []
+    regions: list[tuple[int, int]] = []
     for (first, last), pieces in zip(joined.tolist(), np.rint(sizes / ideal).astype(int).tolist(), strict=True):
         edges = np.linspace(first, last, max(1, pieces) + 1).astype(np.int64) << PAGE_SHIFT
-        found += zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-    return found
+        regions += zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return regions
 
 
 def _join(runs: Runs, gap_pages: int) -> Runs:

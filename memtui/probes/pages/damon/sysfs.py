@@ -72,7 +72,7 @@ class Interface:
         self._modules, self._proc = sys_root / "module", proc
         self._admin = sys_root / "kernel/mm/damon/admin/kdamonds"
         self._lock: int | None = None
-        self._found: Tree = {}
+        self._original: Tree = {}
         self._configured = False
 
     # -- taking and giving back
@@ -86,7 +86,7 @@ class Interface:
             self._clear_leftovers()
             if why := self._in_use():
                 raise why
-            self._found = self.snapshot()
+            self._original = self.snapshot()
             try:
                 self.write("nr_kdamonds", 1)
             except OSError as error:
@@ -98,28 +98,28 @@ class Interface:
             except BaseException:
                 self.release()
                 raise
-            return self._found
+            return self._original
         except BaseException:
             self._unlock()
             raise
 
-    def release(self, found: Tree | None = None) -> None:
+    def release(self, original: Tree | None = None) -> None:
         """Put back what was found, unless somebody else took the interface meanwhile.
 
-        ``found`` is what ``take`` gave to another process of memtui's that died. Raises Refused when it lives.
+        ``original`` is what ``take`` gave to another process of memtui's that died. Raises Refused when it lives.
         """
-        if found is not None:
-            self._found = found
+        if original is not None:
+            self._original = original
             self._lock = self._locked()
         try:
-            if self._configured or found is not None:
+            if self._configured or original is not None:
                 if not self.is_ours():
                     return
             elif self.read("nr_kdamonds") != "1":
                 return
             self.stop()
             self.write("nr_kdamonds", 0)
-            self._put_back(self._admin, self._found)
+            self._put_back(self._admin, self._original)
         finally:
             self._configured = False
             self._unlock()
@@ -176,10 +176,10 @@ class Interface:
         for folder in self._proc.iterdir():
             if folder.name.isdigit():
                 try:
-                    words = (folder / "cmdline").read_bytes().split(b"\0")
+                    argv = (folder / "cmdline").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                if any(word.rpartition(b"/")[2] in _DAMO for word in words[:3]):
+                if any(argument.rpartition(b"/")[2] in _DAMO for argument in argv[:3]):
                     return f", of damo (pid {folder.name})?"
         return ""
 
@@ -234,9 +234,9 @@ class Interface:
             folder = f"{context}/targets/{number}"
             self.write(f"{folder}/pid_target", target.pid)
             self.write(f"{folder}/regions/nr_regions", len(target.regions))
-            for at, (start, end) in enumerate(target.regions):
-                self.write(f"{folder}/regions/{at}/start", start)
-                self.write(f"{folder}/regions/{at}/end", end)
+            for index, (start, end) in enumerate(target.regions):
+                self.write(f"{folder}/regions/{index}/start", start)
+                self.write(f"{folder}/regions/{index}/end", end)
         self.write("0/state", "on")
 
     def _set_scheme(self, scheme: str, number: int) -> None:
@@ -264,8 +264,8 @@ class Interface:
         """
         self._verify()
         self.write("0/state", "update_schemes_tried_regions")
-        found = [self._tried(self._admin / f"0/contexts/0/schemes/{number}/tried_regions") for number in range(count)]
-        return found if found[0] else None
+        touched = [self._tried(self._admin / f"0/contexts/0/schemes/{number}/tried_regions") for number in range(count)]
+        return touched if touched[0] else None
 
     def _tried(self, folder: Path) -> Regions:
         regions = [region for region in folder.iterdir() if region.name.isdigit()]
@@ -326,10 +326,10 @@ def _snapshot(folder: Path) -> Tree:
 
 
 def _no_virtual_addresses(operations: str) -> Refused | None:
-    known = operations.split()
-    if OPERATIONS in known:
+    available = operations.split()
+    if OPERATIONS in available:
         return None
-    return Refused(f"the DAMON of this kernel watches no virtual addresses (only {', '.join(known)})", _NO_VADDR)
+    return Refused(f"the DAMON of this kernel watches no virtual addresses (only {', '.join(available)})", _NO_VADDR)
 
 
 def _patiently(act: Callable[[], _T]) -> _T:

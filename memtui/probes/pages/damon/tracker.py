@@ -42,7 +42,7 @@ from memtui.probes.pages.tlb_flush import OFF
 from memtui.probes.pages.tracker import PageWindow, TrackerError
 
 ESTIMATE = "an estimate: DAMON looked at one page, drawn at random, in each of some hundred parts of resident memory"
-ONLY_ASKED = "an estimate, of ranges and not of pages; only when asked for"
+ONLY_ON_REQUEST = "an estimate, of ranges and not of pages; only when asked for"
 NO_PAGES = "the damon tracker estimates touched bytes by range and knows no single pages"
 FIRST = "DAMON has not looked at this process for a whole interval yet"
 WORKER_ENDED = "the process that reads DAMON ended"
@@ -82,7 +82,7 @@ class DamonTracker:
         self.flush = self._flush.choice
         self.running: set[int] = set()
         self._tracked: dict[int, _Tracked] = {}
-        self._found: Tree | None = None
+        self._original: Tree | None = None
         self._serial = 0
         self._interval_ns: int | None = None
         self._notices = [f"{NAME}: {ESTIMATE}"]
@@ -94,7 +94,7 @@ class DamonTracker:
         assert self._worker.stdout
         self._orders, self._answers = self._worker.stdin.fileno(), self._worker.stdout.fileno()
         os.set_blocking(self._answers, False)
-        self._found = self._first_report()
+        self._original = self._first_report()
 
     def _first_report(self) -> Tree:
         """Return what the worker found at the interface. Raises TrackerError when it could not take it."""
@@ -124,14 +124,14 @@ class DamonTracker:
     def approach(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+    def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Have it watched from now on. Raises ProcessLookupError."""
         self._watch(pid, tracker.identity(pid), 0)
 
     def mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
-    def begin_round(self, processes: int) -> None:
+    def start_round(self, processes: int) -> None:
         """Do nothing: regions have no page frames, and memory that processes share counts once for each."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
@@ -215,9 +215,9 @@ class DamonTracker:
                 stream.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._worker.wait(_END_S)
-            if self._worker.returncode < 0 and self._found is not None:
+            if self._worker.returncode < 0 and self._original is not None:
                 with contextlib.suppress(OSError, Refused):
-                    Interface().release(self._found)
+                    Interface().release(self._original)
 
 
 def worker_command() -> list[str]:
@@ -259,7 +259,7 @@ def prove() -> Capability:
         return Capability(NAME, False, refused.reason, refused.remedy)
     except OSError as error:
         reason = f"the kernel refuses: {error}"
-    return Capability(NAME, not reason, reason or ONLY_ASKED)
+    return Capability(NAME, not reason, reason or ONLY_ON_REQUEST)
 
 
 def _self_test(interface: Interface, interval_ns: int) -> str:
@@ -279,8 +279,8 @@ def _self_test(interface: Interface, interval_ns: int) -> str:
                 mine.order(b"4")  # this process's own translations are stale, too
                 mine.touch(touched)
                 time.sleep(interval_ns / 40e9)
-            found = interface.read_out(2)
+            regions = interface.read_out(2)
         finally:
             interface.stop()
-    seen = [(start - mine.address) // PAGE_BYTES for start, _ in found[1]] if found else []
+    seen = [(start - mine.address) // PAGE_BYTES for start, _ in regions[1]] if regions else []
     return "" if seen == touched else misjudged(len(touched), len(seen))

@@ -96,17 +96,17 @@ class Worker:
         while True:
             left_s = None if self._due_ns is None else max(0.0, (self._due_ns - time.monotonic_ns()) / 1e9)
             if select.select([0], [], [], left_s)[0]:
-                if not self._hear():
+                if not self._receive():
                     return
                 # Children that come and go must not keep it from ever ending an interval.
                 if self._pace or (self._others and (not self._runs or time.monotonic_ns() >= self._join_due_ns)):
-                    self._begin()
+                    self._restart()
             elif self._runs:
                 self._read_out()
             else:
-                self._begin()
+                self._restart()
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         """Take in orders; False at the end of the input."""
         while True:
             chunk = os.read(0, _LINE_BYTES)
@@ -127,7 +127,7 @@ class Worker:
             case Pace(interval_ns, flush):
                 self._interval_ns, self._flush_wanted, self._pace = interval_ns, flush, True
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         """Cut the memory into regions and have it watched."""
         began_ns = time.monotonic_ns()
         self._interface.stop()
@@ -153,7 +153,7 @@ class Worker:
         self._plan(now_ns + _POLL_NS)
 
     def _cut(self) -> None:
-        found: list[tuple[_Watched, damon_regions.Runs]] = []
+        present: list[tuple[_Watched, damon_regions.Runs]] = []
         for pid, serial in self._requested.items():
             try:
                 clear_refs = os.open(f"/proc/{pid}/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
@@ -165,10 +165,10 @@ class Worker:
             except OSError:
                 os.close(clear_refs)
                 continue
-            found.append((watched, runs))
+            present.append((watched, runs))
             self._watched.append(watched)
-        sizes = [damon_regions.page_count(runs) for _, runs in found]
-        for (watched, runs), count in zip(found, damon_regions.shares(sizes, REGIONS, LEAST_REGIONS), strict=True):
+        sizes = [damon_regions.page_count(runs) for _, runs in present]
+        for (watched, runs), count in zip(present, damon_regions.shares(sizes, REGIONS, LEAST_REGIONS), strict=True):
             watched.regions = damon_regions.regions_of(runs, count)
         for watched in self._watched:
             if not watched.regions:
@@ -183,19 +183,19 @@ class Worker:
     def _read_out(self) -> None:
         """Wait for the end of the interval and tell what was touched."""
         try:
-            found = self._interface.read_out(1 + len(self._watched))
+            touched = self._interface.read_out(1 + len(self._watched))
         except OSError as error:
             send(Trouble(f"DAMON ended: {error}"))
             self._runs, self._due_ns = False, time.monotonic_ns() + LEAST_NS
             return
         now_ns = time.monotonic_ns()
         self._flush()
-        if found is not None:
-            seen = zip(self._watched, found[1:], strict=True)
+        if touched is not None:
+            seen = zip(self._watched, touched[1:], strict=True)
             send(Accessed(now_ns, [(w.pid, w.serial, regions) for w, regions in seen]))
         self._plan(now_ns)
         if self._others or (now_ns >= self._anew_due_ns and self._has_changed()):
-            self._begin()
+            self._restart()
 
     def _plan(self, end_ns: int) -> None:
         """Plan the next command shortly before the end of the interval that began at about ``end_ns``.
@@ -261,12 +261,12 @@ def main() -> int:
         capabilities.keep(capabilities.sampler_needs(NAME))
     interface = Interface()
     try:
-        found = interface.take()
+        original = interface.take()
     except (Refused, OSError) as error:
         send(Trouble(str(error)))
         return 1
     try:
-        send(Ready(found))
+        send(Ready(original))
         Worker(interface).run()
     except Taken as error:
         send(Trouble(str(error)))

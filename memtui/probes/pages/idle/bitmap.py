@@ -30,28 +30,28 @@ class BitPlaces:
 
     def part(self, which: NDArray[np.bool_]) -> BitPlaces:
         """Return those of some of the frames."""
-        found = BitPlaces.__new__(BitPlaces)
+        selected = BitPlaces.__new__(BitPlaces)
         place = self._place[which]
         used = np.zeros(len(self.words), bool)
         used[place] = True
-        found.words, found._place = self.words[used], (np.cumsum(used) - 1)[place]
-        found._bit = self._bit[which]
-        return found
+        selected.words, selected._place = self.words[used], (np.cumsum(used) - 1)[place]
+        selected._bit = self._bit[which]
+        return selected
 
     @cached_property
     def runs(self) -> list[Run]:
         """What of the bitmap is read at once: words near each other and inside one block."""
         first, last = self._edges
-        begin = self.words[first].astype(np.intp)
-        words = self.words[last - 1].astype(np.intp) + 1 - begin
-        ends = np.cumsum(words)
-        return list(zip(begin.tolist(), (ends - words).tolist(), ends.tolist(), strict=True))
+        starts = self.words[first].astype(np.intp)
+        lengths = self.words[last - 1].astype(np.intp) + 1 - starts
+        ends = np.cumsum(lengths)
+        return list(zip(starts.tolist(), (ends - lengths).tolist(), ends.tolist(), strict=True))
 
     @cached_property
     def bits(self) -> NDArray[np.intp]:
         """Of each frame, in a row of the bits of all runs."""
         first, last = self._edges
-        lies = np.repeat(np.array([at - word for word, at, _ in self.runs], np.intp), last - first)
+        lies = np.repeat(np.array([offset - word for word, offset, _ in self.runs], np.intp), last - first)
         return ((lies + self.words.astype(np.intp))[self._place] << 6) + self._bit.astype(np.intp)
 
     @property
@@ -72,29 +72,29 @@ class BitPlaces:
 class IdleBitmap:
     """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
 
-    def __init__(self, hands: ThreadPool | None = None) -> None:
+    def __init__(self, pool: ThreadPool | None = None) -> None:
         """Raise OSError where the kernel has none, or to others than root.
 
         Args:
-            hands: that share long work. The kernel looks up every mapping of a frame for its bit, which takes most of
+            pool: that share long work. The kernel looks up every mapping of a frame for its bit, which takes most of
                 a window; and it lets one caller at a time work with an open file, so each has its own.
         """
-        self._hands = hands
+        self._pool = pool
         self._files = [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)]
-        self._files += [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC) for _ in range(hands.count - 1 if hands else 0)]
+        self._files += [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC) for _ in range(pool.count - 1 if pool else 0)]
 
     def idle(self, frames: BitPlaces) -> NDArray[np.bool_]:
         """Whether the bit that was set is still set: nobody touched the page since."""
-        found = np.zeros(frames.size * 8, np.uint8)  # it stays 0 beyond the last page frame
-        by_all(self._hands, self._files, frames.runs, _PART_WORDS, partial(read, found.data))
-        return np.unpackbits(found, bitorder="little").view(bool)[frames.bits]
+        raw = np.zeros(frames.size * 8, np.uint8)  # it stays 0 beyond the last page frame
+        by_all(self._pool, self._files, frames.runs, _PART_WORDS, partial(read, raw.data))
+        return np.unpackbits(raw, bitorder="little").view(bool)[frames.bits]
 
     def mark(self, frames: BitPlaces) -> None:
         """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
         wanted = np.zeros(frames.size * 64, bool)
         wanted[frames.bits] = True
-        given = np.packbits(wanted, bitorder="little").data
-        by_all(self._hands, self._files, frames.runs, _PART_WORDS, partial(write, given))
+        data = np.packbits(wanted, bitorder="little").data
+        by_all(self._pool, self._files, frames.runs, _PART_WORDS, partial(write, data))
 
     def close(self) -> None:
         for file in self._files:

@@ -125,8 +125,8 @@ class IdleTracker:
         self._tracked: dict[int, _Tracked] = {}
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
-        self._hands = ThreadPool()
-        self._bitmap = IdleBitmap(self._hands)
+        self._pool = ThreadPool()
+        self._bitmap = IdleBitmap(self._pool)
         try:
             self._kpageflags = os.open(KPAGEFLAGS, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -144,7 +144,7 @@ class IdleTracker:
     def approach(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+    def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports touches and not residency.
 
         Raises:
@@ -154,7 +154,7 @@ class IdleTracker:
         self.forget(pid)
         tracked = _open(pid)
         try:
-            tracked.pages = self._look(pid, tracked)
+            tracked.pages = self._present_pages(pid, tracked)
             self._mark(tracked, np.ones(len(tracked.pages.numbers), bool))
         except BaseException:
             tracked.files.close()
@@ -164,7 +164,7 @@ class IdleTracker:
     def mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
-    def begin_round(self, processes: int) -> None:
+    def start_round(self, processes: int) -> None:
         """Do nothing: page frames are looked up anyway."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
@@ -176,47 +176,47 @@ class IdleTracker:
         """
         tracked = self._tracked.get(pid)
         if tracked is None:
-            self.begin(pid, vmas)
+            self.start(pid, vmas)
             return tracker.first_window()
-        begin = time.monotonic_ns()
+        start_ns = time.monotonic_ns()
         if tracker.identity(pid) != tracked.files.identity:  # its pages are all new, and new pages count as touched
             new = _open(pid)
             new.generation = tracked.generation + 1
             self.forget(pid)
             self._tracked[pid] = tracked = new
-        pages = tracked.pages = self._look(pid, tracked)
+        pages = tracked.pages = self._present_pages(pid, tracked)
         trackable = pages.kinds < _HUGETLB
         touched = trackable & ~self._bitmap.idle(pages.places)
-        self._tell_others(pid, pages.bits[touched & pages.shared])
+        self._notify_others(pid, pages.bits[touched & pages.shared])
         if len(tracked.seen_by_others):
             touched |= trackable & np.isin(pages.bits, tracked.seen_by_others)
             tracked.seen_by_others = tracked.seen_by_others[:0]
         # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
         unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
         in_common = touched & pages.shared
-        walked = time.monotonic_ns()
-        found = pages.chosen(touched)
+        walked_ns = time.monotonic_ns()
+        touched_pages = pages.chosen(touched)
         reason = self._reason(pages, unknown)
         self._mark(tracked, touched)
-        cleared = time.monotonic_ns()
+        cleared_ns = time.monotonic_ns()
         hugetlb = _starts_of(tracked.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
-            found,
+            touched_pages,
             pages.resident if want_resident else None,
             flush=self.flush,
             rearm=WORKING_SET,
             generation=tracked.generation,
             maps=partial(bytes, tracked.maps),
-            walk_ns=walked - begin,
-            rearm_ns=cleared - walked,
-            clear_gap_ns=cleared - begin,
+            walk_ns=walked_ns - start_ns,
+            rearm_ns=cleared_ns - walked_ns,
+            clear_gap_ns=cleared_ns - start_ns,
             unknown_bytes=pages.chosen(unknown).size_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             frames=lambda: TouchedFrames(pages.numbers[in_common], pages.frames[in_common]),
             reason=reason,
         )
 
-    def _look(self, pid: int, tracked: _Tracked) -> _Pages:
+    def _present_pages(self, pid: int, tracked: _Tracked) -> _Pages:
         """Return the pages that are present now, with what is known of them from the last time."""
         text = read_maps(pid)
         if text != tracked.maps:
@@ -227,11 +227,11 @@ class IdleTracker:
             tracked.entries, tracked.dense = None, False
         last, before = tracked.entries, tracked.pages
         tracked.entries = page_frames.read_entries(
-            tracked.files.source, tracked.ranges, dense=tracked.dense, hands=self._hands
+            tracked.files.source, tracked.ranges, dense=tracked.dense, pool=self._pool
         )
         if last is not None and last.same_as(tracked.entries):
             before.born[:] = False
-            self._look_again(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
+            self._update_kinds(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
             return before
         numbers, frames, exclusive = page_frames.present_pages(tracked.entries, tracked.ranges)
         if len(frames) and not frames.any():
@@ -246,10 +246,10 @@ class IdleTracker:
         old = place[same]
         kinds[same], bits[same], marked[same] = before.kinds[old], before.bits[old], before.marked[old]
         pages = _Pages(numbers, frames, ~exclusive, kinds, bits, marked, ~same)
-        self._look_again(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~marked))
+        self._update_kinds(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~marked))
         return pages
 
-    def _look_again(self, pages: _Pages, which: NDArray[np.intp]) -> None:
+    def _update_kinds(self, pages: _Pages, which: NDArray[np.intp]) -> None:
         """Look again at every folio that is not a plain page: it may have been split or made large in its place."""
         if len(which):
             pages.sort(which, *self._sort(pages.numbers[which], pages.frames[which]))
@@ -276,7 +276,7 @@ class IdleTracker:
             os.write(tracked.files.clear_refs, b"4")
         pages.marked[which] = self._bitmap.idle(places)
 
-    def _tell_others(self, pid: int, frames: Numbers) -> None:
+    def _notify_others(self, pid: int, frames: Numbers) -> None:
         """Note them for the other processes of the tree, which are read after their bits were set again."""
         if len(frames) and len(self._tracked) > 1:
             for other, tracked in self._tracked.items():
@@ -287,15 +287,15 @@ class IdleTracker:
         """Return of which pages it is not known whether they were accessed, and why."""
         folios = int((unknown & (pages.kinds == _LARGE)).sum())
         rest = unknown & (pages.kinds != _LARGE)
-        found = [f"{folios} pages are parts of large folios, which have one mark together"] if folios else []
+        reasons = [f"{folios} pages are parts of large folios, which have one mark together"] if folios else []
         if rest.any():
             flags, _ = page_frames.flags_of(self._kpageflags, pages.frames[rest])
             off = int((~has(flags, page_frames.LRU)).sum())
             if off:
-                found.append(f"{off} pages are in no list of reclaim and cannot be marked")
+                reasons.append(f"{off} pages are in no list of reclaim and cannot be marked")
             if len(flags) - off:
-                found.append(f"{len(flags) - off} pages could not be marked")
-        return "; ".join(found)
+                reasons.append(f"{len(flags) - off} pages could not be marked")
+        return "; ".join(reasons)
 
     def forget(self, pid: int) -> None:
         """Release what is kept of a process that ended."""
@@ -307,7 +307,7 @@ class IdleTracker:
         """Release everything."""
         for pid in tuple(self._tracked):
             self.forget(pid)
-        self._hands.close()
+        self._pool.close()
         self._bitmap.close()
         os.close(self._kpageflags)
         self._new_pages.close()
@@ -324,13 +324,13 @@ def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
     turns = np.concatenate(([0], np.cumsum(np.diff(frames - numbers) != 0)))
     last = first + PAGES_PER_BLOCK - 1
     good = (numbers[last] - numbers[first] == PAGES_PER_BLOCK - 1) & (turns[last] == turns[first])
-    for at in first[good].tolist():
-        whole[at : at + PAGES_PER_BLOCK] = True
+    for start in first[good].tolist():
+        whole[start : start + PAGES_PER_BLOCK] = True
     return whole
 
 
 def _starts_of(ranges: NDArray[np.uint64], numbers: Numbers) -> list[int]:
-    """Return where the mappings begin, in bytes, in which pages lie."""
+    """Return the start addresses of the mappings in which pages lie."""
     place = np.unique(np.searchsorted(ranges[:, 0], numbers, side="right") - 1)
     return [start << PAGE_SHIFT for start in ranges[place, 0].tolist()]
 

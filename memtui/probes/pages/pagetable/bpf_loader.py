@@ -117,13 +117,13 @@ class Program:
 
     def _adopt(self, skeleton: Skeleton, context: bytes) -> None:
         """Take over the file descriptors that the loader left in its context (0 or less: none was made)."""
-        at = _LOADER_HEAD.size
+        offset = _LOADER_HEAD.size
         for name in skeleton.maps:
-            fd = _LOADER_MAP.unpack_from(context, at)[0]
+            fd = _LOADER_MAP.unpack_from(context, offset)[0]
             if fd > 0:
                 self.maps[name] = fd
-            at += _LOADER_MAP.size
-        fds = struct.unpack_from(f"<{len(skeleton.programs)}i", context, at)
+            offset += _LOADER_MAP.size
+        fds = struct.unpack_from(f"<{len(skeleton.programs)}i", context, offset)
         self.programs = {name: fd for name, fd in zip(skeleton.programs, fds, strict=True) if fd > 0}
 
     def view(self, name: str, length: int) -> mmap.mmap:
@@ -153,7 +153,9 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -36,10 +36,10 @@ def run(*command: str) -> str:
 
 def byte_string(header: str, field: str) -> bytes:
     r"""Return the C string literal assigned to ``opts.<field>``: ``\x..`` and other escapes, broken over lines."""
-    found = re.search(rf'opts\.{field} = \(void \*\)"(.*?)";', header, re.S)
-    if not found:
+    match = re.search(rf'opts\.{field} = \(void \*\)"(.*?)";', header, re.S)
+    if not match:
         raise SystemExit(f"bpftool's header has no opts.{field}: a version with another layout")
-    return found[1].replace("\\\n", "").encode().decode("unicode_escape").encode("latin-1")
+    return match[1].replace("\\\n", "").encode().decode("unicode_escape").encode("latin-1")
 
 
 def build(source: Path, clang: str, bpftool: str, arch: str = "x86") -> dict[str, object]:
@@ -68,15 +68,15 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--arch", choices=("x86", "arm64"), default="x86", help="whose page tables it reads")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     clang, bpftool = tool("clang"), tool("bpftool")
     missing = [name for name, path in (("clang", clang), ("bpftool", bpftool)) if not path]
     if not clang or not bpftool:
         raise SystemExit(f"missing: {', '.join(missing)} (Debian: apt-get install clang bpftool libbpf-dev)")
     if not BTF.exists():
         raise SystemExit(f"{BTF} is missing: build on a kernel with CONFIG_DEBUG_INFO_BTF")
-    asked.output.write_text(json.dumps(build(asked.source, clang, bpftool, asked.arch), indent=1) + "\n")
-    print(f"{asked.output}: {asked.output.stat().st_size:,} bytes", file=sys.stderr)
+    args.output.write_text(json.dumps(build(args.source, clang, bpftool, args.arch), indent=1) + "\n")
+    print(f"{args.output}: {args.output.stat().st_size:,} bytes", file=sys.stderr)
 
 
 if __name__ == "__main__":

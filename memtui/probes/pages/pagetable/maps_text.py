@@ -65,20 +65,20 @@ class MappingTable:
             rest = lines.pop() + b"\n"
         assert not last, "a table ends with a line end"
         by_place = {line[: line.index(b" ", line.index(b" ") + 1)]: line + b"\n" for line in lines}
-        found = []
+        new_lines = []
         for row in mappings.tolist():
-            made = _line(*row)
-            line = by_place.get(made[: made.index(b" ", made.index(b" ") + 1)])
-            found.append(line or (made if row[NAME] <= _HEAP else _named(made, GONE)))
-        self._mappings, self._lines, self._rest = mappings, found, rest
-        self._text = b"".join(found) + rest
+            placeholder = _line(*row)
+            line = by_place.get(placeholder[: placeholder.index(b" ", placeholder.index(b" ") + 1)])
+            new_lines.append(line or (placeholder if row[NAME] <= _HEAP else _named(placeholder, GONE)))
+        self._mappings, self._lines, self._rest = mappings, new_lines, rest
+        self._text = b"".join(new_lines) + rest
         return self._text
 
     def _places(self, mappings: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Return where each of them lies among the known ones, of which there are some; -1: it is new."""
-        known = self._mappings
-        place = np.minimum(np.searchsorted(known[:, START], mappings[:, START]), len(known) - 1)
-        return np.where((known[place] == mappings).all(axis=1), place, -1)
+        mapped = self._mappings
+        place = np.minimum(np.searchsorted(mapped[:, START], mappings[:, START]), len(mapped) - 1)
+        return np.where((mapped[place] == mappings).all(axis=1), place, -1)
 
 
 def _line(start: int, end: int, flags: int, name: int) -> bytes:
@@ -88,8 +88,8 @@ def _line(start: int, end: int, flags: int, name: int) -> bytes:
         for bit, letter, other in ((_READ, "r", "-"), (_WRITE, "w", "-"), (_EXEC, "x", "-"), (_MAYSHARE, "s", "p"))
     )
     line = f"{start:08x}-{end:08x} {rights} 00000000 00:00 0 "
-    made = f"{line}\n".encode()
-    return _named(made, b"[heap]") if name == _HEAP else made
+    encoded = f"{line}\n".encode()
+    return _named(encoded, b"[heap]") if name == _HEAP else encoded
 
 
 def _named(line: bytes, name: bytes) -> bytes:

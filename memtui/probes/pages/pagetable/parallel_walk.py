@@ -25,12 +25,12 @@ class SplitWalker:
     """A walker for each part, and the hands that move them. Takes the first walker over, and closes it at the end."""
 
     def __init__(self, first: Walker, skeleton: Skeleton | None = None) -> None:
-        self.first, self.hands, self._skeleton = first, ThreadPool(), skeleton
+        self.first, self.pool, self._skeleton = first, ThreadPool(), skeleton
         self._walkers = [first]
 
     def cuts(self, resident: PageSet) -> tuple[int, ...]:
         """Addresses between parts with about as many page tables each; none where it is not worth the trouble."""
-        parts = min(self.hands.count, len(resident.blocks) // _PART_TABLES)
+        parts = min(self.pool.count, len(resident.blocks) // _PART_TABLES)
         places = [len(resident.blocks) * n // parts for n in range(1, parts)]
         return tuple(int(block) << BLOCK_SHIFT for block in resident.blocks[places])
 
@@ -39,7 +39,7 @@ class SplitWalker:
 
         Raises OSError and TrackerError as every walker.
         """
-        if self.first.second_look and self.hands.count > 1:
+        if self.first.second_look and self.pool.count > 1:
             parts += 1  # to ask meanwhile
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
@@ -55,7 +55,7 @@ class SplitWalker:
         users = self.first.users(pid)
         try:
             for walker in self._walkers:
-                walker.still = users.all_held
+                walker.still = users.all_traced
             yield users
         finally:
             for walker in self._walkers:
@@ -67,7 +67,7 @@ class SplitWalker:
             walker.open_ahead(pid)
 
     def walk(
-        self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool, ask: PageSet | None = None
+        self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool, query: PageSet | None = None
     ) -> tuple[Walk, PageSet]:
         """Walk as ``Walker.walk``, over a process that stands still; return also what ``Walker.noted`` says.
 
@@ -76,24 +76,24 @@ class SplitWalker:
             cuts: where parts begin, as far as walkers were prepared for them.
             want_resident: pages that are there, too.
             want_tables: page tables, too; the process is read in one part then.
-            ask: pages which another observer may have noted; None: there is none.
+            query: pages which another observer may have noted; None: there is none.
         """
         restricted = self.first.restricted
         used = () if want_tables or not restricted else cuts[: len(self._walkers) - 1]
         walk = partial(Walker.walk, pid=pid, want_resident=want_resident, want_tables=want_tables)
         parts = zip(self._walkers, (0, *used), (*used, TOP), strict=False)
-        walks = [partial(walk, one, low=low, high=high) for one, low, high in parts]
-        if ask is None:
-            return joined(self.hands.together(walks)), PageSet.empty()
+        walks = [partial(walk, walker, low=low, high=high) for walker, low, high in parts]
+        if query is None:
+            return joined(self.pool.together(walks)), PageSet.empty()
         asker = self._walkers[1 + len(used)] if restricted and len(self._walkers) > 1 + len(used) else None
         if asker is None:
-            return joined(self.hands.together(walks)), self.first.noted(pid, ask)
-        asked = self.hands.beside(partial(asker.noted, pid, ask))
+            return joined(self.pool.together(walks)), self.first.noted(pid, query)
+        noted = self.pool.submit(partial(asker.noted, pid, query))
         try:
-            walked = joined(self.hands.together(walks))
+            walked = joined(self.pool.together(walks))
         finally:
-            asked.wait()
-        return walked, asked.result()
+            noted.wait()
+        return walked, noted.result()
 
     def walk_and_clear(
         self,
@@ -101,7 +101,7 @@ class SplitWalker:
         clear: Callable[[], Future[None]],
         *,
         want_resident: bool,
-        ask: tuple[PageSet, PageSet] | None = None,
+        query: tuple[PageSet, PageSet] | None = None,
     ) -> tuple[Walk, PageSet, Future[None]]:
         """Walk as ``walk``, where another thread can clear accessed bits in mapped files as soon as those were read.
 
@@ -109,27 +109,27 @@ class SplitWalker:
             pid: of the process, which stands still in all users of its memory.
             clear: begins that. It may hold the lock of all mappings: what is left to be read does not need it.
             want_resident: pages that are there, too.
-            ask: as ``walk``; those that may lie in mapped files, and others.
+            query: as ``walk``; those that may lie in mapped files, and others.
 
         Returns:
             as ``walk``, and what ``clear`` began, to be waited for.
         """
         noted = PageSet.empty()
-        asked = None
-        if ask is not None and len(self._walkers) > 1:
-            asked = self.hands.beside(partial(self._walkers[-1].noted, pid, ask[0]))
+        noting = None
+        if query is not None and len(self._walkers) > 1:
+            noting = self.pool.submit(partial(self._walkers[-1].noted, pid, query[0]))
         try:
             files = self.first.walk(pid, want_resident=want_resident, leave_anonymous=True)
         finally:
-            if asked is not None:
-                asked.wait()
-        if ask is not None:
-            noted = asked.result() if asked is not None else self.first.noted(pid, ask[0])
+            if noting is not None:
+                noting.wait()
+        if query is not None:
+            noted = noting.result() if noting is not None else self.first.noted(pid, query[0])
         clearing = clear()
         try:
             rest = self.first.walk_extents(pid, files.anonymous, want_resident=want_resident)
-            if ask is not None:
-                noted = noted.union(self.first.noted(pid, ask[1]))
+            if query is not None:
+                noted = noted.union(self.first.noted(pid, query[1]))
             return _both(files, rest), noted, clearing
         except BaseException:
             clearing.wait()
@@ -137,14 +137,14 @@ class SplitWalker:
 
     def marked(self, pid: int, pages: PageSet) -> PageSet:
         """Return the same as ``Walker.marked``."""
-        parts = min(len(self._walkers), self.hands.count, len(pages.blocks) // _PART_TABLES)
+        parts = min(len(self._walkers), self.pool.count, len(pages.blocks) // _PART_TABLES)
         if parts < 2 or not self.first.restricted:
             return self.first.marked(pid, pages)
         fields = zip(np.array_split(pages.blocks, parts), np.array_split(pages.bits, parts), strict=True)
         sets = [PageSet(blocks, bits, pages.huge[:0], pages.giant[:0]) for blocks, bits in fields]
         sets[0] = replace(sets[0], huge=pages.huge)
         each = zip(self._walkers, sets, strict=False)
-        return _union(self.hands.together([partial(walker.marked, pid, one) for walker, one in each]))
+        return _union(self.pool.together([partial(walker.marked, pid, part) for walker, part in each]))
 
     def take_doubts(self) -> int:
         """Return the same as ``Walker.take_doubts``, of all walks."""
@@ -155,7 +155,7 @@ class SplitWalker:
             walker.forget(pid)
 
     def close(self) -> None:
-        self.hands.close()
+        self.pool.close()
         for walker in self._walkers:
             walker.close()
 
@@ -164,14 +164,14 @@ def joined(walks: list[Walk]) -> Walk:
     """Return the walk over all of a process, from walks over parts of it, rising."""
     if len(walks) == 1:
         return walks[0]
-    one = walks[0]
+    first = walks[0]
     residents = [walk.resident for walk in walks if walk.resident is not None]
     return Walk(
         _union([walk.pages for walk in walks]),
         _union(residents) if residents else None,
-        one.address_space,
-        vmas=one.vmas,  # every walk meets all mappings
-        mappings=one.mappings,
+        first.address_space,
+        vmas=first.vmas,  # every walk meets all mappings
+        mappings=first.mappings,
         changed=sum(walk.changed for walk in walks),
         errors=sum(walk.errors for walk in walks),
         anonymous=_either([walk.anonymous for walk in walks]),

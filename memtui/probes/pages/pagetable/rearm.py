@@ -55,11 +55,11 @@ _TO_LAST = (np.uint64(_LANE_PAGES) - np.argmax(_BYTES[:, ::-1], axis=1).astype(n
 _FLUSHING_PAGES = FULL_FLUSH_PAGES + 2 * (2 * _LANE_PAGES - 1)
 _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is cleared in full
 _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
-_HAND_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
+_THREAD_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
 _PART_COST = 10_000  # that is worth another thread: half a ms
 _PIECES = 4  # for each thread
 THIN_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
-_HOPELESS_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
+_GIVE_UP_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
 _REST_WINDOWS = 16  # so many windows go by before it is tried again
 
 
@@ -79,7 +79,7 @@ class Rearmer:
         self,
         readers: SplitWalker,
         flusher: Flusher,
-        asked: str = "auto",
+        requested: str = "auto",
         *,
         paused: bool = True,
         running: Container[int] = (),
@@ -89,35 +89,35 @@ class Rearmer:
         Args:
             readers: for reading marks again; their hands clear.
             flusher: for flushing where clearing does not do it on the way.
-            asked: ``auto``, ``working-set`` or ``full``.
+            requested: ``auto``, ``working-set`` or ``full``.
             paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
             running: processes that do not, all the same.
 
         Raises:
             TrackerError: that way does not work on this processor.
         """
-        if asked not in (*REARMS, "auto"):
-            raise ValueError(f"unknown rearm {asked!r}: one of auto, {', '.join(REARMS)}")
-        if asked == WORKING_SET and ARM64:
+        if requested not in (*REARMS, "auto"):
+            raise ValueError(f"unknown rearm {requested!r}: one of auto, {', '.join(REARMS)}")
+        if requested == WORKING_SET and ARM64:
             raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
-        self._readers, self._walker, self._hands = readers, readers.first, readers.hands
-        self._flusher, self._asked, self._paused, self._running = flusher, asked, paused, running
+        self._readers, self._walker, self._pool = readers, readers.first, readers.pool
+        self._flusher, self._requested, self._paused, self._running = flusher, requested, paused, running
         # Who chose another flush than cold may want the order of reclaim left alone.
-        self._allowed = asked == WORKING_SET or (asked == "auto" and flusher.choice == COLD)
+        self._allowed = requested == WORKING_SET or (requested == "auto" and flusher.choice == COLD)
         self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
         self._with_files: set[int] = set()  # processes that touched mapped files in their last window
         self._new_pages = NewPages()
         self.choice = WORKING_SET if self._allowed else FULL
 
-    def look_around(self, pids: tuple[int, ...]) -> None:
+    def refresh(self, pids: tuple[int, ...]) -> None:
         """Take in what changes slowly. Call it now and then while nothing is paused."""
         self._flusher.large_folios = large_folios_exist()
         for pid in pids:
-            self.look_at(pid)
+            self.check_reclaim(pid)
 
-    def look_at(self, pid: int) -> None:
+    def check_reclaim(self, pid: int) -> None:
         """Whether this process has to be cleared in full for a while: what is marked as cold is reclaimed first."""
-        if self._asked == "auto" and reclaim_is_near(pid):
+        if self._requested == "auto" and reclaim_is_near(pid):
             self._rest[pid] = max(self._rest.get(pid, 0), _REST_WINDOWS)
 
     def forget(self, pid: int) -> None:
@@ -151,7 +151,7 @@ class Rearmer:
 
         By another thread, and only while the target stands still.
         """
-        if not (self._stands(pid) and self._allowed and self._hands.count > 1):
+        if not (self._stands(pid) and self._allowed and self._pool.count > 1):
             return False
         return pid in self._with_files and pid not in self._rest
 
@@ -160,7 +160,7 @@ class Rearmer:
 
     def clear_ahead(self, handle: Handle) -> Future[None]:
         """Begin with that, after the last look at these marks and before ``rearm``. To be waited for."""
-        return self._hands.beside(handle.clear_mapped_files)
+        return self._pool.submit(handle.clear_mapped_files)
 
     def rearm(
         self,
@@ -184,13 +184,13 @@ class Rearmer:
         used = ""
         lanes = lanes_of(touched)
         runs = runs_of(lanes)
-        if self._is_worth_it(handle.pid, runs, resident_pages):
+        if self._is_cheaper(handle.pid, runs, resident_pages):
             used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs, files)
             if left.size_bytes <= max(_UNKNOWN_SHARE * touched.size_bytes, _UNKNOWN_BYTES):
                 # A flush looks for marks to clear; those of the first walk are gone.
                 used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
                 return Rearmed(used, WORKING_SET, left)
-            if left.size_bytes > _HOPELESS_SHARE * touched.size_bytes:
+            if left.size_bytes > _GIVE_UP_SHARE * touched.size_bytes:
                 self._rest[handle.pid] = _REST_WINDOWS
             walk = walk if used else self._walker.walk(handle.pid)
         if self._stands(handle.pid):
@@ -203,17 +203,17 @@ class Rearmer:
             used = self._flusher.flush(handle, self._walker.walk(handle.pid)) or used
         return Rearmed(used, FULL, PageSet.empty())
 
-    def _is_worth_it(self, pid: int, runs: Extents, resident_pages: int) -> bool:
+    def _is_cheaper(self, pid: int, runs: Extents, resident_pages: int) -> bool:
         if not self._allowed:
             return False
         if rest := self._rest.pop(pid, 0):
             if rest > 1:
                 self._rest[pid] = rest - 1
             return False
-        if self._asked == WORKING_SET:
+        if self._requested == WORKING_SET:
             return True
         cost = float(_costs(runs).sum())
-        return cost / (1 + _HAND_GAIN * (self._parts(cost) - 1)) < resident_pages
+        return cost / (1 + _THREAD_GAIN * (self._parts(cost) - 1)) < resident_pages
 
     def _by_working_set(
         self,
@@ -226,10 +226,10 @@ class Rearmer:
         files: Future[None] | None,
     ) -> tuple[str, PageSet]:
         """Return (the flush that came with it, or nothing; pages whose marks stayed)."""
-        kept = self._clearable(handle.pid, touched, lanes)
-        runs = runs if kept is lanes else runs_of(kept)
+        clearable = self._clearable(handle.pid, touched, lanes)
+        runs = runs if clearable is lanes else runs_of(clearable)
         ranges = intersect(runs, walk.anonymous)
-        everything = len(kept[0]) == len(lanes[0]) and _length(ranges) == _length(runs)
+        everything = len(clearable[0]) == len(lanes[0]) and _length(ranges) == _length(runs)
         ranges = cut(ranges)
         flushing = flushing_ranges(ranges, touched.huge)
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
@@ -255,7 +255,7 @@ class Rearmer:
             used = COLD
         if not left.touch_count:
             return used, left
-        again = intersect(runs_of(_both(lanes_of(left), kept)), walk.anonymous)
+        again = intersect(runs_of(_both(lanes_of(left), clearable)), walk.anonymous)
         if len(again[0]):
             # Something else (reclaim, compaction, another observer) may have held them for a moment.
             self._new_pages.settle()
@@ -285,10 +285,10 @@ class Rearmer:
                     return
                 madvise_cold_ranges(pidfd, *piece)
 
-        self._hands.together([clear_some] * -(-len(pieces) // _PIECES))
+        self._pool.together([clear_some] * -(-len(pieces) // _PIECES))
 
     def _parts(self, cost: float) -> int:
-        return max(1, min(self._hands.count, int(cost / _PART_COST)))
+        return max(1, min(self._pool.count, int(cost / _PART_COST)))
 
     def _clearable(self, pid: int, touched: PageSet, lanes: Lanes | None = None) -> Lanes:
         """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
@@ -305,11 +305,11 @@ class Rearmer:
 def lanes_of(pages: PageSet) -> Lanes:
     """Numbers (``address >> 15``) of the 32 KiB with a page of the set, rising; a huge page has all of its block."""
     lanes = _lane_bytes(pages).reshape(-1)
-    found = np.flatnonzero(lanes != 0)
-    numbers = (pages.blocks[found >> _LANE_BITS] << np.uint64(_LANE_BITS)) + (found & _LANES_PER_BLOCK - 1).view(
+    indices = np.flatnonzero(lanes != 0)
+    numbers = (pages.blocks[indices >> _LANE_BITS] << np.uint64(_LANE_BITS)) + (indices & _LANES_PER_BLOCK - 1).view(
         np.uint64
     )
-    touched = lanes[found]
+    touched = lanes[indices]
     if not len(pages.huge):
         return numbers, touched
     huge = parts_of(pages.huge, _LANE_BITS)
@@ -374,8 +374,8 @@ def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
     starts, ends = ranges
     long = ends - starts >= np.uint64(_FLUSHING_PAGES * PAGE_BYTES)
     if len(huge):
-        at = huge * np.uint64(BLOCK_BYTES)
-        long &= np.searchsorted(at, starts) == np.searchsorted(at, ends)
+        addresses = huge * np.uint64(BLOCK_BYTES)
+        long &= np.searchsorted(addresses, starts) == np.searchsorted(addresses, ends)
     return starts[long], ends[long]
 
 
@@ -383,8 +383,8 @@ def flushed_in(ranges: Extents, touched: PageSet, left: PageSet) -> bool:
     """Whether the marks that were cleared in one of the ranges lie so far apart that everything was flushed."""
 
     def within(pages: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        at = pages * np.uint64(PAGE_BYTES)
-        return np.searchsorted(at, ranges[0]), np.searchsorted(at, ranges[1])
+        addresses = pages * np.uint64(PAGE_BYTES)
+        return np.searchsorted(addresses, ranges[0]), np.searchsorted(addresses, ranges[1])
 
     first, end = within(left.pages())
     if (first == end).any():  # all of that range, which is long enough

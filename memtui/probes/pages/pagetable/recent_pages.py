@@ -31,8 +31,8 @@ class RecentPages:
         self._recent, self._earlier = before if few else PageSet.empty(), PageSet.empty()
         self._windows = 0
         self._last: tuple[PageSet, NDArray[np.uint64] | None, Extents] | None = None
-        self.known = before if few or before.page_count <= _FIRST_PAGES else PageSet.empty()
-        self.in_files, self.elsewhere = self.known, PageSet.empty()
+        self.pages = before if few or before.page_count <= _FIRST_PAGES else PageSet.empty()
+        self.in_files, self.elsewhere = self.pages, PageSet.empty()
 
     def note(self, touched: PageSet, walk: Walk) -> None:
         """Take what the last window saw."""
@@ -48,16 +48,16 @@ class RecentPages:
         if self._windows % _WINDOWS == 0:
             self._earlier, self._recent = self._recent, PageSet.empty()
         self._recent = self._recent.union(touched)
-        self.known = self._earlier.union(self._recent)
-        beside = _beside_files(self.known.blocks, mappings, anonymous)
-        self.in_files, self.elsewhere = _of_blocks(self.known, beside), _of_blocks(self.known, ~beside)
+        self.pages = self._earlier.union(self._recent)
+        near_files = _near_files(self.pages.blocks, mappings, anonymous)
+        self.in_files, self.elsewhere = _of_blocks(self.pages, near_files), _of_blocks(self.pages, ~near_files)
 
 
 def _of_blocks(pages: PageSet, chosen: NDArray[np.bool_]) -> PageSet:
     return PageSet(pages.blocks[chosen], pages.bits[chosen], pages.huge[:0], pages.giant[:0])
 
 
-def _beside_files(
+def _near_files(
     blocks: NDArray[np.uint64], mappings: NDArray[np.uint64] | None, anonymous: Extents
 ) -> NDArray[np.bool_]:
     """Return whether a mapping of other than private anonymous memory reaches into each block; yes if not known."""

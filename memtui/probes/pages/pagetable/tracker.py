@@ -96,7 +96,7 @@ class PageTableTracker:
         Args:
             flush: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
             rearm: ``auto``, ``working-set`` or ``full``.
-            paused: the target will stand still over ``begin`` and ``window``.
+            paused: the target will stand still over ``start`` and ``window``.
             sample: read one part of the memory in each window; None: all of it.
             skeleton: the BPF program; the shipped one when not given.
             slots: blocks of 2 MiB that fit before the first growth.
@@ -128,7 +128,7 @@ class PageTableTracker:
 
         Call it now and then while nothing is paused.
         """
-        self._rearmer.look_around(tuple(self._tracked))
+        self._rearmer.refresh(tuple(self._tracked))
         others = other_observers()
         if others == self._others:
             return ""
@@ -164,7 +164,7 @@ class PageTableTracker:
         try:
             self._walker.reserve(blocks * 5 // 4)
             walk = self._walker.walk(pid, want_resident=True, parts=first)
-            self._rearmer.look_at(pid)
+            self._rearmer.check_reclaim(pid)
             thinned = self._rearmer.thin(handle, walk)
         except BaseException:
             handle.close()
@@ -174,7 +174,7 @@ class PageTableTracker:
         self._note_resident(tracked, walk)
         self._split.prepare(1 + len(tracked.cuts))
 
-    def begin(self, pid: int, vmas: tuple[Vma, ...]) -> None:
+    def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
 
         Raises as ``approach``, which it does itself where nobody did.
@@ -205,11 +205,11 @@ class PageTableTracker:
         """Count the mappings of a process. Raises ProcessLookupError and TrackerError."""
         return self._walker.mappings_of(pid)
 
-    def begin_round(self, processes: int) -> None:
+    def start_round(self, processes: int) -> None:
         """Prepare a window of each process; of several, with the page frames behind pages. Nothing should be paused."""
         self._several = processes > 1
         if self._several:
-            self._walker.begin_round()
+            self._walker.start_round()
         if self._walker.second_look:
             for tracked in self._tracked.values():
                 tracked.recent.take_in()
@@ -218,7 +218,7 @@ class PageTableTracker:
             self._split.open_ahead(pid, tracked.cuts)
             if tracked.sample is not None:
                 tracked.small_page_blocks = blocks_of(pid)
-        self._split.hands.avoid_current_cpu()
+        self._split.pool.avoid_current_cpu()
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the accessed bits, flush, clear them. The process should be paused over this call.
@@ -229,7 +229,7 @@ class PageTableTracker:
         """
         tracked = self._tracked.get(pid)
         if tracked is None or not tracked.begun:
-            self.begin(pid, vmas)
+            self.start(pid, vmas)
             return first_window()
         stands = self._paused and pid not in self.running
         if not stands:
@@ -315,13 +315,13 @@ class PageTableTracker:
         if recent is not None:
             recent.take_in()
         files: Future[None] | None = None
-        ahead = self._rearmer.clears_ahead(pid) and users.all_held
+        ahead = self._rearmer.clears_ahead(pid) and users.all_traced
         if ahead and not (want_tables or tracked.cuts) and self._walker.restricted:
             walk, noted, files = self._split.walk_and_clear(
                 pid,
                 partial(self._rearmer.clear_ahead, tracked.handle),
                 want_resident=want_resident,
-                ask=(recent.in_files, recent.elsewhere) if recent is not None else None,
+                query=(recent.in_files, recent.elsewhere) if recent is not None else None,
             )
         else:
             walk, noted = self._split.walk(
@@ -329,7 +329,7 @@ class PageTableTracker:
                 tracked.cuts,
                 want_resident=want_resident,
                 want_tables=want_tables,
-                ask=recent.known if recent is not None else None,
+                query=recent.pages if recent is not None else None,
             )
         walked_ns = time.monotonic_ns()
         try:

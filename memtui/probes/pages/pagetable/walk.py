@@ -71,7 +71,7 @@ class Walker:
         """How many blocks of 2 MiB fit."""
         return self._memory.slots
 
-    def begin_round(self) -> None:
+    def start_round(self) -> None:
         """Let go of the tables that were put out, and make room for as many again. Nothing should be paused."""
         room, wanted = len(self._memory.tables), self._next_table + self._tables_missing
         if room < _TABLES or wanted > room // 2:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memtui.core.page_set import PageSet
 from memtui.probes.pages.pagetable.bpf_loader import Program, Skeleton
-from memtui.probes.pages.pagetable.walk_result import TABLE_WORDS, Tables, Walk, disjoint
+from memtui.probes.pages.pagetable.walk_result import TABLE_ENTRIES, Tables, Walk, disjoint
 from memtui.probes.proc_maps import MOST_MAPPINGS
 
 # As ``struct walk_state`` of pagetable.bpf.c; what stands behind "used" is written by the programs.
@@ -23,7 +23,7 @@ _STATE = (
 )
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
-_SLOT_WORDS, _RESIDENT_WORDS, _QUESTION_WORDS, _MAPPING_WORDS = 9, 8, 9, 4
+_SLOT_COLUMNS, _RESIDENT_COLUMNS, _QUESTION_COLUMNS, _MAPPING_COLUMNS = 9, 8, 9, 4
 QUESTIONS = 2048  # blocks that are asked about at once
 _MAPPINGS = MOST_MAPPINGS
 _HUGETLB = 4096  # mappings of that kind that are told apart
@@ -55,21 +55,21 @@ class WalkMemory:
         self.program, self.slots = Program(skeleton, sizes), slots
         try:
             self._state = self._array("state", 1, len(_STATE))[0]
-            self._entries = self._array("slots", slots, _SLOT_WORDS)
-            self._resident = self._array("resident", slots, _RESIDENT_WORDS)
-            self.questions = self._array("questions", QUESTIONS, _QUESTION_WORDS)
-            self._mappings = self._array("mappings", _MAPPINGS, _MAPPING_WORDS)
+            self._entries = self._array("slots", slots, _SLOT_COLUMNS)
+            self._resident = self._array("resident", slots, _RESIDENT_COLUMNS)
+            self.questions = self._array("questions", QUESTIONS, _QUESTION_COLUMNS)
+            self._mappings = self._array("mappings", _MAPPINGS, _MAPPING_COLUMNS)
             self.anonymous = self._array("anonymous", _MAPPINGS, 2)
             self._hugetlb = self._array("hugetlb", _HUGETLB, 2)
-            self.tables = self._array("tables", tables, TABLE_WORDS)
+            self.tables = self._array("tables", tables, TABLE_ENTRIES)
         except BaseException:
             self.program.close()
             raise
 
     def _array(self, name: str, rows: int, columns: int) -> NDArray[np.uint64]:
         """Return the array over a map; there may be more memory, up to whole pages."""
-        words = np.frombuffer(self.program.view(name, rows * columns * 8), np.uint64)
-        return words[: rows * columns].reshape(rows, columns)
+        values = np.frombuffer(self.program.view(name, rows * columns * 8), np.uint64)
+        return values[: rows * columns].reshape(rows, columns)
 
     def get(self, name: str) -> int:
         """Return a field of the state."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from memtui.core.page_set import PAGE_SHIFT, PageSet
 from memtui.probes.pages.shared_frames import TouchedFrames
 
-TABLE_WORDS = 512  # entries of a page table
+TABLE_ENTRIES = 512  # entries of a page table
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
 _PRESENT = np.uint64(1)  # of an entry of a page table
 
@@ -39,7 +39,7 @@ class Tables:
         """Return the page frames of those of the walk's pages that lie in these tables."""
         bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
         there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
-        numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(TABLE_WORDS, dtype=np.uint64))[there]
+        numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(TABLE_ENTRIES, dtype=np.uint64))[there]
         heads = self._frames_of(self.huge_entries) & ~np.uint64(511)  # a leaf uses the lowest bits for itself
         return TouchedFrames(numbers, self._frames_of(self.entries[there]), self.huge, heads)
 
@@ -86,23 +86,23 @@ class Users:
 
     Attributes:
         users: tasks, and whoever looks into it just now (a reader of ``/proc/PID``, ``process_madvise``).
-        held: tasks that this process traces.
+        traced: tasks that this process traces.
         running: tasks that it does not trace, of other processes, too (CLONE_VM, a child of vfork before its exec).
             Those outside of this PID namespace are not seen; ``users`` counts them all the same.
     """
 
     users: int
-    held: int
+    traced: int
     running: int
 
     @property
-    def all_held(self) -> bool:
+    def all_traced(self) -> bool:
         """Whether nobody can unmap anything, if those that are traced stand still."""
-        return self.users == self.held
+        return self.users == self.traced
 
     def describe_running(self) -> str:
         """Return what the user should know of tasks that use a paused process's memory and were not paused with it."""
-        if self.all_held or not self.running:
+        if self.all_traced or not self.running:
             return ""
         return (
             f"{self.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
