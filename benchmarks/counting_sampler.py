@@ -30,7 +30,7 @@ class Notes:
 
         @functools.wraps(is_cheaper)
         def asking(rearmer: Rearmer, pid: int, *of: int) -> bool:
-            rests = rearmer._rest.get(pid, 0) > 0
+            rests = rearmer._full_windows.get(pid, 0) > 0
             worth = is_cheaper(rearmer, pid, *of)
             self._why = "" if worth else RESTING if rests else DEARER
             return worth

@@ -152,9 +152,9 @@ class PageReader:
                 raise
             start_ns = time.monotonic_ns()
             self._tracker.start(subject.pid, subject.vmas)
-            self._times.note(subject.pid, time.monotonic_ns() - start_ns)
+            self._times.record(subject.pid, time.monotonic_ns() - start_ns)
             return 0
-        self._times.note(subject.pid, pause.paused_ns or 0)
+        self._times.record(subject.pid, pause.paused_ns or 0)
         return pause.paused_ns or 0
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
@@ -328,13 +328,13 @@ class PageReader:
         except _ERRORS as error:
             return Lost(error, paused_ns)
         resumed_ns = time.monotonic_ns()
-        self._times.note(subject.pid, window.clear_gap_ns or 0)
+        self._times.record(subject.pid, window.clear_gap_ns or 0)
         return Reading(window, maps, end_ns, resumed_ns, paused_ns, running=why)
 
     def _reading(self, pid: int, taken: _Taken, pause: Pause, resumed_ns: int) -> Outcome:
         window, maps = taken
         paused_ns = pause.paused_ns or 0
-        self._times.note(pid, paused_ns)
+        self._times.record(pid, paused_ns)
         try:
             text = maps()
         except _ERRORS as error:  # read only now, of a process that has ended

@@ -37,29 +37,29 @@ def test_as_many_as_counted_one_by_one(windows, edges):
     for numbers in windows:
         touched = {n for n in numbers for v in vmas if v.name and v.start <= n * 4096 < v.end}
         wanted = None if known is None else 4096 * len(touched - known)
-        assert first.note(pages(*numbers), None, vmas, 0) == wanted
+        assert first.update(pages(*numbers), None, vmas, 0) == wanted
         known = touched | (known or set())
 
 
 def test_only_files_are_counted_and_only_once():
     first = FirstMappings()
     vmas = (FILE, HEAP)
-    assert first.note(pages(0x10, 0x90), None, vmas, 0) is None
-    assert first.note(pages(0x10, 0x11, 0x91), None, vmas, 0) == 4096
-    assert first.note(pages(0x10, 0x11, 0x91), None, vmas, 0) == 0
+    assert first.update(pages(0x10, 0x90), None, vmas, 0) is None
+    assert first.update(pages(0x10, 0x11, 0x91), None, vmas, 0) == 4096
+    assert first.update(pages(0x10, 0x11, 0x91), None, vmas, 0) == 0
 
 
 def test_what_was_unmapped_is_new_again():
     first = FirstMappings()
-    first.note(pages(0x10, 0x11), pages(0x10, 0x11), (FILE,), 0)
-    first.note(pages(), pages(0x10), (FILE,), 0)
-    assert first.note(pages(0x10, 0x11), None, (FILE,), 0) == 4096
+    first.update(pages(0x10, 0x11), pages(0x10, 0x11), (FILE,), 0)
+    first.update(pages(), pages(0x10), (FILE,), 0)
+    assert first.update(pages(0x10, 0x11), None, (FILE,), 0) == 4096
 
 
 def test_after_an_exec_every_file_page_is_new():
     first = FirstMappings()
-    first.note(pages(0x10), None, (FILE,), 0)
-    assert first.note(pages(0x10, 0x11), None, (FILE,), 1) == 2 * 4096
+    first.update(pages(0x10), None, (FILE,), 0)
+    assert first.update(pages(0x10, 0x11), None, (FILE,), 1) == 2 * 4096
 
 
 def test_edges_of_files():
@@ -82,17 +82,17 @@ def test_a_real_file_is_exact_from_the_second_touch_on(folder):
             observer, first = Observer(tracker), FirstMappings()
             observer.start(target.pid)
             window = observer.window(target.pid, want_resident=True)
-            assert first.note(window.pages, window.resident, vmas_of(target.pid), window.generation) is None
+            assert first.update(window.pages, window.resident, vmas_of(target.pid), window.generation) is None
             target.do("v[8::64].sum()")
             window = observer.window(target.pid)
             seen = within(window.pages, address, 448)
             assert set(range(8, 448, 64)) <= set(seen)
-            around = first.note(window.pages, None, vmas_of(target.pid), window.generation)
+            around = first.update(window.pages, None, vmas_of(target.pid), window.generation)
             assert around >= len(seen) * 4096 >= 7 * 4096
             target.do("v[8::64].sum()")
             window = observer.window(target.pid)
             assert within(window.pages, address, 448) == list(range(8, 448, 64))
-            assert first.note(window.pages, None, vmas_of(target.pid), window.generation) < 7 * 4096
+            assert first.update(window.pages, None, vmas_of(target.pid), window.generation) < 7 * 4096
             observer.close()
     finally:
         Path(path).unlink()

@@ -47,7 +47,7 @@ def test_the_first_window_is_judged_by_the_size_of_a_process(sizes):
 def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
     times = HoldTimes()
     times.expected_ns(1, 100)
-    times.note(1, 10 * MS)
+    times.record(1, 10 * MS)
     assert times.expected_ns(1, 100) == 10 * MS
     assert times.expected_ns(1, 300) == 30 * MS
     sizes[1] *= 5
@@ -55,10 +55,10 @@ def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
     sizes[1] //= 50
     assert times.expected_ns(1, 10) == 10 * MS, "one that shrank may still touch as much as before"
     for _ in range(20):
-        times.note(1, MS)
+        times.record(1, MS)
     assert times.expected_ns(1, 10) == MS, "long windows are forgotten"
-    times.note(1, 20 * MS)
-    times.note(1, MS)
+    times.record(1, 20 * MS)
+    times.record(1, MS)
     assert times.expected_ns(1, 10) == 16 * MS, "but not at once"
     times.forget(1)
     assert times.expected_ns(1, 0) != MS

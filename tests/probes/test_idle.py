@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memtui.probes.pages import page_frames
 from memtui.probes.pages.idle import bitmap as idle_bitmap
 from memtui.probes.pages.idle import tracker as idle
-from memtui.probes.pages.idle.bitmap import BitPlaces, IdleBitmap
+from memtui.probes.pages.idle.bitmap import BitPositions, IdleBitmap
 from memtui.probes.pages.idle.tracker import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import flags_of
 from memtui.probes.pages.thread_pool import ThreadPool
@@ -46,8 +46,8 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
         patch.setattr(idle_bitmap, "BITMAP", path)
         bitmap = IdleBitmap()
         # A file keeps what is written, the kernel adds to it: one call must not touch another's bits in a word twice.
-        bitmap.mark(BitPlaces(numbers(sorted(first))))
-        every = BitPlaces(np.arange(40_960, dtype=np.uint64))
+        bitmap.set_bits(BitPositions(numbers(sorted(first))))
+        every = BitPositions(np.arange(40_960, dtype=np.uint64))
         assert np.flatnonzero(bitmap.idle(every)).tolist() == sorted(first)
         asked = np.isin(np.arange(40_960), sorted(second))
         assert bitmap.idle(every.part(asked)).tolist() == [frame in first for frame in sorted(second)]
@@ -90,7 +90,7 @@ def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
     path.write_bytes(b"\xff" * 8)
     monkeypatch.setattr(idle_bitmap, "BITMAP", path)
     bitmap = IdleBitmap()
-    assert bitmap.idle(BitPlaces(numbers([3, 64, 1 << 30]))).tolist() == [True, False, False]
+    assert bitmap.idle(BitPositions(numbers([3, 64, 1 << 30]))).tolist() == [True, False, False]
     bitmap.close()
 
 
@@ -107,8 +107,8 @@ def test_several_hands_find_and_mark_the_same(tmp_path_factory, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle_bitmap, "BITMAP", path)
         bitmap = IdleBitmap(hands)
-        bitmap.mark(BitPlaces(chosen))
-        assert np.array_equal(bitmap.idle(BitPlaces(frames)), np.isin(frames, chosen))
+        bitmap.set_bits(BitPositions(chosen))
+        assert np.array_equal(bitmap.idle(BitPositions(frames)), np.isin(frames, chosen))
         bitmap.close()
     hands.close()
 
@@ -183,18 +183,18 @@ class IdleBits:
     def __init__(self) -> None:
         self.frames: set[int] = set()
 
-    def idle(self, places: BitPlaces) -> np.ndarray:
-        return np.array([frame in self.frames for frame in frames_of(places)], bool)
+    def idle(self, positions: BitPositions) -> np.ndarray:
+        return np.array([frame in self.frames for frame in frames_of(positions)], bool)
 
-    def mark(self, places: BitPlaces) -> None:
-        self.frames.update(frames_of(places))
+    def set_bits(self, positions: BitPositions) -> None:
+        self.frames.update(frames_of(positions))
 
     def close(self) -> None:
         pass
 
 
-def frames_of(places: BitPlaces) -> list[int]:
-    return (places.words[places._place] << np.uint64(6) | places._bit).tolist()
+def frames_of(positions: BitPositions) -> list[int]:
+    return (positions.words[positions._place] << np.uint64(6) | positions._bit).tolist()
 
 
 @needs_root

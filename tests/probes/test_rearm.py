@@ -185,7 +185,7 @@ def test_much_memory_is_cleared_before_the_first_pause(target, monkeypatch):
     """A loop over so few pages that all stay translated would be missed, were there no mark left to flush with."""
     target.do("big = anonymous(100000); w = view(big, 100000); w[:] = 1")
     address = target.touch_for_ever(256, 256, seed=3)
-    monkeypatch.setattr(rearm, "THIN_PAGES", 65536)
+    monkeypatch.setattr(rearm, "CLEAR_MOST_PAGES", 65536)
     cleared, clear = [], Handle.clear
     monkeypatch.setattr(Handle, "clear", lambda handle: (cleared.append(handle.pid), clear(handle)))
     tracker = PageTableTracker("cold", rearm=WORKING_SET)

@@ -30,13 +30,13 @@ def test_a_page_is_known_for_four_to_eight_windows():
     for windows_before in range(4):
         recent = RecentPages()
         for n in range(windows_before + 1):
-            recent.note(pages(7) if n == windows_before else pages(), walk([]))
-            recent.take_in()
+            recent.record(pages(7) if n == windows_before else pages(), walk([]))
+            recent.update()
         asked.append(0)
         while recent.pages.page_count:
             asked[-1] += 1
-            recent.note(pages(), walk([]))
-            recent.take_in()
+            recent.record(pages(), walk([]))
+            recent.update()
     assert sorted(asked) == [5, 6, 7, 8]
 
 
@@ -45,30 +45,30 @@ def test_what_was_touched_before_the_first_window_is_known_unless_it_is_too_much
     assert RecentPages(pages(1, 2)).in_files.page_count == 2, "what is mapped there is not known yet"
     once = RecentPages(PageSet.from_pages(np.arange(40_000)))
     assert once.pages.page_count == 40_000
-    once.note(pages(50_000), walk([]))
-    once.take_in()
+    once.record(pages(50_000), walk([]))
+    once.update()
     assert once.pages.page_count == 1
     assert RecentPages(PageSet.from_pages(np.arange(300_000))).pages.page_count == 0
 
 
 def test_nothing_is_taken_in_twice():
     recent = RecentPages()
-    recent.note(pages(7), walk([]))
+    recent.record(pages(7), walk([]))
     for _ in range(20):
-        recent.take_in()
+        recent.update()
     assert recent.pages.page_count == 1
 
 
 def test_a_block_with_a_file_in_it_is_asked_about_before_files_are_cleared():
     file, heap, far = (3 * BLOCK - 4096, 3 * BLOCK + 4096), (3 * BLOCK + 4096, 5 * BLOCK), (9 * BLOCK, 10 * BLOCK)
     recent = RecentPages()
-    recent.note(pages(2 * 512, 3 * 512, 4 * 512, 9 * 512, 20 * 512), walk([file, heap, far], anonymous=(1, 2)))
-    recent.take_in()
+    recent.record(pages(2 * 512, 3 * 512, 4 * 512, 9 * 512, 20 * 512), walk([file, heap, far], anonymous=(1, 2)))
+    recent.update()
     assert (recent.in_files.blocks.tolist(), recent.elsewhere.blocks.tolist()) == ([2, 3], [4, 9, 20])
     unknown = walk([file])
     unknown.mappings = None
-    recent.note(pages(), unknown)
-    recent.take_in()
+    recent.record(pages(), unknown)
+    recent.update()
     assert recent.in_files.page_count == 5
 
 
@@ -85,8 +85,8 @@ def test_by_mapping_is_as_looked_up_one_by_one(numbers, drawn):
             anonymous.append(len(mappings))
         mappings.append((start << 12, at << 12))
     recent = RecentPages()
-    recent.note(pages(*numbers), walk(mappings, anonymous))
-    recent.take_in()
+    recent.record(pages(*numbers), walk(mappings, anonymous))
+    recent.update()
     others = [mapping for n, mapping in enumerate(mappings) if n not in anonymous]
     beside = {
         number

@@ -57,10 +57,6 @@ class Holders:
     def of(self, pid: int) -> Holding:
         return self._by_pid.get(pid, self._else)
 
-    def at(self, t_ns: int) -> Holders:
-        """Return the same at another moment."""
-        return Holders(t_ns, self._by_pid.values())
-
 
 def unknown(status: str, reason: str) -> tuple[Holding, ...]:
     """Return that nothing is known of anybody."""

@@ -23,7 +23,7 @@ class FirstMappings:
         self._vmas: tuple[Vma, ...] = ()
         self._edges = file_edges(())
 
-    def note(self, pages: PageSet, resident: PageSet | None, vmas: tuple[Vma, ...], generation: int) -> int | None:
+    def update(self, pages: PageSet, resident: PageSet | None, vmas: tuple[Vma, ...], generation: int) -> int | None:
         """Bytes of file pages first mapped in this window; None in the very first one, where nothing is known before.
 
         Args:

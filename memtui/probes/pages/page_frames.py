@@ -26,7 +26,7 @@ from memtui.probes.pages.thread_pool import ThreadPool
 Run = tuple[int, int, int]  # a word of a file, and where the words from it on lie in a row of all runs: start, end
 
 
-def by_all(
+def run_in_parallel(
     pool: ThreadPool | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
 ) -> None:
     """Have all runs worked through.
@@ -120,7 +120,7 @@ def read_entries(
             runs.append((page, size, size := size + min(_CHUNK_PAGES, last - page)))
     values = np.zeros(size, np.uint64)  # it stays 0 beyond the end of the address space
     files = [pagemap] * (pool.count if pool else 1)
-    by_all(pool, files, runs, _PART_PAGES, partial(read, values.data.cast("B")))
+    run_in_parallel(pool, files, runs, _PART_PAGES, partial(read, values.data.cast("B")))
     values &= np.negative(values >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
     return Entries(spans, values)
 

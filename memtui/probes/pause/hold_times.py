@@ -37,7 +37,7 @@ class HoldTimes:
         grown = (now.mappings / max(then.mappings, 1), now.tables_kb / max(then.tables_kb, 1))
         return int(took_ns * max(1.0, *grown))
 
-    def note(self, pid: int, took_ns: int) -> None:
+    def record(self, pid: int, took_ns: int) -> None:
         """Take in how long the window took of which ``expected_ns`` was asked."""
         before_ns, _ = self._took.get(pid, (0.0, None))
         self._took[pid] = max(took_ns, _DECAY * before_ns), self._size.get(pid, _Size(0, 0))

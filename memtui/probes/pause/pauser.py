@@ -30,7 +30,7 @@ __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pa
 DEADLINE_S = 0.1
 _SLACK_S = 0.04  # for the answer of a tracing thread that kept the deadline
 _END_S = 0.005  # a thread that is not caught in the kernel ends in less
-_BURY_EVERY_S = 0.001
+_REAP_EVERY_S = 0.001
 _PR_SET_TIMERSLACK = 29
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -158,7 +158,7 @@ class Pauser:
         job.thread.end()
         if not job.thread.join(_END_S):
             self._stuck[job.seizure.pid] = job.thread
-            threading.Thread(target=_attend, args=(job,), name="memtui-attend", daemon=True).start()
+            threading.Thread(target=_reap_until_ended, args=(job,), name="memtui-attend", daemon=True).start()
 
     def _is_stuck(self, pid: int) -> bool:
         self._stuck = {pid: thread for pid, thread in self._stuck.items() if not thread.join(0)}
@@ -179,7 +179,7 @@ class Pauser:
         self.close()
 
 
-def _attend(job: _Job) -> None:
+def _reap_until_ended(job: _Job) -> None:
     """Do what the target waits for until a thread that is caught in the kernel has ended."""
-    while not job.thread.join(_BURY_EVERY_S):
-        job.seizure.bury()
+    while not job.thread.join(_REAP_EVERY_S):
+        job.seizure.reap()

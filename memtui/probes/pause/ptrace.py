@@ -130,7 +130,7 @@ class Seizure:
             clean = not _ptrace(_DETACH, tid, number) and clean
         return clean
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Take note of threads that ended, from another thread than the one that is caught in ``stop``.
 
         A thread that executes a program waits for the end of the others, and they end for good when their tracer has

@@ -46,7 +46,7 @@ class TrackedProcess:
     def faulted_in_bytes(self, window: PageWindow | None) -> int | None:
         if window is None or window.pages is None:
             return None
-        return self.first_mappings.note(window.pages, window.resident, self.vmas, window.generation)
+        return self.first_mappings.update(window.pages, window.resident, self.vmas, window.generation)
 
     def subject(self, sharers: tuple[Subject, ...] = ()) -> Subject:
         return Subject(self.process.pid, self.pidfd, self.process.start_ticks, self.vmas, sharers)

@@ -288,11 +288,11 @@ class Interface:
 
     def read(self, name: str) -> str:
         """Return one value. The kernel says EBUSY while it carries out somebody's command."""
-        return _patiently((self._admin / name).read_text).strip()
+        return _retry_while_busy((self._admin / name).read_text).strip()
 
     def write(self, name: str, value: int | str) -> None:
         """Set one value."""
-        _patiently(lambda: self._store(name, str(value)))
+        _retry_while_busy(lambda: self._store(name, str(value)))
 
     def _store(self, name: str, value: str) -> None:
         descriptor = os.open(self._admin / name, os.O_WRONLY | os.O_CLOEXEC)
@@ -332,7 +332,7 @@ def _no_virtual_addresses(operations: str) -> Refused | None:
     return Refused(f"the DAMON of this kernel watches no virtual addresses (only {', '.join(available)})", _NO_VADDR)
 
 
-def _patiently(act: Callable[[], _T]) -> _T:
+def _retry_while_busy(act: Callable[[], _T]) -> _T:
     end = time.monotonic() + _BUSY_S
     while True:
         try:

@@ -34,7 +34,7 @@ from memtui.probes.pages.damon.messages import (
 from memtui.probes.pages.damon.regions import Regions, sizes_by_vma
 from memtui.probes.pages.damon.sysfs import Interface, Refused, Target, Tree
 from memtui.probes.pages.damon.worker import LEAST_NS, NAME, present_runs
-from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.pagetable.lru_drain import LruDrain
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.self_test import misjudged, own_pages
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
@@ -268,9 +268,9 @@ def _self_test(interface: Interface, interval_ns: int) -> str:
     with own_pages(_PROOF_PAGES + 1) as mine:
         starts = [mine.address + number * PAGE_BYTES for number in range(_PROOF_PAGES + 1)]
         pages = [(start, start + PAGE_BYTES) for start in starts]
-        new_pages = NewPages()
-        new_pages.settle()  # DAMON overlooks pages that are in no list yet
-        new_pages.close()
+        lru_drain = LruDrain()
+        lru_drain.drain()  # DAMON overlooks pages that are in no list yet
+        lru_drain.close()
         pid = os.getpid()
         interface.start([Target(pid, pages[-1:]), Target(pid, pages[:-1])], interval_ns)
         end_ns = time.monotonic_ns() + interval_ns // 2

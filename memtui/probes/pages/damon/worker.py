@@ -38,7 +38,7 @@ from memtui.probes.pages.damon.messages import (
     to_line,
 )
 from memtui.probes.pages.damon.sysfs import Interface, Refused, Taken, Target
-from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.pagetable.lru_drain import LruDrain
 from memtui.probes.proc_maps import parse_maps, read_maps
 
 NAME = "damon"
@@ -87,7 +87,7 @@ class Worker:
         self._others = self._pace = False  # orders that are not carried out yet: other processes, another pace
         self._anew_due_ns = self._join_due_ns = 0
         self._rest = b""
-        self._new_pages = NewPages()
+        self._lru_drain = LruDrain()
         self._own = mmap.mmap(-1, PAGE_BYTES)  # a page that DAMON always lists, which shows that it looked at all
         self._own[0] = 1
 
@@ -214,7 +214,7 @@ class Worker:
 
     def _flush(self) -> None:
         """Make the CPUs forget translations, or they touch a page again without a note. DAMON itself does not."""
-        self._new_pages.settle()  # DAMON overlooks pages that are in no list yet
+        self._lru_drain.drain()  # DAMON overlooks pages that are in no list yet
         if self._flush_wanted:
             time.sleep(_AFTER_S)
             for watched in self._watched:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.probes.pages.page_frames import Numbers, Run, by_all, read, write
+from memtui.probes.pages.page_frames import Numbers, Run, read, run_in_parallel, write
 from memtui.probes.pages.thread_pool import ThreadPool
 
 BITMAP = Path("/sys/kernel/mm/page_idle/bitmap")
@@ -21,16 +21,16 @@ _GAP_WORDS = 4  # in between that cost less to read than another call
 _PART_WORDS = 512  # for less, another CPU is not worth waking
 
 
-class BitPlaces:
+class BitPositions:
     """Where the idle bits of some page frames lie. To find that takes longer than to read them, so it can be kept."""
 
     def __init__(self, frames: Numbers) -> None:
         self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
         self._bit = frames & np.uint64(63)
 
-    def part(self, which: NDArray[np.bool_]) -> BitPlaces:
+    def part(self, which: NDArray[np.bool_]) -> BitPositions:
         """Return those of some of the frames."""
-        selected = BitPlaces.__new__(BitPlaces)
+        selected = BitPositions.__new__(BitPositions)
         place = self._place[which]
         used = np.zeros(len(self.words), bool)
         used[place] = True
@@ -83,18 +83,18 @@ class IdleBitmap:
         self._files = [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)]
         self._files += [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC) for _ in range(pool.count - 1 if pool else 0)]
 
-    def idle(self, frames: BitPlaces) -> NDArray[np.bool_]:
+    def idle(self, frames: BitPositions) -> NDArray[np.bool_]:
         """Whether the bit that was set is still set: nobody touched the page since."""
         raw = np.zeros(frames.size * 8, np.uint8)  # it stays 0 beyond the last page frame
-        by_all(self._pool, self._files, frames.runs, _PART_WORDS, partial(read, raw.data))
+        run_in_parallel(self._pool, self._files, frames.runs, _PART_WORDS, partial(read, raw.data))
         return np.unpackbits(raw, bitorder="little").view(bool)[frames.bits]
 
-    def mark(self, frames: BitPlaces) -> None:
+    def set_bits(self, frames: BitPositions) -> None:
         """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
         wanted = np.zeros(frames.size * 64, bool)
         wanted[frames.bits] = True
         data = np.packbits(wanted, bitorder="little").data
-        by_all(self._pool, self._files, frames.runs, _PART_WORDS, partial(write, data))
+        run_in_parallel(self._pool, self._files, frames.runs, _PART_WORDS, partial(write, data))
 
     def close(self) -> None:
         for file in self._files:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from memtui.core.page_set import PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
 from memtui.core.samples import Capability, Vma
 from memtui.probes.pages import page_frames, tracker
-from memtui.probes.pages.idle.bitmap import BITMAP, BitPlaces, IdleBitmap
+from memtui.probes.pages.idle.bitmap import BITMAP, BitPositions, IdleBitmap
 from memtui.probes.pages.page_frames import KPAGEFLAGS, Entries, Numbers, has
-from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.pagetable.lru_drain import LruDrain
 from memtui.probes.pages.process_files import ProcessFiles
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.self_test import misjudged, own_pages
@@ -51,9 +51,9 @@ class _Pages:
     shared: NDArray[np.bool_]
     kinds: NDArray[np.uint8]
     bits: Numbers  # the frame whose idle bit speaks of this page
-    marked: NDArray[np.bool_]  # that bit was set, and was seen to be
-    born: NDArray[np.bool_]  # not there, or elsewhere, when bits were last set
-    _places: BitPlaces | None = None  # of their idle bits
+    bit_set: NDArray[np.bool_]  # that bit was set, and was seen to be
+    new: NDArray[np.bool_]  # not there, or elsewhere, when bits were last set
+    _positions: BitPositions | None = None  # of their idle bits
     _resident: PageSet | None = None
 
     @classmethod
@@ -62,26 +62,26 @@ class _Pages:
         return cls(numbers, numbers, flags, np.empty(0, np.uint8), numbers, flags, flags)
 
     @property
-    def places(self) -> BitPlaces:
+    def positions(self) -> BitPositions:
         """Where their idle bits lie."""
-        if self._places is None:
-            self._places = BitPlaces(self.bits)
-        return self._places
+        if self._positions is None:
+            self._positions = BitPositions(self.bits)
+        return self._positions
 
     @property
     def resident(self) -> PageSet:
         """All that is the target's to count."""
         if self._resident is None:
-            self._resident = self.chosen(self.kinds < _NONE)
+            self._resident = self.select(self.kinds < _NONE)
         return self._resident
 
-    def sort(self, which: NDArray[np.intp], kinds: NDArray[np.uint8], bits: Numbers) -> None:
+    def set_kinds(self, which: NDArray[np.intp], kinds: NDArray[np.uint8], bits: Numbers) -> None:
         """Take in what some of them are, and the frames whose bits speak of them."""
         if not np.array_equal(self.kinds[which], kinds) or not np.array_equal(self.bits[which], bits):
             self.kinds[which], self.bits[which] = kinds, bits
-            self._places = self._resident = None
+            self._positions = self._resident = None
 
-    def chosen(self, mask: NDArray[np.bool_]) -> PageSet:
+    def select(self, mask: NDArray[np.bool_]) -> PageSet:
         """Return a set of some of them, in the size in which they are told apart."""
         small = PageSet.from_pages(self.numbers[mask & (self.kinds <= _LARGE)])
         large = mask & ((self.kinds == _HUGE) | (self.kinds == _HUGETLB))
@@ -132,7 +132,7 @@ class IdleTracker:
         except OSError:
             self._bitmap.close()
             raise
-        self._new_pages = NewPages()
+        self._lru_drain = LruDrain()
 
     def notice(self) -> str:
         """Return, once, what the flush costs, or what its absence does."""
@@ -155,7 +155,7 @@ class IdleTracker:
         tracked = _open(pid)
         try:
             tracked.pages = self._present_pages(pid, tracked)
-            self._mark(tracked, np.ones(len(tracked.pages.numbers), bool))
+            self._set_idle(tracked, np.ones(len(tracked.pages.numbers), bool))
         except BaseException:
             tracked.files.close()
             raise
@@ -186,18 +186,18 @@ class IdleTracker:
             self._tracked[pid] = tracked = new
         pages = tracked.pages = self._present_pages(pid, tracked)
         trackable = pages.kinds < _HUGETLB
-        touched = trackable & ~self._bitmap.idle(pages.places)
+        touched = trackable & ~self._bitmap.idle(pages.positions)
         self._notify_others(pid, pages.bits[touched & pages.shared])
         if len(tracked.seen_by_others):
             touched |= trackable & np.isin(pages.bits, tracked.seen_by_others)
             tracked.seen_by_others = tracked.seen_by_others[:0]
         # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
-        unknown = touched & ((~pages.marked & ~pages.born) | (pages.kinds == _LARGE))
+        unknown = touched & ((~pages.bit_set & ~pages.new) | (pages.kinds == _LARGE))
         in_common = touched & pages.shared
         walked_ns = time.monotonic_ns()
-        touched_pages = pages.chosen(touched)
+        touched_pages = pages.select(touched)
         reason = self._reason(pages, unknown)
-        self._mark(tracked, touched)
+        self._set_idle(tracked, touched)
         cleared_ns = time.monotonic_ns()
         hugetlb = _starts_of(tracked.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
@@ -210,7 +210,7 @@ class IdleTracker:
             walk_ns=walked_ns - start_ns,
             rearm_ns=cleared_ns - walked_ns,
             clear_gap_ns=cleared_ns - start_ns,
-            unknown_bytes=pages.chosen(unknown).size_bytes,
+            unknown_bytes=pages.select(unknown).size_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             frames=lambda: TouchedFrames(pages.numbers[in_common], pages.frames[in_common]),
             reason=reason,
@@ -230,8 +230,8 @@ class IdleTracker:
             tracked.files.source, tracked.ranges, dense=tracked.dense, pool=self._pool
         )
         if last is not None and last.same_as(tracked.entries):
-            before.born[:] = False
-            self._update_kinds(before, np.flatnonzero((before.kinds != _SMALL) | ~before.marked))
+            before.new[:] = False
+            self._update_kinds(before, np.flatnonzero((before.kinds != _SMALL) | ~before.bit_set))
             return before
         numbers, frames, exclusive = page_frames.present_pages(tracked.entries, tracked.ranges)
         if len(frames) and not frames.any():
@@ -242,19 +242,19 @@ class IdleTracker:
         same = np.zeros(len(numbers), bool)
         if len(before.numbers):
             same = (before.numbers[place] == numbers) & (before.frames[place] == frames)
-        kinds, bits, marked = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
+        kinds, bits, bit_set = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
         old = place[same]
-        kinds[same], bits[same], marked[same] = before.kinds[old], before.bits[old], before.marked[old]
-        pages = _Pages(numbers, frames, ~exclusive, kinds, bits, marked, ~same)
-        self._update_kinds(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~marked))
+        kinds[same], bits[same], bit_set[same] = before.kinds[old], before.bits[old], before.bit_set[old]
+        pages = _Pages(numbers, frames, ~exclusive, kinds, bits, bit_set, ~same)
+        self._update_kinds(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~bit_set))
         return pages
 
     def _update_kinds(self, pages: _Pages, which: NDArray[np.intp]) -> None:
         """Look again at every folio that is not a plain page: it may have been split or made large in its place."""
         if len(which):
-            pages.sort(which, *self._sort(pages.numbers[which], pages.frames[which]))
+            pages.set_kinds(which, *self._classify(pages.numbers[which], pages.frames[which]))
 
-    def _sort(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
+    def _classify(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
         """Return (kind, frame of the idle bit) of pages."""
         flags, heads = page_frames.flags_of(self._kpageflags, frames)
         compound = has(flags, page_frames.COMPOUND_HEAD) | has(flags, page_frames.COMPOUND_TAIL)
@@ -265,16 +265,16 @@ class IdleTracker:
         kinds[has(flags, page_frames.ZERO_PAGE) | has(flags, page_frames.NO_PAGE)] = _NONE
         return kinds, heads
 
-    def _mark(self, tracked: _Tracked, which: NDArray[np.bool_]) -> None:
+    def _set_idle(self, tracked: _Tracked, which: NDArray[np.bool_]) -> None:
         """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
         pages = tracked.pages
         which = which & (pages.kinds < _HUGETLB)
-        places = pages.places.part(which)
-        self._new_pages.settle()  # a page that is in no list yet cannot be marked
-        self._bitmap.mark(places)
+        positions = pages.positions.part(which)
+        self._lru_drain.drain()  # a page that is in no list yet cannot be marked
+        self._bitmap.set_bits(positions)
         if self.flush == SOFT_DIRTY:
             os.write(tracked.files.clear_refs, b"4")
-        pages.marked[which] = self._bitmap.idle(places)
+        pages.bit_set[which] = self._bitmap.idle(positions)
 
     def _notify_others(self, pid: int, frames: Numbers) -> None:
         """Note them for the other processes of the tree, which are read after their bits were set again."""
@@ -310,7 +310,7 @@ class IdleTracker:
         self._pool.close()
         self._bitmap.close()
         os.close(self._kpageflags)
-        self._new_pages.close()
+        self._lru_drain.close()
 
 
 def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
@@ -371,21 +371,21 @@ def _self_test() -> str:
         return "/proc/PID/clear_refs is missing"
     touched = list(range(0, _PROOF_PAGES, 2))
     with own_pages(_PROOF_PAGES) as mine:
-        bitmap, new_pages = IdleBitmap(), NewPages()
+        bitmap, lru_drain = IdleBitmap(), LruDrain()
         pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
         try:
             ranges = np.array([[mine.first, mine.first + _PROOF_PAGES]], np.uint64)
             numbers, frames, _ = page_frames.present_pages(page_frames.read_entries(pagemap, ranges), ranges)
             if len(numbers) != _PROOF_PAGES or not frames.all():
                 return "page frame numbers are hidden from this process (CAP_SYS_ADMIN)"
-            new_pages.settle()
-            places = BitPlaces(frames)
-            bitmap.mark(places)
+            lru_drain.drain()
+            positions = BitPositions(frames)
+            bitmap.set_bits(positions)
             mine.order(b"4")  # this process's own translations are stale, too
             mine.touch(touched)
-            seen = np.flatnonzero(~bitmap.idle(places)).tolist()
+            seen = np.flatnonzero(~bitmap.idle(positions)).tolist()
         finally:
             os.close(pagemap)
-            new_pages.close()
+            lru_drain.close()
             bitmap.close()
     return "" if seen == touched else misjudged(len(touched), len(seen))

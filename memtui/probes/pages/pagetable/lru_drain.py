@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 
-class NewPages:
+class LruDrain:
     """Holds a file of which this process has the first page mapped: its C library."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class NewPages:
         except (OSError, StopIteration, ValueError):
             pass  # some pages will stay marked; that is counted anyway
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Empty the batches of all CPUs."""
         if self._fd >= 0:
             os.posix_fadvise(self._fd, 0, mmap.PAGESIZE, os.POSIX_FADV_DONTNEED)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
 from memtui.probes.memory_pressure import reclaim_is_near
 from memtui.probes.pages.pagetable.bpf_loader import ARM64
-from memtui.probes.pages.pagetable.lru_drain import NewPages
+from memtui.probes.pages.pagetable.lru_drain import LruDrain
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 from memtui.probes.pages.thread_pool import Future
@@ -58,9 +58,9 @@ _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for 
 _THREAD_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
 _PART_COST = 10_000  # that is worth another thread: half a ms
 _PIECES = 4  # for each thread
-THIN_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
+CLEAR_MOST_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
 _GIVE_UP_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
-_REST_WINDOWS = 16  # so many windows go by before it is tried again
+_RETRY_AFTER_WINDOWS = 16  # so many windows go by before it is tried again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,9 +104,9 @@ class Rearmer:
         self._flusher, self._requested, self._paused, self._running = flusher, requested, paused, running
         # Who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = requested == WORKING_SET or (requested == "auto" and flusher.choice == COLD)
-        self._rest: dict[int, int] = {}  # windows left in which a process is cleared in full
+        self._full_windows: dict[int, int] = {}  # windows left in which a process is cleared in full
         self._with_files: set[int] = set()  # processes that touched mapped files in their last window
-        self._new_pages = NewPages()
+        self._lru_drain = LruDrain()
         self.choice = WORKING_SET if self._allowed else FULL
 
     def refresh(self, pids: tuple[int, ...]) -> None:
@@ -118,21 +118,21 @@ class Rearmer:
     def check_reclaim(self, pid: int) -> None:
         """Whether this process has to be cleared in full for a while: what is marked as cold is reclaimed first."""
         if self._requested == "auto" and reclaim_is_near(pid):
-            self._rest[pid] = max(self._rest.get(pid, 0), _REST_WINDOWS)
+            self._full_windows[pid] = max(self._full_windows.get(pid, 0), _RETRY_AFTER_WINDOWS)
 
     def forget(self, pid: int) -> None:
-        self._rest.pop(pid, None)
+        self._full_windows.pop(pid, None)
         self._with_files.discard(pid)
 
     def close(self) -> None:
-        self._new_pages.close()
+        self._lru_drain.close()
 
-    def thin(self, handle: Handle, walk: Walk) -> bool:
+    def clear_most(self, handle: Handle, walk: Walk) -> bool:
         """Clear most marks of a large process that runs, so that its first pause finds few; whether that was done.
 
         Those of one place stay: a flush will look for marks to clear.
         """
-        if not self._allowed or handle.pid in self._rest or walk.pages.page_count < THIN_PAGES:
+        if not self._allowed or handle.pid in self._full_windows or walk.pages.page_count < CLEAR_MOST_PAGES:
             return False
         span = next(spans(handle, walk.pages, walk.anonymous), None)
         if span is None:
@@ -151,11 +151,11 @@ class Rearmer:
 
         By another thread, and only while the target stands still.
         """
-        if not (self._stands(pid) and self._allowed and self._pool.count > 1):
+        if not (self._is_still(pid) and self._allowed and self._pool.count > 1):
             return False
-        return pid in self._with_files and pid not in self._rest
+        return pid in self._with_files and pid not in self._full_windows
 
-    def _stands(self, pid: int) -> bool:
+    def _is_still(self, pid: int) -> bool:
         return self._paused and pid not in self._running
 
     def clear_ahead(self, handle: Handle) -> Future[None]:
@@ -191,9 +191,9 @@ class Rearmer:
                 used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
                 return Rearmed(used, WORKING_SET, left)
             if left.size_bytes > _GIVE_UP_SHARE * touched.size_bytes:
-                self._rest[handle.pid] = _REST_WINDOWS
+                self._full_windows[handle.pid] = _RETRY_AFTER_WINDOWS
             walk = walk if used else self._walker.walk(handle.pid)
-        if self._stands(handle.pid):
+        if self._is_still(handle.pid):
             used = used or self._flusher.flush(handle, walk)
             handle.clear()
         else:
@@ -206,9 +206,9 @@ class Rearmer:
     def _is_cheaper(self, pid: int, runs: Extents, resident_pages: int) -> bool:
         if not self._allowed:
             return False
-        if rest := self._rest.pop(pid, 0):
-            if rest > 1:
-                self._rest[pid] = rest - 1
+        if remaining := self._full_windows.pop(pid, 0):
+            if remaining > 1:
+                self._full_windows[pid] = remaining - 1
             return False
         if self._requested == WORKING_SET:
             return True
@@ -233,22 +233,22 @@ class Rearmer:
         ranges = cut(ranges)
         flushing = flushing_ranges(ranges, touched.huge)
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
-        stands = self._stands(handle.pid)
-        if stands:
-            self._new_pages.settle()
+        still = self._is_still(handle.pid)
+        if still:
+            self._lru_drain.drain()
         pieces = self._pieces(ranges)
         if files is not None:
             files.result()
-        if not everything and files is None and not stands:
+        if not everything and files is None and not still:
             handle.clear_mapped_files()  # first: clearing the ranges flushes what it brought back meanwhile
         self._clear(handle.pidfd, pieces)
         if everything:
             self._with_files.discard(handle.pid)
         else:
             self._with_files.add(handle.pid)
-            if files is None and stands:
+            if files is None and still:
                 handle.clear_mapped_files()
-        if not stands:
+        if not still:
             return used or COLD, PageSet.empty()
         left = self._still_marked(handle.pid, touched, noted)
         if not used and flushed_in(flushing, touched, left):
@@ -258,7 +258,7 @@ class Rearmer:
         again = intersect(runs_of(_both(lanes_of(left), clearable)), walk.anonymous)
         if len(again[0]):
             # Something else (reclaim, compaction, another observer) may have held them for a moment.
-            self._new_pages.settle()
+            self._lru_drain.drain()
             madvise_cold_ranges(handle.pidfd, *again)
             left = self._still_marked(handle.pid, left, noted)
         return used, left
@@ -348,7 +348,7 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
         run = np.flatnonzero(count)
         mapping = first[run]
         return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
-    run, place = _each(count)
+    run, place = _expand(count)
     mapping = first[run] + place
     return np.maximum(runs[0][run], mappings[0][mapping]), np.minimum(runs[1][run], mappings[1][mapping])
 
@@ -360,7 +360,7 @@ def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
         return ranges
     by = np.uint64(shift)
     first, last = starts >> by, ends - np.uint64(1) >> by
-    which, place = _each((last - first).astype(np.intp) + 1)
+    which, place = _expand((last - first).astype(np.intp) + 1)
     part = first[which] + place.astype(np.uint64)
     return np.maximum(starts[which], part << by), np.minimum(ends[which], part + np.uint64(1) << by)
 
@@ -411,7 +411,7 @@ def _length(ranges: Extents) -> int:
     return int((ranges[1] - ranges[0]).sum())
 
 
-def _each(counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _expand(counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return (whose it is, its number among them) of so many of each."""
     whose = np.repeat(np.arange(len(counts)), counts)
     return whose, np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -34,11 +34,11 @@ class RecentPages:
         self.pages = before if few or before.page_count <= _FIRST_PAGES else PageSet.empty()
         self.in_files, self.elsewhere = self.pages, PageSet.empty()
 
-    def note(self, touched: PageSet, walk: Walk) -> None:
+    def record(self, touched: PageSet, walk: Walk) -> None:
         """Take what the last window saw."""
         self._last = touched, walk.mappings, walk.anonymous
 
-    def take_in(self) -> None:
+    def update(self) -> None:
         """Add what was noted. It takes a while: best when nothing is paused."""
         if self._last is None:
             return

@@ -41,7 +41,7 @@ class _Tracked:
 
     handle: Handle
     address_space: tuple[int, int]
-    thinned: bool  # most accessed bits were cleared before the first pause
+    mostly_cleared: bool  # most accessed bits were cleared before the first pause
     recent: RecentPages
     sample: BlockSample | None = None  # the newest, which may have more parts than the last window's
     small_page_blocks: int = 0  # how many there are, as of the start of the round
@@ -165,13 +165,15 @@ class PageTableTracker:
             self._walker.reserve(blocks * 5 // 4)
             walk = self._walker.walk(pid, want_resident=True, parts=first)
             self._rearmer.check_reclaim(pid)
-            thinned = self._rearmer.thin(handle, walk)
+            mostly_cleared = self._rearmer.clear_most(handle, walk)
         except BaseException:
             handle.close()
             self._walker.forget(pid)
             raise
-        tracked = self._tracked[pid] = _Tracked(handle, walk.address_space, thinned, RecentPages(walk.pages), sample)
-        self._note_resident(tracked, walk)
+        tracked = self._tracked[pid] = _Tracked(
+            handle, walk.address_space, mostly_cleared, RecentPages(walk.pages), sample
+        )
+        self._record_resident(tracked, walk)
         self._split.prepare(1 + len(tracked.cuts))
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
@@ -185,7 +187,7 @@ class PageTableTracker:
         try:
             if tracked.sample is not None:
                 self._read_part(tracked, pid, tracked.sample, first=True)
-            elif tracked.thinned:
+            elif tracked.mostly_cleared:
                 with self._split.counted(pid) as users:
                     bits = self._read_bits(tracked, pid, users)  # not noted: the first window reads all of before
                     self._clear(tracked, bits)
@@ -212,7 +214,7 @@ class PageTableTracker:
             self._walker.start_round()
         if self._walker.second_look:
             for tracked in self._tracked.values():
-                tracked.recent.take_in()
+                tracked.recent.update()
         self._split.prepare(1 + max((len(tracked.cuts) for tracked in self._tracked.values()), default=0))
         for pid, tracked in self._tracked.items():
             self._split.open_ahead(pid, tracked.cuts)
@@ -231,21 +233,21 @@ class PageTableTracker:
         if tracked is None or not tracked.begun:
             self.start(pid, vmas)
             return first_window()
-        stands = self._paused and pid not in self.running
-        if not stands:
+        still = self._paused and pid not in self.running
+        if not still:
             tracked.cuts = ()
         start_ns, unknown = time.monotonic_ns(), tracked.unknown
         with self._split.counted(pid) as users:
             if tracked.sample is not None:
                 bits, sampled, done = self._read_part(tracked, pid, tracked.sample)
                 return self._page_window(
-                    tracked, bits, done, users if stands else None, start_ns, unknown, want_resident, sampled
+                    tracked, bits, done, users if still else None, start_ns, unknown, want_resident, sampled
                 )
             bits = self._read_bits(tracked, pid, users, want_resident=want_resident, want_tables=self._several)
-            if stands and bits.files is None and self._takes_too_long(tracked, bits.touched):
+            if still and bits.files is None and self._takes_too_long(tracked, bits.touched):
                 raise HoldTooLong(partial(self._finish, tracked, bits, start_ns, unknown, want_resident))
             done = self._clear(tracked, bits)
-        return self._page_window(tracked, bits, done, users if stands else None, start_ns, unknown, want_resident)
+        return self._page_window(tracked, bits, done, users if still else None, start_ns, unknown, want_resident)
 
     def _takes_too_long(self, tracked: _Tracked, pages: PageSet) -> bool:
         """Whether accessed bits cannot be cleared before the process is to run again."""
@@ -280,7 +282,7 @@ class PageTableTracker:
         """Return the window. ``users``: of the memory of a paused process; ``unknown``: left so by the last window."""
         walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
-        tracked.recent.note(pages, walk)
+        tracked.recent.record(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
         doubts = "; ".join(filter(None, (changed, taken, users.describe_running() if users else "")))
@@ -313,7 +315,7 @@ class PageTableTracker:
         self._split.take_doubts()  # of clearing the window before
         recent = tracked.recent if self._walker.second_look else None
         if recent is not None:
-            recent.take_in()
+            recent.update()
         files: Future[None] | None = None
         ahead = self._rearmer.clears_ahead(pid) and users.all_traced
         if ahead and not (want_tables or tracked.cuts) and self._walker.restricted:
@@ -339,7 +341,7 @@ class PageTableTracker:
                 tracked.address_space = walk.address_space
                 tracked.generation += 1
                 tracked.recent, tracked.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
-            self._note_resident(tracked, walk)
+            self._record_resident(tracked, walk)
             return _AccessedBits(walk, walk.pages.union(noted), walked_ns, noted, files)
         except BaseException:
             if files is not None:
@@ -413,11 +415,11 @@ class PageTableTracker:
             return lambda: table.learn_later(mappings, read_maps(pid))
         return partial(table.learn, mappings, read_maps(pid))
 
-    def _note_resident(self, tracked: _Tracked, walk: Walk) -> None:
+    def _record_resident(self, tracked: _Tracked, walk: Walk) -> None:
         if walk.resident is not None:
             tracked.resident_pages = walk.resident.page_count
-            stands = self._paused and tracked.handle.pid not in self.running
-            tracked.cuts = self._split.cuts(walk.resident) if stands else ()
+            still = self._paused and tracked.handle.pid not in self.running
+            tracked.cuts = self._split.cuts(walk.resident) if still else ()
 
     def forget(self, pid: int) -> None:
         """Release what is kept of a process that ended."""
