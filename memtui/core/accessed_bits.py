@@ -1,4 +1,4 @@
-"""What it costs a program that accessed bits were cleared: its processors have to set them again."""
+"""The cost of cleared accessed bits for a program: its processors have to set them again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class SetCost:
-    """CPU time that it takes to set the accessed bit of a page again, by how many pages are touched.
+    """CPU time for setting the accessed bit of a page again, by the count of accessed pages.
 
-    The processor writes an entry of a page table. Those of few pages are in its caches; those of many are not, which
-    takes some times as long. In between the cost rises with the logarithm.
+    The processor writes an entry of a page table. The entries of few pages are in its caches; those of many are not,
+    and writing them takes several times as long. In between the cost rises with the logarithm of the count.
 
     Attributes:
         near_ns: of a page among ``FEW_PAGES``.
@@ -26,7 +26,7 @@ class SetCost:
     MANY_PAGES: ClassVar[int] = 1 << 16
 
     def of_ns(self, pages: int) -> float:
-        """Return what all pages take that a process touches again."""
+        """Return the time for all pages that a process accesses again."""
         if pages <= self.FEW_PAGES:
             return pages * self.near_ns
         far = min(log(pages / self.FEW_PAGES) / log(self.MANY_PAGES / self.FEW_PAGES), 1.0)

@@ -1,4 +1,4 @@
-"""The parser of the command line, and the types of its options: what was typed, checked, in the unit that is meant."""
+"""The parser of the command line, and the types of its options, which check a text and convert its unit."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _STARTS_PROGRAMS = ("run", "trace")
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line.
+    """An argument parser that reports errors in one line.
 
     Attributes:
-        elsewhere: the command that has an option which this one has not.
+        elsewhere: by option that this command does not have: the command that has it.
     """
 
     elsewhere: Mapping[str, str] = MappingProxyType({})
@@ -44,14 +44,14 @@ class Parser(argparse.ArgumentParser):
         sys.exit(BAD_INPUT)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print as always; a stream that takes no more is one line, as everywhere."""
+        """Print as in argparse; a failed write is reported in one line."""
         try:
             super()._print_message(message, file)
         except OSError as error:
             sys.exit(output_failed(error))
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as always, but it is the command that does not know a word, and whose help is named."""
+        """Parse as in argparse, but the error for an unknown argument names the command and its help."""
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             verb = getattr(options, "verb", "")
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check as always, but name what was perhaps meant, and a command is called one."""
+        """Check as in argparse, but suggest the closest choice, and call a command a command."""
         if action.choices is None or value in action.choices:
             return
         names = [str(name) for name in action.choices]
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse as always, but an option that is nearly one of ours is told from a word too many."""
+        """Parse as in argparse, but suggest the closest option, and tell options from unexpected arguments."""
         options, unknown = super().parse_known_args(args, namespace)
         for word in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             if word in self.elsewhere:
@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def tables_of(parser: argparse.ArgumentParser) -> list[argparse._SubParsersAction[Any]]:
-    """Return what holds the commands of a parser; argparse has no public way to it."""
+    """Return the subparser actions of a parser; argparse has no public way to get them."""
     return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
 
 
@@ -102,12 +102,12 @@ def parsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
 
 
 def leaves_of(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """Return what takes the options of a command: its parser, or those of its own commands."""
+    """Return the parsers that take the options of a command: its own, or those of its subcommands."""
     return [leaf for command in parsers_of(parser).values() for leaf in leaves_of(command)] or [parser]
 
 
 def group_of(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
-    """Return the group of that title, which is made where there is none."""
+    """Return the group with that title; create it where it is missing."""
     return next((g for g in parser._action_groups if g.title == title), None) or parser.add_argument_group(title)
 
 
@@ -123,7 +123,7 @@ def add_json(parser: argparse._ActionsContainer, help: str = "as one JSON docume
 
 
 def checked(parse: Callable[[str], Any], text: str) -> Any:
-    """Return what a parser of a feature makes of a word; its ValueError becomes an answer of argparse."""
+    """Return ``parse(text)``; a ValueError becomes argparse's error."""
     try:
         return parse(text)
     except ValueError as error:
@@ -164,7 +164,7 @@ def duration(text: str) -> float:
 
 
 def path(text: str) -> Path:
-    """Return what names a file or a folder."""
+    """Parse the path of a file or a folder."""
     if not text:
         raise argparse.ArgumentTypeError("must be a name, not nothing")
     if "\0" in text:
@@ -189,7 +189,7 @@ def percent(text: str) -> float:
 
 
 def overhead(text: str) -> int | None:
-    """``--max-overhead``: per cent of the time, with or without the sign; in parts per million. None for ``none``."""
+    """Parse ``--max-overhead``: per cent, with or without the sign; return parts per million, None for ``none``."""
     from memtui.core.units import parse_budget_ppm
 
     try:

@@ -1,10 +1,10 @@
-"""Reads a random part of the memory in each window, and estimates the working set from it. Pure.
+"""Random parts of the memory, of which each window reads one, and an estimate of the working set from it. Pure.
 
-Blocks of 2 MiB are dealt out into parts by a hash of their number and a seed, so a part is a random sample and all
-parts together are the memory. There are ten parts, or more where a part would have too many blocks that are mapped in
-small pages, which cost most. Windows read one part after another. The estimate is the ratio estimator of cluster
-sampling (Cochran, Sampling Techniques, 3rd edition, 6.3 and 9A.1): touched bytes by resident bytes in the sample,
-times the resident bytes of the process, which are known. It is exact where everything is touched, or nothing.
+A hash of their number and a seed divides the blocks of 2 MiB into parts, so a part is a random sample, and all parts
+together are the memory. There are ten parts, or more where a part would have too many blocks that are mapped in small
+pages, which cost most. Windows read one part after another. The estimate is the ratio estimator of cluster sampling
+(Cochran, Sampling Techniques, 3rd edition, 6.3 and 9A.1): accessed bytes by resident bytes in the sample, times the
+resident bytes of the process, which are known. It is exact where everything is accessed, or nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PageSet
 
 PARTS = 10  # at least
 SMALL_PAGE_BLOCKS = 32  # of a part, at most twice as many: 512 bits each, which cost about 1 % of a second in all
-FEW_BLOCKS = 30  # in a part; with fewer the interval is not to be trusted
+FEW_BLOCKS = 30  # in a part; with fewer the interval is not reliable
 _Z = 1.96  # of a normal distribution, for an interval of 95 %
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # as in pagetable.bpf.c
 _HALF = np.uint64(32)
@@ -26,13 +26,13 @@ _HALF = np.uint64(32)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A working set that was not seen whole.
+    """A working set that was estimated from a part of the memory.
 
     Attributes:
         wss_bytes: the estimate.
         low_bytes: of its interval; at least what was seen.
         high_bytes: likewise; at most what is resident.
-        scale: bytes of the process that one byte in the sample stands for.
+        scale: bytes of the process for which one byte in the sample stands.
         blocks: of 2 MiB, in the sample.
     """
 
@@ -45,15 +45,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class BlockSample:
-    """How blocks are dealt out: into ``parts``, by a ``seed`` below 2**64."""
+    """A division of blocks into ``parts``, by a ``seed`` below 2**64."""
 
     seed: int
     parts: int = PARTS
 
     def for_blocks(self, small_page_blocks: int) -> BlockSample:
-        """Return this sample, or one with so many parts that one has not too many blocks mapped in pages of 4 KiB.
+        """Return this sample, or a finer one if a part would have too many blocks mapped in pages of 4 KiB.
 
-        Each part of it lies in the part of this one whose number is the remainder by the parts of this one.
+        Part n of the finer sample lies in part ``n % self.parts`` of this one.
         """
         parts = self.parts
         while small_page_blocks > 2 * SMALL_PAGE_BLOCKS * parts:
@@ -78,10 +78,10 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None) -> Esti
     Args:
         touched: pages of the part.
         resident: pages of the part that are there.
-        rss_bytes: all that is there; None: not known.
+        rss_bytes: all resident memory; None: not known.
 
     Returns:
-        The estimate with its 95 % interval; None where nothing of the part is there, or ``rss_bytes`` is None.
+        The estimate with its 95 % interval; None where the part has no resident page, or ``rss_bytes`` is None.
     """
     if rss_bytes is None:
         return None
@@ -95,7 +95,7 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None) -> Esti
     ratio = min(float(used.sum()) / resident_bytes, 1.0)
     scale = max(rss_bytes / resident_bytes, 1.0)
     count = len(present)
-    # Of the sum over all blocks; a process of one block tells nothing about its spread.
+    # Variance between blocks; a single block shows no variance.
     spread = float(((used - ratio * present) ** 2).sum()) / (count - 1) if count > 1 else float((present**2).sum())
     error_bytes = _Z * scale * (max(1 - 1 / scale, 0.0) * count * spread) ** 0.5
     all_bytes = resident_bytes * scale

@@ -1,4 +1,4 @@
-"""What a process may still do: Linux capabilities and the flag against gaining more, by their raw system calls.
+"""Gives up Linux capabilities, and the right to gain new ones, by raw system calls.
 
 Imports nothing of memtui, so that sampler and recorder can both use it.
 """
@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-# Numbers of include/uapi/linux/capability.h. What each is for stands in docs/reference/security.md.
+# Numbers of include/uapi/linux/capability.h. docs/reference/security.md says what each is for.
 NUMBERS = {
     "CAP_DAC_OVERRIDE": 1,
     "CAP_SETPCAP": 8,
@@ -39,9 +39,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def sampler_needs(tracker: str = "") -> tuple[str, ...]:
-    """Return what the sampler keeps with this tracker.
+    """Return the capabilities that the sampler needs with this tracker.
 
-    Without a tracker: while it still chooses, with the right to drop the rest.
+    Without a tracker: those for choosing one, and for dropping the rest afterwards.
     """
     if tracker:
         return _ALWAYS + _OF_TRACKER.get(tracker, ())
@@ -54,7 +54,7 @@ def effective() -> int:
 
 
 def names(mask: int) -> tuple[str, ...]:
-    """Return the names of the capabilities in a mask; a number for those that memtui never needs."""
+    """Return the names of the capabilities in a mask; the number of one that memtui never needs."""
     name_of = {number: name for name, number in NUMBERS.items()}
     return tuple(name_of.get(n, str(n)) for n in range(_LAST + 1) if mask >> n & 1)
 
@@ -62,8 +62,8 @@ def names(mask: int) -> tuple[str, ...]:
 def keep(wanted: Iterable[str]) -> None:
     """Give up every capability but these, for good.
 
-    They cannot come back, not by executing a program either, because they leave the bounding set, too. What is not
-    there to begin with is no error. Raises OSError when more is left than was to be kept.
+    They cannot come back, not even by executing a program, because they also leave the bounding set. A wanted one that
+    this process does not have is not an error. Raises OSError when more are left than were wanted.
     """
     mask = sum(1 << NUMBERS[name] for name in wanted) & _status("CapPrm")
     if _status("CapPrm") >> NUMBERS["CAP_SETPCAP"] & 1:
@@ -77,7 +77,7 @@ def keep(wanted: Iterable[str]) -> None:
     if _libc.capset(struct.pack("<Ii", _VERSION_3, 0), data) < 0:
         _fail("capset")
     forbid_new_privileges()
-    for task in Path("/proc/self/task").iterdir():  # each thread has its own, and can be disarmed by itself alone
+    for task in Path("/proc/self/task").iterdir():  # only a thread itself can drop its capabilities
         if left := (_status("CapPrm", task) | _status("CapEff", task) | _status("CapInh", task)) & ~mask:
             raise PermissionError(errno.EPERM, f"a thread could not give up the capabilities {', '.join(names(left))}")
 
@@ -90,7 +90,7 @@ def forbid_new_privileges() -> None:
 
 
 def forbid_tracing() -> None:
-    """Forbid other processes of the same user to trace this one or read its memory (until it executes a program)."""
+    """Forbid other processes of the same user to trace this one or read its memory, until it executes a program."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 

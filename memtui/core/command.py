@@ -1,4 +1,4 @@
-"""One shape for every command: what it is called, what it takes, and what runs it."""
+"""The interface of all commands: name, arguments, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from memtui.core.console import Console
 class Command(NamedTuple):
     """A command of ``memtui``.
 
-    The module that has it is imported for every ``memtui --help``, so what ``run`` needs is imported when it runs.
+    Its module is imported for every ``memtui --help``, so ``run`` imports what it needs when it runs.
 
     Attributes:
         name: the word that is typed.
         summary: one line of ``memtui --help``.
         add_arguments: adds its options and arguments to a parser.
-        run: runs it and returns the exit code. The namespace has ``command``, the words behind ``--``, ``verb``, and
-            ``given()``: the flags that stand on the command line, by argument, without defaults of a config file.
+        run: runs the command and returns the exit code. The namespace has ``command`` (the arguments after ``--``),
+            ``verb``, and ``given()``: the flags on the command line, by argument, without defaults of a config file.
             It may raise UserError.
-        has_commands: it has commands of its own, and these take the options that every command has.
+        has_commands: the command has subcommands, and these take the options that every command has.
     """
 
     name: str

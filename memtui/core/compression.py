@@ -1,4 +1,4 @@
-"""Decompression of data that may be anybody's: a small blob must not become a large memory."""
+"""Decompression of data that may come from anybody: a small blob must not fill much memory."""
 
 from __future__ import annotations
 

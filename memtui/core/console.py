@@ -1,4 +1,4 @@
-"""Where a command speaks: results on standard output, lines to the user and progress on standard error."""
+"""Output of commands: results on standard output, notices and progress on standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memtui.core.errors import complain
 from memtui.core.progress_line import ProgressLine, above_line
 from memtui.core.text import visible
 
-JSON_VERSION = 1  # of the documents that other programs read: it rises when a name in one changes its meaning or goes
+JSON_VERSION = 1  # of the documents that other programs read: it rises when a key changes its meaning or is removed
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -32,7 +32,7 @@ class Console:
 
     @property
     def interactive(self) -> bool:
-        """Whether somebody sits at a terminal, and results are not sent elsewhere."""
+        """Whether standard input and standard output are a terminal."""
         return sys.stdin.isatty() and sys.stdout.isatty()
 
     def wants_screen(self, args: argparse.Namespace) -> bool:
@@ -40,7 +40,7 @@ class Console:
         return bool(args.tui and not args.json and self.interactive)
 
     def print(self, text: str) -> None:
-        """Print a result; a progress line makes way. Line breaks stay, everything else becomes printable."""
+        """Print a result above a progress line. Line breaks stay, other characters are made printable."""
         with above_line():
             print("\n".join(map(visible, text.split("\n"))), flush=True)
 
@@ -56,5 +56,5 @@ class Console:
                 complain(visible(f"memtui {self.verb}: {text}"))
 
     def progress(self, doing: str, *, wanted: bool = True, silent_since_s: float | None = None) -> ProgressLine:
-        """Say what the command does for as long as the returned line is entered, see ``ProgressLine``."""
+        """Return a line that shows what the command does while it is entered, see ``ProgressLine``."""
         return ProgressLine(self.verb, doing, wanted=wanted, silent_since_s=silent_since_s)

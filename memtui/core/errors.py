@@ -1,4 +1,4 @@
-"""Errors that are answers to the user: one line each, and the exit code of the contract."""
+"""Errors for the user: one line each, with an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INTERRUPTED = 130  # by ^C, or by leaving a screen before what it shows has ende
 
 
 class UserError(Exception):
-    """Something the user can put right: what, why, what to do. ``code`` is the exit code."""
+    """An error that the user can correct: what, why, what to do. ``code`` is the exit code."""
 
     def __init__(self, text: str, code: int = BAD_INPUT) -> None:
         super().__init__(text)
@@ -19,7 +19,7 @@ class UserError(Exception):
 
 
 def complain(line: str) -> None:
-    """Print a line on standard error. Where that takes none (a full disk), the work goes on and ends as it would."""
+    """Print a line on standard error. Where that fails (a full disk), the work goes on."""
     try:
         print(line, file=sys.stderr, flush=True)
     except OSError:
@@ -27,7 +27,7 @@ def complain(line: str) -> None:
 
 
 def output_failed(error: OSError) -> int:
-    """Say that standard output takes no more, unless its reader left (``memtui --help | true``); the exit code."""
+    """Report that writing to standard output failed, unless its reader left (``| true``); return the exit code."""
     silence(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return 0
@@ -36,12 +36,12 @@ def output_failed(error: OSError) -> int:
 
 
 def open_standard_streams() -> None:
-    """Let those that are closed (``>&-``) lead to nothing: a file that is opened next would take the place of one."""
+    """Open /dev/null for closed standard streams (``>&-``): the next opened file would get their descriptor."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
             os.set_inheritable(number, True)
     sys.stdin = sys.stdin or open(0, closefd=False)
     sys.stdout = sys.stdout or open(1, "w", closefd=False)
@@ -49,7 +49,7 @@ def open_standard_streams() -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Let a stream whose other end is gone swallow what it still holds; Python would complain of it at exit."""
+    """Redirect a stream whose reader is gone to /dev/null: Python would report buffered output at exit."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, stream.fileno())
     os.close(sink)

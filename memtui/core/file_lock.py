@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file, which the kernel drops with its holder, also after ``kill -9``."""
+"""A lock on a file for one process at a time. The kernel drops the lock with its holder, also after ``kill -9``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LOCKS = Path("/proc/locks")
 
 @contextmanager
 def exclusively(path: Path, trouble: str, *, writable: bool = False) -> Iterator[None]:
-    """Hold the lock on a file that is there.
+    """Lock an existing file during the block.
 
     Args:
         path: the file; nothing is written to it.
-        trouble: what is said when another one holds it; ``{who}`` stands for that process.
-        writable: whether this user may write to it, which locks over NFS ask for.
+        trouble: the message when another process has the lock; ``{who}`` stands for that process.
+        writable: open the file for writing, which locks over NFS require.
 
     Raises:
-        UserError: another process holds it, or it cannot be held.
+        UserError: another process has the lock, or the file cannot be locked.
     """
     try:
         fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
@@ -45,7 +45,7 @@ def exclusively(path: Path, trouble: str, *, writable: bool = False) -> Iterator
 
 
 def holder_of(path: Path) -> int:
-    """Return the process that holds the lock; 0: none does, or it cannot be seen from here. The lock is not touched."""
+    """Return the process that has the lock; 0: none has it, or it cannot be seen. The lock itself is not taken."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -57,14 +57,14 @@ def holder_of(path: Path) -> int:
 
 
 def lock_holder(fd: int) -> int:
-    """Return who holds the lock on an open file, from /proc/locks; 0 when it is not listed there."""
+    """Return the process that has the lock on an open file, from /proc/locks; 0 when it is not listed there."""
     file = os.fstat(fd)
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     try:
         lines = _LOCKS.read_text().splitlines()
     except OSError:
         return 0
-    # 1: FLOCK  ADVISORY  WRITE 5561 00:15:98765 0 EOF; a line with -> is somebody who waits.
+    # 1: FLOCK  ADVISORY  WRITE 5561 00:15:98765 0 EOF; a line with -> is a process that waits.
     for line in lines:
         fields = line.split()
         if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == place and fields[4].isdigit():

@@ -1,4 +1,4 @@
-"""Files that come into a folder together: all of them, whole, or none, and then no folder that was not there before."""
+"""Writes a set of files into a folder: all of them, complete, or none, and then no new folder either."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Write = Callable[[BinaryIO], Any]
 
 
 class FileSet:
-    """What is about to be written into one folder.
+    """Files that are about to be written into one folder.
 
-    Every file is written under another name first; what lies there already stays as it is until all are whole.
+    Every file is written under another name first; existing files stay as they are until all new ones are complete.
     """
 
     def __init__(self, folder: Path, force: bool) -> None:
-        """``force``: files of these names that are there may be replaced."""
+        """``force``: existing files of these names may be replaced."""
         self._folder, self._force = folder, force
         self._created: list[Path] = []  # folders that were not there before, the outermost first
-        self._drafts: dict[Path, Path] = {}  # by what they are to be called
+        self._drafts: dict[Path, Path] = {}  # by final path
 
     def write(self, name: str, write: Write) -> None:
-        """Let one file be written. Raises UserError where it may not be called so, and OSError."""
+        """Have ``write`` write one file. Raises UserError where the name may not be used, and OSError."""
         target = self._folder / name
         self._check(target)
         self._created += make_folder(self._folder)
@@ -47,7 +47,7 @@ class FileSet:
                 draft.rename(target)  # in place of a link, and not through it
                 named.append(target)
         except OSError:
-            if not self._force:  # then none of them was there before
+            if not self._force:  # then none of these files was there before
                 for target in named:
                     target.unlink(missing_ok=True)
             raise
@@ -55,7 +55,7 @@ class FileSet:
         return named
 
     def abandon(self) -> None:
-        """Take away what was begun, and nothing else; after ``finish`` there is nothing."""
+        """Remove the drafts and the new folders; after ``finish`` there are none."""
         for draft in self._drafts.values():
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ class FileSet:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder, and those above it, where it is missing; those that were made. Raises OSError."""
+    """Create a folder, and those above it, where they are missing; return those created. Raises OSError."""
     missing = [folder, *folder.parents]
     missing = missing[: next(index for index, ancestor in enumerate(missing) if os.path.lexists(ancestor))]
     created: list[Path] = []
@@ -88,7 +88,7 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def take_away(created: list[Path]) -> None:
-    """Undo ``make_folder``; a folder that somebody has put something into meanwhile stays."""
+    """Undo ``make_folder``; a folder that is not empty any more stays."""
     for folder in reversed(created):
         with suppress(OSError):
             folder.rmdir()
@@ -111,5 +111,5 @@ def all_or_none(folder: Path, *, force: bool) -> Iterator[FileSet]:
 
 
 def _private(name: str, flags: int) -> int:
-    """Return the file's mode: what is made of a session tells the layout of addresses as the session does."""
+    """Open a file with mode 0600: files made from a session show the layout of addresses, as the session does."""
     return os.open(name, flags | getattr(os, "O_CLOEXEC", 0), 0o600)

@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all, checks of where they may be written, and TOML files of users.
+"""Atomic replacement of files, checks of where files may be written, and TOML files of users.
 
-A file is written under another name in its folder, brought to the disk, and renamed: a crash leaves the old or the new.
+A file is written under another name in its folder, synced to the disk, and renamed: a crash leaves the old or the new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memtui.core.small_file import read_small
 
 
 def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
-    """Replace a file: whoever looks, at any time and after any crash, sees the old text or the new one.
+    """Replace a file atomically: a reader, at any time and after any crash, sees the old text or the new one.
 
     Args:
         path: the file; its folder is there.
@@ -26,7 +26,7 @@ def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
         mode: permissions, less the umask.
 
     Raises:
-        OSError: it is as it was.
+        OSError: the file is unchanged.
     """
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def replace_whole(path: Path, text: str, mode: int = 0o666) -> None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return what a TOML file says. Raises UserError, with the line where it is not TOML."""
+    """Return the values of a TOML file. Raises UserError, with the line where it is not TOML."""
     try:
         return tomllib.loads(read_small(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -59,7 +59,7 @@ ANOTHER_FILE = "name another file"
 
 
 def check_place(path: Path, *, force: bool) -> None:
-    """Raise UserError where a file of that name cannot be written, or is there already and may not be overwritten."""
+    """Raise UserError where a file of that name cannot be written, or exists already and may not be overwritten."""
     try:
         if not stat.S_ISDIR(path.parent.stat().st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -83,13 +83,13 @@ def check_place(path: Path, *, force: bool) -> None:
 
 
 def check_folder(folder: Path, path: Path | None = None) -> None:
-    """Raise UserError where this user may make no file in a folder that is there. ``path``: what is then named."""
+    """Raise UserError where this user may not create files in an existing folder. ``path``: the path to name then."""
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise unwritable(path or folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "")
 
 
 def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
-    """Replace a file, mode 0600; it is never there in part. Raises UserError, which ends with ``remedy``."""
+    """Replace a file atomically, with mode 0600. Raises UserError, whose text ends with ``remedy``."""
     try:
         replace_whole(path, text, 0o600)
     except OSError as error:
@@ -97,7 +97,7 @@ def write_safely(path: Path, text: str, remedy: str = _REMEDY) -> None:
 
 
 def ensure_folder(path: Path, remedy: str = _REMEDY) -> Path:
-    """Return a folder that is there, mode 0700 where it was not. Raises UserError with the remedy."""
+    """Create a folder with mode 0700 where it is missing, and return it. Raises UserError with the remedy."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -106,5 +106,5 @@ def ensure_folder(path: Path, remedy: str = _REMEDY) -> Path:
 
 
 def unwritable(path: Path, error: OSError, remedy: str = _REMEDY) -> UserError:
-    """Return what is told of a place that takes no files."""
+    """Return the error for a path where no file can be written."""
     return refused(path, error, WRITE, remedy=remedy)

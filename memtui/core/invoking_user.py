@@ -1,4 +1,4 @@
-"""Gives up root where ``sudo memtui`` has no use for it. Imports nothing of POSIX until it is needed."""
+"""Gives up root for commands that do not need it under ``sudo memtui``. Imports POSIX modules only when needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def drop_root() -> None:
-    """Become the invoking user under sudo: a session may be a stranger's, and what is written is the user's."""
+    """Become the invoking user under sudo: a session may come from anybody, and files are written for the user."""
     if "SUDO_UID" in os.environ and os.geteuid() == 0:
         from memtui.core.privilege import become, invoker
 

@@ -1,10 +1,10 @@
-"""What may be asked for: names and ranges, for the command line and for those who do it and check it.
+"""Names and ranges of options, for the command line and for the modules that check or use them.
 
-Nothing is imported here, so that a help text costs nothing.
+This module imports nothing, so that a help text costs nothing.
 """
 
 TRACKERS = ("auto", "pagetable", "idle", "damon", "referenced", "rss")
-ESTIMATES = ("damon",)  # trackers that estimate, which is said wherever people read their name
+ESTIMATES = ("damon",)  # trackers that estimate, which their label says
 FLUSHES = ("auto", "cold", "soft-dirty", "off")
 PAGES = ("exact", "sampled")
 REARMS = ("auto", "working-set", "full")
@@ -16,15 +16,15 @@ MAX_PAUSE_NS = 5 * 10**6, 5 * 10**9  # 5 ms to 5 s
 DURATION_NS = 10**6, 3_660 * 86_400 * 10**9  # 1 ms to ten years
 THEMES = ("dark", "light", "high-contrast")
 COLORS = ("auto", "truecolor", "256", "16", "none")
-LETTERS = "ABCDEFGH"  # of sessions that are compared: more lines than that nobody tells apart
-COMMAND_CHARACTERS = 1 << 14  # kept of a command line, which is there to be read by people
+LETTERS = "ABCDEFGH"  # of compared sessions: more lines cannot be distinguished
+COMMAND_CHARACTERS = 1 << 14  # of a command line that are stored, for people to read
 MARK_CHARACTERS = 500  # of one mark on the time axis
-LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log beside it may take half of that
+LEAST_MAX_BYTES = 16 << 20  # of a session file; SQLite's log next to it may take half of that
 DEFAULT_MAX_BYTES = 2 << 30
 DTYPES = ("fp32", "tf32", "fp16", "bf16")  # of the numbers that a measured operator works on
 MODES = ("forward", "forward-backward")  # its passes
 CACHE_STATES = ("cold", "warm")  # whether its inputs lie in the cache
-WEIGHT_SETS = ("rotate", "same")  # several sets of weights that take turns, or one
+WEIGHT_SETS = ("rotate", "same")  # several sets of weights in rotation, or one
 SPACES = ("small", "resnet50", "thesis", "sparsity", "predict")  # bundled sets of configurations
 LEARNING_RULES = ("BP", "FA", "DFA", "DFAMEM")
 BUNDLED_NETWORKS = (

@@ -1,7 +1,7 @@
-"""Errors of the operating system as answers to the user: which file, what was to be done with it, why not, what to do.
+"""Errors of the operating system as messages for the user: which file, what failed, why, and what to do.
 
-The one place for that. A module that knows what it was about to do raises ``refused``; an ``OSError`` that nobody
-caught comes here from the command line, as ``unhandled``.
+All such messages are made here. A module that knows what it was about to do raises ``refused``; the command line turns
+an ``OSError`` that was not caught into ``unhandled``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from memtui.core.errors import BAD_INPUT, FAILURE, UserError
 
 READ, WRITE, USE, CREATE = "read", "written", "used", "made"
 _RIGHTS = (errno.EACCES, errno.EPERM)
-# What to do, where it does not depend on the path.
+# Remedies that do not depend on the path.
 _REMEDIES = {
     errno.ENOENT: "check the name",
     errno.EEXIST: "name another one",
@@ -47,20 +47,20 @@ _REMEDIES = {
 def refused(
     path: Path | str, error: BaseException, doing: str = USE, *, remedy: str = "", code: int = BAD_INPUT
 ) -> UserError:
-    """Return the answer for a path that cannot be used as it was meant.
+    """Return the error for a path that cannot be used as intended.
 
     Args:
         path: as the user knows it.
         error: an ``OSError``, or another error whose text says why.
         doing: what could not be done: ``READ``, ``WRITE``, ``USE``, ``CREATE``.
-        remedy: what to do, where the caller knows it better than the number of the error.
+        remedy: what to do, where the caller knows more than the errno says.
         code: ``BAD_INPUT`` for what the user named, ``FAILURE`` for what failed while running.
     """
     return UserError(f"{path}: cannot be {doing}: {why(path, error, remedy)}", code)
 
 
 def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
-    """Return the second half of ``refused``: the reason and, behind a semicolon, what to do."""
+    """Return the second half of ``refused``: the reason and, after a semicolon, the remedy."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     if number in _RIGHTS and (closed := _closed(Path(path))):
@@ -70,12 +70,12 @@ def why(path: Path | str, error: BaseException, remedy: str = "") -> str:
 
 
 def unhandled(error: OSError, named: Iterable[str]) -> UserError:
-    """Return the answer for an ``OSError`` that came up to the command line.
+    """Return the error for an ``OSError`` that no module caught.
 
     Args:
-        error: it may or may not know its file.
-        named: words of the command line that may name files. Where the file is one of them, or lies below or above one,
-            the user has to name another: the exit code is 2. It is 1 for everything else.
+        error: with or without the name of a file.
+        named: arguments of the command line that may name files. Where the file is one of them, or lies below or above
+            one, the user has to name another: the exit code is 2. Otherwise it is 1.
     """
     if error.filename is None or isinstance(error.filename, int):
         number = error.errno or 0
@@ -101,7 +101,7 @@ def _akin(path: str, word: str) -> bool:
 
 
 def _closed(path: Path) -> str:
-    """Return the first folder on the way that this user may not enter; "" where the way is free."""
+    """Return a text about the first folder of the path that this user may not enter; empty without one."""
     try:
         folders = reversed(path.absolute().parents)
     except OSError:
@@ -117,7 +117,7 @@ def _closed(path: Path) -> str:
 
 
 def _of_rights(path: Path) -> str:
-    """Return whom to ask."""
+    """Return the remedy for a missing right: whom to ask for it."""
     for place in (path, *path.absolute().parents):
         try:
             owner = place.stat().st_uid

@@ -1,7 +1,7 @@
-"""Sets of touched pages, in the sizes the hardware maps, as numpy arrays: compact to send, store and count.
+"""Sets of accessed pages, in the sizes that the hardware maps, as numpy arrays: compact to send, store and count.
 
 A 4 KiB page is one bit of the 512 that make a 2 MiB block (one page-table page on x86-64); a 2 MiB or 1 GiB page is
-one number. Blocks without a touched page are not kept. ``inside`` cuts sets to address ranges, without a loop over
+one number. Blocks without an accessed page are left out. ``inside`` cuts sets to address ranges, without a loop over
 pages or ranges.
 """
 
@@ -27,19 +27,19 @@ _HEAD = struct.Struct("<III")
 
 
 def parts_of(numbers: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    """Numbers of the ``1 << bits`` equal parts of each block, in the order of the blocks: u8[n << bits] for u8[n]."""
+    """Return the numbers of the ``1 << bits`` parts of each block, in the order of the blocks: u8[n << bits]."""
     return np.add.outer(numbers << np.uint64(bits), np.arange(1 << bits, dtype=np.uint64)).ravel()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageSet:
-    """Touched pages of one process in one window.
+    """Accessed pages of one process in one window.
 
     Attributes:
-        blocks: u8[n], rising; ``address >> 21`` of every 2 MiB block with a touched 4 KiB page.
+        blocks: u8[n], rising; ``address >> 21`` of every 2 MiB block with an accessed 4 KiB page.
         bits: u8[n, 8]; bit ``i % 64`` of word ``i // 64`` is page ``i`` of the block.
-        huge: u8[m], rising; ``address >> 21`` of every touched 2 MiB page.
-        giant: u8[k], rising; ``address >> 30`` of every touched 1 GiB page.
+        huge: u8[m], rising; ``address >> 21`` of every accessed 2 MiB page.
+        giant: u8[k], rising; ``address >> 30`` of every accessed 1 GiB page.
     """
 
     blocks: NDArray[np.uint64]
@@ -83,12 +83,12 @@ class PageSet:
 
     @property
     def page_count(self) -> int:
-        """Touched 4 KiB pages (huge pages not included)."""
+        """The count of accessed 4 KiB pages (huge pages not included)."""
         return int(np.bitwise_count(self.bits).sum())
 
     @property
     def touch_count(self) -> int:
-        """Touched pages of any size: one touch per page and window."""
+        """The count of accessed pages of any size: one access per page and window."""
         return self.page_count + len(self.huge) + len(self.giant)
 
     @property
@@ -98,7 +98,7 @@ class PageSet:
 
     @property
     def memory_bytes(self) -> int:
-        """What the set itself takes."""
+        """The memory of the set itself."""
         return self.blocks.nbytes + self.bits.nbytes + self.huge.nbytes + self.giant.nbytes
 
     def union(self, other: PageSet) -> PageSet:
@@ -136,11 +136,11 @@ class PageSet:
         return np.unpackbits(self.bits.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """Return touched ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then the larger ones."""
+        """Return accessed ranges (start, end, page_bytes) in bytes: runs of 4 KiB pages first, then of larger ones."""
         return list(self.runs())
 
     def runs(self, borders: Sequence[int] = ()) -> Iterator[tuple[int, int, int]]:
-        """Yield the ``ranges`` one by one, in bounded memory, and split at addresses where something else begins."""
+        """Yield the ``ranges`` one by one, in bounded memory, and split at the addresses in ``borders``."""
         cuts = np.unique(np.asarray(borders, np.uint64))
         for shift in (PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT):
             firsts = cuts >> np.uint64(shift)
@@ -160,7 +160,7 @@ class PageSet:
                 yield pending[0] << shift, (pending[1] + 1) << shift, 1 << shift
 
     def _numbers(self, shift: int) -> Iterator[NDArray[np.uint64]]:
-        """Return page numbers of one size, rising, in parts that are not empty; a block becomes 512 numbers at most."""
+        """Yield page numbers of one size, rising, in parts that are not empty; a block has 512 numbers at most."""
         if shift != PAGE_SHIFT:
             numbers = self.huge if shift == BLOCK_SHIFT else self.giant
             if len(numbers):
@@ -182,7 +182,7 @@ class PageSet:
 
     @classmethod
     def decode(cls, data: bytes) -> PageSet:
-        """Undo ``encode``. Raises ValueError on damaged data, and before it unpacks too much."""
+        """Undo ``encode``. Raises ValueError for damaged data, also before it would decompress too much."""
         try:
             n, m, k = _HEAD.unpack(inflate_start(data, _HEAD.size))
             size_bytes = _HEAD.size + 8 * (n * 9 + m + k)

@@ -1,7 +1,7 @@
 """Under sudo only the sampler stays root; everything else becomes the invoking user again.
 
-Three things follow from a user's wish to be asked for a password once, or not at all: who the user is (``invoker``),
-how a process stops being root for good (``become``), and what that user's environment was before sudo emptied it.
+This module finds out who that user is (``invoker``), gives up root for good (``become``), and restores the environment
+that the user had before sudo emptied it (``users_environment``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memtui.core import capabilities
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.procfs import read_stat
 
-_LARGEST_ID = (1 << 32) - 2  # -1 means "leave it" to the system calls that set ids
+_LARGEST_ID = (1 << 32) - 2  # for the system calls that set ids, -1 means "no change"
 # What sudo sets for the program it runs; none of it is the user's.
 _SET_BY_SUDO = {"HOME", "LOGNAME", "MAIL", "PATH", "SHELL", "USER"}
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -29,7 +29,7 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Invoker:
-    """The user who typed the command."""
+    """The user who ran the command."""
 
     uid: int
     gid: int
@@ -40,7 +40,7 @@ class Invoker:
 
 
 def invoker() -> Invoker:
-    """Return the user behind sudo, or the current one. Raises UserError when sudo's variables name nobody possible."""
+    """Return the user behind sudo, or the current one. Raises UserError when sudo's variables name no valid user."""
     behind_sudo = os.geteuid() == 0 and "SUDO_UID" in os.environ
     uid = _id_of("SUDO_UID") if behind_sudo else os.geteuid()
     try:
@@ -53,23 +53,23 @@ def invoker() -> Invoker:
 
 
 def borrows_root() -> bool:
-    """Whether this process is root for a user who is not."""
+    """Whether this process is root on behalf of a user who is not."""
     return os.geteuid() == 0 and invoker().uid != 0
 
 
 def root_notice() -> str:
-    """Return one line when root works for no one else; empty otherwise."""
+    """Return one line when this is root and not on behalf of another user; otherwise an empty text."""
     if os.geteuid() != 0 or "SUDO_UID" in os.environ:
         return ""
     return "root, and no SUDO_UID names another user: recorder, screen, program and session are root's"
 
 
 def become(user: Invoker) -> None:
-    """Give up root for good and verify it; no effect when this process is that user already.
+    """Give up root for good and verify that; no effect when this process is that user already.
 
-    The environment becomes the one that user had before sudo, as far as it can be known. Programs started from here
-    may still use set-user-ID programs (a training may need apptainer or fusermount): ``forbid_new_privileges`` is
-    called once the last of them runs.
+    The environment becomes the one that the user had before sudo, where it is known. Programs that this process starts
+    may still use set-user-ID programs (a training may need apptainer or fusermount): callers call
+    ``forbid_new_privileges`` after they started the last one.
     """
     if os.geteuid() != 0 or user.uid == 0:
         return
@@ -78,7 +78,7 @@ def become(user: Invoker) -> None:
     os.setgroups(groups)
     os.setresgid(user.gid, user.gid, user.gid)
     os.setresuid(user.uid, user.uid, user.uid)
-    # It holds the pipe on which the sampler, which is root, takes orders.
+    # This process has the pipe on which the sampler, which is root, takes orders.
     capabilities.forbid_tracing()
     _verify(user, groups)
     os.environ.clear()
@@ -86,12 +86,12 @@ def become(user: Invoker) -> None:
 
 
 def groups_of(user: Invoker) -> list[int]:
-    """Return all that the user is in."""
+    """Return all groups of the user."""
     return os.getgrouplist(user.name, user.gid) if user.in_user_database else [user.gid]
 
 
 def as_invoker(work: Callable[[], Any]) -> Any:
-    """Return what ``work`` returns with the rights of the user who typed the command, whose files it reads.
+    """Call ``work`` with the rights of the user who ran the command, whose files it reads; return its result.
 
     Raises:
         UserError, OSError: see ``run_as``.
@@ -100,13 +100,15 @@ def as_invoker(work: Callable[[], Any]) -> Any:
 
 
 def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
-    """Return what ``work`` returns, plain data, in a child that became the user: rights given up do not come back.
+    """Call ``work`` in a child that became the user, and return its result, which is JSON data.
+
+    A child, because rights that a process gave up do not come back.
 
     Raises:
         UserError: that of ``work``, or one that says how it failed.
         OSError: that of ``work``.
     """
-    environment_of_sudo()  # which is this process's parent, and not the child's
+    environment_of_sudo()  # sudo is the parent of this process, and not of the child
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -138,7 +140,7 @@ def run_as(user: Invoker, work: Callable[[], Any]) -> Any:
 
 
 def _verify(user: Invoker, groups: list[int]) -> None:
-    """Raise UserError when anything of root is left."""
+    """Raise UserError when any right of root is left."""
     left = ""
     if os.getresuid() != (user.uid,) * 3:
         left = f"user ids {os.getresuid()}"
@@ -161,8 +163,8 @@ def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dic
     """Return the environment of the user for whom sudo runs this process.
 
     Args:
-        user: whose.
-        outer: the environment sudo was started with; by default it is looked up.
+        user: of whom.
+        outer: the environment with which sudo was started; by default it is read.
     """
     outer = environment_of_sudo() if outer is None else outer
     now = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
@@ -172,7 +174,7 @@ def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dic
     environment.pop("MAIL", None)
     environment["PATH"] = now.get("PATH") or _PATH
     if sys.prefix != sys.base_prefix:
-        # sudo's secure_path leaves out a virtual environment that was active; this one is the best guess at it.
+        # sudo's secure_path leaves out a virtual environment that was active; that of this Python is the best guess.
         environment["PATH"] = f"{sys.prefix}/bin:{environment['PATH']}"
         environment["VIRTUAL_ENV"] = sys.prefix
     return environment
@@ -180,10 +182,10 @@ def users_environment(user: Invoker, outer: dict[str, str] | None = None) -> dic
 
 @cache
 def environment_of_sudo() -> dict[str, str]:
-    """Return what the user's shell gave to the sudo that started this process; empty when that cannot be seen.
+    """Return the environment of the sudo that started this process; empty when it cannot be read.
 
-    sudo empties the environment of what it runs, but it waits for it, and keeps its own. Asked once, so that a process
-    that is forked from this one still knows it.
+    sudo empties the environment of the program that it runs, but it waits for the program, and its own environment
+    stays as it was. The result is cached, so that a process that is forked from this one has it, too.
     """
     try:
         parent = read_stat(os.getpid()).parent_pid
@@ -197,19 +199,19 @@ def environment_of_sudo() -> dict[str, str]:
 
 
 def state_directory(user: Invoker) -> Path:
-    """Return where that user's sessions live by default."""
+    """Return the folder of that user's state, with the sessions."""
     base = os.environ.get("XDG_STATE_HOME", "") if os.getuid() == user.uid else ""
     # The XDG specification: a relative path is to be ignored.
     return (Path(base) if base.startswith("/") else user.home / ".local" / "state") / "memtui"
 
 
 def sessions_directory(user: Invoker) -> Path:
-    """Return where sessions go that were given no name."""
+    """Return the folder for sessions without a given name."""
     return state_directory(user) / "sessions"
 
 
 def runtime_directory(user: Invoker) -> Path | None:
-    """Where that user's sockets may lie when the state directory cannot hold one; None when there is no such place."""
+    """Return a folder for that user's sockets where the state directory cannot hold one; None: there is no such one."""
     own = os.environ.get("XDG_RUNTIME_DIR", "") if os.getuid() == user.uid else ""
     for base in (own, f"/run/user/{user.uid}"):
         try:

@@ -1,8 +1,8 @@
 """Child processes: one that exchanges JSON lines with its parent, and work that runs behind a screen.
 
-``JsonLineProcess`` starts a program that is asked and answers. ``BackgroundTask`` forks a process for work that a
-screen shows: neither holds up the other. What it reports comes over a pipe, one JSON object a line; when the pipe is
-closed, or on SIGINT, the work ends.
+``JsonLineProcess`` starts a program that answers requests. ``BackgroundTask`` forks a process for work whose progress a
+screen shows, so that neither delays the other. The child reports over a pipe, one JSON object a line; the work ends
+when the pipe is closed, or on SIGINT.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any
 from memtui.core.errors import FAILURE, UserError
 
 _PR_SET_PDEATHSIG = 1
-STARTING_S = 120.0  # torch alone takes a while on a slow disk
+STARTING_S = 120.0  # importing torch is slow from a slow disk
 
 
 class WorkerEnded(Exception):
-    """It is gone; the text says how."""
+    """The child process has ended; the text says how."""
 
 
 class JsonLineProcess:
-    """Started at once, in a session of its own, so that keys of the terminal do not reach it.
+    """A child process in a session of its own, so that keys of the terminal send it no signals.
 
     Attributes:
-        ready: what it said of itself when it was ready.
+        ready: the child's first message.
     """
 
     def __init__(self, argv: Sequence[str], starting_s: float = STARTING_S) -> None:
-        """Start it and wait until it is ready. Raises WorkerEnded."""
+        """Start the child and wait until it is ready. Raises WorkerEnded."""
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -57,7 +57,7 @@ class JsonLineProcess:
         return self._process.pid
 
     def send_message(self, message: dict[str, Any]) -> None:
-        """Tell it something. Raises WorkerEnded."""
+        """Send a message to the child. Raises WorkerEnded."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -66,7 +66,7 @@ class JsonLineProcess:
             raise WorkerEnded(self._how_it_ended()) from None
 
     def receive_message(self, seconds: float) -> dict[str, Any] | None:
-        """Return its next word; None when it said nothing for so long. Raises WorkerEnded."""
+        """Return the next message; None when none came within so many seconds. Raises WorkerEnded."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         while b"\n" not in self._buffer:
@@ -81,7 +81,7 @@ class JsonLineProcess:
         return message
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the child, whatever it does."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -106,9 +106,9 @@ class JsonLineProcess:
 
 
 def exit_with_parent(parent: int = 0) -> None:
-    """Have the kernel send SIGTERM to this process when its parent ends, so that no run is left behind.
+    """Have the kernel send SIGTERM to this process when its parent ends, so that no run stays behind.
 
-    The kernel's parent is the thread that started this process, not only its process.
+    For the kernel, the parent is the thread that started this process.
 
     Args:
         parent: the pid that the parent should have; another one means that it ended before this call. 0: not checked.
@@ -124,20 +124,20 @@ Work = Callable[[Send], list[str]]
 
 
 class BackgroundTask:
-    """Starts at once.
+    """Work in a child process, which starts at once.
 
     Attributes:
-        over: nothing more will come.
-        finished: the work came to its own end.
-        error: why it ended early.
-        conclusion: lines to be said at the end, once it is over.
+        over: no more messages will come.
+        finished: the work is done.
+        error: why the work ended early.
+        conclusion: lines to print once the work is done.
     """
 
     def __init__(self, work: Work) -> None:
-        """``work`` says words and returns its conclusion. It runs in a child; no thread may run yet."""
+        """``work`` sends messages and returns its conclusion. It runs in a child; no thread may run yet."""
         self._read_fd, write_fd = os.pipe()
         self._buffer = b""
-        self._early: list[dict[str, Any]] = []  # heard before the screen was there
+        self._early: list[dict[str, Any]] = []  # received before the screen was there
         self.over = self.finished = False
         self.error: UserError | None = None
         self.conclusion: list[str] = []
@@ -149,11 +149,11 @@ class BackgroundTask:
                 os.close(self._read_fd)
                 code = _child(work, write_fd)
             finally:
-                os._exit(code)  # whenever ^C comes: nothing of the parent may run twice
+                os._exit(code)  # also after a ^C at any moment: no code of the parent may run in the child
         os.close(write_fd)
 
     def wait_for_start(self) -> bool:
-        """Wait until the work proper begins; False when it does not, and ``error`` says why."""
+        """Wait until the preparation is over and the work starts; False when it does not: ``error`` says why."""
         while not self.over and self.error is None:
             messages = self._read(1.0)
             self._early += messages
@@ -162,14 +162,14 @@ class BackgroundTask:
         return False
 
     def receive_messages(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the messages that came meanwhile, with the first of them, or with none after so long."""
+        """Return the messages that came since the last call; wait for the first of them, but only so many seconds."""
         if self._early:
             early, self._early = self._early, []
             return early
         return self._read(seconds)
 
     def note(self, word: dict[str, Any]) -> None:
-        """Take every word as it comes."""
+        """Process a message when it comes."""
         if "error" in word:
             self.error = UserError(word["error"], word["code"])
         self.finished |= "over" in word
@@ -190,7 +190,7 @@ class BackgroundTask:
         return messages
 
     def end(self) -> None:
-        """End the work, if it still goes on, and wait for that."""
+        """End the work, if it is not done, and wait for the child's end."""
         deadline = time.monotonic() + ENDING_S
         _send(self._pid, signal.SIGINT)
         os.close(self._read_fd)
@@ -211,7 +211,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 def _child(work: Work, write_fd: int) -> int:
     """Do the child's work and return its exit status."""
-    os.setsid()  # keys and the end of the terminal are the screen's
+    os.setsid()  # signals of the terminal are for the screen's process
     signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):

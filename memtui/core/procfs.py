@@ -14,7 +14,7 @@ from pathlib import Path
 from memtui.core.options import COMMAND_CHARACTERS
 
 PROC = Path("/proc")
-# As torchrun, Open MPI and the others that speak PMI set them.
+# As torchrun, Open MPI and other launchers with PMI set them.
 _RANKS = {
     "RANK": (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"),
     "LOCAL_RANK": (b"LOCAL_RANK", b"OMPI_COMM_WORLD_LOCAL_RANK", b"MPI_LOCALRANKID"),
@@ -28,7 +28,7 @@ _INITIAL = 4026531836  # PROC_PID_INIT_INO (include/linux/proc_ns.h), the same o
 
 
 def state_of(tid: int) -> str:
-    """Return what a thread, or the first thread of a process, does: one letter, as in ``ps``; empty when it is gone."""
+    """Return the state of a thread, or of a process's first one: a letter, as in ``ps``; empty when it is gone."""
     try:
         return Path(f"/proc/{tid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
@@ -36,12 +36,12 @@ def state_of(tid: int) -> str:
 
 
 def has_ended(tid: int) -> bool:
-    """Whether a thread runs no more, be it waited for or not."""
+    """Whether a thread has ended, reaped or not."""
     return state_of(tid) in ("", "Z", "X")
 
 
 def is_exiting(tid: int, proc: Path = PROC) -> bool:
-    """Whether a thread has ended, or is about to: it gives its memory back before its state says so."""
+    """Whether a thread has ended, or is about to end: it releases its memory before its state shows that."""
     try:
         fields = (proc / str(tid) / "stat").read_bytes().rpartition(b")")[2].split()
         return fields[0] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & PF_EXITING)
@@ -52,7 +52,7 @@ def is_exiting(tid: int, proc: Path = PROC) -> bool:
 def children_of(pid: int, proc: Path = PROC) -> list[int]:
     """Return the direct children. The kernel lists them per thread, so other processes of the machine cost nothing.
 
-    Kernels without CONFIG_PROC_CHILDREN are asked through psutil, which looks at every process.
+    On kernels without CONFIG_PROC_CHILDREN this uses psutil, which reads every process.
     """
     pids: list[int] = []
     try:
@@ -77,7 +77,7 @@ def _children_by_psutil(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line as a shell would take it, or the name in brackets where there is none.
+    """Return the command line, quoted as for a shell, or the name in brackets where there is no command line.
 
     Raises ProcessLookupError.
     """
@@ -97,10 +97,10 @@ def command_of(pid: int) -> str:
 
 
 def ranks_of(pid: int, proc: Path = PROC) -> dict[str, int]:
-    """Return what the environment a program was started with tells of its place in a training: RANK, LOCAL_RANK.
+    """Return RANK and LOCAL_RANK from the environment with which a program was started.
 
-    Nothing else of the environment is kept, and nothing that is no number. Empty where it tells nothing or may not be
-    read.
+    Nothing else of the environment is returned, and only numbers are. Empty where there are none, or where the
+    environment may not be read.
     """
     try:
         variables = (proc / str(pid) / "environ").read_bytes().split(b"\0")

@@ -1,4 +1,4 @@
-"""The log of what a program printed that memtui started: where it lies, and how it is made and opened with care."""
+"""The log of the output of a program that memtui started: its path, and safe ways to create and open it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 from memtui.core.errors import UserError
 from memtui.core.os_errors import why
 
-# A session is replayed on other systems, too, and they lack one or the other of these.
+# A session is also replayed on other systems, which lack some of these flags.
 _READ = sum(
     getattr(os, name, 0) for name in ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 )
 
 
 def log_path(session: Path) -> Path:
-    """Return the log that belongs to a session, whether it is there or not.
+    """Return the path of the log of a session; the file need not exist.
 
-    ``train.memtui.log``, as ``train.log`` is a name that programs give to logs of their own.
+    It is ``train.memtui.log``, as ``train.log`` is a name that programs give to their own logs.
     """
     return session.with_name(session.name + ".log")
 
 
 def create_log(path: Path, *, force: bool = False) -> int:
-    """Return a new, empty log of mode 0600, open for appending: what a program prints is as private as its session.
+    """Create an empty log with mode 0600, open for appending: the output of a program is as private as its session.
 
-    ``force`` takes away what has the name, which may be a link: the link goes, and not what it points to.
+    ``force`` removes an existing file or link of that name; the target of a link stays.
 
     Raises:
-        UserError: there is something of that name, or it cannot be made.
+        UserError: the path exists, or the log cannot be created.
     """
     try:
         if force:
@@ -44,9 +44,9 @@ def create_log(path: Path, *, force: bool = False) -> int:
 
 
 def open_log(path: Path) -> int:
-    """Return a log, open for reading.
+    """Open a log for reading.
 
-    It may lie beside a stranger's session, so only a plain file is opened, and no link.
+    The session may come from anybody, so only a regular file is opened, and no link.
 
     Raises OSError.
     """

@@ -1,7 +1,7 @@
-"""One line on standard error about work that takes long, so that no command looks as if it hung.
+"""One line on standard error about work that takes long, so that no command seems to hang.
 
-On a terminal the line comes before two seconds have passed, is written over in place, and is gone when the work is
-done. Elsewhere (a log, a batch job) a whole line comes at least every ten seconds. Standard output is never written to.
+On a terminal the line appears before two seconds have passed, is overwritten in place, and is erased when the work is
+done. Elsewhere (a log, a batch job) a whole line is written at least every ten seconds. Standard output stays clean.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TextIO
 from memtui.core.text import visible
 from memtui.core.units import span
 
-TERMINAL_FIRST_S, TERMINAL_EVERY_S = 0.7, 0.5  # a command was imported before its work could begin
+TERMINAL_FIRST_S, TERMINAL_EVERY_S = 0.7, 0.5  # from the start of the work; importing the command came before
 LOG_EVERY_S = 9.0
 _ERASE = "\r\x1b[K"
 _ROOM_FOR_INTERRUPT = 3  # the terminal puts ^C after the cursor
@@ -36,7 +36,7 @@ def update(far: str, doing: str | None = None) -> None:
 
 @contextmanager
 def above_line() -> Iterator[None]:
-    """Print something while the line of this process, if it has one, makes way."""
+    """Print something while the line of this process, if it has one, is erased."""
     if _current is None:
         yield
     else:
@@ -45,24 +45,24 @@ def above_line() -> Iterator[None]:
 
 
 class ProgressLine:
-    """Says what a command does and how far it is, for as long as it is entered.
+    """Shows what a command does and how far it is, while the context is entered.
 
         with ProgressLine("export", "writing csv into run/") as line:
             for number, table in enumerate(tables):
                 line.update(f"{number} of {len(tables)} tables")
 
     ``update`` costs an assignment, so it may be called often; a thread writes the line when it is due. That thread does
-    not survive a fork, and the line belongs to the process that entered it. A process has one line: of one that is
-    entered inside another the words stand in the outer one's for as long.
+    not survive a fork, and the line belongs to the process that entered it. A process has one line: an inner one that
+    is entered inside another shows its text in the outer one.
 
     Args:
         verb: the command, as in ``memtui export``.
-        doing: what it does.
+        doing: what the command does.
         wanted: False writes nothing at all.
         stream: in place of standard error.
-        first_s: seconds without a word before the first line; default by kind of stream.
+        first_s: seconds without output before the first line; default by kind of stream.
         every_s: seconds between lines.
-        silent_since_s: when the command said something last, or began (``time.monotonic``); default: now.
+        silent_since_s: when the command last printed something, or started (``time.monotonic``); default: now.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ProgressLine:
         self.on_terminal = self._wanted and self._stream.isatty()
         self._first_s = (TERMINAL_FIRST_S if self.on_terminal else LOG_EVERY_S) if first_s is None else first_s
         self._every_s = (TERMINAL_EVERY_S if self.on_terminal else LOG_EVERY_S) if every_s is None else every_s
-        self._lock = threading.RLock()  # held while anybody writes; what is printed above may be said in parts
+        self._lock = threading.RLock()  # held during all writing; output above the line may come in parts
         self._done = threading.Event()
         self._shown = ""  # what stands on the terminal now
         self._start_s = self._silent_since_s = time.monotonic()
@@ -120,7 +120,7 @@ class ProgressLine:
             self._erase()
 
     def update(self, far: str, doing: str | None = None) -> None:
-        """Say how far the work is, and what it is from now on where that has changed."""
+        """Set how far the work is, and what it is where that has changed."""
         if doing is not None:
             self._doing = doing
         self._far = far
@@ -129,7 +129,7 @@ class ProgressLine:
 
     @contextmanager
     def above(self) -> Iterator[None]:
-        """Print something else meanwhile: the line makes way, and comes back below it once it is due again."""
+        """Erase the line during the block, in which something else is printed; it comes back below when it is due."""
         if self._outer is not None:
             with self._outer.above():
                 yield
@@ -168,7 +168,7 @@ class ProgressLine:
                 self._silent_since_s = time.monotonic()
             self._stream.flush()
         except (OSError, ValueError):
-            self._done.set()  # nobody reads it any more, which is no reason to end the work
+            self._done.set()  # nobody reads the line any more, but the work goes on
 
     def _erase(self) -> None:
         if not self._shown:

@@ -1,9 +1,9 @@
-"""The vocabulary: what a probe returns, a frame carries and a session stores.
+"""The data model: what a probe returns, a message carries and a session stores.
 
-Every name carries its unit (``_ns``, ``_bytes``, ``_w``, ``_j``). A value that could not be measured is ``None``
-and the sample that lacks it carries a ``status`` other than ``"ok"`` and a ``reason`` in plain words. Times are
-``CLOCK_MONOTONIC`` nanoseconds. Address ranges are half open, in bytes. No module of memtui is imported here but
-``page_set``, so every layer can speak these words.
+Every name carries its unit (``_ns``, ``_bytes``, ``_w``, ``_j``). A value that could not be measured is ``None``, and
+its sample has a ``status`` other than ``"ok"`` and a ``reason`` in plain words. Times are ``CLOCK_MONOTONIC``
+nanoseconds. Address ranges are half open, in bytes. This module imports only ``page_set`` of memtui, so every layer can
+use it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without nu
 
 VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: cannot be known), zeros left out
 
-# Of the working set of several processes, where the tracker sees no page frames: it is an upper bound.
+# The reason of an upper bound: the working set of several processes, where the tracker sees no page frames.
 SHARED_UNKNOWN = "pages that several processes share count once for each of them"
-# Where a part of the memory is seen in each window, and another one in the next.
+# The reason of missing values where each window reads another part of the memory.
 SAMPLED = "a part of the memory is read in each window: reuse distances and tensors need all of it (--pages exact)"
 
 
 class Status(StrEnum):
-    """Why a value is there, or is not."""
+    """Whether a value is there, and why not."""
 
     OK = "ok"
     APPROXIMATE = "approximate"  # the value is there, but not exact; the reason says how
     UNSUPPORTED = "unsupported"  # this kernel, machine or tracker cannot know it
     DENIED = "denied"  # it could, with more rights
-    FAILED = "failed"  # it was tried and went wrong
-    NOT_PAUSED = "not paused"  # the target could not be held still in time
+    FAILED = "failed"  # measuring was tried and failed
+    NOT_PAUSED = "not paused"  # the target did not stop in time
     GONE = "gone"  # the process ended
     DROPPED = "dropped"  # measured, but the recorder was too slow to take it
 
@@ -73,7 +73,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for."""
+    """The user's options of a recording."""
 
     interval_ns: int
     tracker: str = "auto"
@@ -87,11 +87,11 @@ class Options:
     together: bool = False  # one pause over the whole tree, not one process after the other
     keep_command: bool = False  # record command lines with the secrets on them
     max_overhead_ppm: int | None = None  # of the time, for pauses and own CPU: the interval is stretched to keep it
-    trace_every: int | None = None  # of a program that was started traced: one training step in so many is recorded
+    trace_every: int | None = None  # of a traced program: one training step in this many is recorded
 
     @property
     def samples_pages(self) -> bool:
-        """Whether a window sees a part of the memory only."""
+        """Whether a window reads a part of the memory only."""
         return self.pages == "sampled"
 
 
@@ -117,17 +117,17 @@ class Hello:
     tracker: str
     flush: str
     rearm: str
-    rejected: tuple[Capability, ...] = ()  # trackers and flushes tried before the chosen ones, and why they are out
-    wss: Capability = Capability("wss", True)  # not ok: the chosen tracker knows no working set, and why
-    pages: Capability = Capability("pages", True)  # not ok: it knows no single pages (heat map, reuse), and why
+    rejected: tuple[Capability, ...] = ()  # trackers and flushes that were tried before the chosen ones and do not work
+    wss: Capability = Capability("wss", True)  # not ok: the chosen tracker knows no working set
+    pages: Capability = Capability("pages", True)  # not ok: it knows no single pages (heat map, reuse)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON: what a stream carries and a session stores."""
+        """Return a dictionary of JSON values, as a stream carries and a session stores it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Hello:
-        """Build it from what ``to_dict`` returned. Raises KeyError, TypeError: something is missing or unknown."""
+        """Undo ``to_dict``. Raises KeyError and TypeError: a field is missing or unknown."""
         parts = {"clock": Clock, "host": Host, "target": Target, "options": Options, "wss": Capability}
         built = {name: part(**values[name]) for name, part in (parts | {"pages": Capability}).items()}
         return cls(
@@ -173,7 +173,7 @@ class VmaTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProcessWindow:
-    """What one process did in one window. Counters (``*_ns`` of CPU, faults) are since the process began."""
+    """The values of one process in one window. Counters (``*_ns`` of CPU, faults) count since the process began."""
 
     process: int
     start_ns: int
@@ -181,43 +181,43 @@ class ProcessWindow:
     paused_ns: int | None = None
     walk_ns: int | None = None
     rearm_ns: int | None = None
-    clear_gap_ns: int | None = None  # from the walk to the clear while it ran on: touches in between are lost
+    clear_gap_ns: int | None = None  # from the walk to the clear: if it ran meanwhile, accesses in between are lost
     flush: str = "off"
-    rearm: str = "off"  # how the marks were cleared: "full", "working-set", "off"
+    rearm: str = "off"  # how accessed bits were cleared: "full", "working-set", "off"
     status: str = Status.OK
     reason: str = ""
-    pages: PageSet | None = None  # the touched pages; None when the tracker could not say
+    pages: PageSet | None = None  # the accessed pages; None when they are not known
     resident: PageSet | None = None  # pages present in the page tables, sent about once a second
-    faulted_in_bytes: int | None = None  # part of pages: file pages first mapped here, up to 15 neighbours of a touch
-    unknown_bytes: int | None = None  # part of pages: their marks could not be cleared before, so perhaps not touched
+    faulted_in_bytes: int | None = None  # part of pages: file pages first mapped here, up to 15 neighbours of an access
+    unknown_bytes: int | None = None  # part of pages: their bits could not be cleared before, so perhaps not accessed
     rss_bytes: int | None = None
     cpu_ns: int | None = None
     threads: int | None = None
     minor_faults: int | None = None
     major_faults: int | None = None
-    # In place of pages, of a tracker that counts by VMA; beside pages, the VMAs that they cannot speak of (hugetlb).
+    # In place of pages, from a tracker that counts by VMA; together with pages, the VMAs without known ones (hugetlb).
     vma_wss_bytes: VmaSizes | None = None
     vma_rss_bytes: VmaSizes | None = None  # in place of resident
-    # Part of the touched bytes: page frames that another process of the tree touched, too. None: not known.
+    # Part of the accessed bytes: page frames that another process of the tree accessed, too. None: not known.
     vma_shared_bytes: VmaSizes | None = None
-    # Of a window that saw a part of the memory, ``pages``: all touched bytes as estimated, and their 95 % interval.
+    # Where ``pages`` are of a part of the memory: an estimate of all accessed bytes, and its 95 % interval.
     wss_estimate_bytes: int | None = None
     wss_low_bytes: int | None = None
     wss_high_bytes: int | None = None
-    scale: float | None = None  # bytes that one byte of that part stands for
-    # Resident memory in which a page of several processes counts once in all; not asked of a process that is alone.
+    scale: float | None = None  # bytes of the process for which one byte of that part stands
+    # Resident memory in which a page of several processes counts once in all; not read of a process that is alone.
     pss_bytes: int | None = None
-    pss_ns: int | None = None  # when that was read, of all processes together
+    pss_ns: int | None = None  # when it was read, of all processes together
     pss_reason: str = ""  # why it is not known
 
     @property
     def shared_bytes(self) -> int | None:
-        """The touched bytes that another process of the tree touched, too."""
+        """The accessed bytes that another process of the tree accessed, too."""
         return None if self.vma_shared_bytes is None else sum(size or 0 for _, size in self.vma_shared_bytes)
 
     @property
     def wss_bytes(self) -> int | None:
-        """The touched bytes, however they were counted; what cannot be known (hugetlb) is no part of them."""
+        """The accessed bytes, however they were counted, without memory of which nothing is known (hugetlb)."""
         if self.wss_estimate_bytes is not None:
             return self.wss_estimate_bytes
         if self.pages is not None:
@@ -229,18 +229,18 @@ class ProcessWindow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """One sample of the tree. ``asked_ns`` is the interval asked for; the true one is ``end_ns - start_ns``.
+    """One sample of the tree. ``asked_ns`` is the requested interval; the true one is ``end_ns - start_ns``.
 
     Attributes:
-        budgeted_ns: what a budget made of the interval asked for; None where there is no budget.
-        next_ns: what it makes of it after this window.
+        budgeted_ns: the interval to which a budget stretched the requested one; None: there is no budget.
+        next_ns: the same, after this window.
         lost_ns: about how much time the tree lost by this window (``memtui.recording.sampler.slowdown_estimate``);
             None: not known.
-        set_again_ns: part of it: accessed bits that were set again.
-        gaps: processes of the tree that were born or ended inside this window, so that part of it is missing.
-        disturbed: who else cleared accessed bits in this window, or moved pages; empty when nobody is known to.
-        shared_excess_bytes: what the sum over the processes counts too much, because several touched the same page
-            frames; None: not known.
+        set_again_ns: the part of ``lost_ns`` in which accessed bits were set again.
+        gaps: processes of the tree that were born or ended during this window, and so are missing in a part of it.
+        disturbed: who else cleared accessed bits in this window, or moved pages; empty: nobody, as far as known.
+        shared_excess_bytes: the bytes that the sum over the processes overcounts, because several accessed the same
+            page frames; None: not known.
     """
 
     sample: int
@@ -259,7 +259,7 @@ class Window:
 
 
 def tree_paused_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int | None:
-    """How long any process of a tree was held for one window: one after another, or all at once; None: not known."""
+    """Return for how long any process of a tree was paused: one after another, or all ``together``; None: not known."""
     parts = [process.paused_ns for process in processes]
     measured = [part for part in parts if part is not None]
     if len(measured) < len(parts) or not parts:
@@ -283,12 +283,12 @@ class PowerReading:
     name: str = ""
     status: str = Status.OK
     reason: str = ""
-    processes: int | None = None  # compute processes on the board, everybody's: they share its power
+    processes: int | None = None  # compute processes of all users on the board: they share its power
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """What one process holds on all GPUs together at one moment. ``process`` is its key."""
+    """The memory of one process on all GPUs together at one moment. ``process`` is its key."""
 
     t_ns: int
     process: int
@@ -307,11 +307,11 @@ class AllocationStep:
     Attributes:
         pid: the process.
         step: number of the step, from 0.
-        existing: of the rows, so many stand for what was there when the step began.
+        existing: count of the rows that stand for memory that was allocated before the step.
         names: of operators and layers.
         columns: i8[7, rows], see ``StepTrace.to_columns``.
-        cost_ns: that recording it took on top, as far as the process itself can tell.
-        dropped: frees of memory that nobody had seen allocated.
+        cost_ns: additional time of recording the step, as measured by the process itself.
+        dropped: frees of memory whose allocation was not seen.
         lost: recorded steps that could not be sent before this one.
         device: whose memory it is, as PyTorch names it: "cpu" is main memory.
     """
@@ -331,14 +331,14 @@ class AllocationStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRanges:
-    """Where the lasting tensors of a process lie, from a moment on and until it says so again.
+    """The addresses of the lasting tensors of a process, valid until its next message of this kind.
 
     Attributes:
         pid: the process.
-        t_ns: from when on.
+        t_ns: start of the validity.
         columns: i8[3, n]: address, size in bytes, and number of the category (``allocation_trace.CATEGORIES``).
         names: of the n tensors: the layer they belong to.
-        parts: what they are of it: "weight", "weight exp_avg".
+        parts: which part of the layer each is: "weight", "weight exp_avg".
     """
 
     pid: int
@@ -350,20 +350,20 @@ class TensorRanges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingProgress:
-    """The training steps of a process that ended since its last such message, and what its tensors held meanwhile.
+    """The training steps of a process that ended since its last such message, and the memory of its tensors.
 
     Attributes:
         pid: the process.
         first: number of the first step.
-        start_ns: when that one began; each other one begins with the end of the one before.
+        start_ns: when the first step began; each other one begins at the end of the one before.
         ends_ns: i8[1, n]: when each ended.
-        usage: i8[4 + categories, m]: stretches of steps that were seen, see ``memtui.analysis.tensor_usage``.
+        usage: i8[4 + categories, m]: observed stretches of steps, see ``memtui.analysis.tensor_usage``.
         names: of operators.
-        view: how much of the steps is seen: "all steps", "1 step in 12"; empty with a reason.
-        reason: why none is seen between those that are recorded whole; empty where some are.
-        cost_ns: what seeing them took, an estimate.
-        device: whose memory ``usage`` is of, as PyTorch names it. Of every stretch of steps there is one message for
-            main memory, and one more for each other device that held anything.
+        view: how many steps are observed: "all steps", "1 step in 12"; empty with a reason.
+        reason: why no step is observed between those that are recorded whole; empty where some are.
+        cost_ns: an estimate of the time that observing took.
+        device: the device whose memory ``usage`` is about, as PyTorch names it. For each stretch of steps there is one
+            message for main memory, and one more for each other device with tensors.
     """
 
     pid: int
@@ -380,14 +380,15 @@ class TrainingProgress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearningProgress:
-    """How well a process learns, since its last such message.
+    """The learning curve of a process since its last such message.
 
     Attributes:
         pid: the process.
-        about: what it trains, JSON: at least ``network`` and ``type``, see ``memtui.session.records.learning``.
-        places: i8[3, n]: when, number of the iteration, number of the epoch, all rising, both numbers from 1.
-        values: f8[3, n]: mean loss since the point before, accuracy in percent, and the least accuracy that is wanted
-            from there on; not a number where it was not measured, or none is wanted.
+        about: what the process trains, JSON with at least ``network`` and ``type``, see
+            ``memtui.session.records.learning``.
+        places: i8[3, n]: time, number of the iteration, number of the epoch, all rising, both numbers from 1.
+        values: f8[3, n]: mean loss since the point before, accuracy in percent, and the least accuracy that is required
+            from there on; nan where a value was not measured or none is required.
     """
 
     pid: int
@@ -398,7 +399,7 @@ class LearningProgress:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at one moment: a mark, a gap, an exec, a target that was found stopped."""
+    """An event at one moment: a mark, a gap, an exec, a target that someone stopped."""
 
     t_ns: int
     kind: str  # "mark", "gap", "exec", "process", "stopped", "warning", "interval", "thinned", "step"; also "end"
@@ -410,7 +411,7 @@ class End:
     """Last message of a stream that ended in order.
 
     ``kind``: "target exited", "stopped", "duration", "error"; the recorder adds "interrupted" and those of
-    ``memtui.recording.recorder.limits``. ``text``: more of it in words; of "target exited" how, where that is known:
+    ``memtui.recording.recorder.limits``. ``text``: details; for "target exited", how it ended, where that is known:
     "killed by SIGKILL".
     """
 
@@ -420,7 +421,7 @@ class End:
 
     @property
     def description(self) -> str:
-        """How it ended; of a target no more than is known."""
+        """How the stream ended, as a text for the user."""
         if self.kind == "target exited":
             return f"target {self.text or 'ended'}"
         return self.text or self.kind
@@ -428,7 +429,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """All power readings of one tick, and what the processes of the tree hold on GPUs, where that was asked anew."""
+    """All power readings of one tick, and the GPU memory of the tree's processes where it was read again."""
 
     readings: tuple[PowerReading, ...] = ()
     gpu_memory: tuple[GpuMemory, ...] = ()

@@ -1,6 +1,6 @@
-"""Takes secrets out of command lines: passwords in options, in NAME=value words, in URLs, and bearer tokens.
+"""Masks secrets in command lines: passwords in options, in NAME=value words, in URLs, and bearer tokens.
 
-Masking errs on the side of hiding: a word too many is a smaller loss than a key in a file that is passed on.
+Masking errs on the side of hiding: a masked word too many is a smaller loss than a key in a file that is passed on.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import shlex
 
 MASK = "***"
 
-# A word as a shell reads it. The last two are quotes and backslashes that belong to nothing.
+# A word as a shell reads it. The last two alternatives are unmatched quotes and backslashes.
 _WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.|['"\\])+""", re.DOTALL)
 _SECRET = r"(?:key|token|secret|passw|passphrase|credential|authorization)"
 _SECRET_NAME = re.compile(rf"{_SECRET}|(?:^|[-_.])pass$", re.IGNORECASE)
-# Names of machine learning that hold "token" or "key" and no secret.
+# Names in machine learning that contain "token" or "key" and are not secret.
 _HARMLESS = re.compile(
     r"tokeni[sz]|(?:^|[-_.])(?:max|min|num|n|pad|eos|bos|unk)[-_].*(?:token|key)|tokens$"
     r"|key(?:board|frame|point|word|[-_](?:value|dim|size|head))",
@@ -22,7 +22,7 @@ _HARMLESS = re.compile(
 )
 _PRIVATE = re.compile(r"secret|passw|passphrase|credential|authorization", re.IGNORECASE)  # never harmless
 _ASSIGNED = re.compile(r"(?s)(-{0,2}[A-Za-z_+~][\w.+~-]*)=(.+)")
-# Possessive and bounded: no command line, however odd, may cost more than its length.
+# Possessive and bounded, so that the time is linear in the length of any command line.
 _INSIDE = re.compile(
     rf"(?<![\w.-])(?=[\w.-]{{0,64}}?{_SECRET})(?P<name>[\w.-]++)"
     r"(?P<sign>[\"']?\s*+[=:]\s*+[\"']?)(?P<value>[^\s\"'&,;}\])]++)",
@@ -51,7 +51,7 @@ def mask_secrets(command: str) -> str:
         out += (command[end : match.start()], masked)
         end = match.end()
     out.append(command[end:])
-    # Words that nothing joins any more may still be joined to the reader: ``Bearer abc`` without quotes.
+    # Without quotes, ``Bearer abc`` is two words, of which the second is secret.
     return _BEARER.sub(rf"\1\2{MASK}", "".join(out)) if "earer" in command.lower() else "".join(out)
 
 
@@ -77,7 +77,7 @@ def _mask_value(match: re.Match[str]) -> str:
 
 
 def _hides_next(bare: str) -> bool:
-    """Whether the word is an option whose value is the next word."""
+    """Whether the word is an option whose value, the next word, is secret."""
     return bare.startswith("-") and "=" not in bare and not re.search(r"\s", bare) and _is_secret(bare.lstrip("-"))
 
 

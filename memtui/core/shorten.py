@@ -1,4 +1,4 @@
-"""Names and columns that share too little room: what differs between the rows stays in sight. For screens and text."""
+"""Shortens names and columns to little room so that the differences between rows stay visible. For screens and text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 
 CUT = "…"
-LEAST = 8  # cells of a column of words: fewer tell nothing
+LEAST = 8  # cells of a column of text: fewer show nothing useful
 _GAP = 2  # between the columns of a table of text
-_TOKEN = re.compile(r"[^\W_]+|[\W_]")  # words and numbers; what stands between them is a token for each character
+_TOKEN = re.compile(r"[^\W_]+|[\W_]")  # words and numbers; each other character is a token of its own
 
-_Seen = tuple[str, str, bool]  # two words next to each other, and whether the second one is meant
+_Seen = tuple[str, str, bool]  # two words next to each other, and whether the second one is the token
 
 
 def width(text: str) -> int:
-    """Return the cells that a text takes."""
+    """Return the count of terminal cells of a text."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
@@ -26,9 +26,9 @@ def width(text: str) -> int:
 def shorten(names: Sequence[str], cells: int) -> list[str]:
     """Return the names of a column, none wider than ``cells``; those that fit stay as they are.
 
-    The others are cut in the middle of what they all have in common, and where that is not enough, what the most of
-    them share goes first. So different names stay different where the room allows it: any two do from three cells on,
-    and any number of them where that in which they differ fits with an ellipsis on each side.
+    The others are cut in the middle of their common part, and where that is not enough, the tokens that most of them
+    share go first. So different names stay different where the room allows it: any two do from three cells on, and any
+    number of names where their differences fit with an ellipsis on each side.
     """
     return list(_shorten(tuple(names), cells))
 
@@ -36,8 +36,8 @@ def shorten(names: Sequence[str], cells: int) -> list[str]:
 def share_room(needs: Sequence[int], room: int, least: int = LEAST) -> list[int]:
     """Return the cells of columns that need ``needs`` cells and have ``room`` together.
 
-    Each gets what it needs where that fits. Otherwise those with small needs get all they need, and the others equal
-    parts of the rest, but ``least`` (or what they need, where that is less) in any case.
+    Each column gets what it needs where all fit. Otherwise columns with small needs get all they need, and the others
+    get equal parts of the rest, but at least ``least`` (or what they need, where that is less).
     """
     shares = list(needs)
     left, open_columns = room, sorted(range(len(needs)), key=lambda column: needs[column])
@@ -51,10 +51,10 @@ def share_room(needs: Sequence[int], room: int, least: int = LEAST) -> list[int]
 def text_table(
     rows: Sequence[Sequence[str]], room: int, *, right: Collection[int] = (), whole: Collection[int] = ()
 ) -> list[str]:
-    """Return the lines of a table of text, two blanks between its columns; the first row is its head.
+    """Return the lines of a table of text with two blanks between columns; the first row is the head.
 
-    ``right``: columns of figures; they and those in ``whole`` are never cut. The others share what these leave, and get
-    ``LEAST`` cells each even where that is more than ``room``.
+    ``right``: columns of figures; they and those in ``whole`` are never cut. The others share the rest of the room, and
+    get at least ``LEAST`` cells each even where that exceeds ``room``.
     """
     columns = [list(column) for column in zip(*rows, strict=True)]
     needs = [max(map(width, column), default=0) for column in columns]
@@ -86,7 +86,7 @@ def _shorten(names: tuple[str, ...], cells: int) -> tuple[str, ...]:
 
 
 def _distinct(long: list[str], cells: int, taken: set[str]) -> dict[str, str]:
-    """Return a short form for each of some long names, as few as possible of them alike."""
+    """Return a short form of each of some long names, with as few equal forms as possible."""
     ways: tuple[Callable[[list[str], int], dict[str, str] | None], ...] = (_in_common, _by_rarity)
     forms: dict[str, str] = {}
     for way in ways:
@@ -96,14 +96,14 @@ def _distinct(long: list[str], cells: int, taken: set[str]) -> dict[str, str]:
             forms = tried
         if not _alike(forms, taken):
             return forms
-    for group in _clashes(forms, taken):  # those have more in common than all have
+    for group in _clashes(forms, taken):  # the names of a group have more in common than all names
         others = taken | {form for name, form in forms.items() if name not in group}
         forms |= _apart(group, cells, others, forms)
     return forms
 
 
 def _apart(group: list[str], cells: int, others: set[str], now: dict[str, str]) -> dict[str, str]:
-    """Return forms of names that look alike so far which tell them apart, as far as there are any."""
+    """Return forms of names with equal forms so far, different ones where there are any."""
     best = {name: now[name] for name in group}
     ways: tuple[Callable[[list[str], int], dict[str, str] | None], ...] = (_in_common, _by_rarity, _from_difference)
     for way in ways:
@@ -126,15 +126,15 @@ def _clashes(forms: dict[str, str], taken: set[str]) -> list[list[str]]:
 
 
 def _alike(forms: dict[str, str], taken: set[str]) -> int:
-    """Return how many names have a form that is not theirs alone."""
+    """Return how many names have a form that another name has, too."""
     return sum(map(len, _clashes(forms, taken)))
 
 
 def _in_common(names: list[str], cells: int) -> dict[str, str] | None:
-    """Cut the begin or the end that all names share, in its middle; None where that does not save enough.
+    """Cut the common prefix or suffix of all names in its middle; None where that does not save enough.
 
-    All are cut at the same place by as much as the widest of them needs: in the longer part where that suffices, or
-    else the end goes whole, and what else has to go is cut out of the begin.
+    All names are cut at the same place, by as much as the widest of them needs: in the longer part where that suffices;
+    otherwise the whole suffix is cut, and the rest of the excess from the prefix.
     """
     prefix = _common_prefix(names)
     shortest = min(map(len, names)) - len(prefix)
@@ -155,7 +155,7 @@ def _in_common(names: list[str], cells: int) -> dict[str, str] | None:
 
 
 def _common_prefix(names: Collection[str]) -> str:
-    first, last = min(names), max(names)  # in order, what lies between two texts begins as both do
+    first, last = min(names), max(names)  # in sorted order, all texts between two have their common prefix
     length = next(
         (length for length, (left, right) in enumerate(zip(first, last, strict=False)) if left != right), None
     )
@@ -163,7 +163,7 @@ def _common_prefix(names: Collection[str]) -> str:
 
 
 def _cut(text: str, excess: int, *, near_end: bool) -> str:
-    """Return a text that is shorter by so many cells; two thirds of what stays are next to what differs."""
+    """Return a text that is shorter by ``excess`` cells; two thirds of the rest are next to the difference."""
     left = max(width(text) - excess - 1, 0)
     near = left - left // 3
     head = _taken(text, left - near if near_end else near)
@@ -172,7 +172,7 @@ def _cut(text: str, excess: int, *, near_end: bool) -> str:
 
 
 def _taken(chars: Iterable[str], cells: int) -> str:
-    """Return the first characters that have room."""
+    """Return the first characters that fit."""
     out, left = [], cells
     for char in chars:
         left -= width(char)
@@ -183,7 +183,7 @@ def _taken(chars: Iterable[str], cells: int) -> str:
 
 
 def _by_rarity(names: list[str], cells: int) -> dict[str, str]:
-    """Leave out of each name the words that most of the names have, at the same neighbour."""
+    """Leave out of each name the words that most names have next to the same neighbour."""
     counts: Counter[_Seen] = Counter()
     split = {name: _TOKEN.findall(name) for name in names}
     for tokens in split.values():
@@ -192,9 +192,9 @@ def _by_rarity(names: list[str], cells: int) -> dict[str, str]:
 
 
 def _seen(tokens: list[str]) -> list[tuple[_Seen, ...]]:
-    """Return each token with the word before it, with the word after it, and a word of letters by itself, too.
+    """Return each token with the word before it, with the word after it, and words of letters also alone.
 
-    A number says nothing without its neighbour: ``h=3 k=1`` and ``h=1 k=3`` share none.
+    A number means nothing without its neighbour: ``h=3 k=1`` and ``h=1 k=3`` share none.
     """
     before, last = [], ""
     for token in tokens:
@@ -211,7 +211,7 @@ def _seen(tokens: list[str]) -> list[tuple[_Seen, ...]]:
 
 
 def _without_common(tokens: list[str], counts: Counter[_Seen], cells: int) -> str:
-    """Leave out one token after the other, the most common and the innermost first, until the rest has room."""
+    """Leave out one token after the other, the most common and the innermost first, until the rest fits."""
     middle = (len(tokens) - 1) / 2
     common = [max(counts[seen] for seen in neighbours) for neighbours in _seen(tokens)]
     order = sorted(range(len(tokens)), key=lambda index: (-common[index], abs(index - middle)))
@@ -224,7 +224,7 @@ def _without_common(tokens: list[str], counts: Counter[_Seen], cells: int) -> st
 
 
 def _joined(tokens: Sequence[str], keep: Sequence[bool]) -> str:
-    """Return what is kept, with an ellipsis for each run that is not."""
+    """Return the tokens to keep, with an ellipsis for each run of the others."""
     out: list[str] = []
     for token, stays in zip(tokens, keep, strict=True):
         if stays:
@@ -235,7 +235,7 @@ def _joined(tokens: Sequence[str], keep: Sequence[bool]) -> str:
 
 
 def _refilled(tokens: list[str], keep: list[bool], cells: int) -> str:
-    """Give the room that is left to the characters at the ends of what was left out, the begin of a word first."""
+    """Fill the remaining room with characters from the ends of the parts that were left out, starts of words first."""
     chars = "".join(tokens)
     stays = [stay for token, stay in zip(tokens, keep, strict=True) for _ in token]
     for places in (range(len(chars)), range(len(chars) - 1, -1, -1)):
@@ -251,7 +251,7 @@ def _refilled(tokens: list[str], keep: list[bool], cells: int) -> str:
 
 
 def _from_difference(names: list[str], cells: int) -> dict[str, str] | None:
-    """Show each name from the first character on that is not that of all others."""
+    """Show each name from the first character on in which the names differ."""
     start = len(_common_prefix(names))
     if cells < 3:
         return None

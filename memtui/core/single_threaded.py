@@ -1,7 +1,7 @@
-"""Imported before numpy, for its effect: the libraries under it start no threads of their own.
+"""Keeps numpy's libraries from starting threads; to be imported before numpy, for this effect.
 
-The sampler has no use for them, and they would stay as mighty as it was when it started: Linux gives up capabilities
-thread by thread.
+The sampler does not need such threads, and they would keep the capabilities with which the sampler started: on Linux
+each thread gives up its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that a user named: configurations, grids, definitions, data. Read whole, within a limit that is known before.
+"""Reads files that a user named (configurations, grids, definitions, data) whole, up to a limit of size.
 
-Only a plain file is read: a pipe would wait for somebody to write into it, a device may have no end. Whose rights it is
-read with is for the caller to see to: ``privilege.become`` and ``privilege.as_invoker``.
+Only regular files are read: a pipe would wait for a writer, and a device may have no end. The caller ensures that the
+file is read with the rights of the user: ``privilege.become`` and ``privilege.as_invoker``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memtui.core.units import size
 
 MOST_BYTES = 1 << 20
 MOST_PROGRAM_BYTES = 16 << 20  # of a file of Python: Python reads it whole
-# What a system does not have, it does not need. Without O_NONBLOCK opening a pipe would wait for its other end.
+# Flags that a system lacks are not needed there. Without O_NONBLOCK, opening a pipe would wait for its other end.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -32,7 +32,7 @@ def read_small(path: Path, most_bytes: int = MOST_BYTES) -> str:
     """Return the text of a file, which is UTF-8.
 
     Raises:
-        UserError: it cannot be read, is no plain file, is larger than ``most_bytes``, or is no text.
+        UserError: it cannot be read, is not a regular file, is larger than ``most_bytes``, or is not text.
     """
     try:
         raw = read_small_bytes(path, most_bytes)
@@ -45,7 +45,7 @@ def read_small(path: Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def read_small_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return the same as bytes. Raises OSError where it cannot be read, and UserError for what it should not be."""
+    """Return the bytes of a file. Raises OSError where it cannot be read, else UserError as ``read_small``."""
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most_bytes)
         raw = file.read(most_bytes + 1)  # it may have grown
@@ -54,9 +54,9 @@ def read_small_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """Return a plain file, open for reading.
+    """Return a regular file, open for reading.
 
-    Raises OSError where it cannot be opened, and UserError for what is none.
+    Raises OSError where it cannot be opened, and UserError where it is not a regular file.
     """
     descriptor = os.open(path, _FLAGS)
     try:
@@ -68,7 +68,7 @@ def open_regular(path: Path | str) -> BinaryIO:
 
 
 def check_readable(path: Path, most_bytes: int | None = None) -> None:
-    """Raise UserError for what cannot be read, is no plain file or too large; for files that another program reads."""
+    """Raise UserError where a file that another program will read is unreadable, not regular or too large."""
     try:
         with open_regular(path) as file:
             if most_bytes is not None:
@@ -83,7 +83,7 @@ def _check_size(path: Path, count: int, most_bytes: int) -> None:
 
 
 def check_regular(path: Path | str, status: os.stat_result) -> None:
-    """Raise UserError for what is no plain file."""
+    """Raise UserError where a file is not a regular one."""
     if not stat.S_ISREG(status.st_mode):
         kind = next((text for is_it, text in _KINDS if is_it(status.st_mode)), "something else")
         raise UserError(f"{path}: is not a file, but {kind}; name a plain file")

@@ -1,8 +1,7 @@
-"""Text from elsewhere made safe to show, and the closest known name for an unknown one.
+"""Makes text from other programs safe to show, and suggests the closest known name for an unknown one.
 
-Commands, names of files, VMAs and tensors, reasons and paths are what others chose. A session keeps them as they are.
-On their way out they pass ``visible``, the one function between them and a terminal, and ``csv_cell`` where a
-spreadsheet may read them.
+Commands, reasons, paths, and names of files, VMAs and tensors may contain anything. A session stores them as they are.
+All output to a terminal passes ``visible``, and output that a spreadsheet may read passes ``csv_cell``.
 """
 
 from __future__ import annotations
@@ -12,21 +11,21 @@ import unicodedata
 from collections.abc import Iterable
 
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols that draw nothing
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and symbols without a visible glyph
 _LINE_CHARACTERS, _WORD_CHARACTERS = 2000, 300  # of a message
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def program_first(command: str) -> str:
-    """Return a command line without the folder of its program, which says least and comes first."""
+    """Return a command line without the folder of its program, which comes first and matters least."""
     program, blank, rest = command.partition(" ")
     return program.rpartition("/")[2] + blank + rest
 
 
 def short_command(command: str, characters: int) -> str:
-    """Return what a terminal shows of a command line where there is little room, with an ellipsis for what is left out.
+    """Return a command line for a terminal, shortened to a count of characters, with ellipses for what is left out.
 
-    Folders go first, those of the program always and of other words where room is short; then its end.
+    The folder of the program is always left out, the folders of other words where room is short, and then the end.
     """
     text = visible(program_first(command))
     if len(text) > characters:
@@ -41,11 +40,11 @@ def _without_folder(word: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return one line that a terminal can only draw: what it would act on, or not show, is spelled out.
+    r"""Return one line of printable characters: control characters and invisible ones are escaped.
 
-    Controls become ``\x1b`` and ``\n``, bytes that are no UTF-8 (surrogate escapes) ``\xff``, and bidi marks, line
-    separators, blanks other than the space, combining and unassigned characters ``<U+202E>``. Markup stays as it is:
-    whoever draws it draws text. The same text passed twice stays the same.
+    Control characters become ``\x1b`` and ``\n``, bytes that are not UTF-8 (surrogate escapes) ``\xff``, and bidi
+    marks, line separators, blanks other than the space, combining and unassigned characters ``<U+202E>``. Markup stays
+    as it is: the widgets draw plain text. The function is idempotent.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -53,7 +52,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """``visible`` for a message that may quote anything: long words, then the whole of it, are cut in the middle."""
+    """Return ``visible`` of a message that may quote anything; long words, and a long text, are cut in the middle."""
     text = visible(text)
     if len(text) > _LINE_CHARACTERS:
         text = " ".join(_cut(word, _WORD_CHARACTERS) for word in text.split(" "))
@@ -69,16 +68,16 @@ def _show(char: str) -> str:
     code = ord(char)
     if code < 0x20 or code == 0x7F:
         return _SHORT.get(char) or f"\\x{code:02x}"
-    if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that is no UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
-    # Combining marks are printable, but a row of them climbs over the lines above.
+    # Combining marks are printable, but many in a row cover the lines above.
     if char.isprintable() and char not in _BLANK and unicodedata.category(char) not in ("Mn", "Me"):
         return char
     return f"<U+{code:04X}>"
 
 
 def storable(text: str) -> str:
-    r"""Text that UTF-8 can hold: bytes that were none (surrogate escapes) as ``\xff``, everything else as it is."""
+    r"""Return text that UTF-8 can encode: surrogate escapes become ``\xff``, everything else stays as it is."""
     if text.isascii():
         return text
     raw = text.encode("utf-8", "surrogatepass")
@@ -90,12 +89,12 @@ def storable(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Return a cell of text that a spreadsheet shows and does not compute: ``visible``, with ``'`` before a formula."""
+    """Return a cell that a spreadsheet takes for text: ``visible``, with ``'`` before a formula."""
     return ("'" if text.startswith(_FORMULA) else "") + visible(text)
 
 
 def nearest(word: str, names: Iterable[str], otherwise: str = "") -> str:
-    """Return the names that were perhaps meant; where none is near, ``otherwise``, or all names."""
+    """Return a hint with the names that are closest to a word; where none is close, ``otherwise`` or all names."""
     names = tuple(names)
     near = difflib.get_close_matches(word, names, 3, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else otherwise or f"there are {', '.join(names)}"

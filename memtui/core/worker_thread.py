@@ -1,4 +1,4 @@
-"""A thread that does what it is given. It takes some microseconds to ask, where an executor takes dozens."""
+"""A thread that runs submitted calls. Submitting takes some microseconds; with an executor it takes dozens."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 class WorkerThread:
-    """Does one call after the other; a daemon, which a call that never ends keeps from nothing.
+    """Runs one call after the other. The thread is a daemon: a call that never ends does not prevent an exit.
 
     Attributes:
         native_id: the kernel's number of the thread.
     """
 
     def __init__(self, name: str, first: Callable[[], object] = lambda: None) -> None:
-        """``first`` is called in the thread before anything else."""
+        """``first`` is called first in the thread."""
         self._calls: queue.SimpleQueue[tuple[Callable[[], object], queue.SimpleQueue[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, args=(first,), name=name, daemon=True)
         self._thread.start()
@@ -34,16 +34,16 @@ class WorkerThread:
             del call, function, answer
 
     def submit(self, function: Callable[[], object]) -> queue.SimpleQueue[Any]:
-        """Have it called; the queue gets (what it returned, what it raised)."""
+        """Have the thread call a function; the returned queue gets (result, error)."""
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._calls.put((function, answer))
         return answer
 
     def end(self) -> None:
-        """End after the call in progress."""
+        """End the thread after the submitted calls."""
         self._calls.put(None)
 
     def join(self, timeout_s: float) -> bool:
-        """Whether it has ended."""
+        """Wait for the end of the thread; return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
