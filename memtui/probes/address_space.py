@@ -1,4 +1,4 @@
-"""Whether processes have one memory without being threads: made with ``CLONE_VM``, or by vfork and before the exec."""
+"""Whether processes share an address space without being threads: by ``CLONE_VM``, or by vfork before the exec."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def same_memory(pid: int, other_pid: int) -> bool:
 
 
 class Sharers:
-    """Processes of a tree that use the memory of another one: it is read there, once, and they are held with it."""
+    """Processes of a tree that use the memory of another one, which is read once; they are paused with its owner."""
 
     def __init__(self) -> None:
-        self._sharers: dict[int, tuple[int, Subject, int]] = {}  # by pid: whose memory it uses, itself, looks at it
+        self._sharers: dict[int, tuple[int, Subject, int]] = {}  # by pid: owner, subject, calls of ``take``
 
     def take(self, subject: Subject, watched: Iterable[int]) -> tuple[int, int] | None:
-        """Keep a process with its pidfd if it uses the memory of a watched one.
+        """Add a process, with its pidfd, if it uses the memory of a watched one.
 
         Returns:
-            The pid of that one, and how often this was asked about the process; None if its memory is its own.
+            The pid of the owner, and the count of calls about the process; None if the process has its own memory.
         """
         owner = next((pid for pid in watched if same_memory(subject.pid, pid)), None)
         _, _, count = self._sharers.get(subject.pid, (0, subject, 0))
@@ -47,7 +47,7 @@ class Sharers:
         return tuple(subject for owner, subject, _ in self._sharers.values() if owner == pid)
 
     def forget(self, pid: int) -> None:
-        """Drop a process that ended or has a memory of its own now, and those that used its memory."""
+        """Drop a process that ended or has its own memory now, and those that used its memory."""
         for sharer in [user for user, (owner, _, _) in self._sharers.items() if pid in (user, owner)]:
             _, subject, _ = self._sharers.pop(sharer)
             if subject.pidfd is not None:

@@ -1,9 +1,9 @@
-"""Other observers that clear the accessed bits of the same pages, so that pages that were touched look untouched.
+"""Finds other observers that clear the accessed bits of the same pages, so that accessed pages look idle.
 
-DAMON says in sysfs whether it runs. Programs are looked for by name, once a second, because the kernel counts nobody
-who writes to ``clear_refs``. A memtui keeps ``clear_refs`` of its targets open, which is proof; ``wss``
-(brendangregg/wss: wss.pl, wss-v1, wss-v2) opens it for a moment only, but names its target on its command line. One
-that begins and ends between two looks is not seen. Users of page_idle cannot be seen.
+DAMON shows in sysfs whether it runs. Programs are searched by name, once a second, because the kernel does not count
+writes to ``clear_refs``. A memtui has ``clear_refs`` of its targets open, which is proof; ``wss`` (brendangregg/wss:
+wss.pl, wss-v1, wss-v2) opens the file for a moment only, but names its target on its command line. A program that
+starts and ends between two searches is not seen. Users of page_idle cannot be seen.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 from memtui.core.procfs import PROC
 
 _EVERY_NS = 1_000_000_000
-_LOOKS = 2  # at first it may be a shell still that is about to become the program
-_MEMTUI = (b"memtui.recording.sampler", b"memtui.sampler")  # and as older ones call it
+_LOOKS = 2  # the first time, the process may still be a shell that is about to execute the program
+_MEMTUI = (b"memtui.recording.sampler", b"memtui.sampler")  # the second is the name in older versions
 _WSS = (b"wss", b"wss.pl", b"wss-v1", b"wss-v2")
 
 
 class CompetingObservers:
-    """Remembers who was looked at, so that a look costs a listing of /proc and little more."""
+    """Remembers which processes were checked, so that a poll costs a listing of /proc and little more."""
 
     def __init__(self, proc: Path = PROC) -> None:
         """``proc`` is where the process file system is mounted."""
         self._proc = proc
-        self._looks: dict[int, int] = {}  # pid -> how often it was looked at
+        self._looks: dict[int, int] = {}  # pid -> how often it was checked
         self._suspects: dict[int, bytes] = {}  # pid -> command line
         self._due_ns = 0
         self._observers: tuple[str, ...] = ()
 
     def poll(self, targets: tuple[int, ...], now_ns: int) -> tuple[str, ...]:
-        """Return who clears the marks of these processes; what the last look found when it is not time for another."""
+        """Return who clears the accessed bits of these processes; the last result where the next poll is not due."""
         if now_ns < self._due_ns:
             return self._observers
         self._due_ns = now_ns + _EVERY_NS
@@ -68,7 +68,7 @@ class CompetingObservers:
         folder = self._proc / str(pid) / "fd"
         try:
             links = {str(link.readlink()) for link in folder.iterdir()}
-        except OSError:  # somebody else's, and this is not root: nothing is known
+        except OSError:  # a process of another user, and this is not root: nothing is known
             return ""
         return f"another memtui (pid {pid}) clears its marks" if wanted & links else ""
 
@@ -82,7 +82,7 @@ _ON = ("on", "Y", "1")
 
 
 def other_observers(sys_root: Path = SYS) -> tuple[str, ...]:
-    """Return the names of the kernel's own observers that run now: DAMON in its several forms.
+    """Return the names of the kernel's own observers that run now: DAMON in several forms.
 
     Users of page_idle and other memtuis cannot be seen from here.
     """

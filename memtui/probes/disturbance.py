@@ -1,12 +1,13 @@
-"""Who else cleared accessed marks in a window, or moved pages: as far as the kernel's counters tell.
+"""Who else cleared accessed bits in a window, or moved pages, according to the kernel's counters.
 
-Reclaim (kswapd, a memory limit, MGLRU) clears the marks of pages it looks at; swap-out and demotion take pages away;
-khugepaged and splitting change the size of pages; NUMA balancing unmaps pages to see who comes back. All are counted,
-in ``memory.stat`` of the memory cgroup (version 2: Documentation/admin-guide/cgroup-v2.rst), or only for the whole
-machine in ``/proc/vmstat``. Version 1 counts how often a limit was hit (``memory.failcnt``).
+Reclaim (kswapd, a memory limit, MGLRU) clears the accessed bits of pages that it scans; swap-out and demotion remove
+pages; khugepaged and splitting change the size of pages; NUMA balancing unmaps pages to see which CPU accesses them.
+The kernel counts all of these, in ``memory.stat`` of the memory cgroup (version 2:
+Documentation/admin-guide/cgroup-v2.rst), or only for the whole machine in ``/proc/vmstat``. Version 1 counts how often
+a limit was hit (``memory.failcnt``).
 
-Not a disturbance: ``thp_split_pmd``, which a program causes itself when it unmaps a part of a huge page. Not seen: who
-writes to ``clear_refs`` (see ``competing_observers.py``), and MGLRU's aging when it is ordered through debugfs.
+``thp_split_pmd`` does not count: a program causes it itself when it unmaps a part of a huge page. Writers to
+``clear_refs`` are not seen here (see ``competing_observers.py``), nor MGLRU's aging on a command through debugfs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CAUSES = {
     b"thp_collapse_alloc": COLLAPSE,
     b"thp_split_page": SPLIT,
     b"numa_pte_updates": NUMA,
-}  # every other counter is reclaim's
+}  # every other counter belongs to reclaim
 _ORDER = (RECLAIM, SWAP, COLLAPSE, SPLIT, NUMA)
 _COUNTERS = re.compile(rb"^(pgscan\w*|pgsteal\w*|pgdemote_\w+|%s) (\d+)$" % b"|".join(_CAUSES), re.MULTILINE)
 _SINGLE_NUMBER = re.compile(rb"^()(\d+)$", re.MULTILINE)
@@ -44,13 +45,13 @@ _READ_BYTES = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class _Source:
-    """A file of numbers, kept open, and what it said last."""
+    """An open file of counters, and their last values."""
 
     descriptor: int
     last: dict[bytes, int] = field(default_factory=dict)
 
     def rises(self, pattern: re.Pattern[bytes]) -> list[bytes]:
-        """Return the names whose number rose since the last call; none at the first one, and when the file is gone."""
+        """Return the names of the counters that rose since the last call; none in the first, or without the file."""
         try:
             counters = pattern.findall(os.pread(self.descriptor, _READ_BYTES, 0))
         except OSError:
@@ -77,7 +78,7 @@ class DisturbanceProbe:
         _keep(self._machine, {proc / "vmstat"})
 
     def read(self, pids: Iterable[int]) -> str:
-        """Return what disturbed these processes since the last call: the same words for the same causes, or none."""
+        """Return what disturbed these processes since the last call; an empty text when nothing did."""
         now_ns, pids = time.monotonic_ns(), tuple(pids)
         if pids != self._pids or now_ns >= self._find_due_ns:
             self._find_due_ns, self._pids = now_ns + _FIND_EVERY_NS, pids
@@ -105,7 +106,7 @@ class DisturbanceProbe:
             yield SWAPPED
 
     def _find(self, pids: tuple[int, ...]) -> None:
-        """Return which files speak of these processes; those known already keep their last numbers."""
+        """Find the files that count for these processes; files that are open stay open, with their last values."""
         stats, limits = set(), set()
         for version, folder in {cgroup for pid in pids if (cgroup := memory_cgroup(self._proc, pid, self._mounts))}:
             if version == 2:
@@ -125,7 +126,7 @@ class DisturbanceProbe:
 
 
 def _keep(sources: dict[Path, _Source], wanted: set[Path]) -> None:
-    """Close what is not wanted any more and open what is new; what cannot be opened is left out."""
+    """Close the files that are no longer wanted and open the new ones; a file that cannot be opened is left out."""
     for path in sources.keys() - wanted:
         os.close(sources.pop(path).descriptor)
     for path in wanted - sources.keys():

@@ -31,12 +31,12 @@ def cpu_information(key: str) -> str:
 
 
 def processor_name() -> str:
-    """Return the name by which the kernel calls it."""
+    """Return the kernel's name of the processor."""
     return cpu_information("model name") or os.uname().machine
 
 
 def read_host() -> Host:
-    """Name, kernel and size of this machine."""
+    """Return name, kernel and size of this machine."""
     uname = os.uname()
     cpus = len(os.sched_getaffinity(0))
     return Host(uname.nodename, uname.release, uname.machine, cpus, psutil.virtual_memory().total)

@@ -1,4 +1,4 @@
-"""Whether the kernel might soon take memory away from a process, and which memory cgroup accounts it."""
+"""Whether the kernel might soon reclaim memory of a process, and which memory cgroup accounts the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memtui.core.procfs import PROC
 
 
 def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
-    """Where memory cgroups are mounted, by version: (folder, the cgroup at its root). See proc_pid_mountinfo(5)."""
+    """Return by version where memory cgroups are mounted: (folder, the cgroup there). See proc_pid_mountinfo(5)."""
     mounts: dict[int, tuple[Path, str]] = {}
     for line in text_of(proc / "self/mountinfo").splitlines():
         place, _, kind = line.partition(" - ")
@@ -22,7 +22,7 @@ def memory_mounts(proc: Path = PROC) -> dict[int, tuple[Path, str]]:
 
 
 def memory_cgroup(proc: Path, pid: int, mounts: dict[int, tuple[Path, str]]) -> tuple[int, Path] | None:
-    """(version, folder) of the cgroup that accounts a process's memory; None: none that can be seen, or the root's."""
+    """Return (version, folder) of the cgroup that accounts a process; None: the root cgroup, or it is not visible."""
     for line in text_of(proc / str(pid) / "cgroup").splitlines():  # cgroups(7): number:controllers:path
         _, controllers, path = line.split(":", 2)
         version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
@@ -54,7 +54,7 @@ def text_of(path: Path) -> str:
 
 
 _NEAR_SHARE = 0.1  # of memory left
-# By version of cgroups: the limit, what is used of it, and what of that is files that nobody would miss.
+# By version of cgroups: the limit, the usage, and the part of the usage that is inactive files.
 _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),

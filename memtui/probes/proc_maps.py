@@ -7,20 +7,20 @@ from pathlib import Path
 from memtui.core.samples import Vma
 
 PROC = Path("/proc")
-MOST_MAPPINGS = 65_536  # that are read of a process; no process has more unless vm.max_map_count was raised
+MOST_MAPPINGS = 65_536  # of a process that are read; no process has more unless vm.max_map_count was raised
 MANY = f"it has more than {MOST_MAPPINGS:,} mappings: its pages are not looked at"
 _READ_BYTES = 1 << 14  # the kernel gives a page at once
 
 
 class TooManyMappings(Exception):
-    """Reading and keeping the table would take long and much memory."""
+    """The process has so many mappings that reading and storing them would take long and much memory."""
 
     def __init__(self) -> None:
         super().__init__(MANY)
 
 
 def read_maps(pid: int, proc: Path = PROC) -> bytes:
-    """Return the raw table, as fast as the kernel gives it (the target may be paused meanwhile).
+    """Return the raw table, as fast as possible: the target may be paused meanwhile.
 
     Raises ProcessLookupError when the process ended, PermissionError when it may not be read, and TooManyMappings.
     """
@@ -44,13 +44,13 @@ def parse_maps(text: bytes) -> tuple[Vma, ...]:
 
 
 class MapsParser:
-    """Parses the tables of one process, of which most lines are those of the table before."""
+    """Parses the tables of one process; most lines of a table are those of the table before."""
 
     def __init__(self) -> None:
         self._parsed: dict[bytes, Vma | None] = {}
 
     def parse(self, text: bytes) -> tuple[Vma, ...]:
-        """Parse as ``parse_maps`` does; a line that was there before is the same object."""
+        """Parse as ``parse_maps``; a line of the table before gives the same object."""
         before = self._parsed
         lines = text.split(b"\n")  # a name may hold a carriage return; the kernel escapes only line ends
         self._parsed = {line: before[line] if line in before else _parse_line(line) for line in lines}

@@ -1,4 +1,4 @@
-"""How a process ended: what the kernel tells of that to others than its parent."""
+"""How a process ended, as far as the kernel reports it to processes other than its parent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 from memtui.core.procfs import PROC
 
-PATIENCE_S = 0.2  # from its last act until its parent took note of it, or the kernel shows it as ended
+PATIENCE_S = 0.2  # from its end until its parent reaped it, or the kernel shows it as ended
 _TRIES = 5
 # struct pidfd_info of include/uapi/linux/pidfd.h (Linux 6.13; PIDFD_INFO_EXIT since 6.15)
 _INFO = struct.Struct("=QQIII8Ii")
@@ -19,10 +19,10 @@ _EXIT_CODE = 49  # place in stat, counted from the state field
 
 
 def how_it_ended(pid: int, pidfd: int) -> str:
-    """Say how a process ended: "exited", "exited with code 3", "killed by SIGKILL"; empty where it cannot be known.
+    """Return how a process ended: "exited", "exited with code 3", "killed by SIGKILL"; empty where it is not known.
 
-    A parent that waits takes the status away at once; from then on the kernel tells it since Linux 6.15 only.
-    ``pidfd``: opened while it ran.
+    A parent that waits reaps the status at once; afterwards the kernel still reports it from Linux 6.15 on. ``pidfd``:
+    opened while the process ran.
     """
     for tried in range(_TRIES):
         status = _status_from_pidfd(pidfd)
@@ -36,7 +36,7 @@ def how_it_ended(pid: int, pidfd: int) -> str:
 
 
 def describe_status(status: int) -> str:
-    """Say what a wait status means."""
+    """Return a text for a wait status."""
     number = status & 0x7F
     if not number:
         code = status >> 8 & 0xFF
@@ -48,19 +48,19 @@ def describe_status(status: int) -> str:
 
 
 def _status_from_pidfd(pidfd: int) -> int | None:
-    """Return the wait status of a process that was waited for."""
+    """Return the wait status of a process that was reaped."""
     info = bytearray(_INFO.size)
     struct.pack_into("=Q", info, 0, _INFO_EXIT)
     try:
         fcntl.ioctl(pidfd, _GET_INFO, info)
     except OSError:
-        return None  # an older kernel, or it was not waited for yet
+        return None  # an older kernel, or it was not reaped yet
     fields = _INFO.unpack(info)
     return int(fields[-1]) if fields[0] & _INFO_EXIT else None
 
 
 def _status_from_stat(pid: int) -> int | None:
-    """Return the wait status of a process that was not waited for yet."""
+    """Return the wait status of a process that was not reaped yet."""
     folder = PROC / str(pid)
     try:
         fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
@@ -68,7 +68,7 @@ def _status_from_stat(pid: int) -> int | None:
         if fields[0] != b"Z":
             return None
         if not status:
-            # Who may not know it is told 0. The same right is asked for here.
+            # A reader without the right to see the status reads 0. ``io`` needs the same right.
             with (folder / "io").open("rb") as file:
                 file.read(1)
         return status

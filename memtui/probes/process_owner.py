@@ -1,4 +1,4 @@
-"""Whose a process is: the sampler that a rule of sudo lets a user start watches that user's processes only."""
+"""Owners of processes: a sampler that a user may start by a rule of sudo watches that user's processes only."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _CAPABILITIES = re.compile(r"^CapPrm:\t([0-9a-f]+)$", re.M)
 
 
 class NotOwn(Exception):
-    """A process that is not the user's. The text says whose."""
+    """The process does not belong to the user. The text says why."""
 
 
 def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
-    """Let pass what a user could trace without being root (``__ptrace_may_access`` of the kernel).
+    """Accept a process that the user could trace without being root (``__ptrace_may_access`` of the kernel).
 
-    Not only the user's number has to be the same: a program that got other rights by its file (set-user-ID,
-    set-group-ID, capabilities) is everything it was before to its user, and none of the user's business.
+    The same user id is not enough: a program that gained other rights by its file (set-user-ID, set-group-ID,
+    capabilities) still has its user's id, but the user may not read it.
 
     Raises:
-        ProcessLookupError: it ended.
-        NotOwn: it is another user's, or has other rights than its user.
+        ProcessLookupError: the process ended.
+        NotOwn: it belongs to another user, or has other rights than its user.
     """
     folder = proc / str(pid)
     try:
         status = (folder / "status").read_text(errors="replace")
-        owner = folder.stat().st_uid  # root's where the process may not be looked into
+        owner = folder.stat().st_uid  # root where the process may not be read
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"process {pid} ended") from None
     ids = {name: set(map(int, numbers)) for name, *numbers in _IDS.findall(status)}
@@ -41,7 +41,7 @@ def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
 
 
 def looks_own(pid: int, uid: int, proc: Path = PROC) -> bool:
-    """Whether the kernel calls the process that user's: in a fraction of the time, for a process that is held."""
+    """Whether the kernel shows the user as owner of the process: a faster check, for a paused process."""
     try:
         return os.stat(proc / str(pid)).st_uid == uid  # noqa: PTH116 (in a pause, and Path.stat takes longer)
     except OSError:

@@ -17,13 +17,13 @@ class ProcessTree:
     """Follows the root process and, when asked, everything below it."""
 
     def __init__(self, root: int, *, children: bool = True, command: str = "", proc: Path = PROC) -> None:
-        """``command``: of a root that waits at memtui's gate and has another command line until it begins."""
+        """``command``: of a root that waits before its exec and has another command line until then."""
         self._root, self._children, self._proc = root, children, proc
         self._command = command
         self._next_key = 1
         self._processes: dict[int, Process] = {}  # by pid
-        self._zombies: dict[_Id, int] = {}  # ended children that nobody waited for yet, and their parents
-        self._reaped: dict[int, int] = {}  # minor faults of children that were waited for, by the pid of the parent
+        self._zombies: dict[_Id, int] = {}  # ended children that are not reaped yet, and their parents
+        self._reaped: dict[int, int] = {}  # minor faults of reaped children, by the pid of the parent
         self.unseen = 0
 
     @property
@@ -32,10 +32,10 @@ class ProcessTree:
         return tuple(self._processes.values())
 
     def refresh(self) -> tuple[list[Process], list[Process]]:
-        """Look again: (new processes, those that ended). Raises ProcessLookupError when the root is gone.
+        """Read the tree again; return (new processes, ended ones). Raises ProcessLookupError when the root is gone.
 
-        ``unseen`` is then how many children at least were born and ended since the last look. Of those, a zombie is
-        seen, or that a parent waited for something: the faults of its dead children rose.
+        ``unseen`` is then a lower bound of the count of children that were born and ended since the last call. What
+        shows them is a zombie, or a parent that reaped a child: the faults of its reaped children rose.
         """
         processes: dict[int, Process] = {}
         new: list[Process] = []
@@ -76,7 +76,7 @@ class ProcessTree:
             return 0
         ended = {(p.pid, p.start_ticks): p.parent_pid for p in gone}
         came_and_went = zombies.keys() - self._zombies.keys() - ended.keys()
-        # A parent that waited for a child that was known of needs no other explanation.
+        # Of a parent that reaped a known child, the rise of the faults is explained.
         explained = {parent for child, parent in (self._zombies | ended).items() if child not in zombies}
         waited = {pid for pid, faults in reaped.items() if faults > self._reaped.get(pid, faults)}
         return len(came_and_went) + len(waited - explained)

@@ -1,7 +1,7 @@
-"""Which processes must never be paused: memtui itself, and whatever it cannot run without.
+"""Which processes must never be paused: memtui itself, and the processes that it needs.
 
-A target can come to hold memtui after it was chosen: a shell that is watched starts another memtui, a watched terminal
-multiplexer is the one this memtui was started from. So it is asked before every pause, not once.
+A target can become one of these after it was chosen: a watched shell starts another memtui, or a watched terminal
+multiplexer is the one from which this memtui was started. So every pause is preceded by a check.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _PTS_MAJORS = range(136, 144)  # Documentation/admin-guide/devices.txt: Unix98 p
 
 
 class ProtectedProcesses:
-    """Says of a process why it must run on."""
+    """Knows the processes that must not be paused, and why."""
 
     def __init__(self, pid: int | None = None, proc: Path = PROC) -> None:
-        """``pid``: the process to be guarded, this one when not given."""
+        """``pid``: the process to protect; this one when not given."""
         self._pid, self._proc = pid or os.getpid(), proc
         self._above: dict[int, str] = {}
         self._terminals: set[int] = set()  # the pseudo-terminals that memtui was started from
-        self._owners: dict[int, tuple[int, bool]] = {}  # whether a process (pid, start) holds its other end
+        self._owners: dict[int, tuple[int, bool]] = {}  # pid -> (start time, whether it has the master of a terminal)
         self._pipe = _link(proc / str(self._pid) / "fd" / "1")
 
     def refresh(self) -> None:
-        """See who is above this process now. Call it before the first of a round of pauses."""
+        """Read the ancestors of the protected process. Call this before the first of a round of pauses."""
         self._above = {self._pid: "is memtui itself"}
         try:
             stat = read_stat(self._pid, self._proc)
@@ -38,10 +38,10 @@ class ProtectedProcesses:
                     self._terminals.add(_pts_index(stat.terminal))
                     self._above.setdefault(stat.session, "leads the terminal session of this memtui")
         except ProcessLookupError:
-            pass  # one of them ended meanwhile; whoever took its children is found the next time
+            pass  # an ancestor ended meanwhile; the next call finds the new parent of its children
 
     def objection(self, pid: int, start_ticks: int = 0) -> str:
-        """Return why it must not be paused; empty when it may be."""
+        """Return why a process must not be paused; an empty text when it may be."""
         if why := self._above.get(pid):
             return f"pid {pid} {why}: holding it would hold memtui"
         if self._pipe.startswith("pipe:") and _link(self._proc / str(pid) / "fd" / "0") == self._pipe:
@@ -51,7 +51,7 @@ class ProtectedProcesses:
         return ""
 
     def _owns_terminal(self, pid: int, start_ticks: int) -> bool:
-        """Look once per process: the other end of a pseudo-terminal is opened when the terminal is made."""
+        """Check each process once: the master of a pseudo-terminal is opened when the terminal is created."""
         if not self._terminals:
             return False
         cached = self._owners.get(pid)

@@ -1,7 +1,7 @@
 """Proportional set sizes of a tree: resident memory in which a page of several processes counts once.
 
-The kernel walks all page tables of a process for it and locks its mappings meanwhile (about 13 ms for a GiB of 4 KiB
-pages), so it is read as seldom as that demands, and not at all where it would take long.
+To compute the PSS, the kernel walks all page tables of a process and locks its mappings meanwhile (about 13 ms for a
+GiB of 4 KiB pages). So the PSS is read as seldom as its cost demands, and not at all where reading would take long.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from memtui.core.procfs import PROC
 from memtui.core.units import duration
 
-SHARE = 0.002  # of the time that reading may take
-SHARE_OF_BUDGET = 0.2  # where there is one: of what it allows, if that is less
+SHARE = 0.002  # of the time, for reading
+SHARE_OF_BUDGET = 0.2  # of the budget where there is one, if that is less
 LEAST_APART_NS = 1_000_000_000
-LONGEST_NS = 250_000_000  # of one process: its mappings are locked meanwhile
+LONGEST_NS = 250_000_000  # of reading one process, whose mappings are locked meanwhile
 USUAL_NS_PER_BYTE = 15e6 / (1 << 30)  # until it is measured
-_EXAMPLE_BYTES = 64 << 20  # a process with less says nothing of that
+_EXAMPLE_BYTES = 64 << 20  # of a smaller process the time is not measured
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CHANGED = "processes began or ended since it was read last"
 NOT_READ = "not read yet"
@@ -28,7 +28,7 @@ NOT_READ = "not read yet"
 
 @dataclass(frozen=True, slots=True)
 class Pss:
-    """What was read of one process at ``t_ns``; without bytes, the reason says why."""
+    """The PSS of one process at ``t_ns``; without bytes, the reason says why."""
 
     pss_bytes: int | None
     t_ns: int | None = None
@@ -36,14 +36,14 @@ class Pss:
 
 
 class PssProbe:
-    """Reads the processes of a tree together, so that their sum is one of one moment."""
+    """Reads the processes of a tree together, so that their values are of one moment."""
 
     def __init__(self, max_overhead_ppm: int | None = None, proc: Path = PROC) -> None:
-        """Begin.
+        """Start without a reading.
 
         Args:
-            max_overhead_ppm: the budget of all that watching costs, if there is one.
-            proc: where processes are looked up.
+            max_overhead_ppm: the overhead budget of the recording; None: no budget.
+            proc: where the process file system is mounted.
         """
         budget = SHARE if max_overhead_ppm is None else max_overhead_ppm / 1e6 * SHARE_OF_BUDGET
         self._rest = 1 / min(SHARE, budget)
@@ -53,7 +53,7 @@ class PssProbe:
         self._ns_per_byte = USUAL_NS_PER_BYTE
 
     def poll(self, pids: Iterable[int]) -> None:
-        """Read all of them if it is time. One process alone has an RSS, which says the same."""
+        """Read all processes if a reading is due. A single process needs none: its RSS is the same."""
         wanted = list(pids)
         if len(wanted) < 2:
             self._readings = {}
@@ -71,7 +71,7 @@ class PssProbe:
         self._due_ns = ended_ns + max(LEAST_APART_NS, round(self._rest * (ended_ns - began_ns)))
 
     def of(self, pid: int) -> Pss:
-        """Return what is known of a process: nothing, and no reason, where it is alone."""
+        """Return the last reading of a process; without bytes and reason where the process is alone."""
         return self._readings.get(pid) or Pss(None, None, NOT_READ if self._readings else "")
 
     def _read(self, pid: int) -> int | Pss:

@@ -1,7 +1,7 @@
-"""Which processes a seccomp filter judges: for them a pause may be an end.
+"""Which processes run under a seccomp filter: a pause may end them.
 
-After a pause the kernel goes on with an interrupted sleep or wait by the call ``restart_syscall``. A filter that does
-not know this call fails the sleep or kills the process.
+After a pause the kernel resumes an interrupted sleep or wait with the system call ``restart_syscall``. A filter that
+does not allow this call fails the sleep or kills the process.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _OFF = b"0"
 
 
 class SyscallFilters:
-    """Looks at the threads of processes. A filter, once installed, stays for good, and threads inherit it."""
+    """Checks the threads of processes. A filter, once installed, stays for good, and new threads inherit it."""
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
         self._filtered: set[int] = set()
-        self._threads: dict[int, list[int]] = {}  # of each process, those that had no filter when looked at
+        self._threads: dict[int, list[int]] = {}  # by pid: the threads that had no filter when checked
         self._turns: dict[int, int] = {}
 
     def judge(self, pid: int) -> bool:
         """Whether any thread of a process is in strict or filter mode.
 
-        The first time all threads are looked at; later the first one, new ones, and one of the others in turn.
+        The first call checks all threads; later calls check the first one, new ones, and one of the others in turn.
         """
         if pid in self._filtered:
             return True
@@ -36,7 +36,7 @@ class SyscallFilters:
             # In a pause: a Path for each thread takes twice as long.
             threads = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]  # noqa: PTH208
         except OSError:
-            return False  # it ended, which others will notice
+            return False  # the process ended, which the caller will notice
         due = set(threads).difference(unfiltered) | {pid}
         if unfiltered:
             self._turns[pid] = turn = (self._turns.get(pid, 0) + 1) % len(unfiltered)

@@ -1,4 +1,4 @@
-"""What processes have used so far: psutil, and /proc/PID/stat for what psutil leaves out."""
+"""CPU time, memory, threads and faults of processes: from psutil, and from /proc/PID/stat what psutil leaves out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memtui.core.procfs import read_stat
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used since it began, and what it holds now."""
+    """CPU time and faults of a process since it began, and its memory and threads now."""
 
     rss_bytes: int | None
     cpu_ns: int
@@ -40,7 +40,7 @@ class UsageProbe:
             raise PermissionError(f"process {pid} may not be read") from error
         stat = read_stat(pid)
         if stat.state == "Z":
-            rss_bytes = None  # the kernel shows it under the first thread, which ended
+            rss_bytes = None  # the kernel shows the RSS under the first thread, which has ended
         cpu_ns = round((times.user + times.system) * 1e9)
         return Usage(rss_bytes, cpu_ns, threads, stat.minor_faults, stat.major_faults)
 

@@ -34,18 +34,18 @@ CLEARED_RUNNING = "its marks were cleared while it ran: holding it on would have
 
 
 class Filtered(PauseRefused):
-    """A pause could end it."""
+    """The process runs under a seccomp filter, so a pause could end it."""
 
 
 class PauseTooLong(PauseRefused):
-    """A pause would be longer than it may be."""
+    """A pause would be longer than ``--max-pause``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A process to read. ``pidfd`` says which one is meant, should its number come to belong to another.
+    """A process to read. ``pidfd`` identifies the process, should its pid come to belong to another one.
 
-    ``sharers`` use its memory without being threads of it: they are held with it, as far as they can be.
+    ``sharers`` use its memory without being threads of it: they are paused with it, where they can be.
     """
 
     pid: int
@@ -57,20 +57,20 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was taken from a process."""
+    """A window of a process, with the text of its mappings and its times."""
 
     window: PageWindow
     maps: bytes
     end_ns: int  # when its window ended
-    resumed_ns: int  # when it ran again with its marks cleared
+    resumed_ns: int  # when it ran again with its accessed bits cleared
     paused_ns: int
     stopped: bool = False  # by someone else
-    running: str = ""  # it was not paused: why
+    running: str = ""  # why it was not paused; empty: it was
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Why there is no reading (OSError, PauseError or TrackerError), and how long the process was held all the same."""
+    """Why there is no reading (OSError, PauseError or TrackerError), and how long the process was paused for it."""
 
     error: Exception
     paused_ns: int = 0
@@ -78,13 +78,13 @@ class Lost:
 
 Outcome = Reading | Lost
 Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
-_Taken = tuple[PageWindow, Callable[[], bytes]]  # pages, and the text of maps, to be asked after the pause
-# Whatever happens to one process must not end the whole recording.
+_Taken = tuple[PageWindow, Callable[[], bytes]]  # a window; a function that returns the text of maps after the pause
+# An error of one process must not end the whole recording.
 _ERRORS = (OSError, PauseError, TrackerError, TooManyMappings)
 
 
 class PageReader:
-    """Reads the touched pages of processes, each as still as it can be held."""
+    """Reads the accessed pages of processes, each paused where it can be."""
 
     def __init__(
         self,
@@ -97,25 +97,25 @@ class PageReader:
         owner: int | None = None,
         in_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin.
+        """Start without a process.
 
         Args:
-            tracker: that reads.
-            pause: hold them, if the tracker can make use of that.
+            tracker: reads accessed bits.
+            pause: pause processes, where the tracker makes use of that.
             together: one pause over all processes, not one after the other.
-            hold_filtered: also those under a seccomp filter, to which a pause may do harm.
-            max_pause_ns: one that would have to be held for longer is read while it runs.
-            owner: a user whose processes are read, and no others; None: everybody's.
-            in_pause: is called in every pause, first of all.
+            hold_filtered: also pause processes under a seccomp filter, which a pause may harm.
+            max_pause_ns: a process that would be paused for longer is read while it runs.
+            owner: the user whose processes may be read; None: everybody's.
+            in_pause: is called first in every pause.
         """
         self._tracker, self._together, self._in_pause = tracker, together, in_pause
         self._owner = owner
         self._max_pause_ns, self._times = max_pause_ns, HoldTimes()
-        self.long = 0  # the pid of a process that would be held for too long, once one was met
+        self.long = 0  # the pid of the last process whose pause would be too long
         self._hold_filtered, self._filters = hold_filtered, SyscallFilters()
-        self.filtered = 0  # the pid of a process under a seccomp filter, once one was met
+        self.filtered = 0  # the pid of the last process under a seccomp filter
         self._pause = pause and tracker.pauses
-        self.unwatched = ""  # why the kernel would not kill this process if it were stopped while it holds somebody
+        self.unwatched = ""  # why there is no watchdog that kills this process if it is stopped during a pause
         watchdog: Watchdog | None = None
         if self._pause:
             try:
@@ -128,16 +128,16 @@ class PageReader:
 
     @property
     def pauses(self) -> bool:
-        """Whether processes are held."""
+        """Whether processes are paused."""
         return self._pause
 
     def start(self, subject: Subject) -> int:
-        """Clear all marks before the first window; how long it was held for that. Raises ``Lost.error``."""
+        """Clear all accessed bits before the first window; return the duration of the pause. Raises ``Lost.error``."""
         self._guard.look()
         if not self._pause:
             self._tracker.start(subject.pid, subject.vmas)
             return 0
-        self._filters.forget(subject.pid)  # of another process that had this number
+        self._filters.forget(subject.pid)  # another process may have had this pid
         self._tracker.running.discard(subject.pid)
         try:
             if self._filters.judge(subject.pid):
@@ -158,7 +158,7 @@ class PageReader:
         return pause.paused_ns or 0
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
-        """Return a window of each, in their order."""
+        """Return a window of each process, in the same order."""
         self._guard.look()
         self._tracker.start_round(len(subjects))
         if self._together and self._pause and len(subjects) > 1:
@@ -166,7 +166,7 @@ class PageReader:
         return [self._read_single(subject, want_resident) for subject in subjects]
 
     def forget(self, pid: int) -> None:
-        """Release what is held for a process that ended."""
+        """Release the state of a process that ended."""
         self._tracker.forget(pid)
         self._guard.forget(pid)
         self._filters.forget(pid)
@@ -205,7 +205,7 @@ class PageReader:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
         with self._pauser.paused_together(wanted) as pauses:
-            # Only now: the parent of a vfork that is held back waits for the child, and would wait in vain.
+            # Pause the sharers only now: a parent in vfork cannot stop while its child is paused.
             stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
             with self._pauser.paused_together(self._sharers_of(stopped)):
                 start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
@@ -230,16 +230,16 @@ class PageReader:
         return outcomes
 
     def _sharers_of(self, subjects: Iterable[Subject]) -> dict[int, int | None]:
-        """Return who uses the memory of these and may be held, with the pidfd."""
+        """Return the pids and pidfds of the processes that use the memory of these and may be paused."""
         sharers: dict[int, int | None] = {}
         for sharer in [sharer for subject in subjects for sharer in subject.sharers]:
-            with suppress(*_ERRORS):  # the tracker tells who ran
+            with suppress(*_ERRORS):  # the tracker reports which ones ran
                 self._check(sharer)
                 sharers[sharer.pid] = sharer.pidfd
         return sharers
 
     def _check(self, subject: Subject) -> None:
-        """Raise what speaks against a pause."""
+        """Raise an error where there is a reason against a pause."""
         if why := self._guard.objection(subject.pid, subject.start_ticks):
             raise NotPaused(why)
         stat = read_stat(subject.pid)
@@ -251,7 +251,7 @@ class PageReader:
         self._check_filter(subject.pid)
 
     def _check_owner(self, pid: int) -> None:
-        """Raise PermissionError for a process that is, or has become, somebody else's."""
+        """Raise PermissionError for a process that belongs, or has come to belong, to another user."""
         if self._owner is not None:
             try:
                 check_owner(pid, self._owner)
@@ -259,18 +259,18 @@ class PageReader:
                 raise PermissionError(str(error)) from None
 
     def _check_filter(self, pid: int) -> None:
-        """Raise ``Filtered`` for a process that runs on. It may have installed its filter since this was asked last."""
+        """Raise ``Filtered`` for a process under a seccomp filter, which may be new since the last check."""
         if not self._hold_filtered and self._filters.judge(pid):
             self.filtered = pid
             self._tracker.running.add(pid)
             raise Filtered(FILTERED)
 
     def _check_time(self, pid: int, most_ns: int) -> int:
-        """Return how long a process will be held.
+        """Return for how long a process will be paused.
 
         Raises:
-            TooManyMappings: it is not read at all.
-            PauseTooLong: that is too long.
+            TooManyMappings: the process is not read at all.
+            PauseTooLong: the pause would be longer than ``most_ns``.
         """
         mappings = self._tracker.mappings(pid)
         if mappings is not None and mappings > MOST_MAPPINGS:
@@ -280,24 +280,24 @@ class PageReader:
             self.long = pid
             self._tracker.running.add(pid)
             raise PauseTooLong(TOO_LONG.format(most=duration(self._max_pause_ns / 1e9)))
-        self._tracker.running.discard(pid)  # as ``_check`` found it is held
+        self._tracker.running.discard(pid)  # ``_check`` found no reason against a pause
         return expected_ns
 
     def _may_run(self, error: Exception) -> bool:
-        """Whether one that is not held for this reason is read all the same."""
+        """Whether a process that is not paused because of this error is read while it runs."""
         if isinstance(error, (Filtered, PauseTooLong)):
             return True
         return isinstance(error, PauseRefused) and self._tracker.reads_running
 
     def _read_paused(self, subject: Subject, want_resident: bool) -> _Taken:
-        if self._owner is not None and not looks_own(subject.pid, self._owner):  # it has executed something since
+        if self._owner is not None and not looks_own(subject.pid, self._owner):  # after an exec since ``_check``
             raise PermissionError(f"process {subject.pid} has rights that its user has not")
-        # The walk comes first: an exec that slipped in would make the table and the pages disagree otherwise.
+        # The walk comes first: otherwise an exec in between would make the table and the pages disagree.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
         return window, window.maps or partial(bytes, read_maps(subject.pid))
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
-        """Return the outcome for a process that could not be held, or not be read while it was."""
+        """Return the outcome for a process that could not be paused, or not be read during its pause."""
         if isinstance(error, HoldTooLong) and pause is not None:
             self.long = subject.pid
             why = CLEARED_RUNNING.format(most=duration(self._max_pause_ns / 1e9))
@@ -308,8 +308,8 @@ class PageReader:
         return Lost(error, paused_ns)
 
     def _read_running(self, subject: Subject, want_resident: bool, why: str) -> Outcome:
-        # What is touched while it is walked may still be seen; what is touched after that, until the marks are cleared,
-        # is lost. So the window ends where the walk begins, and the next one starts after the clear.
+        # The walk may see accesses that happen during it. Accesses after it are lost until the bits are cleared. So the
+        # window ends when the walk starts, and the next window starts after the clear.
         window = partial(self._tracker.window, subject.pid, subject.vmas, want_resident=want_resident)
         return self._finished(subject, window, None, 0, why)
 
@@ -318,7 +318,7 @@ class PageReader:
     ) -> Outcome:
         """Return a window that is finished while the process runs.
 
-        It ends there and then, unless it has ended before.
+        ``end_ns``: when the window ended; None: it ends now.
         """
         try:
             self._check_owner(subject.pid)
@@ -337,17 +337,17 @@ class PageReader:
         self._times.record(pid, paused_ns)
         try:
             text = maps()
-        except _ERRORS as error:  # read only now, of a process that has ended
+        except _ERRORS as error:  # a long table is read only now, and the process may have ended
             return Lost(error, paused_ns)
         return Reading(window, text, pause.start_ns, resumed_ns, paused_ns, stopped=pause.stopped)
 
 
 def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
-    """Return the pages of each process that another one touched, too, and how many bytes their sum counts too much.
+    """Return the pages of each process that another one accessed, too, and the bytes that their sum overcounts.
 
-    None where that is not known: the tracker sees no page frames, or not those of every process. To be asked after each
-    round. The processes are looked at one after another, so a frame that went from one to another in between passes
-    for one that both had.
+    None where that is not known: the tracker sees no page frames, or not those of every process. Call this after each
+    round. The processes are read one after another, so a frame that moved from one to another in between counts as one
+    that both had.
     """
     shared: list[TouchedFrames | None] = [None] * len(outcomes)
     gone = [isinstance(outcome, Lost) and isinstance(outcome.error, ProcessLookupError) for outcome in outcomes]

@@ -1,9 +1,9 @@
 """Power, energy, use and memory of NVIDIA GPUs, from the driver's management library (NVML).
 
-Which figure a reading carries stands in its ``source``: ``nvml instant`` is the draw at the moment, ``nvml average``
-the mean of the last second, which is all that Ampere and later cards give without the newer field; ``nvml`` where the
-driver does not say which of the two it is. Every call may fail on some card or driver, so each value stands or falls
-alone: ``status`` speaks of ``power_w``; what else is missing is told in ``reason``.
+The ``source`` of a reading says which power it has: ``nvml instant`` is the draw at the moment, ``nvml average`` the
+mean of the last second, which is all that Ampere and later cards give without the newer field; ``nvml`` where the
+driver does not say which of the two it is. Every call may fail on some card or driver, so single values may be missing:
+``status`` is about ``power_w``; ``reason`` also names the other missing values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memtui.core.samples import Capability, PowerReading, Status
 from memtui.probes.gpu import processes as gpu_holders
 from memtui.probes.gpu.processes import Board, Holding, Why
 
-SLOW_NS = 50_000_000  # a reading that takes longer is told: it delays the sample it belongs to
+SLOW_NS = 50_000_000  # a reading that takes longer says so: it delays its sample
 _LIMIT_EVERY_NS = 10_000_000_000  # the limit changes by hand or by heat, seldom
 _LIBRARY = "libnvidia-ml.so.1"
 NO_GPU = "GPU"  # the device of the one reading that says why there is none
@@ -48,15 +48,15 @@ _REMEDIES: dict[int, str] = {
     16: "sudo nvidia-smi --gpu-reset",
     18: "restart the machine, or load the new kernel module",
 }
-_PERMANENT = {3, 13}  # no need to ask again
-_TOO_SMALL, _LIST_TRIES = 7, 3  # processes that came between asking how many there are and asking who
+_PERMANENT = {3, 13}  # these calls need not be repeated
+_TOO_SMALL, _LIST_TRIES = 7, 3  # a process started between the call for their count and the call for the list
 _LISTS = {"compute": "Compute", "graphics": "Graphics", "MPS": "MPSCompute"}
 
 
 def library_problem() -> tuple[Status, Capability] | None:
-    """Why the driver's library cannot be loaded here; None when it can. Calls nothing in it, so nothing can hang."""
+    """Return why the driver's library cannot be loaded; None when it can. Calls no function of it, which may hang."""
     try:
-        ctypes.CDLL(_LIBRARY)  # pynvml would do the same; asking first saves its 6 MiB where there is no GPU
+        ctypes.CDLL(_LIBRARY)  # pynvml does the same; trying first saves its 6 MiB where there is no GPU
     except OSError as error:
         text = str(error)
         # "cannot open shared object file" may also speak of a library that this one needs
@@ -84,14 +84,14 @@ class _Device:
 
 
 class NvmlProbe:
-    """Reads all GPUs that the driver shows. Make and read it in one process: NVML does not outlive a fork."""
+    """Reads all GPUs that the driver shows. Create and read it in one process: NVML does not survive a fork."""
 
     def __init__(self, *, slow_ns: int = SLOW_NS, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        """Load the library and look for GPUs; never raises.
+        """Load the library and find GPUs; never raises.
 
         Args:
-            slow_ns: a reading of one GPU that takes longer is told in its reason.
-            clock: what measures that, in nanoseconds.
+            slow_ns: the reason of a reading of one GPU says so when it took longer.
+            clock: measures that time, in nanoseconds.
         """
         self._slow_ns, self._clock = slow_ns, clock
         self._devices: list[_Device] = []
@@ -150,7 +150,7 @@ class NvmlProbe:
         return _ERRORS.get(error.value, (Status.FAILED, f"the NVIDIA library says: {error}"))
 
     def _query(self, device: _Device, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the answer of one NVML call, or None with a note on the reading under way."""
+        """Return the result of one NVML call, or None with a note in the current reading."""
         if what in device.without:
             device.notes.append(device.without[what])
             return None
@@ -161,7 +161,7 @@ class NvmlProbe:
             if error.value in _PERMANENT:
                 device.without[what] = note
             device.notes.append(note)
-        except (OSError, ValueError) as error:  # a name that is no text, a structure that is not what pynvml expects
+        except (OSError, ValueError) as error:  # a name that is not text, a structure that pynvml does not expect
             device.notes.append(f"{what}: {error}")
         return None
 
@@ -169,7 +169,7 @@ class NvmlProbe:
         """Return a reading of every GPU, or one that says why there is none.
 
         ``power_w`` and ``limit_w`` are watts of the whole board, which ``processes`` share; ``energy_j`` is the counter
-        of the driver since it was loaded (lower than before: it was loaded anew); ``utilization`` runs from 0 to 1.
+        since the driver was loaded (it falls when the driver is loaded again); ``utilization`` runs from 0 to 1.
         """
         if not self._devices:
             status, reason = self._status, self._capability.reason
@@ -214,7 +214,7 @@ class NvmlProbe:
         )
 
     def _power(self, device: _Device) -> tuple[float | None, str, Status, str]:
-        """Return watts, where they come from, and status and reason if there are none."""
+        """Return watts and their source; or None, with status and reason."""
         nvml = self._nvml
         if "instant" not in device.without:
             value, code = self._instant(device)
@@ -246,7 +246,7 @@ class NvmlProbe:
         return (getattr(value.value, member), 0) if member else (None, 3)
 
     def _memory(self, device: _Device) -> Any:
-        """Return NVML's memory record; the second version leaves out what the driver holds back for itself."""
+        """Return NVML's memory record; the second version leaves out memory that the driver reserves."""
         nvml = self._nvml
         if "memory_v2" not in device.without:
             try:
@@ -256,7 +256,7 @@ class NvmlProbe:
         return self._query(device, "memory", nvml.nvmlDeviceGetMemoryInfo)
 
     def _processes(self, device: _Device) -> int | None:
-        """Return how many compute processes share the board, everybody's."""
+        """Return how many compute processes of all users share the board."""
         device.computing = running = self._list(device, "compute")
         if isinstance(running, tuple):
             device.notes.append(running[1])
@@ -266,7 +266,7 @@ class NvmlProbe:
         return len({process.pid for process in running})
 
     def _list(self, device: _Device, kind: str) -> list[Any] | Why:
-        """Return NVML's records of the processes of one kind on one board, or why there are none to be had."""
+        """Return NVML's records of the processes of one kind on one board, or why they cannot be read."""
         what = f"{kind} processes"
         if what in device.without:
             return Status.UNSUPPORTED, device.without[what]
@@ -292,7 +292,7 @@ class NvmlProbe:
         device.limit_read_ns = now_ns
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Who holds memory on the GPUs, everybody's processes; to be asked after ``read``, of the same moment."""
+        """Return the GPU memory of all processes, of all users. Call this after ``read``: it is of the same moment."""
         if not self._devices:
             return gpu_holders.unknown(self._status, self._capability.reason)
         if self._sees_own_processes_only:
@@ -321,7 +321,7 @@ class NvmlProbe:
         return [self._capability]
 
     def close(self) -> None:
-        """Let go of the driver. Reading afterwards says that the probe is closed."""
+        """Release the driver. Readings afterwards say that the probe is closed."""
         if self._nvml is not None:
             with contextlib.suppress(self._nvml.NVMLError):  # the driver may have gone away first
                 self._nvml.nvmlShutdown()

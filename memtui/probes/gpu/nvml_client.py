@@ -1,4 +1,4 @@
-"""GPU readings from a process of their own: whatever the driver does, nobody here ever waits for it."""
+"""GPU readings from a process of their own, so that this process never waits for the driver."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from memtui.probes.gpu.nvml import NO_GPU, library_problem
 from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.processes import Holders, unknown
 
-STALE_NS = 2_000_000_000  # without a word for so long, what was said last is no longer true
-RESTART_NS = 30_000_000_000  # a driver that hangs is left alone for so long before another process tries
+STALE_NS = 2_000_000_000  # after this long without a report, the last one does not hold any more
+RESTART_NS = 30_000_000_000  # after this long without a report, a new process tries the driver again
 FIRST_WORD_S = 3.0
 _READ_BYTES = 1 << 16
-_END_S = 0.2  # a process in the middle of a driver call may not even die when killed; the kernel ends it later
+_END_S = 0.2  # a process that is blocked in the driver does not even die when killed; the kernel ends it later
 
 
 class NvmlProcess:
-    """Starts ``nvml_worker`` where there is a driver library, takes its word, and starts it anew when it is silent."""
+    """Starts ``nvml_worker`` where there is a driver library, reads its reports, and restarts it when none come."""
 
     def __init__(self, *, stale_ns: int = STALE_NS, restart_ns: int = RESTART_NS) -> None:
         """Never raises."""
@@ -32,20 +32,19 @@ class NvmlProcess:
         self._capability: Capability | None = self._problem[1] if self._problem else None
         self._worker: subprocess.Popen[bytes] | None = None
         self._buffer = b""
-        self._latest: tuple[PowerReading, ...] = ()  # of every GPU, as last heard
-        self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
-        self._final = False  # there is no GPU: no further word will come, and none is missed
+        self._latest: tuple[PowerReading, ...] = ()  # the last reading of every GPU
+        self.holders: Holders | None = None  # who held GPU memory, from the last ``read``; None: nothing new
+        self._final = False  # there is no GPU, so no further report will come
         self._heard_ns = self._started_ns = time.monotonic_ns()
-        self._heard_wall_s = time.time()  # the same moment, as a person reads it
+        self._heard_wall_s = time.time()  # the same moment, on the wall clock
         if self._problem is None:
             self._start()
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """Return the readings that came since the last call, at their own moments.
+        """Return the readings that came since the last call, each with its own time.
 
-        Where there are none, return why (stamped ``t_ns``).
-
-        Empty while there is nothing new to say. ``holders`` then has the memory of the same moment.
+        Without a driver, a GPU or an answer, a reading of time ``t_ns`` says why. The result is empty while there is
+        nothing new. ``holders`` has the memory of the same moment.
         """
         self.holders = None
         if self._problem is not None:
@@ -76,7 +75,7 @@ class NvmlProcess:
         )
 
     def capabilities(self) -> list[Capability]:
-        """Return one entry, ``nvml``. Waits a moment for the driver, but not for one that hangs."""
+        """Return one entry, ``nvml``. Waits for the driver, but for 3 s at most: it may hang."""
         deadline = time.monotonic() + FIRST_WORD_S
         while self._capability is None and (left := deadline - time.monotonic()) > 0:
             if self._worker is None or self._worker.stdout is None or self._worker.poll() is not None:
@@ -101,7 +100,7 @@ class NvmlProcess:
         try:
             self._worker = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         except OSError:
-            return  # no memory, or too many processes: the silence is told, and later it is tried again
+            return  # no memory, or too many processes: ``read`` reports the silence, and tries again later
         assert self._worker.stdout
         os.set_blocking(self._worker.stdout.fileno(), False)
 
@@ -117,7 +116,7 @@ class NvmlProcess:
             worker.wait(_END_S)
 
     def _take(self) -> tuple[PowerReading, ...]:
-        """Take in what waits in the pipe; the readings among it."""
+        """Read the reports in the pipe, and return their readings."""
         if self._worker is None or self._worker.stdout is None:
             return ()
         try:
@@ -127,7 +126,7 @@ class NvmlProcess:
         *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         new: list[PowerReading] = []
         for line in lines:
-            with contextlib.suppress(ValueError, TypeError, KeyError):  # half a line of a process that was killed
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # a part of a line, of a process that was killed
                 new += self._record(from_line(line))
         return tuple(new)
 

@@ -1,4 +1,4 @@
-"""What the process that talks to the NVIDIA driver reports: a line of JSON about the driver, then one per reading."""
+"""Reports of the process that calls the NVIDIA driver: a line of JSON about the driver, then one per reading."""
 
 from __future__ import annotations
 

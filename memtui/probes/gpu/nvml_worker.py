@@ -1,8 +1,8 @@
-"""The process that talks to the NVIDIA driver, so that a call that hangs holds nobody but itself.
+"""The process that calls the NVIDIA driver, so that a call that hangs blocks no other process.
 
-Run as ``python -m memtui.probes.gpu.nvml_worker PARENT``, PARENT being the pid that starts it. It writes
-to standard output (``nvml_messages``): a line about the driver, then one every half second. It ends when standard input
-does, or when its parent dies. It needs no root: under sudo it becomes the invoking user.
+It runs as ``python -m memtui.probes.gpu.nvml_worker PARENT``, where PARENT is the pid of the process that starts it. It
+writes to standard output (``nvml_messages``) a line about the driver, then one every half second. It ends at the end of
+standard input, or when its parent dies. It needs no root: under sudo it becomes the invoking user.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 
 def main() -> int:
-    """Return when there is nobody to tell, or no GPU to tell of."""
-    os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))  # the sampler's haste is not ours
+    """Return at the end of the input, or when there is no GPU."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))  # not the sampler's high priority
     become(invoker())
-    # After the change of user, which resets it. Should the parent have died before, nobody would send it any more.
+    # After the change of user, which resets this setting. A parent that died before it sends no signal.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         return 0
@@ -37,7 +37,7 @@ def main() -> int:
         readings = probe.read(time.monotonic_ns())
         _send(GpuReport(tuple(readings), tuple(probe.holdings())))
         if readings[0].device == NO_GPU:
-            return 0  # and none will come while this process lives
+            return 0  # no GPU will appear while this process runs
         if select.select([0], [], [], EVERY_S)[0]:
             return 0
 

@@ -1,7 +1,7 @@
 """Which process holds how much memory of the GPUs, from the lists of processes that the driver keeps for each board.
 
-A process that is in no list of a board has no context there and holds nothing of it: 0 is then a measured fact. Where a
-list cannot be had, or does not name everybody, nothing is known of those that are in none.
+A process that is in no list of a board has no context there and holds none of its memory: 0 is then a measured value.
+Where a list cannot be read, or is not complete, nothing is known of the processes that are in no list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Why = tuple[Status, str]
 EVERYBODY_ELSE = 0  # no process has this pid
 NOT_REPORTED = "the driver does not tell the memory of single processes"
 IN_SLICES = "cut into slices (MIG): the driver names the processes of a slice to its own users only"
-# The driver numbers processes as the host does, or hides them: a number found here may be another process's.
+# The driver uses the pids of the host, or hides processes: a pid in a list may be another process's in this container.
 CONTAINER = "the driver numbers processes as the host does, and this is a container with numbers of its own"
 WSL = "under WSL the driver of Windows keeps the lists of processes, and shows none"
 _WSL_DEVICE = Path("/dev/dxg")  # the GPU of a Windows host, and the only way to it
@@ -25,7 +25,7 @@ _WSL_DEVICE = Path("/dev/dxg")  # the GPU of a Windows host, and the only way to
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """GPU memory of one process, all boards together; of ``EVERYBODY_ELSE``: of each that no list names."""
+    """GPU memory of one process on all boards together; ``EVERYBODY_ELSE``: of each process that is in no list."""
 
     pid: int
     gpu_bytes: int | None
@@ -35,7 +35,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What one board says. ``used_bytes`` is by pid; None: in use, but the driver does not report how much.
+    """The memory of one board. ``used_bytes`` is by pid; None: in use, but the driver does not report how much.
 
     ``others``: why a process that is not in ``used_bytes`` may hold memory here all the same; None: it holds none.
     """
@@ -46,10 +46,10 @@ class Board:
 
 
 class Holders:
-    """What everybody held at one moment (``t_ns``, monotonic)."""
+    """The GPU memory of all processes at one moment (``t_ns``, monotonic)."""
 
     def __init__(self, t_ns: int, holdings: Iterable[Holding]) -> None:
-        """Raise KeyError without a word about everybody else, TypeError for a pid that is none."""
+        """Raise KeyError without a holding of ``EVERYBODY_ELSE``, TypeError for a pid that is not a pid."""
         self.t_ns = t_ns
         self._by_pid = {holding.pid: holding for holding in holdings}
         self._else = self._by_pid[EVERYBODY_ELSE]
@@ -59,7 +59,7 @@ class Holders:
 
 
 def unknown(status: str, reason: str) -> tuple[Holding, ...]:
-    """Return that nothing is known of anybody."""
+    """Return holdings in which nothing is known of any process."""
     return (Holding(EVERYBODY_ELSE, None, status, reason),)
 
 
@@ -68,9 +68,9 @@ def under_wsl() -> bool:
 
 
 def merged(entries: Iterable[Any]) -> dict[int, int | None]:
-    """Return the bytes by pid from the lists of one board, together. ``entries`` are NVML's records of processes.
+    """Return the bytes by pid from all lists of one board. ``entries`` are NVML's records of processes.
 
-    A process that computes and draws is in two lists with the same memory, so it counts once; its slices are added up.
+    A process that computes and draws is in two lists with the same memory, which counts once; its slices add up.
     """
     parts: dict[tuple[int, int, int], int | None] = {}
     for entry in entries:
@@ -85,9 +85,9 @@ def merged(entries: Iterable[Any]) -> dict[int, int | None]:
 
 
 def sum_up(boards: Sequence[Board]) -> tuple[Holding, ...]:
-    """Return a holding for everybody who is in a list, and one for everybody else.
+    """Return a holding for every process that is in a list, and one for everybody else.
 
-    Return None where one board does not tell.
+    Their bytes are None where one board does not report them.
     """
     pids = {pid for board in boards for pid in board.used_bytes}
     return tuple(_sum_of(pid, boards) for pid in (EVERYBODY_ELSE, *sorted(pids)))

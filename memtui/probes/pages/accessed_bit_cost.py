@@ -1,9 +1,9 @@
-"""Measures what a cleared accessed bit costs a program on this machine: its processor has to set the bit again.
+"""Measures what a cleared accessed bit costs a program on this machine, as the processor has to set the bit again.
 
 The next access of the page finds the bit clear, so the processor writes the page-table entry before it goes on, and
 loads and stores that would have overlapped wait for that. Intel SDM volume 3, 4.8 "Accessed and Dirty Flags"; AMD APM
-volume 2, 5.4.2. In a virtual machine the hypervisor's tables may have to be walked once more for the write. Where the
-entries are in the caches it takes a sixth of what it takes where they are not, so both are measured.
+volume 2, 5.4.2. In a virtual machine the hypervisor's tables may have to be walked once more for the write. Setting the
+bit takes six times as long where the entry is not in a cache, so both cases are measured.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from memtui.core.accessed_bits import SetCost
 from memtui.core.page_set import PAGE_BYTES
 from memtui.probes.pages.tlb_flush import MADV_COLD
 
-PAGES = SetCost.FEW_PAGES  # more than a TLB holds: what is measured is the bit, and not the flush that clears it
-# Each page has a page table of its own then: 16 MiB of tables, as 8 GiB of memory have, for 16 MiB of memory.
+PAGES = SetCost.FEW_PAGES  # more than a TLB holds: so this measures setting the bit, and not the flush that clears it
+# With this distance each page has a page table of its own: 16 MiB of tables for 16 MiB of memory, as for 8 GiB.
 APART = 512
-ROUNDS = 3  # of touching the pages with their bits set and with them cleared; about 50 ms in all
+ROUNDS = 3  # each accesses the pages with their bits set and with their bits cleared; about 50 ms in all
 _MAP_NORESERVE = 0x4000  # mmap has it from Python 3.13 on
 _CACHE_LINE_BYTES = 64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def measure_set_cost() -> SetCost | None:
-    """Measure how much longer touching a page takes when its accessed bit was cleared.
+    """Measure how much longer the access of a page takes when its accessed bit was cleared.
 
-    The memory is this process's own, in pages of 4 KiB that are touched in random order. None where the kernel cannot
-    clear the bits of chosen pages, or gives no room.
+    The memory is this process's own, in pages of 4 KiB that are accessed in random order. Returns None where the kernel
+    cannot clear the bits of single pages, or there is too little memory.
     """
     try:
         near_ns, far_ns = _measure_ns(1), _measure_ns(APART)
@@ -42,7 +42,7 @@ def measure_set_cost() -> SetCost | None:
 
 
 def _measure_ns(apart: int) -> float:
-    """Measure a page of several that are so many pages apart. Raises OSError."""
+    """Return the additional time per page, for pages that lie ``apart`` pages from each other. Raises OSError."""
     size = PAGES * apart * PAGE_BYTES
     with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE) as memory:
         try:
@@ -52,10 +52,10 @@ def _measure_ns(apart: int) -> float:
         values = np.frombuffer(memory, np.uint8)
         try:
             places = np.arange(PAGES, dtype=np.intp)
-            # Another line in each page: those at the same place of all pages would share few places of a cache.
+            # Another cache line in each page: lines at the same offset of all pages would share few sets of a cache.
             touched = places * (apart * PAGE_BYTES) + places * _CACHE_LINE_BYTES % PAGE_BYTES
             touched = np.random.default_rng(1).permutation(touched)
-            values[touched] = 1  # every page is there, and is not the shared page of zeros
+            values[touched] = 1  # every page is present, and is not the shared zero page
             _time_to_read_ns(values, touched)  # numpy's first call takes longer
             longer_ns = []
             for _ in range(ROUNDS):

@@ -1,8 +1,9 @@
-"""Which file pages were mapped for the first time in a window, and so perhaps without having been touched.
+"""Which file pages were mapped for the first time in a window, and so perhaps without an access.
 
-When a program reads a page of a mapped file for the first time, Linux maps up to 15 neighbours that are in the page
-cache, too (fault-around), and on x86 marks them all as accessed. From the second window on the marks of such a page
-are its own. So pages of files that were not mapped before are counted apart: at least one in 16 of them was touched.
+When a program reads a page of a mapped file for the first time, Linux also maps up to 15 neighbours that are in the
+page cache (fault-around), and on x86 sets the accessed bits of all. From the second window on, the accessed bit of such
+a page shows its own accesses. So file pages that were not mapped before are counted separately: at least one in 16 of
+them was accessed.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class FirstMappings:
         self._edges = file_edges(())
 
     def update(self, pages: PageSet, resident: PageSet | None, vmas: tuple[Vma, ...], generation: int) -> int | None:
-        """Bytes of file pages first mapped in this window; None in the very first one, where nothing is known before.
+        """Return the bytes of file pages that were first mapped in this window; None in the first window.
 
         Args:
-            pages: the touched pages of the window.
-            resident: the mapped pages at its end, when they are known: corrects what was unmapped since.
-            vmas: the mappings at its end.
+            pages: the accessed pages of the window.
+            resident: the mapped pages at the end of the window, where known: shows what was unmapped since.
+            vmas: the mappings at the end of the window.
             generation: number of the address space; a new one has nothing mapped.
         """
         if vmas is not self._vmas:
@@ -50,5 +51,5 @@ class FirstMappings:
 
 
 def file_edges(vmas: tuple[Vma, ...]) -> NDArray[np.uint64]:
-    """Start and end addresses of the mappings of files and of shared memory, in one row, rising."""
+    """Return the start and end addresses of the mappings of files and of shared memory in one array, rising."""
     return np.array([edge for v in vmas if v.name.startswith("/") for edge in (v.start, v.end)], np.uint64)

@@ -1,8 +1,7 @@
 """The page frames behind a process's pages, and their flags.
 
 /proc/PID/pagemap and /proc/kpageflags, see Documentation/admin-guide/mm/pagemap.rst. Both are arrays of 64-bit words,
-of which many short and long runs are wanted at once. They are read in long pieces; nothing here goes from page to page
-in Python.
+of which callers want many short and long runs at once. They are read in long pieces; no Python code loops over pages.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from numpy.typing import NDArray
 
 from memtui.probes.pages.thread_pool import ThreadPool
 
-Run = tuple[int, int, int]  # a word of a file, and where the words from it on lie in a row of all runs: start, end
+Run = tuple[int, int, int]  # index of a word in a file; start and end of its run in the concatenated words of all runs
 
 
 def run_in_parallel(
     pool: ThreadPool | None, files: list[int], runs: list[Run], least: int, work: Callable[[int, list[Run]], None]
 ) -> None:
-    """Have all runs worked through.
+    """Process all runs, in parallel where there are many.
 
     Args:
-        pool: that share it.
-        files: descriptors, one for each of them.
+        pool: threads that share the work; None: this one alone.
+        files: descriptors, one for each thread.
         runs: rising.
-        least: words that are worth another one's while.
-        work: on some of the runs, with one of the files.
+        least: words for which another thread is used.
+        work: processes some of the runs with one of the files.
     """
     size = runs[-1][2] if runs else 0
     parts = min(len(files), size // least)
@@ -50,13 +49,13 @@ def run_in_parallel(
 
 
 def read(room: memoryview, file: int, runs: list[Run]) -> None:
-    """Read into the bytes of the row; they stay as they are beyond the end of the file."""
+    """Read all runs into ``room``; bytes beyond the end of the file stay as they are."""
     for word, start, end in runs:
         os.preadv(file, [room[start * 8 : end * 8]], word * 8)
 
 
 def write(data: memoryview, file: int, runs: list[Run]) -> None:
-    """Write the bytes of the row, but for what lies beyond the end of the file."""
+    """Write all runs from ``data``, except for words beyond the end of the file."""
     for word, start, end in runs:
         try:
             os.pwrite(file, data[start * 8 : end * 8], word * 8)
@@ -73,24 +72,24 @@ _PRESENT, _EXCLUSIVE = np.uint64(1 << 63), np.uint64(1 << 56)
 _FRAME = np.uint64((1 << 55) - 1)
 # Bits of a word of kpageflags (include/uapi/linux/kernel-page-flags.h).
 LRU, COMPOUND_HEAD, COMPOUND_TAIL, HUGETLB, NO_PAGE, ZERO_PAGE = 5, 15, 16, 17, 20, 24
-FOLIO_FRAMES = 512  # the largest folio whose pages are told apart; folios are aligned to their size
+FOLIO_FRAMES = 512  # page frames of the largest folio that is recognised; folios are aligned to their size
 
 _PAGEMAP_SCAN = 0xC0606610  # _IOWR('f', 16, struct pm_scan_arg), since Linux 6.7
 _SCAN = struct.Struct("<12Q")
 _IS_PRESENT = 1 << 3
 _REGIONS, _REGION_FIELDS = 4096, 3
-_GAP_PAGES = 64  # pages in between that cost less to read than another call
-_CHUNK_PAGES = _PART_PAGES = 1 << 15  # of pagemap: for less, another CPU is not worth waking
+_GAP_PAGES = 64  # reading this many pages in between costs less than another call
+_CHUNK_PAGES = _PART_PAGES = 1 << 15  # of pagemap: for less, waking another CPU takes longer than it saves
 _GROUPS = 4096  # 16 MiB of flags at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """What pagemap says of the parts of an address space that are worth reading.
+    """Entries of pagemap for the parts of an address space that were read.
 
     Attributes:
         spans: u8[n, 2], rising; these parts, in page numbers.
-        words: u8 for each page of them; 0 where it is not present.
+        values: u8 for each page of the parts; 0 where it is not present.
     """
 
     spans: NDArray[np.uint64]
@@ -109,8 +108,8 @@ def read_entries(
     Args:
         pagemap: a descriptor of /proc/PID/pagemap, opened with CAP_SYS_ADMIN, or frames are 0.
         ranges: u8[n, 2], rising; start and end of the mappings, in page numbers.
-        dense: most of the ranges is present, so that to look first where costs more than it saves.
-        pool: that share long work.
+        dense: most pages of the ranges are present, so that searching for present runs costs more than it saves.
+        pool: threads that share long work.
     """
     spans = _near(ranges) if dense else _populated(pagemap, ranges)
     runs: list[Run] = []
@@ -118,7 +117,7 @@ def read_entries(
     for first, last in spans.tolist():
         for page in range(first, last, _CHUNK_PAGES):
             runs.append((page, size, size := size + min(_CHUNK_PAGES, last - page)))
-    values = np.zeros(size, np.uint64)  # it stays 0 beyond the end of the address space
+    values = np.zeros(size, np.uint64)  # entries beyond the end of the address space stay 0
     files = [pagemap] * (pool.count if pool else 1)
     run_in_parallel(pool, files, runs, _PART_PAGES, partial(read, values.data.cast("B")))
     values &= np.negative(values >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
@@ -126,7 +125,7 @@ def read_entries(
 
 
 def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
-    """Pages that are present: their numbers, rising, their page frames, and whether nobody else maps the frame."""
+    """Return the present pages: their numbers, rising, their page frames, and whether only this process maps them."""
     present = np.flatnonzero(entries.values)
     if not len(present):
         none = np.empty(0, np.uint64)
@@ -134,7 +133,7 @@ def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers
     ends = np.cumsum(entries.spans[:, 1] - entries.spans[:, 0])
     span = np.searchsorted(ends, present.astype(np.uint64), side="right")
     numbers = present.astype(np.uint64) + (entries.spans[:, 1] - ends)[span]
-    # What lies in a gap that was read as well may belong to no mapping of these.
+    # A page in a gap between runs may lie in none of the mappings.
     place = np.searchsorted(ranges[:, 0], numbers, side="right") - 1
     mapped = (place >= 0) & (numbers < ranges[place, 1])
     values = entries.values[present[mapped]]
@@ -142,9 +141,9 @@ def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers
 
 
 def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return ranges of page numbers worth reading: where pages are present, near ones joined.
+    """Return the ranges of page numbers to read: runs of present pages, near ones joined.
 
-    Reserved address space, of which CUDA has terabytes, costs nothing where the kernel can say so.
+    Reserved address space, of which CUDA has terabytes, costs nothing where the kernel can find present runs.
     """
     if not len(ranges):
         return ranges
@@ -158,7 +157,7 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the ranges, those near each other joined."""
+    """Return the ranges, with those near each other joined."""
     if len(ranges) < 2:
         return ranges
     breaks = np.flatnonzero(ranges[1:, 0] - ranges[:-1, 1] > _GAP_PAGES)
@@ -168,7 +167,7 @@ def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
-    """u8[n, 2]: runs of present pages between two addresses, in page numbers. Raises OSError before Linux 6.7."""
+    """Return u8[n, 2]: runs of present page numbers between two addresses. Raises OSError before Linux 6.7."""
     regions = np.empty((_REGIONS, _REGION_FIELDS), np.uint64)
     parts = []
     while start < end:
@@ -182,7 +181,7 @@ def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
 
 
 def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
-    """Return (flags, first frame of its folio) of page frames, which need not be in order.
+    """Return (flags, first frame of the folio) of page frames in any order.
 
     The pages of a large folio have one idle bit, at the folio's first frame.
     """

@@ -10,11 +10,11 @@ from memtui.probes.pages.tracker import identity
 
 @dataclass(frozen=True, slots=True)
 class ProcessFiles:
-    """What is kept open of one process.
+    """The open files of one process.
 
     Attributes:
         source: ``pagemap`` or ``smaps``; it belongs to one address space and is empty after an exec.
-        clear_refs: takes the orders to clear and to flush.
+        clear_refs: takes the commands to clear and to flush.
         identity: of the address space (``tracker.identity``).
     """
 

@@ -1,14 +1,14 @@
-"""The referenced tracker: working sets by VMA for everybody's own processes, without root and without BPF.
+"""The referenced tracker: working sets by VMA for a user's own processes, without root and without BPF.
 
-A window is: read ``Referenced:`` of every VMA in ``/proc/PID/smaps``, then write to ``/proc/PID/clear_refs`` a ``1``
-(clears the accessed marks) and a ``4`` (flushes the TLB on its way); all while the target is paused, where it may be.
+A window reads ``Referenced:`` of every VMA in ``/proc/PID/smaps``, then writes to ``/proc/PID/clear_refs`` a ``1``
+(clears the accessed bits) and a ``4`` (flushes the TLB on its way), while the target is paused, where it may be.
 Formats: Documentation/filesystems/proc.rst of Linux, "smaps" and "clear_refs".
 
-What ``Referenced`` counts (``smaps_account`` in fs/proc/task_mmu.c): pages whose translation is marked accessed, in the
-size the hardware maps, and pages that the kernel notes as used in their page frame (PG_young, PG_referenced). The notes
-make up for DAMON and page_idle, which clear a mark and leave a note. They also count a page of a *file* that some other
-process used through the page cache, so of file mappings this is an upper bound. Hugetlb and device memory are counted
-nowhere: they are reported as not known.
+``Referenced`` (``smaps_account`` in fs/proc/task_mmu.c) counts pages whose accessed bit is set, in the size that the
+hardware maps, and pages whose page frame has the flag PG_young or PG_referenced. The flags make up for DAMON and
+page_idle, which clear an accessed bit and set PG_young. They also count a page of a *file* that another process used
+through the page cache, so for file mappings this is an upper bound. The kernel does not count hugetlb and device
+memory: their working set is reported as not known.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ _PAGE_KIB = 4
 _UNCOUNTED = (b" ht", b" pf")  # VmFlags of hugetlb and of device memory (PFN map)
 _REFERENCED = re.compile(rb"\nReferenced: +(\d+)")
 _RSS = re.compile(rb"\nRss: +(\d+)")
-# VmFlags is the last line of a VMA, so what follows it is where the next one begins.
+# VmFlags is the last line of a VMA, so the next line starts with the address of the next VMA.
 _END = re.compile(rb"\nVmFlags:([^\n]*)\n([0-9a-f]*)")
 
 
 @dataclass(slots=True, eq=False)
 class _Tracked:
-    """What is kept of one process between windows."""
+    """The state of one process between windows."""
 
     files: ProcessFiles  # ``source`` is smaps
     generation: int = 0
 
 
 class ReferencedTracker:
-    """Counts touched bytes by VMA. Works on processes of the same user; root may watch everybody's."""
+    """Counts accessed bytes by VMA. Works on processes of the same user; root may watch everybody's."""
 
     name = NAME
     rearm = FULL
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
     pauses = clears = True
     hold_until_ns: int | None = None
-    reads_running = True  # a pause makes it exact; where that is refused, it reads all the same and says so
+    reads_running = True  # a pause makes a window exact; where the pause is refused, the window says so
 
     def __init__(self, flush: str = "auto") -> None:
         """Choose the flush; ``auto`` proves it on a child process.
@@ -85,7 +85,7 @@ class ReferencedTracker:
 
         Raises:
             ProcessLookupError: the process ended.
-            PermissionError: it belongs to someone else and this is not root.
+            PermissionError: the process belongs to someone else and this is not root.
         """
         self.forget(pid)
         self._tracked[pid] = tracked = _open(pid)
@@ -95,10 +95,10 @@ class ReferencedTracker:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:
-        """Do nothing: page frames are out of reach, and pages that processes share count once for each."""
+        """Do nothing: smaps shows no page frames, so a page that processes share counts once for each of them."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Read what was referenced, clear, flush. The process should be paused over this call.
+        """Read the referenced bytes, clear and flush. The process should be paused during this call.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -111,7 +111,7 @@ class ReferencedTracker:
         start_ns = time.monotonic_ns()
         identity = tracker.identity(pid)
         text = _read(tracked.files.source) if identity == tracked.files.identity else b""
-        if not text:  # another address space, which begins without marks: what is marked was touched since the exec
+        if not text:  # a new address space starts without accessed bits: those that are set date from after the exec
             self.forget(pid)
             self._tracked[pid] = new = _open(pid)
             new.generation, tracked = tracked.generation + 1, new
@@ -136,14 +136,14 @@ class ReferencedTracker:
         )
 
     def _clear(self, tracked: _Tracked) -> None:
-        # In this order nothing is lost when the target runs on: what it touches between the two through a stale
-        # translation belongs to the old window. The other way round, its new translations would be stale at once.
+        # In this order no access is lost when the target runs: an access between the two through a stale translation
+        # belongs to the old window. The other way round, its new translations would be stale at once.
         os.write(tracked.files.clear_refs, b"1")
         if self.flush == SOFT_DIRTY:
             os.write(tracked.files.clear_refs, b"4")
 
     def forget(self, pid: int) -> None:
-        """Release what is kept of a process that ended."""
+        """Release the state of a process that ended."""
         tracked = self._tracked.pop(pid, None)
         if tracked:
             tracked.files.close()
@@ -155,7 +155,7 @@ class ReferencedTracker:
 
 
 def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, ...] = _UNCOUNTED) -> VmaSizes:
-    """(start, bytes) of the VMAs of an smaps text that have any; None for those the kernel does not count."""
+    """Return (start, bytes) of the VMAs of an smaps text without zeros; bytes are None where the kernel counts none."""
     ends = _END.findall(text)
     starts = [text.partition(b"-")[0], *(start for _, start in ends[:-1])]
     sizes: list[tuple[int, int | None]] = []
@@ -173,7 +173,7 @@ def _open(pid: int) -> _Tracked:
 
 
 def _read(smaps: int) -> bytes:
-    """Return the whole text; empty when the address space is gone."""
+    """Return the whole text of smaps; empty when the address space is gone."""
     os.lseek(smaps, 0, os.SEEK_SET)
     parts = []
     while part := os.read(smaps, 1 << 18):
@@ -187,15 +187,15 @@ _PROOF_PAGES, _PROOF_WINDOWS, _PROOF_ATTEMPTS = 64, 6, 3
 
 
 def prove() -> Capability:
-    """Whether this tracker tells the truth here: of 64 pages of this process half are touched, and just those seen.
+    """Prove this tracker on 64 pages of this process: half of them are accessed, and exactly those must be seen.
 
-    Never raises; what is missing is said in plain words.
+    Never raises; the reason says in plain words what is missing.
     """
     if not Path("/proc/self/smaps").exists() or not Path("/proc/self/clear_refs").exists():
         lacks = "/proc/PID/smaps or /proc/PID/clear_refs is missing"
         return Capability(NAME, False, lacks, "a kernel with CONFIG_PROC_PAGE_MONITOR")
     try:
-        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a mark in between; a wrong tracker fails always
+        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a bit in between; a wrong tracker fails every time
             if not (reason := _self_test()):
                 break
     except (OSError, TrackerError) as error:
@@ -204,7 +204,7 @@ def prove() -> Capability:
 
 
 def _self_test() -> str:
-    """Return an empty text when as much is referenced as was touched; otherwise what was seen."""
+    """Return an empty text when as much is referenced as was accessed; otherwise what was seen."""
     with own_pages(_PROOF_PAGES) as mine:
         smaps = os.open("/proc/self/smaps", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -224,7 +224,7 @@ def _judge(text: bytes, address: int) -> str:
 
 
 def prove_flush() -> Capability:
-    """Whether writing 4 flushes here: a child loops over 32 pages, which all have to be seen in windows of 3 ms."""
+    """Prove that writing 4 flushes here: windows of 3 ms have to see all 32 pages over which a child loops."""
     try:
         with looping_child(_PROOF_PAGES, step=2) as child:
             for _ in range(_PROOF_ATTEMPTS):
@@ -236,7 +236,7 @@ def prove_flush() -> Capability:
 
 
 def _try_flush(child: LoopingChild) -> str:
-    """Return some windows on the child; empty when each saw exactly what it touches."""
+    """Take some windows of the child; return an empty text when each saw exactly the pages that the child accesses."""
     files = ProcessFiles.open(child.pid, "smaps")
     try:
         for window in range(_PROOF_WINDOWS + 1):

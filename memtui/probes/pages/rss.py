@@ -1,4 +1,4 @@
-"""The tracker of last resort: it knows what is resident and not what is touched."""
+"""The tracker of last resort: it knows which memory is resident, and not which is accessed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REASON = "the rss tracker sees what is resident, not what is touched"
 
 
 class RssTracker:
-    """Works everywhere, stops nothing, says nothing about touches (RSS itself comes with the process probe)."""
+    """Works everywhere, stops nothing, and knows no accesses (``UsageProbe`` reads the RSS itself)."""
 
     name = "rss"
     flush = rearm = "off"
@@ -22,7 +22,7 @@ class RssTracker:
         self.pages = Capability("pages", False, REASON, remedy)
 
     def notice(self) -> str:
-        """Return nothing: there is nothing to tell."""
+        """Return an empty text: there is nothing to report."""
         return ""
 
     def pace(self, interval_ns: int | None) -> None:
@@ -41,7 +41,7 @@ class RssTracker:
         """Do nothing: there is nothing to prepare."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Return no page set, and why."""
+        """Return a window without pages, with the reason."""
         return PageWindow(None, status=Status.UNSUPPORTED, reason=REASON)
 
     def forget(self, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Which access tracker to use: the first of an order that proves itself here."""
+"""Selects the access tracker: the first, in a fixed order, that proves itself here."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ AUTO_ORDER = ("pagetable", "idle", "referenced", "rss")
 
 
 class NoTracker(Exception):
-    """The asked tracker or flush does not work here; the text says why and what would."""
+    """The requested tracker or flush does not work here; the text says why, and which would."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     prove: Callable[[], Capability]
-    # From flush, rearm, whether the target is paused, and how a part of the memory is sampled.
+    # Arguments: flush, rearm, whether the target is paused, and how a part of the memory is sampled.
     create: Callable[[str, str, bool, BlockSample | None], PageTracker]
 
 
@@ -70,24 +70,24 @@ NAMES = ("auto", *_TRACKERS)
 
 
 def capability(name: str) -> Capability:
-    """Whether one tracker works here, proven by trying."""
+    """Return whether a tracker works here, proved by trying it."""
     if name != "rss" and (lacks := other_pages()):
         return Capability(name, False, *lacks)
     return _TRACKERS[name]().prove()
 
 
 def capabilities() -> list[Capability]:
-    """Return every tracker of the contract, each tried."""
+    """Return the capabilities of all trackers, each proved by trying it."""
     return [capability(name) for name in NAMES if name != "auto"]
 
 
 def choose(
     requested: str, flush: str, rearm: str = "auto", *, paused: bool = True, sample: BlockSample | None = None
 ) -> tuple[PageTracker, tuple[Capability, ...]]:
-    """Open the asked tracker, or for ``auto`` the first that proves itself.
+    """Open the requested tracker, or for ``auto`` the first that proves itself.
 
-    Returns it and the capabilities that were rejected on the way. Raises NoTracker when the asked one, or the flush
-    asked of it, does not work here, and where a ``sample`` of the memory is asked of one that reads all of it.
+    Returns the tracker and the capabilities that were rejected on the way. Raises NoTracker when the requested tracker
+    or flush does not work here, and where a ``sample`` of the memory is requested of one that reads all of it.
     """
     if sample is not None and requested not in ("auto", _SAMPLING):
         raise NoTracker(f"--pages sampled: only the {_SAMPLING} tracker reads parts of the memory, not {requested}")
@@ -111,7 +111,7 @@ def choose(
 
 
 def page_views(tracker: PageTracker, rejected: tuple[Capability, ...]) -> Capability:
-    """Whether there will be page sets: for the heat map, reuse distances and miss ratios. If not, what would help."""
+    """Return whether windows will have page sets (for heat map, reuse distances, miss ratios); if not, the remedy."""
     result = tracker.pages
     if result.ok:
         return result

@@ -1,4 +1,4 @@
-"""Memory of this process, of which a tracker sees a known part touched: what it proves itself on."""
+"""Memory of this process of which a known part is accessed, so that a tracker can prove itself on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnPages:
-    """4 KiB pages that are there, between two that nobody may touch."""
+    """4 KiB pages that are present, between two guard pages."""
 
     address: int  # of the first
     _memory: mmap.mmap
@@ -28,19 +28,19 @@ class OwnPages:
         return self.address >> PAGE_SHIFT
 
     def order(self, *orders: bytes) -> None:
-        """Write to this process's own ``clear_refs``: 1 clears its accessed marks, 4 flushes its translations."""
+        """Write to this process's own ``clear_refs``: 1 clears its accessed bits, 4 flushes its translations."""
         for order in orders:
             os.write(self._clear_refs, order)
 
     def touch(self, pages: Iterable[int]) -> None:
-        """Write to some of them, counted from 0."""
+        """Write to some of the pages, counted from 0."""
         for page in pages:
             self._memory[(page + 1) * PAGE_BYTES] = 2
 
 
 @contextmanager
 def own_pages(count: int) -> Iterator[OwnPages]:
-    """So many pages, all touched once; given back at the end. Raises OSError without ``/proc/self/clear_refs``."""
+    """Yield ``count`` pages, all accessed once; unmap them afterwards. Raises OSError without ``clear_refs``."""
     clear_refs = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
     try:
         with mmap.mmap(-1, (count + 2) * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
@@ -59,7 +59,7 @@ def own_pages(count: int) -> Iterator[OwnPages]:
 
 
 def other_pages() -> tuple[str, str] | None:
-    """Return (reason, remedy) where the kernel has pages of another size than memtui counts in, as some of arm64 do."""
+    """Return (reason, remedy) where the kernel's pages are not of the size that memtui needs, as on some arm64."""
     if mmap.PAGESIZE == PAGE_BYTES:
         return None
     size, own = mmap.PAGESIZE >> 10, PAGE_BYTES >> 10
@@ -70,5 +70,5 @@ def other_pages() -> tuple[str, str] | None:
 
 
 def misjudged(touched: int, seen: int) -> str:
-    """Return what a tracker says that did not see what it should have."""
+    """Return the reason for a tracker that did not see exactly the accessed pages."""
     return f"the self-test touched {touched} pages of its own and saw {seen}: not to be trusted here"

@@ -1,4 +1,4 @@
-"""A child process whose working set is known, on which a way to flush proves itself."""
+"""A child process with a known working set, on which a flush proves itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ while time.monotonic() < end:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoopingChild:
-    """Touches its pages round and round, and counts the rounds."""
+    """A child that accesses its pages in a loop, and counts the rounds."""
 
     pid: int
     pidfd: int
@@ -47,7 +47,7 @@ class LoopingChild:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Hold the child inside, and let it run on afterwards."""
+        """Stop the child during the block, and continue it afterwards."""
         signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
         try:
             os.waitpid(self.pid, os.WUNTRACED)
@@ -56,9 +56,10 @@ class LoopingChild:
             signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
 
     def let_run(self) -> None:
-        """Let it run for 3 ms, and until it went once through all its pages, so that a busy machine spoils nothing.
+        """Let the child run for 3 ms, and until it accessed all its pages once: it may get no CPU on a busy machine.
 
-        At most for 0.2 s. Its CPU time would not do: in a virtual machine it goes on when the host runs something else.
+        The wait takes 0.2 s at most. The child's CPU time would be no measure: in a virtual machine it rises while the
+        host runs something else.
         """
         last, end = self._count() + 2, time.monotonic() + _LONGEST_WINDOW_S
         time.sleep(_WINDOW_S)
@@ -71,13 +72,13 @@ class LoopingChild:
 
 @contextmanager
 def looping_child(pages: int, step: int = 1) -> Iterator[LoopingChild]:
-    """Yield a child that touches every so many of its 4 KiB pages, for 3 s at most; killed at the end.
+    """Yield a child that accesses every ``step``-th of its 4 KiB pages, for 3 s at most; it is killed at the end.
 
     It runs on another CPU than this process where it can: there, stale translations live longest.
 
     Raises:
-        OSError: it cannot be started.
-        ValueError: it ended before it said where its pages are.
+        OSError: the child cannot be started.
+        ValueError: it ended before it printed the address of its pages.
     """
     fd = os.memfd_create("memtui-proof")
     try:

@@ -1,7 +1,7 @@
-"""Which touched pages several processes have in common: the same page frame behind a touched page of each.
+"""Which accessed pages several processes share: the same page frame behind an accessed page of each.
 
 A working set counts pages of address space, as Denning defines it, so a frame that one process maps twice counts twice.
-Only what *several* processes map is counted once over all of them: as often as in the process that maps it most often.
+A frame that *several* processes map counts once over all of them: as often as in the process that maps it most often.
 So the working set of a tree is never smaller than that of one of its processes.
 """
 
@@ -25,7 +25,7 @@ def _none() -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TouchedFrames:
-    """Touched pages of a process that another one may map, too. What is not among them is private.
+    """Accessed pages of a process that another process may map, too. All its other pages are private.
 
     Attributes:
         pages: u8[n]; ``address >> 12`` of 4 KiB pages, each once.
@@ -40,7 +40,7 @@ class TouchedFrames:
     huge_frames: Numbers = field(default_factory=_none)
 
     def shared_sizes(self, vmas: Sequence[Vma]) -> VmaSizes:
-        """Return the bytes of all these pages by the mapping they lie in; others are left out."""
+        """Return the bytes of these pages by mapping; mappings without any are left out."""
         if not vmas or not (len(self.pages) or len(self.huge)):
             return ()
         starts = np.array([vma.start for vma in vmas], np.uint64) >> np.uint64(PAGE_SHIFT)
@@ -55,14 +55,14 @@ class TouchedFrames:
 
 
 def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], int]:
-    """Return the pages of each process whose frames another one touched as well, and what their sum counts too much.
+    """Return the pages of each process whose frames another one accessed, too, and the bytes that their sum overcounts.
 
     Args:
-        touched: of each process, in one window.
+        touched: the pages of each process, in one window.
 
     Returns:
-        The shared part of each, in their order, and bytes: the sum of the parts less the bytes that they are together.
-        A 2 MiB page that somebody maps in parts is among the 4 KiB pages.
+        The shared pages of each process, in the same order; and the sum of their bytes less the bytes of their union.
+        A 2 MiB page that some process maps in parts is among the 4 KiB pages.
     """
     touched = _in_same_sizes(touched)
     small, too_many = _several([process.frames for process in touched])
@@ -75,7 +75,7 @@ def in_common(touched: Sequence[TouchedFrames]) -> tuple[list[TouchedFrames], in
 
 
 def _in_same_sizes(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
-    """Return them with the 2 MiB pages in parts of 4 KiB whose frames somebody maps in such parts."""
+    """Return the same pages, with 2 MiB pages split into 4 KiB pages where some process maps their frames in parts."""
     if not any(len(process.huge) for process in touched):
         return touched
     in_parts = np.unique(np.concatenate([process.frames // np.uint64(PAGES_PER_BLOCK) for process in touched]))
@@ -97,7 +97,7 @@ def _in_same_sizes(touched: Sequence[TouchedFrames]) -> Sequence[TouchedFrames]:
 
 
 def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
-    """Return which frames of each process another one has, too; and how many more they are in sum than together."""
+    """Return a mask of each process's frames that another one has, too; and how many frames the sum overcounts."""
     sizes = [len(numbers) for numbers in frames]
     if np.count_nonzero(sizes) < 2:
         return [np.zeros(size, bool) for size in sizes], 0
@@ -114,7 +114,7 @@ def _several(frames: Sequence[Numbers]) -> tuple[list[NDArray[np.bool_]], int]:
 
 
 def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
-    """Return the same frames under the names 0, 1, 2 and so on, and how many there are."""
+    """Return the frames renumbered to 0, 1, 2 and so on, and the count of different ones."""
     ordered, place = _sorted(frames)
     names = np.empty(len(frames), np.intp)
     names[place] = np.cumsum(np.concatenate(([0], ordered[1:] != ordered[:-1])))
@@ -122,11 +122,11 @@ def _renamed(frames: Numbers) -> tuple[NDArray[np.intp], int]:
 
 
 def _sorted(numbers: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
-    """Sort them, and return the place of each in the original; equal ones in their order there."""
+    """Return the sorted numbers and their indices in the original (a stable argsort)."""
     bits = np.uint64(len(numbers).bit_length())
     if int(numbers.max()) >> (64 - int(bits)):
         place = np.argsort(numbers, kind="stable")
         return numbers[place], place
-    # Place and number in one word: sorting words is several times as fast as sorting places.
+    # Number and index in one word: sorting words is several times as fast as sorting indices.
     packed = np.sort(numbers << bits | np.arange(len(numbers), dtype=np.uint64))
     return packed >> bits, (packed & (np.uint64(1) << bits) - np.uint64(1)).astype(np.intp)

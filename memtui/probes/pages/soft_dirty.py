@@ -12,18 +12,18 @@ UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window
 
 
 class SoftDirtyFlush:
-    """What a tracker flushes with, and what there is to say about that."""
+    """The flush of one tracker, and its notice for the user."""
 
     def __init__(self, tracker: str, requested: str, prove: Callable[[], Capability]) -> None:
-        """Choose; ``auto`` proves it.
+        """Choose a flush; ``auto`` proves it.
 
         Args:
-            tracker: its name.
+            tracker: name of the tracker.
             requested: ``auto``, ``soft-dirty`` or ``off``.
-            prove: whether the flush works here.
+            prove: proves that the flush works here.
 
         Raises:
-            TrackerError: there is no such flush, or it does not flush here.
+            TrackerError: the tracker has no such flush, or the flush does not work here.
         """
         proof = prove() if requested in ("auto", SOFT_DIRTY) else Capability(requested, True)
         if requested not in ("auto", SOFT_DIRTY, OFF) or (requested == SOFT_DIRTY and not proof.ok):

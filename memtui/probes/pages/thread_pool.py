@@ -1,4 +1,4 @@
-"""Several threads for what the kernel does in a pause: its work is by address, and the target's own CPUs stand idle."""
+"""A pool of threads for system calls during a pause: the kernel works by address, and the target's CPUs are idle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, cast
 
 from memtui.core.worker_thread import WorkerThread
 
-MAX_THREADS = 4  # from there on, threads that clear pages would wait for one another's locks
+MAX_THREADS = 4  # with more, threads that clear pages would wait for one another's locks
 _END_S = 1.0
 
 Result = TypeVar("Result")
@@ -20,19 +20,19 @@ _libc = ctypes.CDLL(None)
 
 
 class Future(Generic[Result]):
-    """A call that another thread does."""
+    """The result of a call that another thread runs."""
 
     def __init__(self, answer: queue.SimpleQueue[tuple[object, BaseException | None]]) -> None:
         self._answer = answer
         self._got: tuple[object, BaseException | None] | None = None
 
     def wait(self) -> None:
-        """Wait until it has ended, however that was."""
+        """Wait until the call has ended, with a result or an error."""
         if self._got is None:
             self._got = self._answer.get()
 
     def result(self) -> Result:
-        """Return what it returned. Raises what it raised."""
+        """Return what the call returned. Raises what it raised."""
         self.wait()
         assert self._got is not None
         value, error = self._got
@@ -42,17 +42,17 @@ class Future(Generic[Result]):
 
 
 class ThreadPool:
-    """As many threads as this process has CPUs, four at most. They start when they are needed first."""
+    """As many threads as this process has CPUs, four at most; the caller is one. They start when first needed."""
 
     def __init__(self, count: int | None = None) -> None:
-        """``count``: how many, instead of as many as there are CPUs."""
+        """``count``: of threads, in place of the number of CPUs."""
         self.count = count or min(MAX_THREADS, len(os.sched_getaffinity(0)))
         self._others: list[WorkerThread] = []  # the caller is one, too
 
     def avoid_current_cpu(self) -> None:
-        """Keep the others away from the CPU that the caller is on now.
+        """Keep the other threads away from the CPU that the caller is on now.
 
-        A thread that is woken on the CPU of who woke it starts when that one has to wait, and not beside it.
+        A thread that is woken on the caller's CPU starts only when the caller waits, and does not run in parallel.
         """
         allowed = os.sched_getaffinity(0)
         elsewhere = allowed - {_libc.sched_getcpu()} or allowed
@@ -61,7 +61,7 @@ class ThreadPool:
                 os.sched_setaffinity(other.native_id, elsewhere)
 
     def together(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Return the results of all calls, of which this thread does the first.
+        """Run all calls in parallel, the first of them in this thread, and return their results.
 
         Raises what one of them raises, but not before all have ended.
         """
@@ -76,7 +76,7 @@ class ThreadPool:
         return [first, *(other.result() for other in others)]
 
     def submit(self, call: Callable[[], Result]) -> Future[Result]:
-        """Have it done by the last of the others while this thread goes on. With one hand that is the only other."""
+        """Run the call in the last of the other threads while this one continues. A pool of one starts one for that."""
         return self._submit(call, -1)
 
     def _submit(self, call: Callable[[], Result], number: int) -> Future[Result]:

@@ -1,12 +1,12 @@
-"""Makes the CPUs forget cached translations, so that a page that is touched again is marked again.
+"""Flushes cached translations from the TLBs, so that the next access of a page sets its accessed bit again.
 
-Clearing accessed bits does not flush the TLB: while a translation stays cached, touching its page marks nothing, and
-the hottest pages vanish from the working set. No system call flushes another process's TLB as such; two do it on the
-way, and both are called with the target paused:
+Clearing accessed bits does not flush the TLB: while a translation stays cached, accesses of its page set no bit, and
+the hottest pages vanish from the working set. No system call flushes another process's TLB as such; two flush it on
+the way, and both are called with the target paused:
 
 * **cold**: ``process_madvise(MADV_COLD)`` clears accessed bits and flushes what lies between the first and the last
   page that it cleared; above x86's ceiling of 33 pages, that is the whole address space. Side effect: the pages of the
-  span become the first candidates for reclaim, until they are touched again.
+  span become the first candidates for reclaim until they are accessed again.
 * **soft-dirty**: writing ``4`` to ``clear_refs`` always flushes the whole address space. Where the kernel tracks
   soft-dirty pages (MEM_SOFT_DIRTY) it also write-protects every page, which costs one minor fault for each page
   written afterwards and destroys what CRIU would read; elsewhere it is harmless.
@@ -40,7 +40,7 @@ FLUSHES = (COLD, SOFT_DIRTY, OFF)
 NOT_ON_ARM64 = "what MADV_COLD flushes on arm64 are the pages it was given and no others"
 # Of x86: cleared pages this far apart (first to last, both counted) flush the whole address space.
 FULL_FLUSH_PAGES = 34
-_SAFE_PAGES = 64  # asked for, so that a page that is skipped at an end does no harm
+_SAFE_PAGES = 64  # length of a span, so that pages that the kernel skips at its ends do no harm
 _LONGEST_PAGES = 16384  # 64 MiB: a longer span would disturb the order of reclaim more than it is worth
 _ATTEMPTS = 4
 _SYS_PROCESS_MADVISE, MADV_COLD = 440, 20  # the latter since Linux 5.4
@@ -57,7 +57,7 @@ class Handle:
     pid: int
     pidfd: int
     clear_refs: int
-    good_block: int = 0  # number of the 2 MiB block that served for the last cold flush
+    good_block: int = 0  # number of the 2 MiB block that the last cold flush used
 
     @classmethod
     def open(cls, pid: int) -> Handle:
@@ -74,7 +74,7 @@ class Handle:
         os.write(self.clear_refs, b"1")
 
     def clear_mapped_files(self) -> None:
-        """Clear the accessed bit of every page in mappings of files, which shared memory is, too."""
+        """Clear the accessed bit of every page in mappings of files; shared memory is one of them."""
         os.write(self.clear_refs, b"3")
 
     def close(self) -> None:
@@ -84,25 +84,25 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What to give to MADV_COLD, in bytes. Never a part of a huge page or of a large folio inside its mapping."""
+    """A range of addresses for MADV_COLD. It never cuts a huge page, or a large folio inside its mapping."""
 
     start: int
     end: int
 
 
 class Flusher:
-    """Flushes the TLB of processes in the way that was chosen for this machine."""
+    """Flushes the TLB for processes in the way that was chosen for this machine."""
 
     def __init__(self, walker: Walker, requested: str = "auto", capabilities: tuple[Capability, ...] = ()) -> None:
-        """Choose.
+        """Choose a flush.
 
         Args:
-            walker: for looking whether a cold flush did what it should.
+            walker: for checking whether a cold flush did what it should.
             requested: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
-            capabilities: what ``prove_flushes`` found; ``auto`` takes the first that works.
+            capabilities: from ``prove_flushes``; ``auto`` takes the first that works.
 
         Raises:
-            TrackerError: the asked flush does not exist on this processor.
+            TrackerError: the requested flush does not exist on this processor.
         """
         if requested not in (*FLUSHES, "auto"):
             raise ValueError(f"unknown flush {requested!r}: one of auto, {', '.join(FLUSHES)}")
@@ -112,13 +112,13 @@ class Flusher:
         works = [capability.name for capability in capabilities if capability.ok]
         self.choice = requested if requested != "auto" else (works or [OFF])[0]
         self.rejected = tuple(c for c in capabilities if not c.ok) if requested == "auto" else ()
-        # Who asked for cold alone may need the soft-dirty bits that the other flush destroys.
+        # A user who requested cold alone may need the soft-dirty bits that the other flush destroys.
         self._may_fall_back = requested == "auto" and SOFT_DIRTY in works
         self._costly = soft_dirty_is_tracked()
-        self.large_folios = True  # until somebody has looked
+        self.large_folios = True  # until it is known
 
     def flush(self, handle: Handle, walk: Walk) -> str:
-        """Flush while the process is paused, before its bits are cleared. Returns the flush that was really done."""
+        """Flush while the process is paused and before its bits are cleared; return the flush that was really done."""
         accessed = walk.pages
         if self.choice == COLD:
             for span in spans(handle, accessed, walk.anonymous):
@@ -127,8 +127,8 @@ class Flusher:
                     return COLD
             if not self._may_fall_back:
                 return OFF
-            # Few pages in no order that a span could hold: that many may be missed once, but writing 4 would
-            # write-protect the whole process, which may be large and idle.
+            # Few pages, of which no span holds enough: they may be missed once, but writing 4 would write-protect the
+            # whole process, which may be large and idle.
             if self._costly and accessed.page_count < FULL_FLUSH_PAGES and not len(accessed.huge):
                 return OFF
         if self.choice == OFF:
@@ -137,7 +137,7 @@ class Flusher:
         return SOFT_DIRTY
 
     def _cold(self, handle: Handle, span: Span, accessed: PageSet) -> bool:
-        """Try one span; True when the bits it cleared lie so far apart that everything was flushed."""
+        """Try one span; True when the bits that were cleared lie so far apart that everything was flushed."""
         if self.large_folios and self._has_large_folio(handle.pid, span):
             return False
         if not madvise_cold(handle.pidfd, span):
@@ -149,23 +149,23 @@ class Flusher:
         return len(cleared) > 1 and int(cleared[-1] - cleared[0]) + 1 >= FULL_FLUSH_PAGES
 
     def _has_large_folio(self, pid: int, span: Span) -> bool:
-        """Whether a folio of several pages is mapped page by page here: perhaps not all of it, and then it is split."""
+        """Whether a large folio is mapped page by page here. The span may hold a part of it, and would split it."""
         return bool(self._walker.large(pid, _every_page(span)).page_count)
 
 
 def madvise_cold(pidfd: int, span: Span) -> bool:
-    """Return whether the kernel took the whole span."""
+    """Return whether the kernel processed the whole span."""
     vector = np.array([span.start, span.end - span.start], np.uint64)
     return _madvise_cold(pidfd, vector) == span.end - span.start
 
 
 def madvise_cold_ranges(pidfd: int, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
-    """Offer many ranges of addresses, none of which ends before it begins. One that the kernel refuses is left out."""
+    """Apply MADV_COLD to many ranges, none of which ends before it begins; skip those that the kernel refuses."""
     if (starts > ends).any():
         raise ValueError("a range ends before it begins: it would be cut into parts for ever")
     vectors = np.stack((starts, ends - starts), axis=1)
     while len(vectors):
-        # The kernel takes so many ranges at once, and of those the first 2 GiB.
+        # A call takes at most 1024 ranges (UIO_MAXIOV), and processes at most 2 GiB of them (MAX_RW_COUNT).
         total = np.cumsum(vectors[:_MOST_RANGES, 1])
         count = max(int(np.searchsorted(total, _MOST_BYTES, side="right")), 1)
         if count == 1 and total[0] > _MOST_BYTES:
@@ -178,7 +178,7 @@ def madvise_cold_ranges(pidfd: int, starts: NDArray[np.uint64], ends: NDArray[np
 
 
 def _madvise_cold(pidfd: int, vectors: NDArray[np.uint64]) -> int:
-    """Return the bytes taken, from the first range on; below 0: none. Raises ProcessLookupError."""
+    """Return the bytes processed, from the first range on; below 0: none. Raises ProcessLookupError."""
     done = _libc.syscall(
         ctypes.c_long(_SYS_PROCESS_MADVISE),
         pidfd,
@@ -193,9 +193,9 @@ def _madvise_cold(pidfd: int, vectors: NDArray[np.uint64]) -> int:
 
 
 def spans(handle: Handle, accessed: PageSet, anonymous: Extents) -> Iterator[Span]:
-    """Return where a cold flush is safe and would flush everything: a few candidates, the best first.
+    """Yield a few spans over which a cold flush is safe and would flush everything, the best first.
 
-    In private anonymous memory only: pages of the page cache may be other processes' working set, too.
+    They lie in private anonymous memory: pages of the page cache may be other processes' working set, too.
     """
     starts, ends = anonymous
     if not len(starts) or not len(accessed.blocks):
@@ -208,9 +208,10 @@ def spans(handle: Handle, accessed: PageSet, anonymous: Extents) -> Iterator[Spa
 def _wide_blocks(
     accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint64], preferred: int
 ) -> NDArray[np.uint64]:
-    """Blocks inside one mapping whose accessed pages lie at least 64 pages apart: the last good one, then the fullest.
+    """Return blocks inside one mapping with accessed pages at least 64 pages apart.
 
-    A whole block never cuts a large folio, as folios are aligned to their size.
+    The block of the last flush comes first, then those with most accessed pages. A whole block never cuts a large
+    folio, as folios are aligned to their size.
     """
     low = accessed.blocks << np.uint64(21)
     owner = np.searchsorted(starts, low, side="right") - 1
@@ -226,9 +227,9 @@ def _wide_blocks(
 
 
 def _pairs(accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Iterator[Span]:
-    """Return spans from one accessed page to another of the same mapping, the shortest first.
+    """Yield spans from one accessed page to another of the same mapping, the shortest first.
 
-    Widened to whole blocks, as far as the mapping goes, so that neither a huge page nor a large folio is cut.
+    They are widened to whole blocks within the mapping, so that they cut neither a huge page nor a large folio.
     """
     pages = accessed.pages()
     owner = np.searchsorted(starts, pages << np.uint64(PAGE_SHIFT), side="right") - 1
@@ -248,7 +249,7 @@ def _pairs(accessed: PageSet, starts: NDArray[np.uint64], ends: NDArray[np.uint6
 
 
 def _every_page(span: Span) -> PageSet:
-    """Return the 4 KiB pages of a span and not of its neighbours in the same blocks, which may be other mappings."""
+    """Return the 4 KiB pages of a span, without the rest of its blocks, which may belong to other mappings."""
     blocks = np.arange(span.start // BLOCK_BYTES, -(-span.end // BLOCK_BYTES), dtype=np.uint64)
     bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
     before = span.start % BLOCK_BYTES >> PAGE_SHIFT
@@ -265,7 +266,7 @@ def _pages_within(accessed: PageSet, span: Span) -> NDArray[np.uint64]:
 
 
 def soft_dirty_is_tracked() -> bool:
-    """Whether this kernel has MEM_SOFT_DIRTY: a page just written has bit 55 in pagemap, and else never has."""
+    """Whether this kernel has MEM_SOFT_DIRTY: then a page that was just written has bit 55 in pagemap."""
     with mmap.mmap(-1, mmap.PAGESIZE) as memory:
         memory[0] = 1
         hold = ctypes.c_char.from_buffer(memory)
@@ -285,7 +286,7 @@ _PROOF_PAGES, _PROOF_WINDOWS, _PROOF_ATTEMPTS = 256, 3, 2
 
 
 def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
-    """Which flushes work here: a child process loops over 256 pages, which all have to be seen in short windows."""
+    """Return which flushes work here: short windows have to see all of 256 pages over which a child process loops."""
     try:
         with looping_child(_PROOF_PAGES) as child:
             try:
@@ -299,7 +300,7 @@ def prove_flushes(walker: Walker) -> tuple[Capability, ...]:
 
 
 def _prove(walker: Walker, name: str, child: LoopingChild) -> Capability:
-    """Prove it, again when it failed: DAMON, where it runs, clears a bit now and then. Stale translations hide many."""
+    """Prove one flush, in two attempts: DAMON, where it runs, clears a bit now and then; a missing flush hides many."""
     for _ in range(_PROOF_ATTEMPTS):
         if not (reason := _try(walker, name, child)):
             break
@@ -307,7 +308,7 @@ def _prove(walker: Walker, name: str, child: LoopingChild) -> Capability:
 
 
 def _try(walker: Walker, name: str, child: LoopingChild) -> str:
-    """Return some windows on the child; empty when each saw all that it touches."""
+    """Take some windows of the child; return an empty text when each saw all pages that the child accesses."""
     flusher, handle = Flusher(walker, name), Handle.open(child.pid)
     span = Span(child.address, child.address + (_PROOF_PAGES << PAGE_SHIFT))
     try:

@@ -1,4 +1,4 @@
-"""The one small interface of every access tracker, and which address space a process has: another after every exec."""
+"""The interface of all access trackers, and the identity of an address space, which changes with every exec."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TrackerError(Exception):
 
 
 class HoldTooLong(TrackerError):
-    """Of this window the marks are read and not cleared, which would take longer than the process may be held.
+    """The accessed bits were read, but clearing them would take longer than the process may be paused.
 
-    ``finish`` does the rest while it runs.
+    ``finish`` clears them while the process runs.
     """
 
     def __init__(self, finish: Callable[[], PageWindow]) -> None:
@@ -29,29 +29,30 @@ class HoldTooLong(TrackerError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageWindow:
-    """What a tracker says of one process and one window."""
+    """One window of one process, as a tracker reads it."""
 
     pages: PageSet | None
-    resident: PageSet | None = None  # pages present in the page tables, when asked for
+    resident: PageSet | None = None  # pages present in the page tables, where wanted
     flush: str = "off"  # the flush that was really used this time
-    rearm: str = "off"  # how the marks were really cleared
-    generation: int = 0  # rises when the process got a new address space (exec)
+    rearm: str = "off"  # how the accessed bits were really cleared
+    generation: int = 0  # rises when the process gets a new address space (exec)
     walk_ns: int | None = None
     rearm_ns: int | None = None
     clear_gap_ns: int | None = None  # from the start of the walk to the end of the clear
     unknown_bytes: int | None = None
     status: str = Status.OK
     reason: str = ""
-    # The text of its table of mappings, from a tracker that knows it; to be asked after the pause and before the next
-    # window. None: to be read.
+    # The text of /proc/PID/maps, from a tracker that has it. Call it after the pause and before the next window. None:
+    # the caller reads the file.
     maps: Callable[[], bytes] | None = None
-    # Of a tracker that counts by VMA and knows no pages, or VMAs of whose pages nothing can be known. Asked for after
-    # the pause, as taking text apart takes time.
+    # From a tracker that counts bytes by VMA and knows no pages; or VMAs of whose pages nothing can be known. Call it
+    # after the pause, as parsing takes time.
     vma_wss: Callable[[], VmaSizes] | None = None
-    vma_rss: Callable[[], VmaSizes] | None = None  # when residents were asked for
-    # Of a tracker that reads a part of the memory in each window: what of it is there. ``pages`` are of that part.
+    vma_rss: Callable[[], VmaSizes] | None = None  # where resident pages are wanted
+    # From a tracker that reads a part of the memory in each window: the present pages of that part. ``pages`` are of
+    # the part, too.
     sampled: PageSet | None = None
-    # Of a round over several processes: the page frames behind the touched pages. To be asked before the next round.
+    # In a round over several processes: the page frames behind the accessed pages. Call it before the next round.
     frames: Callable[[], TouchedFrames] | None = None
 
     @property
@@ -61,7 +62,7 @@ class PageWindow:
 
 
 def first_window() -> PageWindow:
-    """Return the window of a process of which nothing was known before: it has no pages."""
+    """Return the first window of a process, which has no pages: its accessed bits were not cleared before."""
     return PageWindow(None, status=Status.FAILED, reason="tracking of this process began in this window")
 
 
@@ -71,22 +72,22 @@ class PageTracker(Protocol):
     name: str
     flush: str  # the flush that was chosen
     rearm: str  # how accessed bits will be cleared where that is possible: "working-set", "full", "off"
-    wss: Capability  # not ok: this tracker knows no working set (rss), and why
-    pages: Capability  # not ok: it knows no single pages, and why
-    pauses: bool  # reading needs the target to stand still, where it may be paused
+    wss: Capability  # not ok: this tracker knows no working set (rss); the reason says why
+    pages: Capability  # not ok: it knows no single pages; the reason says why
+    pauses: bool  # its targets are to be paused while it reads them, where they may be
     clears: bool  # it clears accessed bits, which the target's processors have to set again
-    running: set[int]  # of processes that are held otherwise, those that run on while they are read
-    reads_running: bool  # it reads a process all the same that may not be paused (yama, a debugger), and says so
-    hold_until_ns: int | None  # by when the target is to run again; None: whenever it is done
+    running: set[int]  # processes that run while they are read, where others are paused
+    reads_running: bool  # it also reads a process that may not be paused (yama, a debugger), and says so
+    hold_until_ns: int | None  # time at which the target is to run again; None: when the window is read
 
     def notice(self) -> str:
-        """Return something new that the user should know; empty when there is nothing. Nothing is paused."""
+        """Return a new notice for the user; empty when there is none. Nothing is paused."""
 
     def pace(self, interval_ns: int | None) -> None:
-        """Prepare for windows of this length; None: the targets are to be left alone until further notice."""
+        """Prepare for windows of this length; None: leave the targets alone until the next call."""
 
     def approach(self, pid: int) -> None:
-        """Do what is long and can be done while the target runs, before the pause in which ``start`` is called."""
+        """Do what takes long and can be done while the target runs, before the pause in which ``start`` is called."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency."""
@@ -104,19 +105,19 @@ class PageTracker(Protocol):
         """Read the accessed bits, then clear them for the next window. Raises TrackerError and ProcessLookupError."""
 
     def forget(self, pid: int) -> None:
-        """Release what is kept of a process that ended."""
+        """Release the state of a process that ended."""
 
     def close(self) -> None:
         """Release everything."""
 
 
-# Where identity changes with every exec, even where the kernel does not randomise: fields of /proc/PID/stat counted
-# from the state (proc_pid_stat(5)): startcode, endcode, startstack, arg_start, env_start.
+# Fields of /proc/PID/stat, counted from the state (proc_pid_stat(5)): startcode, endcode, startstack, arg_start,
+# env_start. Some of them change with every exec, even where the kernel does not randomise addresses.
 _PLACES = (23, 24, 25, 45, 47)
 
 
 def identity(pid: int) -> tuple[bytes, ...]:
-    """Return where the program, its stack and its arguments lie. Raises ProcessLookupError."""
+    """Return the addresses of the program, its stack and its arguments. Raises ProcessLookupError."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,13 +1,13 @@
-"""Holds processes still for a moment, in a way that neither their shell nor their death-bed notices.
+"""Pauses processes for a moment with ptrace, which their parents do not see and which ends when this process dies.
 
-Every thread is seized and interrupted with ptrace and let go again. Unlike SIGSTOP, the parent hears nothing (a shell
-with job control would report a stopped job and take the terminal), and when this program dies at any moment, the
-kernel lets the target go. One that is stopped or frozen at such a moment is killed for that (``watchdog.py``).
+Every thread is seized, interrupted and released again. With SIGSTOP the parent would be notified: a shell with job
+control would report a stopped job and take the terminal. With ptrace the kernel releases the target when this process
+dies at any moment. If this process is stopped or frozen during a pause, a timer kills it (``watchdog.py``).
 
-The kernel binds tracing to the *thread* that seized, not to its process. So a thread of its own does it for each
-process, and that is the way out when a target does not stop in time: threads that stand still are let go at once, and
-the tracing thread ends, whereupon the kernel releases the rest, even threads that never stopped (a parent inside
-``vfork`` does not stop until its child executes something; seen on Linux 6.18 and tested).
+The kernel binds tracing to the *thread* that seized, not to its process. So each process has a tracing thread of its
+own. When a target does not stop in time, its stopped threads are released at once and the tracing thread ends. Then
+the kernel releases the rest, even threads that never stopped (a parent inside ``vfork`` does not stop until its child
+executes a program; seen on Linux 6.18 and tested).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pa
 
 DEADLINE_S = 0.1
 _SLACK_S = 0.04  # for the answer of a tracing thread that kept the deadline
-_END_S = 0.005  # a thread that is not caught in the kernel ends in less
+_END_S = 0.005  # a thread that is not blocked in the kernel ends sooner
 _REAP_EVERY_S = 0.001
 _PR_SET_TIMERSLACK = 29
 
@@ -41,18 +41,18 @@ def _tracing_thread() -> WorkerThread:
 
 
 def _sleep_short() -> None:
-    """Allow sleeps of some microseconds, to each of which the kernel adds 50 by default."""
+    """Allow sleeps of some microseconds: by default the kernel adds 50 us to each."""
     _libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1000), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 @dataclass(slots=True)
 class _Job:
-    """A process, and the thread that holds it."""
+    """A process, and the thread that traces it."""
 
     seizure: Seizure
     thread: WorkerThread
     answer: queue.SimpleQueue[Any]
-    pause: Pause | None = None  # while it is held
+    pause: Pause | None = None  # during a pause
     given_up: bool = False
 
 
@@ -65,25 +65,25 @@ class Pauser:
         watchdog: Watchdog | None = None,
         check: Callable[[int], None] = lambda _pid: None,
     ) -> None:
-        """Begin.
+        """Start without a tracing thread.
 
         Args:
-            deadline_s: a pause is given up when not every thread stands still this long after it was asked for.
-            watchdog: kills this process when it is stopped or frozen while it holds somebody.
-            check: see ``Seizure``; called from the thread that holds the process.
+            deadline_s: a pause is given up when a thread still runs this long after the pause was requested.
+            watchdog: kills this process when it is stopped or frozen during a pause.
+            check: see ``Seizure``; called from the tracing thread.
         """
         self._deadline_s, self._watchdog, self._check = deadline_s, watchdog, check
         self._idle: list[WorkerThread] = []
-        self._stuck: dict[int, WorkerThread] = {}  # threads that were given up and have not ended, by the process
+        self._stuck: dict[int, WorkerThread] = {}  # by pid: tracing threads that were given up and have not ended
 
     @contextmanager
     def paused(self, pid: int, pidfd: int | None = None) -> Iterator[Pause]:
-        """Hold the process still over the block. ``pidfd``: do so only if the number is still that process's.
+        """Pause the process during the block. ``pidfd``: only if the pid still belongs to this process.
 
         Raises:
-            NotPaused: it did not stop in time; the block is not entered and the target runs.
-            PauseRefused: it may not be traced; the target runs.
-            ProcessLookupError: it ended.
+            NotPaused: the process did not stop in time; the block is not entered and the target runs.
+            PauseRefused: the process may not be traced; the target runs.
+            ProcessLookupError: the process ended.
         """
         with self.paused_together({pid: pidfd}) as outcomes:
             outcome = outcomes[pid]
@@ -93,10 +93,10 @@ class Pauser:
 
     @contextmanager
     def paused_together(self, targets: Mapping[int, int | None]) -> Iterator[dict[int, Pause | Exception]]:
-        """Hold several processes (pid, and pidfd or None) over one block.
+        """Pause several processes (pid, and pidfd or None) during one block.
 
-        Yields for each its pause, or what ``paused`` would have raised: one that does not stop keeps none of the
-        others from being held, and holds them up no longer than the deadline.
+        Yields for each its pause, or the error that ``paused`` would have raised. A process that does not stop does not
+        prevent the pause of the others, and delays it by the deadline at most.
         """
         jobs: dict[int, _Job] = {}
         outcomes: dict[int, Pause | Exception] = {}
@@ -114,7 +114,7 @@ class Pauser:
                     outcomes[pid] = self._outcome(job, until)
                 yield outcomes
             finally:
-                # Whatever happened, also a ^C in this thread: no target must stay held.
+                # Whatever happened, also a ^C in this thread: no target may stay paused.
                 self._let_go([job for job in jobs.values() if not job.given_up])
 
     def _outcome(self, job: _Job, until: float) -> Pause | Exception:
@@ -122,7 +122,7 @@ class Pauser:
             pause, error = job.answer.get(timeout=max(until - time.monotonic(), 0))
         except queue.Empty:
             self._give_up(job)
-            # Caught in the kernel by an exec; or it had no CPU until now, and has an answer.
+            # The tracing thread is blocked in the kernel by an exec; or it had no CPU until now, and has an answer.
             error = NotPaused(EXEC) if job.answer.empty() else job.answer.get()[1] or NotPaused(BUSY)
         if error is None:
             job.pause = pause
@@ -151,7 +151,7 @@ class Pauser:
                 raise error
 
     def _give_up(self, job: _Job) -> None:
-        """End the tracing thread, and with it all tracing. One that is caught in the kernel ends when it can."""
+        """End the tracing thread, and with it all tracing. A thread that is blocked in the kernel ends when it can."""
         if job.given_up:
             return
         job.given_up = True
@@ -180,6 +180,6 @@ class Pauser:
 
 
 def _reap_until_ended(job: _Job) -> None:
-    """Do what the target waits for until a thread that is caught in the kernel has ended."""
+    """Reap ended threads of the target, for which it waits, until the blocked tracing thread has ended."""
     while not job.thread.join(_REAP_EVERY_S):
         job.seizure.reap()

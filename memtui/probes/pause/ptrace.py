@@ -1,7 +1,7 @@
-"""Stops every thread of one process with ptrace and lets it go again. All calls of a seizure come from one thread.
+"""Stops every thread of one process with ptrace and releases it. All calls of a ``Seizure`` come from one thread.
 
-Seizing a thread can wait, without end: for a lock that the target holds while it executes another program from a slow
-disk. So all threads are seized first, which stops none, and only then interrupted, which never waits.
+PTRACE_SEIZE can block without limit, on a lock that the target holds while it executes a program from a slow disk. So
+all threads are seized first, which stops none, and then interrupted, which never blocks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _libc.ptrace.restype = ctypes.c_long
 
 
 class PauseError(Exception):
-    """The target runs on, unpaused; the text says why.
+    """The target runs, unpaused; the text says why.
 
     Attributes:
         paused_ns: how long its first thread had stood still when everything was released.
@@ -41,11 +41,11 @@ class PauseError(Exception):
 
 
 class NotPaused(PauseError):
-    """It did not stop in time. The next try may succeed."""
+    """The process did not stop in time. The next attempt may succeed."""
 
 
 class PauseRefused(PauseError):
-    """This process may not trace it; trying again will not help."""
+    """This process may not trace the target; trying again will not help."""
 
 
 @dataclass(slots=True)
@@ -54,9 +54,9 @@ class Pause:
 
     Attributes:
         start_ns: when the first thread was interrupted (CLOCK_MONOTONIC).
-        paused_ns: from then until the last thread was let go; None while the pause lasts.
-        threads: how many threads were held.
-        stopped: the target had been stopped by someone else (SIGSTOP, ^Z), and stays so.
+        paused_ns: from then until the last thread was released; None during the pause.
+        threads: how many threads were paused.
+        stopped: someone else had stopped the target (SIGSTOP, ^Z); it stays stopped.
     """
 
     start_ns: int
@@ -66,7 +66,7 @@ class Pause:
 
 
 class Seizure:
-    """One process in the hands of the calling thread.
+    """One process that the calling thread traces.
 
     Attributes:
         start_ns: when the first thread was interrupted; None before.
@@ -75,19 +75,19 @@ class Seizure:
     def __init__(
         self, pid: int, pidfd: int | None, deadline_s: float, check: Callable[[int], None] = lambda _pid: None
     ) -> None:
-        """Begin.
+        """Start without a thread.
 
         Args:
             pid: of the process.
-            pidfd: says which process is meant, should its number come to belong to another one.
+            pidfd: identifies the process, should its pid come to belong to another one.
             deadline_s: of ``stop``.
-            check: is called with the pid directly before anything is interrupted; nothing is if it raises.
+            check: is called with the pid directly before the first thread is interrupted; none is if it raises.
         """
         self.pid, self._check = pid, check
         self.start_ns: int | None = None
         self._pidfd, self._deadline_ns = pidfd, time.monotonic_ns() + int(deadline_s * 1e9)
         self._seized: list[int] = []
-        self._stopped: dict[int, int] = {}  # the signal that each thread is to be given when it is let go
+        self._stopped: dict[int, int] = {}  # by thread: the signal to deliver when it is released
         self._was_stopped = False
 
     def stop(self) -> Pause:
@@ -95,11 +95,11 @@ class Seizure:
 
         Raises:
             NotPaused, PauseRefused: the target runs.
-            ProcessLookupError: it ended.
+            ProcessLookupError: the process ended.
         """
         seen: set[int] = set()
         try:
-            # A thread that runs may start others, so look again until all that exist stand still.
+            # A running thread may start others, so list them again until all that exist are stopped.
             while new := self._seize_new(seen):
                 if self.start_ns is None:
                     self._check_identity()
@@ -109,7 +109,7 @@ class Seizure:
                     _ptrace(_INTERRUPT, tid)
                 self._await(new)
             if running := [tid for tid in seen if tid not in self._stopped and not has_ended(tid)]:
-                # Its first thread, as which another one appears once it has executed a program.
+                # After an exec by another thread, that thread takes the pid of the first one.
                 raise NotPaused(EXEC if self.pid in running else _why_running(running))
             if not self._stopped:
                 raise ProcessLookupError(f"process {self.pid} ended")
@@ -120,9 +120,10 @@ class Seizure:
         return Pause(self.start_ns, threads=len(self._stopped), stopped=self._was_stopped)
 
     def release(self) -> bool:
-        """Let every thread go on; False when one cannot be let go, because it was killed, until the caller ends.
+        """Release every thread; False when one was killed, and so stays traced until the calling thread ends.
 
-        The kernel tells the parent of a child that was killed while it was traced only when its tracer is done with it.
+        The kernel notifies the parent of a child that was killed while it was traced only when the tracer has reaped
+        the child, or has ended.
         """
         clean = True
         while self._stopped:
@@ -131,10 +132,10 @@ class Seizure:
         return clean
 
     def reap(self) -> None:
-        """Take note of threads that ended, from another thread than the one that is caught in ``stop``.
+        """Reap threads that ended, from another thread than the one that is blocked in ``stop``.
 
-        A thread that executes a program waits for the end of the others, and they end for good when their tracer has
-        noticed; the tracer waits for a lock that the first thread holds. Both would wait for ever.
+        A thread that executes a program waits until the others have ended, and they stay zombies until their tracer
+        reaps them; the tracer waits for a lock that the executing thread holds. Both would wait for ever.
         """
         for tid in tuple(self._seized):
             if tid != self.pid:
@@ -152,7 +153,7 @@ class Seizure:
                     seized.append(tid)
                     self._seized.append(tid)
         if seized and set(seized).difference(_threads(self.pid)):
-            raise NotPaused(EXEC)  # or the number of a thread that ended belongs to another process by now
+            raise NotPaused(EXEC)  # or the tid of a thread that ended belongs to another process by now
         return seized
 
     def _check_identity(self) -> None:
@@ -163,7 +164,7 @@ class Seizure:
     def _await(self, waiting: list[int]) -> None:
         while waiting := [tid for tid in waiting if not self._has_stopped(tid)]:
             if time.monotonic_ns() > self._deadline_ns:
-                # A first thread that ended before the others says nothing of it.
+                # The kernel reports no event of a first thread that ended before the others.
                 waiting = [tid for tid in waiting if not has_ended(tid)]
                 if waiting:
                     raise NotPaused(_why_running(waiting))
@@ -171,10 +172,10 @@ class Seizure:
             time.sleep(_POLL_S)
 
     def _has_stopped(self, tid: int) -> bool:
-        """Whether there is nothing more to wait for: the thread stands still, or it ended."""
+        """Whether the thread is stopped, or has ended, so that there is nothing to wait for."""
         try:
             if tid == self.pid:
-                # The exit status of the process belongs to its parent, which may be this process: look, do not take.
+                # The exit status of the process belongs to its parent, which may be this process: WNOWAIT leaves it.
                 flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT | _WALL | _WNOTHREAD
                 info = os.waitid(os.P_PID, tid, flags)
                 if info is None:
@@ -187,8 +188,8 @@ class Seizure:
         if not done:
             return False
         if os.WIFSTOPPED(status):
-            # An event is the stop that was asked for, or a stop of the whole process; otherwise a signal is on its
-            # way to the thread and has to go on when the thread is let go.
+            # An event is the requested stop, or a group stop of the process; otherwise the thread stopped for a signal,
+            # which is delivered when the thread is released.
             is_event, number = bool(status >> 16), os.WSTOPSIG(status)
             self._stopped[tid] = 0 if is_event else number
             self._was_stopped = self._was_stopped or (is_event and number in _GROUP_STOPS)
@@ -209,7 +210,7 @@ def _threads(pid: int) -> list[int]:
 
 
 def _seize(tid: int) -> bool:
-    """Become the tracer of a thread, which runs on; False when it ended. Raises PauseRefused."""
+    """Become the tracer of a thread, which keeps running; False when it has ended. Raises PauseRefused."""
     error = _ptrace(_SEIZE, tid)
     if error == errno.ESRCH or (error == errno.EPERM and has_ended(tid)):
         return False
@@ -222,8 +223,8 @@ def _seize(tid: int) -> bool:
 
 
 def _tracer(tid: int) -> int:
-    """Return the process that traces a thread; 0 when there is none."""
-    tracing = _status(tid).get("TracerPid", 0)  # a thread
+    """Return the pid of the process that traces a thread; 0 when there is none."""
+    tracing = _status(tid).get("TracerPid", 0)  # the id of a thread
     return _status(tracing).get("Tgid", tracing) if tracing else 0
 
 
@@ -250,7 +251,7 @@ def _why_running(waiting: list[int]) -> str:
 
 
 def _is_frozen(tid: int) -> bool:
-    """Whether a thread sits in the kernel's freezer. That of cgroup version 2 lets it stop, so it is not met here."""
+    """Whether a thread is in the freezer of cgroup version 1. The freezer of version 2 lets a thread stop."""
     try:
         return Path(f"/proc/{tid}/wchan").read_text() == "__refrigerator"
     except OSError:

@@ -1,11 +1,11 @@
-"""A watchdog timer of the kernel: it kills this process when it holds a target and shows no sign of life.
+"""A kernel timer as a watchdog: it kills this process when the process has paused a target and hangs.
 
-A process that is stopped (SIGSTOP) or frozen (a cgroup of version 2) cannot let anybody go, and a second process may be
-frozen together with it. The kernel's timer is neither: it sends SIGKILL, which takes effect all the same, and when its
-tracer dies a target goes on. Signs of life come from a thread that sleeps unless a hold is long: the kernel may take
-long to clear the marks of very much memory, and nothing is to be killed for that.
+A process that is stopped (SIGSTOP) or frozen (a cgroup of version 2) cannot release its targets, and a second process
+may be frozen together with it. A timer of the kernel cannot be stopped or frozen: it sends SIGKILL, which takes effect
+all the same, and a target runs again when its tracer dies. A thread resets the timer during long pauses only: clearing
+the accessed bits of very much memory may take long, and is no reason to kill this process.
 
-The freezer of cgroup version 1 lets SIGKILL wait until it thaws, whoever sends it: there a target stays held.
+The freezer of cgroup version 1 delays SIGKILL until it thaws, whoever sends the signal: there a target stays paused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-FUSE_S = 0.3  # without a sign of life for so long, it is killed
-# The same without a high priority (no root): on a busy machine such a process gets no CPU for a third of a second.
+FUSE_S = 0.3  # this process is killed when the timer was not reset for this long
+# Without a high priority (no root): on a busy machine such a process may get no CPU for a third of a second.
 PATIENT_FUSE_S = 0.9
-LONGEST_S = 10.0  # after so long in one hold there are no more signs
+LONGEST_S = 10.0  # after this long in one pause the timer is not reset any more
 _BEAT_S = 0.1
 _SIGEV_SIGNAL = 0
 _TFD_CLOEXEC = os.O_CLOEXEC
@@ -58,16 +58,16 @@ _OFF = _times(0)
 
 
 class Watchdog:
-    """Of the holds of this process; not for use by two threads at once."""
+    """Watches the pauses that this process makes; not for use by two threads at once."""
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
-        """Make the timer and the thread of the signs of life. Raises OSError where the kernel has none for us."""
+        """Create the timer and the thread that resets it. Raises OSError where the kernel refuses a timer."""
         comes_first = os.getpriority(os.PRIO_PROCESS, 0) < 0
         self._fuse, self._beat = _times(FUSE_S if comes_first else PATIENT_FUSE_S), _times(_BEAT_S, _BEAT_S)
         self._longest_ns = int(longest_s * 1e9)
         self._lock = threading.Lock()
         self._since_ns: int | None = None
-        self._holds = 0  # that are within one another
+        self._holds = 0  # depth of nested ``watching``
         self._timer = ctypes.c_void_p()
         event = _Event(signo=signal.SIGKILL, notify=_SIGEV_SIGNAL)
         try:
@@ -84,7 +84,7 @@ class Watchdog:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch from before the first thread is stopped until after the last is let go; may be nested."""
+        """Watch from before the first thread is stopped until after the last one is released; may be nested."""
         self._holds += 1
         try:
             if self._holds == 1:
@@ -114,7 +114,7 @@ class Watchdog:
                     self._set(self._fuse)
 
     def close(self) -> None:
-        """Take the timer away and end the thread."""
+        """Delete the timer and end the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

@@ -1,7 +1,7 @@
-"""One device's energy, read as fast as it is asked for: the counter and the sensor of a GPU, or of the CPU packages.
+"""The energy of one device, for fast polling: the counter and the sensor of a GPU, or of the CPU packages.
 
-``PowerProbe`` tells everything about every device twice a second. To measure an operator, one number of one device is
-wanted a thousand times a second; the rest (clocks, temperature) once for each window.
+``PowerProbe`` reads all values of every device twice a second. To measure an operator, one value of one device is
+needed a thousand times a second; the others (clocks, temperature) once for each window.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ WHOLE_MACHINE = Path("/sys/devices/system/cpu/online")  # anybody may open it, s
 
 
 class NoSource(Exception):
-    """There is no energy to be read; the text says why."""
+    """No energy can be read; the text says why."""
 
 
 class EnergySource(ABC):
-    """Where the energy of a device is read.
+    """A source of the energy of a device.
 
     Attributes:
-        name: what is read.
-        scope: of what it is the energy.
-        sensor: what the power sensor tells: the draw at the moment (``instant``), a mean that the device makes
-            (``average``); empty without one.
-        limit_w: that the device enforces on itself.
+        name: of the counter or sensor.
+        scope: the part of the machine that it measures.
+        sensor: kind of the power sensor: the draw at the moment (``instant``), or a mean over time (``average``); empty
+            without a sensor.
+        limit_w: the limit that the device enforces.
     """
 
     name: str
@@ -57,7 +57,7 @@ class EnergySource(ABC):
 
     @abstractmethod
     def read(self) -> tuple[float, float]:
-        """Return (counter in joules, sensor in watts); nan for what there is not."""
+        """Return (counter in joules, sensor in watts); nan for a value that the device does not have."""
 
     def state(self) -> dict[str, Any]:
         """Return clocks, temperature, and why the clock is held down, as far as they are known."""
@@ -67,8 +67,8 @@ class EnergySource(ABC):
         """Return the processes that compute on the device."""
         return set()
 
-    def close(self) -> None:  # noqa: B027 (some have nothing to let go of)
-        """Let go of it."""
+    def close(self) -> None:  # noqa: B027 (some have nothing to release)
+        """Release the device."""
 
 
 class RaplEnergy(EnergySource):
@@ -125,7 +125,7 @@ class NvmlEnergy(EnergySource):
         self.name = "nvml counter" if self._counts else f"nvml {self.sensor}"
 
     def _query(self, call: str, *arguments: Any) -> Any:
-        """Return the answer of a call, None where there is none."""
+        """Return the result of a call; None where it fails."""
         try:
             return getattr(self._nvml, call)(self._handle, *arguments)
         except (self._nvml.NVMLError, AttributeError, OSError, ValueError):
@@ -171,10 +171,10 @@ class NvmlEnergy(EnergySource):
 
 
 def open_source(device: str, uuid: str) -> EnergySource:
-    """Return the energy of ``cpu`` or of a CUDA device with this UUID. Raises NoSource."""
+    """Return the energy source of ``cpu`` or of the CUDA device with this UUID. Raises NoSource."""
     return RaplEnergy() if device == "cpu" else NvmlEnergy(uuid)
 
 
 def lock_path(source: EnergySource | None) -> Path:
-    """Return what to lock, so that one measurement at a time runs on a device."""
+    """Return the file to lock, so that one measurement at a time runs on a device."""
     return source.lock_path() if isinstance(source, NvmlEnergy) else WHOLE_MACHINE

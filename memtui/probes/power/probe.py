@@ -13,7 +13,7 @@ _LEFT_OUT = Capability("nvml", False, "GPU readings are switched off", "")
 
 
 class PowerProbe:
-    """Reads every power source; a source that is not there says why in a reading of its own."""
+    """Reads every power source; a reading of a missing source says why it is missing."""
 
     def __init__(self, *, sys_root: Path | str = "/sys", nvml: bool = True) -> None:
         """Find the sources; never raises.
@@ -27,10 +27,10 @@ class PowerProbe:
         self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
-        """Return what is new. Never waits for a driver.
+        """Return the new readings. Never waits for a driver.
 
-        CPUs are read at this moment, which is ``t_ns`` (monotonic nanoseconds). GPUs are read by another process, so
-        their readings are up to half a second older, as their ``t_ns`` says; none while there is no new one.
+        CPUs are read now, at ``t_ns`` (monotonic nanoseconds). Another process reads GPUs, so their readings are up to
+        half a second older, as their ``t_ns`` shows; there are none of GPUs until a new one came.
         """
         if self._nvml is not None:
             gpus = self._nvml.read(t_ns)
@@ -41,12 +41,12 @@ class PowerProbe:
         return gpus + self._rapl.read(t_ns)
 
     def capabilities(self) -> list[Capability]:
-        """Whether ``nvml`` and ``rapl`` work here; if not, why, and what would change it."""
+        """Return whether ``nvml`` and ``rapl`` work here; if not, with the reason and a remedy."""
         gpus = [_LEFT_OUT] if self._nvml is None else self._nvml.capabilities()
         return gpus + self._rapl.capabilities()
 
     def close(self) -> None:
-        """Let go of driver and counters."""
+        """Release the driver and the counters."""
         if self._nvml is not None:
             self._nvml.close()
         self._rapl.close()

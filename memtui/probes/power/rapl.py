@@ -16,8 +16,8 @@ from pathlib import Path
 from memtui.core.samples import Capability, PowerReading, Status
 
 NO_ZONE = "no RAPL zone: virtual machine or no powercap driver"
-# What no single zone exceeds. A counter that could turn twice between two readings tells nothing, and one that would
-# have to turn at more than this was set back instead.
+# No single zone exceeds this power. A counter that could wrap twice between two readings gives no energy, and one that
+# would need a higher power to wrap was reset.
 _LARGEST_W = 1000.0
 _SHORTEST_NS = 2_000_000  # the counters move about once in a millisecond
 _IDLE_NS = 50_000_000  # a live package or memory has used some energy after this long
@@ -27,17 +27,17 @@ _MAY_REST = ("core", "uncore")  # parts that can be switched off and really use 
 
 @dataclass(slots=True)
 class _Zone:
-    """One counter and what it said last."""
+    """One counter and its last value."""
 
     device: str
     scope: str
     name: str
-    range_uj: int | None  # where the counter starts anew at 0; None: not known
+    range_uj: int | None  # the counter wraps to 0 above this; None: not known
     descriptor: int | None  # of energy_uj, kept open: one system call per reading
     problem: tuple[Status, str] | None = None  # the counter cannot be opened: why
     last_uj: int | None = None
     last_ns: int = 0
-    counted_uj: int = 0  # since the first reading, over all turns of the counter
+    counted_uj: int = 0  # since the first reading, over all wraps of the counter
 
 
 class RaplProbe:
@@ -47,7 +47,7 @@ class RaplProbe:
     """
 
     def __init__(self, *, sys_root: Path | str = "/sys", clock: Callable[[], int] = time.monotonic_ns) -> None:
-        """Look for zones and read each once, so that the first ``read`` has a power; never raises.
+        """Find the zones and read each once, so that the first ``read`` has a power; never raises.
 
         Args:
             sys_root: where sysfs is mounted.
@@ -61,8 +61,8 @@ class RaplProbe:
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """Return a reading of every zone, or one that says why there is none.
 
-        ``power_w`` is the mean since the reading before (the first: since the probe was made). ``energy_j`` counts from
-        the first reading; it is lower than before when the counter was lost sight of and the count began anew.
+        ``power_w`` is the mean since the last reading (in the first one, since the probe was created). ``energy_j``
+        counts from the first reading; it falls when the counter could not be followed and the count started again.
         """
         if not self._zones:
             return (PowerReading(t_ns, "CPU", "package", "rapl", status=Status.UNSUPPORTED, reason=NO_ZONE),)
@@ -83,7 +83,7 @@ class RaplProbe:
         )
 
     def _advance(self, zone: _Zone) -> tuple[float | None, Status, str]:
-        """Read a counter, add what it moved; the watts since the last time, or status and reason."""
+        """Read a counter and add its change; return the watts since the last reading, or None, status and reason."""
         if zone.problem is not None or zone.descriptor is None:
             return None, *(zone.problem or (Status.FAILED, "the probe is closed"))
         try:
@@ -132,7 +132,7 @@ class RaplProbe:
 
 
 def _moved(before_uj: int, now_uj: int, range_uj: int | None, passed_ns: int) -> tuple[int, str]:
-    """Microjoules between two readings of a counter that starts anew at its range, or 0 and why they are unknown."""
+    """Return the microjoules between two readings of a counter that wraps, or 0 and why they are not known."""
     if range_uj and passed_ns / 1e9 * _LARGEST_W > range_uj / 1e6:
         return 0, f"{passed_ns / 1e9:.0f} s since the reading before: the counter may have turned more than once"
     if now_uj >= before_uj:
@@ -180,7 +180,7 @@ def _open(directory: Path, device: str, scope: str, name: str) -> _Zone:
     try:
         zone.descriptor = os.open(directory / "energy_uj", os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:
-        # readable by root only since 2020: fine power readings give away what other programs compute
+        # readable by root only since 2020: fine power readings reveal what other programs compute
         zone.problem = Status.DENIED, "the RAPL counters are readable by root only"
     except OSError as error:
         zone.problem = Status.FAILED, f"the RAPL counter cannot be opened: {error.strerror}"

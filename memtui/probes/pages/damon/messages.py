@@ -1,4 +1,4 @@
-"""What the damon tracker and the process that holds DAMON's interface send each other: a line of JSON per message."""
+"""Messages between the damon tracker and the process that owns DAMON's interface: a line of JSON for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memtui.probes.pages.damon.regions import Regions
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """An order: watch a process from now on. ``serial`` comes back with what is seen of it."""
+    """An order: watch a process from now on. Reports about the process carry the same ``serial``."""
 
     watch: int
     serial: int
@@ -20,7 +20,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """An order: watch a process no longer."""
+    """An order: stop watching a process."""
 
     forget: int
 
@@ -38,14 +38,14 @@ Order = Watch | Forget | Pace
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The interface is taken; ``found`` is the tree of files as it was (``sysfs.Tree``)."""
+    """The worker owns the interface; ``found`` is the tree of files as it was before (``sysfs.Tree``)."""
 
     found: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Accessed:
-    """What was seen in an interval that ended at ``t_ns``: pid, serial and accessed regions of each process."""
+    """The result of an interval that ended at ``t_ns``: pid, serial and accessed regions of each process."""
 
     t_ns: int
     touched: Sequence[tuple[int, int, Regions]]
@@ -53,7 +53,7 @@ class Accessed:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong, in a line."""
+    """An error, as one line of text."""
 
     error: str
 

@@ -1,4 +1,4 @@
-"""Where DAMON looks, and what its finds say: pure functions on runs of pages and ranges of addresses."""
+"""Regions for DAMON, and working sets from its results: pure functions on runs of pages and ranges of addresses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from memtui.core.samples import Vma, VmaSizes
 
 Runs = NDArray[np.uint64]  # [n, 2]: first page and the one behind the last, in page numbers, rising
 Regions = Sequence[tuple[int, int]]  # start and end in bytes, rising
-_GAP_PAGES = 16  # of the pages in a region, so many in a row may be missing ...
-_WIDEST_GAP_PAGES = 512  # ... or so many where there are very many runs
-_MOST_RUNS = 1024  # of one process; what is left out then are its smallest
+_GAP_PAGES = 16  # missing pages in a row that a region may contain ...
+_WIDEST_GAP_PAGES = 512  # ... where there are very many runs
+_MOST_RUNS = 1024  # of one process; with more, the smallest are left out
 
 
 def regions_of(runs: Runs, count: int) -> list[tuple[int, int]]:
@@ -50,16 +50,16 @@ def page_count(runs: Runs) -> int:
 
 
 def shares(sizes: Sequence[int], budget: int, least: int) -> list[int]:
-    """Return how many of ``budget`` regions each process gets: in proportion to its size, and ``least`` at least."""
+    """Return the count of regions of each process: of ``budget`` in proportion to its size, at least ``least``."""
     total = max(1, sum(sizes))
     return [max(least, budget * size // total) for size in sizes]
 
 
 def sizes_by_vma(regions: Regions, vmas: Sequence[Vma]) -> VmaSizes:
-    """(start, bytes) of the VMAs in which regions lie.
+    """Return (start, bytes) of the VMAs in which regions lie.
 
-    One that spans several, or a hole, is shared out among them, so that nothing of it is lost; one in no VMA any more
-    counts for nothing.
+    A region that spans several VMAs, or a hole, is divided among these VMAs in full. A region that no longer lies in
+    any VMA is left out.
     """
     if not regions or not vmas:
         return ()

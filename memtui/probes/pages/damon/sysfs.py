@@ -1,13 +1,15 @@
-"""The kernel's one interface to DAMON, /sys/kernel/mm/damon/admin, which belongs to one user of the machine at a time.
+"""The kernel's one interface to DAMON, /sys/kernel/mm/damon/admin, which belongs to one program at a time.
 
-It is taken under a lock, and given back as it was found: a configuration that somebody left there without running it
-is put back value by value. What runs is never touched. Formats: Documentation/admin-guide/mm/damon/usage.rst of Linux.
+A lock protects the interface, and its settings are restored afterwards: a configuration that somebody left there
+without running it is written back value by value. A kdamond that runs is left alone. Formats:
+Documentation/admin-guide/mm/damon/usage.rst of Linux.
 
-DAMON is used as a sampler: the memory is cut into regions that stay as they are, and in each one page, drawn anew in
-every interval, is watched over the whole of it. With one sample to an aggregation a region is found touched with the
-probability that a page of it is touched in a window, so the sizes of those found add up to an unbiased estimate of the
-working set, whatever the pattern of the touches. DAMON's usual way, many short samples of a few regions that it merges
-and splits, finds pages that are touched all the time, and takes a region with some of them for one that is all hot.
+DAMON serves as a sampler: the memory is cut into fixed regions, and DAMON watches one page of each, drawn anew in
+every interval, over the whole interval. With one sample per aggregation, a region is reported as accessed with the
+probability that a page of it is accessed in a window. So the sizes of the reported regions add up to an unbiased
+estimate of the working set, whatever the access pattern. DAMON's usual way takes many short samples of a few regions
+that it merges and splits. It finds pages that are accessed all the time, and takes a region with some of them for one
+that is hot as a whole.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ _T = TypeVar("_T")
 Regions = Sequence[tuple[int, int]]  # start and end in bytes, rising
 Tree = dict[str, Any]  # of files (str) and folders (Tree)
 
-OPERATIONS = "fvaddr"  # ranges of virtual addresses that stay as they were set
-# An upper limit of region sizes that excludes none, by which memtui knows its own configuration again.
+OPERATIONS = "fvaddr"  # fixed ranges of virtual addresses
+# An upper limit of region sizes that excludes none, by which memtui recognises its own configuration.
 MARK = 0x7FFFFFFF_6D747569
 _ANY = 2**31  # above every count of accesses, and every age
 _NEVER_US = 10**12
@@ -42,7 +44,7 @@ _NO_SYSFS = "a kernel with CONFIG_DAMON_SYSFS and CONFIG_DAMON_VADDR"
 
 
 class Refused(TrackerError):
-    """DAMON cannot be had: why, and what would change it."""
+    """DAMON cannot be used; with the reason and a remedy."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(reason)
@@ -50,7 +52,7 @@ class Refused(TrackerError):
 
 
 class Taken(Refused):
-    """Somebody else has changed what memtui had set: the interface is theirs now."""
+    """Another program has changed the settings of memtui, and owns the interface now."""
 
     def __init__(self) -> None:
         super().__init__("somebody else has changed the settings of DAMON")
@@ -58,7 +60,7 @@ class Taken(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One process and the regions in which it is watched."""
+    """One process and its regions to watch."""
 
     pid: int
     regions: Regions
@@ -68,17 +70,17 @@ class Interface:
     """DAMON's sysfs files. Every method raises OSError where the kernel refuses."""
 
     def __init__(self, sys_root: Path = SYS, proc: Path = PROC) -> None:
-        """Take the places where the file systems are mounted."""
+        """Store the mount points of the file systems."""
         self._modules, self._proc = sys_root / "module", proc
         self._admin = sys_root / "kernel/mm/damon/admin/kdamonds"
         self._lock: int | None = None
         self._original: Tree = {}
         self._configured = False
 
-    # -- taking and giving back
+    # -- taking and releasing
 
     def take(self) -> Tree:
-        """Make the interface this process's own until ``release``; what was found there. Raises Refused."""
+        """Take the interface until ``release``; return its settings before that. Raises Refused."""
         if why := self.objection():
             raise why
         self._lock = self._locked()
@@ -90,7 +92,7 @@ class Interface:
             try:
                 self.write("nr_kdamonds", 1)
             except OSError as error:
-                if error.errno == errno.EBUSY:  # started since it was looked at
+                if error.errno == errno.EBUSY:  # started since the check
                     raise self._in_use() or Refused("DAMON is in use: somebody is changing its settings") from error
                 raise
             try:
@@ -104,9 +106,10 @@ class Interface:
             raise
 
     def release(self, original: Tree | None = None) -> None:
-        """Put back what was found, unless somebody else took the interface meanwhile.
+        """Restore the original settings, unless another program took the interface meanwhile.
 
-        ``original`` is what ``take`` gave to another process of memtui's that died. Raises Refused when it lives.
+        ``original``: the settings that ``take`` returned to another process of memtui that died. Raises Refused when
+        that process is alive.
         """
         if original is not None:
             self._original = original
@@ -125,9 +128,9 @@ class Interface:
             self._unlock()
 
     def _locked(self) -> int:
-        """Return the lock, a descriptor. It ends with its holder, and only root can open the file. Raises Refused."""
+        """Return the descriptor of the lock, which ends with its process. Only root can open it. Raises Refused."""
         lock = os.open(self._admin / "nr_kdamonds", os.O_RDONLY | os.O_CLOEXEC)
-        end = time.monotonic() + _PATIENCE_S  # one that is about to end gives it back first
+        end = time.monotonic() + _PATIENCE_S  # a holder that is about to end releases it soon
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +150,7 @@ class Interface:
             self._lock = None
 
     def objection(self) -> Refused | None:
-        """Return what speaks against DAMON on this machine, as far as looking tells."""
+        """Return an obstacle to DAMON on this machine that can be seen without trying; None: there is none."""
         if not self._admin.is_dir():
             return Refused(f"{self._admin.parent} is missing: this kernel has no DAMON, or not its files", _NO_SYSFS)
         if os.geteuid() != 0:
@@ -172,7 +175,7 @@ class Interface:
         return None
 
     def _damo(self) -> str:
-        """Return a process of the usual tool, if there is one."""
+        """Return a text about a running process of DAMON's usual tool, damo; empty without one."""
         for folder in self._proc.iterdir():
             if folder.name.isdigit():
                 try:
@@ -184,13 +187,13 @@ class Interface:
         return ""
 
     def _clear_leftovers(self) -> None:
-        """Remove what a killed memtui left here; nobody holds the lock any more."""
+        """Remove the settings of a killed memtui, which no longer holds the lock."""
         if self.is_ours():
             self.stop()
             self.write("nr_kdamonds", 0)
 
     def is_ours(self) -> bool:
-        """Whether what is set here is memtui's own."""
+        """Whether the settings are memtui's own."""
         return self.read("nr_kdamonds") == "1" and any(
             file.read_text().strip() == str(MARK)
             for file in self._admin.glob("0/contexts/0/schemes/0/access_pattern/sz/max")
@@ -209,21 +212,21 @@ class Interface:
     # -- watching
 
     def start(self, targets: Sequence[Target], interval_ns: int) -> None:
-        """Watch these processes. The first target must be one region of this process: see ``read_out``.
+        """Start watching these processes. The first target must be one region of this process: see ``read_out``.
 
-        Nothing may be watched now. Raises Taken.
+        Watching must be stopped before. Raises Taken.
         """
         self._verify()
         self._configured = False
-        self.write("0/contexts/nr_contexts", 1)  # all that was set before is gone
+        self.write("0/contexts/nr_contexts", 1)  # this drops all earlier settings
         context = "0/contexts/0"
         self.write(f"{context}/operations", OPERATIONS)
         attributes = f"{context}/monitoring_attrs"
         interval_us = interval_ns // 1000
         for name, value in (("sample", interval_us), ("aggr", interval_us), ("update", _NEVER_US)):
             self.write(f"{attributes}/intervals/{name}_us", value)
-        # Regions are split while there are at most half of the maximum, and merged up to a size of all divided by the
-        # minimum: with these numbers neither happens.
+        # DAMON splits regions while they are at most half of the maximum, and merges them up to the total size divided
+        # by the minimum: with these numbers it does neither.
         count = 2 * sum(len(target.regions) for target in targets) - 1
         self.write(f"{attributes}/nr_regions/max", count)
         self.write(f"{attributes}/nr_regions/min", count)
@@ -240,7 +243,7 @@ class Interface:
         self.write("0/state", "on")
 
     def _set_scheme(self, scheme: str, number: int) -> None:
-        """Set a scheme that does nothing but list the touched regions of one target."""
+        """Set a scheme that does nothing but list the accessed regions of one target."""
         self.write(f"{scheme}/access_pattern/sz/max", MARK)
         self._configured = True
         self.write(f"{scheme}/access_pattern/nr_accesses/min", min(number, 1))
@@ -254,9 +257,9 @@ class Interface:
         self.write(f"{scheme}/filters/0/damon_target_idx", number)
 
     def read_out(self, count: int) -> list[Regions] | None:
-        """Return the touched regions of each of ``count`` targets in the interval that ends next; blocks until then.
+        """Return the accessed regions of each of ``count`` targets in the interval that ends next; blocks until then.
 
-        None when the kernel answered without having looked. The first target shows that: its region is always listed.
+        None when the kernel answered without a check. The first target shows that: its region is always listed.
 
         Raises:
             Taken: the settings are no longer memtui's.
@@ -276,18 +279,18 @@ class Interface:
             raise Taken
 
     def stop(self) -> None:
-        """Stop watching; no error when it has ended. Raises Taken."""
+        """Stop watching; no error when the kdamond has ended. Raises Taken."""
         self._verify()
         try:
             self.write("0/state", "off")
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EINVAL):  # it ended by itself; it never began
+            if error.errno not in (errno.EPERM, errno.EINVAL):  # it ended by itself; it never started
                 raise
 
     # -- files
 
     def read(self, name: str) -> str:
-        """Return one value. The kernel says EBUSY while it carries out somebody's command."""
+        """Return one value. The kernel returns EBUSY while it executes a command."""
         return _retry_while_busy((self._admin / name).read_text).strip()
 
     def write(self, name: str, value: int | str) -> None:
@@ -302,11 +305,11 @@ class Interface:
             os.close(descriptor)
 
     def snapshot(self) -> Tree:
-        """Return every value that can be set, as a tree."""
+        """Return all writable values as a tree."""
         return _snapshot(self._admin) if self.read("nr_kdamonds") != "0" else {}
 
     def _put_back(self, folder: Path, tree: Tree) -> None:
-        # Numbers of folders come first: writing one makes the folders, with values that the kernel chooses.
+        # Counts of folders come first: writing one creates the folders, with values that the kernel chooses.
         for name in sorted(tree, key=lambda name: (not name.startswith("nr_") or isinstance(tree[name], dict), name)):
             value = tree[name]
             if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""The damon tracker: an estimate of working sets, by the kernel's DAMON, without holding the target still.
+"""The damon tracker: an estimate of working sets by the kernel's DAMON, without pausing the target.
 
-Taken only when asked for. The kernel has one interface to DAMON for the whole machine (``sysfs.py``), and a
-process of its own holds it (``worker.py``). What comes from there are regions of which one page, drawn at random,
-was touched in an interval; their sizes add up to the working set.
+It is used only on request. The kernel has one interface to DAMON for the whole machine (``sysfs.py``), which a process
+of its own owns (``worker.py``). That process reports the regions of which one page, drawn at random, was accessed in
+an interval; their sizes add up to the working set.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _STALE_INTERVALS, _STALE_NS = 3, 2_000_000_000
 
 @dataclass(slots=True)
 class _Tracked:
-    """What is known of one process."""
+    """The state of one process."""
 
     identity: tuple[bytes, ...]
-    serial: int  # by which answers are told from those to an earlier question about the same pid
+    serial: int  # of the order to watch it: reports about an earlier process with this pid have another one
     generation: int
     touched: Regions = ()
-    t_ns: int | None = None  # when that was; None: not yet
+    t_ns: int | None = None  # when they were accessed; None: not reported yet
 
 
 class DamonTracker:
-    """Estimates touched bytes by VMA; needs root, and that nobody else uses DAMON."""
+    """Estimates accessed bytes by VMA; needs root, and that no other program uses DAMON."""
 
     name = NAME
     rearm = OFF
@@ -76,7 +76,7 @@ class DamonTracker:
         """Take the interface.
 
         Raises:
-            TrackerError: there is no such flush, or DAMON cannot be had.
+            TrackerError: there is no such flush, or DAMON cannot be used.
         """
         self._flush = SoftDirtyFlush(NAME, flush, prove_flush)
         self.flush = self._flush.choice
@@ -97,7 +97,7 @@ class DamonTracker:
         self._original = self._first_report()
 
     def _first_report(self) -> Tree:
-        """Return what the worker found at the interface. Raises TrackerError when it could not take it."""
+        """Return the interface's settings before the worker took it. Raises TrackerError when it could not."""
         end = time.monotonic() + _FIRST_WORD_S
         while not self._ended and (left := end - time.monotonic()) > 0:
             select.select([self._answers], [], [], left)
@@ -109,13 +109,13 @@ class DamonTracker:
         raise TrackerError(self._trouble or f"{WORKER_ENDED} before it began")
 
     def notice(self) -> str:
-        """Return, once each, that this is an estimate, what the flush costs or its absence does, what is wrong."""
+        """Return each notice once: that this is an estimate, errors, and what the flush costs or its absence does."""
         if self._notices:
             return self._notices.pop(0)
         return self._flush.notice()
 
     def pace(self, interval_ns: int | None) -> None:
-        """Take windows of this length from now on. DAMON's own interval is 100 ms at least."""
+        """Use windows of this length from now on. DAMON's own interval is 100 ms at least."""
         if interval_ns is not None and interval_ns < LEAST_NS:
             self._notices.append(f"DAMON looks over {LEAST_NS / 1e9:g} s at least: shorter windows repeat what it saw")
         self._interval_ns = interval_ns
@@ -125,17 +125,17 @@ class DamonTracker:
         """Do nothing: nothing can be done before the first pause."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Have it watched from now on. Raises ProcessLookupError."""
+        """Start watching a process. Raises ProcessLookupError."""
         self._watch(pid, tracker.identity(pid), 0)
 
     def mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:
-        """Do nothing: regions have no page frames, and memory that processes share counts once for each."""
+        """Do nothing: regions have no page frames, so memory that processes share counts once for each of them."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Return what DAMON saw in its last interval. Raises ProcessLookupError and TrackerError."""
+        """Return the result of DAMON's last interval. Raises ProcessLookupError and TrackerError."""
         identity = tracker.identity(pid)
         tracked = self._tracked.get(pid)
         if tracked is None:
@@ -161,14 +161,14 @@ class DamonTracker:
         )
 
     def _stale(self, t_ns: int) -> str:
-        """Return why what was seen then does not count any more."""
+        """Return why a result of that time is too old; an empty text when it is not."""
         age_ns = time.monotonic_ns() - t_ns
         if age_ns <= _STALE_INTERVALS * (self._interval_ns or 0) + _STALE_NS:
             return ""
         return "DAMON has been silent for more than three intervals"
 
     def _take(self) -> None:
-        """Take in what the worker reported."""
+        """Process the reports of the worker."""
         for report in self._reports():
             self._trouble = report.error if isinstance(report, Trouble) else ""
             if isinstance(report, Accessed):
@@ -200,16 +200,16 @@ class DamonTracker:
         return tracked
 
     def _send(self, order: Order) -> None:
-        with contextlib.suppress(BrokenPipeError):  # its windows say that it ended
+        with contextlib.suppress(BrokenPipeError):  # the next windows say that the worker ended
             os.write(self._orders, to_line(order))
 
     def forget(self, pid: int) -> None:
-        """Watch it no longer."""
+        """Stop watching a process."""
         if self._tracked.pop(pid, None) is not None:
             self._send(Forget(pid))
 
     def close(self) -> None:
-        """Let the worker give DAMON back; if it is dead or hangs, do it here."""
+        """Have the worker release DAMON; where it was killed, release DAMON here."""
         for stream in (self._worker.stdin, self._worker.stdout):
             if stream is not None:
                 stream.close()
@@ -221,12 +221,12 @@ class DamonTracker:
 
 
 def worker_command() -> list[str]:
-    """Return the command, in which nothing of the user's decides what root runs, as for the sampler itself."""
+    """Return the worker's command. As for the sampler itself, no file of the user decides what root runs."""
     return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "memtui.probes.pages.damon.worker"]
 
 
 def _resident(pid: int, vmas: tuple[Vma, ...]) -> VmaSizes:
-    """(start, bytes) of what is resident of each VMA."""
+    """Return (start, resident bytes) of each VMA."""
     try:
         runs = present_runs(pid, vmas)
     except OSError:
@@ -241,9 +241,9 @@ _PROOF_NS = (200_000_000, 400_000_000, 1_600_000_000)
 
 
 def prove() -> Capability:
-    """Whether DAMON can be had and tells the truth: of 64 pages of this process half are touched, and just those seen.
+    """Prove DAMON on 64 pages of this process: half of them are accessed, and exactly those must be seen.
 
-    Never raises; what is missing is said in plain words.
+    Never raises; the reason says in plain words what is missing.
     """
     interface = Interface()
     reason = ""
@@ -263,7 +263,7 @@ def prove() -> Capability:
 
 
 def _self_test(interface: Interface, interval_ns: int) -> str:
-    """Return an empty text when exactly the touched pages of this process are seen; otherwise what was seen."""
+    """Return an empty text when exactly the accessed pages of this process are seen; otherwise what was seen."""
     touched = list(range(0, _PROOF_PAGES, 2))
     with own_pages(_PROOF_PAGES + 1) as mine:
         starts = [mine.address + number * PAGE_BYTES for number in range(_PROOF_PAGES + 1)]
@@ -275,7 +275,7 @@ def _self_test(interface: Interface, interval_ns: int) -> str:
         interface.start([Target(pid, pages[-1:]), Target(pid, pages[:-1])], interval_ns)
         end_ns = time.monotonic_ns() + interval_ns // 2
         try:
-            while time.monotonic_ns() < end_ns:  # it is not known when DAMON has cleared the marks
+            while time.monotonic_ns() < end_ns:  # until DAMON has certainly cleared the accessed bits
                 mine.order(b"4")  # this process's own translations are stale, too
                 mine.touch(touched)
                 time.sleep(interval_ns / 40e9)

@@ -1,10 +1,10 @@
-"""The process that holds the kernel's DAMON interface and gives it back, whatever becomes of the sampler.
+"""The process that owns the kernel's DAMON interface and releases it, whatever happens to the sampler.
 
-Run as ``python -m memtui.probes.pages.damon.worker`` by the sampler. A command to DAMON is carried out when the
-interval ends, and whoever gave it can do nothing until then, not even die; so it is not the sampler who waits. Standard
-input takes one JSON line for each change of what is to be watched; its end, which the death of the sampler brings, ends
-this process, and it leaves the interface as it found it. Standard output: a line that it has the interface, or why not;
-then a line for each interval with the regions that were found touched.
+The sampler runs it as ``python -m memtui.probes.pages.damon.worker``. DAMON executes a command when the interval ends,
+and until then the process that wrote it is blocked and cannot even die; so the sampler must not write it. Standard
+input takes one JSON line for each change of what is to be watched. At its end, also when the sampler died, this process
+restores the interface and ends. Standard output has a line that the interface is taken, or why not; then a line for
+each interval with the regions that were accessed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from memtui.probes.proc_maps import parse_maps, read_maps
 NAME = "damon"
 LEAST_NS = 100_000_000  # the kernel answers a command after 100 ms at the earliest
 REGIONS, LEAST_REGIONS = 512, 16  # of all processes together, and of each
-_POLL_NS = 100_000_000  # so late the kernel may notice that a command is done
+_POLL_NS = 100_000_000  # the kernel notices this late that a command is done
 _EARLY_NS = 100_000_000  # a command that comes after the end of the interval waits for the end of the next one
-_SETTLE_S = 0.02  # orders come one by one when a tree is begun
-_AFTER_S = 0.01  # that it has cleared the marks of its pages, which a flush has to follow
-_ALIKE = 0.01  # a change of resident memory below that is none
+_SETTLE_S = 0.02  # the orders for the processes of a tree come one by one
+_AFTER_S = 0.01  # until DAMON has cleared the accessed bits of its pages, which a flush has to follow
+_ALIKE = 0.01  # smaller changes of resident memory do not count
 _ALIKE_PAGES = 64
 _ANEW_WINDOWS, _ANEW_NS, _ANEW_COST = 5, 1_000_000_000, 20  # regions are not cut anew more often than that
 _LINE_BYTES = 1 << 16
@@ -56,7 +56,7 @@ _LINE_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class _Watched:
-    """One process, and what it looked like when its regions were cut."""
+    """One process, and its state when its regions were cut."""
 
     pid: int
     serial: int
@@ -66,7 +66,7 @@ class _Watched:
     regions: list[tuple[int, int]]
 
     def has_changed(self) -> bool:
-        """Whether other regions would fit better. Raises OSError when it ended."""
+        """Whether other regions would fit better. Raises OSError when the process has ended."""
         now = _resident_pages(self.pid)
         if abs(now - self.resident_pages) > max(_ALIKE_PAGES, _ALIKE * self.resident_pages):
             return True
@@ -74,7 +74,7 @@ class _Watched:
 
 
 class Worker:
-    """Follows the orders of the sampler."""
+    """Executes the orders of the sampler."""
 
     def __init__(self, interface: Interface) -> None:
         self._interface = interface
@@ -84,21 +84,21 @@ class Worker:
         self._watched: list[_Watched] = []
         self._runs = False
         self._due_ns: int | None = None
-        self._others = self._pace = False  # orders that are not carried out yet: other processes, another pace
+        self._others = self._pace = False  # orders that are not executed yet: other processes, another pace
         self._anew_due_ns = self._join_due_ns = 0
         self._rest = b""
         self._lru_drain = LruDrain()
-        self._own = mmap.mmap(-1, PAGE_BYTES)  # a page that DAMON always lists, which shows that it looked at all
+        self._own = mmap.mmap(-1, PAGE_BYTES)  # a page that DAMON always lists, which shows that it did its check
         self._own[0] = 1
 
     def run(self) -> None:
-        """Follow orders until the input ends. Raises Taken."""
+        """Execute orders until the input ends. Raises Taken."""
         while True:
             left_s = None if self._due_ns is None else max(0.0, (self._due_ns - time.monotonic_ns()) / 1e9)
             if select.select([0], [], [], left_s)[0]:
                 if not self._receive():
                     return
-                # Children that come and go must not keep it from ever ending an interval.
+                # Processes that come and go must not prevent every interval from ending.
                 if self._pace or (self._others and (not self._runs or time.monotonic_ns() >= self._join_due_ns)):
                     self._restart()
             elif self._runs:
@@ -107,7 +107,7 @@ class Worker:
                 self._restart()
 
     def _receive(self) -> bool:
-        """Take in orders; False at the end of the input."""
+        """Read and execute orders; False at the end of the input."""
         while True:
             chunk = os.read(0, _LINE_BYTES)
             if not chunk:
@@ -123,12 +123,12 @@ class Worker:
             case Watch(pid, serial):
                 self._requested[pid], self._others = serial, True
             case Forget(pid):
-                self._requested.pop(pid, None)  # one that ended does no harm where it is watched still
+                self._requested.pop(pid, None)  # watching a process that ended does no harm
             case Pace(interval_ns, flush):
                 self._interval_ns, self._flush_wanted, self._pace = interval_ns, flush, True
 
     def _restart(self) -> None:
-        """Cut the memory into regions and have it watched."""
+        """Cut the memory into new regions and start watching them."""
         began_ns = time.monotonic_ns()
         self._interface.stop()
         self._runs, self._due_ns, self._others, self._pace = False, None, False, False
@@ -141,7 +141,7 @@ class Worker:
         interval_ns = max(self._interval_ns, LEAST_NS)
         try:
             self._interface.start(self._targets(), interval_ns)
-        except OSError as error:  # one that ended meanwhile is left out the next time
+        except OSError as error:  # a process that ended meanwhile is left out the next time
             send(Trouble(f"DAMON does not start: {error}"))
             self._due_ns = time.monotonic_ns() + interval_ns
             return
@@ -181,7 +181,7 @@ class Worker:
         return [own, *(Target(w.pid, w.regions) for w in self._watched)]
 
     def _read_out(self) -> None:
-        """Wait for the end of the interval and tell what was touched."""
+        """Wait for the end of the interval and report the accessed regions."""
         try:
             touched = self._interface.read_out(1 + len(self._watched))
         except OSError as error:
@@ -198,9 +198,9 @@ class Worker:
             self._restart()
 
     def _plan(self, end_ns: int) -> None:
-        """Plan the next command shortly before the end of the interval that began at about ``end_ns``.
+        """Schedule the next command shortly before the end of the interval that started at about ``end_ns``.
 
-        The kernel lets nobody stop DAMON while a command waits.
+        The kernel does not stop DAMON while a command waits.
         """
         interval_ns = max(self._interval_ns or 0, LEAST_NS)
         slack_ns = _POLL_NS + _EARLY_NS + interval_ns // 50
@@ -213,7 +213,7 @@ class Worker:
             return True
 
     def _flush(self) -> None:
-        """Make the CPUs forget translations, or they touch a page again without a note. DAMON itself does not."""
+        """Flush the TLB, which DAMON itself does not: otherwise accesses would set no accessed bit."""
         self._lru_drain.drain()  # DAMON overlooks pages that are in no list yet
         if self._flush_wanted:
             time.sleep(_AFTER_S)
@@ -246,18 +246,18 @@ def _resident_pages(pid: int) -> int:
 
 
 def send(report: Report) -> None:
-    """Write a line to the sampler."""
+    """Write a report to the sampler."""
     line = to_line(report)
     while line:
         line = line[os.write(1, line) :]
 
 
 def main() -> int:
-    """Return 0 after an orderly end; 1 when DAMON cannot be had, or was taken away."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of the input is what counts
+    """Return 0 after an orderly end; 1 when DAMON cannot be used, or another program took it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # this process ends with its input
         signal.signal(number, signal.SIG_IGN)
     if os.geteuid() == 0:
-        os.setpriority(os.PRIO_PROCESS, 0, 0)  # the sampler's haste is not ours
+        os.setpriority(os.PRIO_PROCESS, 0, 0)  # not the high priority of the sampler
         capabilities.keep(capabilities.sampler_needs(NAME))
     interface = Interface()
     try:

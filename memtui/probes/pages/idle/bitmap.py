@@ -16,20 +16,20 @@ from memtui.probes.pages.page_frames import Numbers, Run, read, run_in_parallel,
 from memtui.probes.pages.thread_pool import ThreadPool
 
 BITMAP = Path("/sys/kernel/mm/page_idle/bitmap")
-_BLOCK_WORDS = 512  # the bitmap gives and takes 4096 bytes at a time
-_GAP_WORDS = 4  # in between that cost less to read than another call
-_PART_WORDS = 512  # for less, another CPU is not worth waking
+_BLOCK_WORDS = 512  # the kernel reads and writes 4096 bytes of the bitmap at a time
+_GAP_WORDS = 4  # reading this many words in between costs less than another call
+_PART_WORDS = 512  # for less, waking another CPU takes longer than it saves
 
 
 class BitPositions:
-    """Where the idle bits of some page frames lie. To find that takes longer than to read them, so it can be kept."""
+    """Positions of the idle bits of some page frames. Finding them takes longer than reading the bits: keep them."""
 
     def __init__(self, frames: Numbers) -> None:
         self.words, self._place = np.unique(frames >> np.uint64(6), return_inverse=True)
         self._bit = frames & np.uint64(63)
 
     def part(self, which: NDArray[np.bool_]) -> BitPositions:
-        """Return those of some of the frames."""
+        """Return the positions of some of the frames."""
         selected = BitPositions.__new__(BitPositions)
         place = self._place[which]
         used = np.zeros(len(self.words), bool)
@@ -40,7 +40,7 @@ class BitPositions:
 
     @cached_property
     def runs(self) -> list[Run]:
-        """What of the bitmap is read at once: words near each other and inside one block."""
+        """Runs of words that are read at once: near each other and inside one block."""
         first, last = self._edges
         starts = self.words[first].astype(np.intp)
         lengths = self.words[last - 1].astype(np.intp) + 1 - starts
@@ -49,19 +49,19 @@ class BitPositions:
 
     @cached_property
     def bits(self) -> NDArray[np.intp]:
-        """Of each frame, in a row of the bits of all runs."""
+        """The index of each frame's bit in the concatenated bits of all runs."""
         first, last = self._edges
         lies = np.repeat(np.array([offset - word for word, offset, _ in self.runs], np.intp), last - first)
         return ((lies + self.words.astype(np.intp))[self._place] << 6) + self._bit.astype(np.intp)
 
     @property
     def size(self) -> int:
-        """Words of all runs."""
+        """The count of words in all runs."""
         return self.runs[-1][2] if self.runs else 0
 
     @cached_property
     def _edges(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Slices of the words: the runs."""
+        """Start and end indices of the runs in ``words``."""
         if not len(self.words):
             return np.empty(0, np.intp), np.empty(0, np.intp)
         block = self.words // np.uint64(_BLOCK_WORDS)
@@ -73,24 +73,24 @@ class IdleBitmap:
     """The idle bits of page frames. Setting one clears the accessed bits of the page, in all its mappings."""
 
     def __init__(self, pool: ThreadPool | None = None) -> None:
-        """Raise OSError where the kernel has none, or to others than root.
+        """Open the bitmap. Raises OSError where the kernel has none, or this is not root.
 
         Args:
-            pool: that share long work. The kernel looks up every mapping of a frame for its bit, which takes most of
-                a window; and it lets one caller at a time work with an open file, so each has its own.
+            pool: threads that share long work. The kernel looks up every mapping of a frame for its bit, which takes
+                most of a window. An open file serves one caller at a time, so each thread has its own.
         """
         self._pool = pool
         self._files = [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)]
         self._files += [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC) for _ in range(pool.count - 1 if pool else 0)]
 
     def idle(self, frames: BitPositions) -> NDArray[np.bool_]:
-        """Whether the bit that was set is still set: nobody touched the page since."""
+        """Return for each frame whether its idle bit is still set: nobody accessed the page since it was set."""
         raw = np.zeros(frames.size * 8, np.uint8)  # it stays 0 beyond the last page frame
         run_in_parallel(self._pool, self._files, frames.runs, _PART_WORDS, partial(read, raw.data))
         return np.unpackbits(raw, bitorder="little").view(bool)[frames.bits]
 
     def set_bits(self, frames: BitPositions) -> None:
-        """Set the bits of these frames and of no others. One that cannot be tracked stays as it is."""
+        """Set the idle bits of these frames only. The bit of a frame that cannot be tracked stays as it is."""
         wanted = np.zeros(frames.size * 64, bool)
         wanted[frames.bits] = True
         data = np.packbits(wanted, bitorder="little").data

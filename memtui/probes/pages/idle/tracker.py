@@ -1,12 +1,12 @@
-"""The idle tracker: which pages were touched, from the kernel's idle page tracking (CONFIG_IDLE_PAGE_TRACKING).
+"""The idle tracker: which pages were accessed, from the kernel's idle page tracking (CONFIG_IDLE_PAGE_TRACKING).
 
-The method of MemSnoop: set the idle bit of a page frame, let the process run, look whether the bit is still set. Here
-only bits of the target are set, and only those of pages that were found touched are set again: an idle page is still
-marked. The kernel clears accessed bits without flushing the TLB, so that is done on top (see ``tlb_flush.py``).
+The method of MemSnoop: set the idle bit of a page frame, let the process run, and read whether the bit is still set.
+The tracker sets bits of the target only, and sets again only those of accessed pages: the bit of an idle page is still
+set. The kernel clears accessed bits without flushing the TLB, so the tracker flushes it (see ``tlb_flush.py``).
 
-An idle bit belongs to the page frame and not to the process: of memory that processes share it tells that somebody
-touched it. It belongs to the whole of a large folio: where such a folio is mapped page by page, it tells that one of
-its pages was touched.
+An idle bit belongs to the page frame and not to the process: for memory that processes share, it shows that one of them
+accessed the page. A large folio has one idle bit: where the folio is mapped page by page, the bit shows that one of its
+pages was accessed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from memtui.probes.proc_maps import parse_maps, read_maps
 
 NAME = "idle"
 WORKING_SET = "working-set"
-# What a page is to this tracker.
+# Kinds of pages.
 _SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)
 
 
@@ -50,9 +50,9 @@ class _Pages:
     frames: Numbers
     shared: NDArray[np.bool_]
     kinds: NDArray[np.uint8]
-    bits: Numbers  # the frame whose idle bit speaks of this page
-    bit_set: NDArray[np.bool_]  # that bit was set, and was seen to be
-    new: NDArray[np.bool_]  # not there, or elsewhere, when bits were last set
+    bits: Numbers  # the frame with the idle bit of this page
+    bit_set: NDArray[np.bool_]  # that bit was set, and read back as set
+    new: NDArray[np.bool_]  # absent, or in another frame, when bits were last set
     _positions: BitPositions | None = None  # of their idle bits
     _resident: PageSet | None = None
 
@@ -63,26 +63,26 @@ class _Pages:
 
     @property
     def positions(self) -> BitPositions:
-        """Where their idle bits lie."""
+        """The positions of their idle bits."""
         if self._positions is None:
             self._positions = BitPositions(self.bits)
         return self._positions
 
     @property
     def resident(self) -> PageSet:
-        """All that is the target's to count."""
+        """All pages that count as the target's."""
         if self._resident is None:
             self._resident = self.select(self.kinds < _NONE)
         return self._resident
 
     def set_kinds(self, which: NDArray[np.intp], kinds: NDArray[np.uint8], bits: Numbers) -> None:
-        """Take in what some of them are, and the frames whose bits speak of them."""
+        """Set the kinds of some pages, and the frames with their idle bits."""
         if not np.array_equal(self.kinds[which], kinds) or not np.array_equal(self.bits[which], bits):
             self.kinds[which], self.bits[which] = kinds, bits
             self._positions = self._resident = None
 
     def select(self, mask: NDArray[np.bool_]) -> PageSet:
-        """Return a set of some of them, in the size in which they are told apart."""
+        """Return a set of some pages: 2 MiB pages where one bit is about 2 MiB, else 4 KiB pages."""
         small = PageSet.from_pages(self.numbers[mask & (self.kinds <= _LARGE)])
         large = mask & ((self.kinds == _HUGE) | (self.kinds == _HUGETLB))
         huge = np.unique(self.numbers[large] // np.uint64(PAGES_PER_BLOCK))
@@ -91,16 +91,16 @@ class _Pages:
 
 @dataclass(slots=True, eq=False)
 class _Tracked:
-    """What is kept of one process between windows."""
+    """The state of one process between windows."""
 
     files: ProcessFiles  # ``source`` is pagemap
     generation: int = 0
     maps: bytes = b""
     ranges: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
     dense: bool = False  # more than half of the ranges is present
-    entries: Entries | None = None  # what pagemap said of them
+    entries: Entries | None = None  # their last entries of pagemap
     pages: _Pages = field(default_factory=_Pages.none)
-    # Shared frames that were found touched, and marked again, on behalf of another process of the tree.
+    # Shared frames that were accessed, and whose bits were set again in a window of another process of the tree.
     seen_by_others: Numbers = field(default_factory=lambda: np.empty(0, np.uint64))
 
 
@@ -145,7 +145,7 @@ class IdleTracker:
         """Do nothing: nothing can be done before the first pause."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Set the idle bit of every page, so that the first window reports touches and not residency.
+        """Set the idle bit of every page, so that the first window reports accesses and not residency.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -165,10 +165,10 @@ class IdleTracker:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:
-        """Do nothing: page frames are looked up anyway."""
+        """Do nothing: every window reads page frames."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Read the bits, and set again those of touched pages. The process has to be paused over this call.
+        """Read the idle bits, and set those of accessed pages again. The process has to be paused during this call.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -179,7 +179,7 @@ class IdleTracker:
             self.start(pid, vmas)
             return tracker.first_window()
         start_ns = time.monotonic_ns()
-        if tracker.identity(pid) != tracked.files.identity:  # its pages are all new, and new pages count as touched
+        if tracker.identity(pid) != tracked.files.identity:  # all pages are new, and new pages count as accessed
             new = _open(pid)
             new.generation = tracked.generation + 1
             self.forget(pid)
@@ -191,7 +191,7 @@ class IdleTracker:
         if len(tracked.seen_by_others):
             touched |= trackable & np.isin(pages.bits, tracked.seen_by_others)
             tracked.seen_by_others = tracked.seen_by_others[:0]
-        # A page whose bit could not be set may have been touched or not; so may each page of a large folio.
+        # A page whose bit could not be set may have been accessed or not; so may each page of a large folio.
         unknown = touched & ((~pages.bit_set & ~pages.new) | (pages.kinds == _LARGE))
         in_common = touched & pages.shared
         walked_ns = time.monotonic_ns()
@@ -217,7 +217,7 @@ class IdleTracker:
         )
 
     def _present_pages(self, pid: int, tracked: _Tracked) -> _Pages:
-        """Return the pages that are present now, with what is known of them from the last time."""
+        """Return the pages that are present now, with their kinds from the last window where they are the same."""
         text = read_maps(pid)
         if text != tracked.maps:
             tracked.maps = text
@@ -250,7 +250,7 @@ class IdleTracker:
         return pages
 
     def _update_kinds(self, pages: _Pages, which: NDArray[np.intp]) -> None:
-        """Look again at every folio that is not a plain page: it may have been split or made large in its place."""
+        """Read the kinds of some pages again: a folio may have been split, or become large in its place."""
         if len(which):
             pages.set_kinds(which, *self._classify(pages.numbers[which], pages.frames[which]))
 
@@ -261,30 +261,30 @@ class IdleTracker:
         kinds = np.where(compound, _LARGE, _SMALL).astype(np.uint8)
         kinds[_whole_blocks(numbers, frames) & compound] = _HUGE
         kinds[has(flags, page_frames.HUGETLB)] = _HUGETLB
-        # The page of zeros, and device memory: nobody clears their marks, and they are not the target's to count.
+        # The zero page and device memory: nobody can clear their accessed bits, and they do not count as the target's.
         kinds[has(flags, page_frames.ZERO_PAGE) | has(flags, page_frames.NO_PAGE)] = _NONE
         return kinds, heads
 
     def _set_idle(self, tracked: _Tracked, which: NDArray[np.bool_]) -> None:
-        """Set the idle bits of some pages, see which took it, and make the CPUs forget their translations."""
+        """Set the idle bits of some pages, flush the TLB, and read back which bits are set."""
         pages = tracked.pages
         which = which & (pages.kinds < _HUGETLB)
         positions = pages.positions.part(which)
-        self._lru_drain.drain()  # a page that is in no list yet cannot be marked
+        self._lru_drain.drain()  # the idle bit of a page that is in no list yet cannot be set
         self._bitmap.set_bits(positions)
         if self.flush == SOFT_DIRTY:
             os.write(tracked.files.clear_refs, b"4")
         pages.bit_set[which] = self._bitmap.idle(positions)
 
     def _notify_others(self, pid: int, frames: Numbers) -> None:
-        """Note them for the other processes of the tree, which are read after their bits were set again."""
+        """Record accessed frames for the other processes of the tree: their windows read bits that were set again."""
         if len(frames) and len(self._tracked) > 1:
             for other, tracked in self._tracked.items():
                 if other != pid:
                     tracked.seen_by_others = np.union1d(tracked.seen_by_others, frames)
 
     def _reason(self, pages: _Pages, unknown: NDArray[np.bool_]) -> str:
-        """Return of which pages it is not known whether they were accessed, and why."""
+        """Return a sentence on pages of which it is not known whether they were accessed, and why."""
         folios = int((unknown & (pages.kinds == _LARGE)).sum())
         rest = unknown & (pages.kinds != _LARGE)
         reasons = [f"{folios} pages are parts of large folios, which have one mark together"] if folios else []
@@ -298,7 +298,7 @@ class IdleTracker:
         return "; ".join(reasons)
 
     def forget(self, pid: int) -> None:
-        """Release what is kept of a process that ended."""
+        """Release the state of a process that ended."""
         tracked = self._tracked.pop(pid, None)
         if tracked:
             tracked.files.close()
@@ -314,7 +314,7 @@ class IdleTracker:
 
 
 def _whole_blocks(numbers: Numbers, frames: Numbers) -> NDArray[np.bool_]:
-    """Pages of blocks of 2 MiB of address space that lie in 2 MiB of page frames: in one huge page, or in its parts."""
+    """Return the pages of those 2 MiB blocks that lie in 2 MiB of page frames: a huge page, whole or in parts."""
     whole = np.zeros(len(numbers), bool)
     first = np.flatnonzero((numbers | frames) % np.uint64(PAGES_PER_BLOCK) == 0)
     first = first[first + PAGES_PER_BLOCK <= len(numbers)]
@@ -346,9 +346,9 @@ _PROOF_PAGES, _PROOF_ATTEMPTS = 64, 3
 
 
 def prove() -> Capability:
-    """Whether this tracker tells the truth here: of 64 pages of this process half are touched, and just those seen.
+    """Prove this tracker on 64 pages of this process: half of them are accessed, and exactly those must be seen.
 
-    Never raises; what is missing is said in plain words.
+    Never raises; the reason says in plain words what is missing.
     """
     if not BITMAP.exists():
         lacks = f"{BITMAP} is missing: this kernel has no idle page tracking"
@@ -357,7 +357,7 @@ def prove() -> Capability:
         return Capability(NAME, False, "it needs root (page frame numbers: CAP_SYS_ADMIN)", "run with sudo")
     reason = ""
     try:
-        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a mark in between; a wrong tracker fails always
+        for _ in range(_PROOF_ATTEMPTS):  # something else may clear a bit in between; a wrong tracker fails every time
             if not (reason := _self_test()):
                 break
     except (OSError, TrackerError) as error:
@@ -366,7 +366,7 @@ def prove() -> Capability:
 
 
 def _self_test() -> str:
-    """Return an empty text when exactly the touched pages of this process are seen; otherwise what was seen."""
+    """Return an empty text when exactly the accessed pages of this process are seen; otherwise what was seen."""
     if not Path("/proc/self/clear_refs").exists():
         return "/proc/PID/clear_refs is missing"
     touched = list(range(0, _PROOF_PAGES, 2))

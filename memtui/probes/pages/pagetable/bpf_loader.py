@@ -116,7 +116,7 @@ class Program:
         return (_LOADER_HEAD.pack(size, 0, 0, 0, 0) + b"".join(maps)).ljust(size, b"\0")
 
     def _adopt(self, skeleton: Skeleton, context: bytes) -> None:
-        """Take over the file descriptors that the loader left in its context (0 or less: none was made)."""
+        """Take over the file descriptors that the loader left in its context (0 or less: none was created)."""
         offset = _LOADER_HEAD.size
         for name in skeleton.maps:
             fd = _LOADER_MAP.unpack_from(context, offset)[0]
@@ -131,12 +131,12 @@ class Program:
         return mmap.mmap(self.maps[name], -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
 
     def attach(self, name: str, tid: int = 0, *, threads: bool = False) -> int:
-        """Return a link on which a program goes over one task of the caller's PID namespace, or all.
+        """Return a link on which a program visits one task of the caller's PID namespace, or all.
 
-        The caller closes it.
+        The caller closes the link.
 
-        ``threads``: over all threads of the process with that number.
-        A kernel before 6.1 ignores the task silently: the program has to look whom it meets.
+        ``threads``: visit all threads of the process with that number.
+        A kernel before 6.1 silently ignores the task: the program has to check which one it visits.
         """
         # union bpf_iter_link_info: task.tid, task.pid, task.pid_fd
         task = struct.pack("<IIII", 0, tid, 0, 0) if threads else struct.pack("<IIII", tid, 0, 0, 0)
@@ -160,9 +160,9 @@ class Program:
 
 
 def open_iterator(link: int) -> int:
-    """Return a descriptor on which the program runs once over everything that the link names then.
+    """Return a descriptor on which the program runs once over all tasks of the link.
 
-    The caller closes it.
+    The caller closes the descriptor.
     """
     return _bpf(_ITERATOR_CREATE, struct.pack("<II", link, 0), "start the walk")[0]
 
@@ -171,8 +171,8 @@ def run_iterator(fd: int) -> None:
     """Run the program, once for each descriptor."""
     while True:
         try:
-            # The program prints nothing: an empty answer means that it has seen everything.
+            # The program prints nothing: an empty read means that it has visited everything.
             if not os.read(fd, 4096):
                 return
         except BlockingIOError:
-            continue  # the kernel takes a breath every million mappings
+            continue  # the kernel stops after every million mappings

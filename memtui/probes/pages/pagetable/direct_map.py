@@ -1,6 +1,6 @@
 """Finds the kernel's direct map of memory, through which the BPF programs read page tables.
 
-The programs search for it: where they find page tables that lead to a known word of this process, it begins.
+The programs search for its start: there they find page tables that lead to a known word of this process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class NotOnThisKernel(TrackerError):
 
 
 def find_direct_map(memory: WalkMemory, walk_over_nothing: Callable[[], None]) -> None:
-    """Write into the state where the direct map begins. The kernel has one direct map, so once is enough.
+    """Write the start of the direct map into the state. The kernel has one direct map, so once is enough.
 
     Args:
         memory: of the programs.
-        walk_over_nothing: walks over this process, and over no address of it.
+        walk_over_nothing: walks this process, over an empty range of addresses.
 
     Raises:
         OSError: this process cannot be read.
@@ -54,10 +54,10 @@ def find_direct_map(memory: WalkMemory, walk_over_nothing: Callable[[], None]) -
 
 
 def physical_masks() -> list[int]:
-    """Return which bits of a page-table entry may hold a physical address, the likeliest first.
+    """Return masks of the bits of a page-table entry that may hold a physical address, the likeliest first.
 
-    Linux takes the memory-encryption bit out of the address size it reports; the other masks are for a kernel that
-    does not.
+    Linux subtracts the memory-encryption bit from the address size that it reports; the other masks are for kernels
+    that do not.
     """
     if ARM64:  # above lie attributes of the entry, or bits of addresses beyond a PiB
         return [(1 << 50) - 1 & ~0xFFF]
@@ -81,7 +81,7 @@ def _physical_address() -> int:
 
 
 def _search_steps() -> int:
-    """GiB below the page-global directory where the direct map may begin: as many as there is physical memory."""
+    """Return how many GiB below the page-global directory to search: as many as there is physical memory."""
     try:
         ends = re.findall(r"^[0-9a-f]+-([0-9a-f]+) : System RAM", Path("/proc/iomem").read_text(), re.M)
     except OSError:

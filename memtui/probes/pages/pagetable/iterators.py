@@ -1,4 +1,4 @@
-"""Runs the programs of a walk over processes, on iterators that are opened before they are needed."""
+"""Runs the BPF programs of a walk over processes, on iterators that are opened before they are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Iterators:
     """Links between the loaded programs and processes, and the iterators on them; all of them end with the programs."""
 
     def __init__(self, program: Program, ahead: Mapping[str, int]) -> None:
-        """Begin without a link.
+        """Start without a link.
 
         Args:
             program: the loaded programs.
@@ -27,16 +27,16 @@ class Iterators:
         self._spent: list[int] = []  # iterators of those that ran
 
     def open_ahead(self, pid: int) -> None:
-        """Open what the next window of a process runs on, as far as it has links. Nothing should be paused.
+        """Open the iterators of the next window of a process, for the links that exist. Nothing should be paused.
 
-        Opening and closing take about a tenth of a millisecond together, more than a small process is walked in.
+        Opening and closing an iterator take about 0.1 ms together, more than the walk of a small process.
         """
         self._close_spent()
         for name, count in self._count_ahead.items():
             key = pid, name
             if key in self._links:
                 opened = self._ahead.setdefault(key, [])
-                with suppress(BpfError):  # who needs it opens it, and says what is wrong
+                with suppress(BpfError):  # ``run`` opens it where it is missing, and raises
                     while len(opened) < count:
                         opened.append(open_iterator(self._links[key]))
 

@@ -1,8 +1,8 @@
-"""Makes the kernel take pages that were just faulted in into its lists of reclaim.
+"""Has the kernel move pages that were just faulted in to its lists of reclaim (``lru_add_drain_all``).
 
-Until then a page waits in a batch of its CPU, up to 31 of them, and MADV_COLD skips what is in no list. Telling the
-kernel that a page of a file is not needed, while it is in use, makes it empty the batches of all CPUs before it tries
-once more (mm/fadvise.c), and does nothing else: the page stays. Takes some 25 us (measured, 2 CPUs).
+Until then a page waits in a batch of its CPU, with up to 30 others, and MADV_COLD skips pages that are in no list.
+POSIX_FADV_DONTNEED on a page of a file that is in use has the kernel drain the batches of all CPUs before it tries once
+more to drop the page (mm/fadvise.c). It does nothing else: the page stays. That takes some 25 us (measured, 2 CPUs).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class LruDrain:
-    """Holds a file of which this process has the first page mapped: its C library."""
+    """Has a file open of which this process has mapped the first page: its C library."""
 
     def __init__(self) -> None:
         self._fd = -1
@@ -29,10 +29,10 @@ class LruDrain:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             ctypes.string_at(start, 1)  # now the page is mapped
         except (OSError, StopIteration, ValueError):
-            pass  # some pages will stay marked; that is counted anyway
+            pass  # the accessed bits of some pages will stay set; those pages are counted as unknown
 
     def drain(self) -> None:
-        """Empty the batches of all CPUs."""
+        """Drain the batches of all CPUs."""
         if self._fd >= 0:
             os.posix_fadvise(self._fd, 0, mmap.PAGESIZE, os.POSIX_FADV_DONTNEED)
 

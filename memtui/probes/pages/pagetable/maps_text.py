@@ -1,7 +1,7 @@
-"""Puts the text of /proc/PID/maps together from what a walk met, where nothing but the allocator's memory has changed.
+"""Composes the text of /proc/PID/maps from a walk, where only memory of the allocator has changed since it was read.
 
-That is what changes while a process computes: the heap, and large blocks that are mapped and given back. The kernel
-takes more than a microsecond to write a line, most of it for the names of files, and the process would wait for it.
+While a process computes, only the heap changes, and large blocks that are mapped and unmapped. The kernel takes more
+than a microsecond to write a line, most of it for the names of files, and the paused process would wait for that.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 START, END, FLAGS, NAME = range(4)  # columns of ``Walk.mappings``
-_HEAP = 1  # a name; 0 is none, and all others are read
-_NAME_COLUMN = 73  # where fs/proc/task_mmu.c puts it, with pointers of 64 bits
+_HEAP = 1  # a name; 0 is no name, and all others are read from /proc
+_NAME_COLUMN = 73  # where fs/proc/task_mmu.c puts the name, with pointers of 64 bits
 _READ, _WRITE, _EXEC, _MAYSHARE = 1, 2, 4, 0x80  # include/linux/mm.h
 GONE = b"[unmapped before its name was read]"
-_WITHOUT_MAPPING = b"[vsyscall]"  # the kernel's page, the last line, of which no walk tells
+_WITHOUT_MAPPING = b"[vsyscall]"  # the kernel's page on the last line, which no walk visits
 
 
 class MappingTable:
-    """The lines of one process, each beside the mapping that it is about."""
+    """The lines of one process with the mapping of each."""
 
     def __init__(self) -> None:
         self._mappings = np.empty((0, 4), np.uint64)
         self._lines: list[bytes] = []
-        self._rest = self._text = b""  # lines of no mapping; all of them
+        self._rest = self._text = b""  # lines without a mapping; all lines
 
     def knows(self, mappings: NDArray[np.uint64]) -> bool:
-        """Whether ``text`` can tell them: those that are new are the heap, or have no name."""
+        """Whether ``text`` can compose these mappings: the new ones are the heap, or have no name."""
         return len(self._lines) > 0 and not (mappings[self._places(mappings) < 0, NAME] > _HEAP).any()
 
     def text(self, mappings: NDArray[np.uint64]) -> bytes:
-        """Put it together, of mappings that it ``knows``.
+        """Return the text for mappings of which ``knows`` is True.
 
         Args:
             mappings: u8[n, 4], rising; start, end, flags and name of each, as ``Walk.mappings``.
@@ -45,7 +45,7 @@ class MappingTable:
         return self._text
 
     def learn(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
-        """Take in what was read, of mappings that were met at the same moment. Returns it."""
+        """Store the text that was read at the same moment as the mappings, and return it."""
         lines = [line + b"\n" for line in text.split(b"\n")[:-1]]  # a name may hold a carriage return
         there = len(lines) - 1 if lines and lines[-1].rstrip().endswith(_WITHOUT_MAPPING) else len(lines)
         if there != len(mappings):
@@ -55,9 +55,9 @@ class MappingTable:
         return text
 
     def learn_later(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
-        """Take in what was read after mappings were met, while the process ran. Returns the table of that moment.
+        """Store a text that was read later than the mappings, while the process ran; return that of the mappings.
 
-        A mapping that is not there any more, and had the name of a file, is called ``GONE``.
+        A mapping of a file that was unmapped in between is named ``GONE``.
         """
         *lines, last = text.split(b"\n")
         rest = b""
@@ -75,7 +75,7 @@ class MappingTable:
         return self._text
 
     def _places(self, mappings: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return where each of them lies among the known ones, of which there are some; -1: it is new."""
+        """Return the index of each among the stored mappings, of which there is at least one; -1: it is new."""
         mapped = self._mappings
         place = np.minimum(np.searchsorted(mapped[:, START], mappings[:, START]), len(mapped) - 1)
         return np.where((mapped[place] == mappings).all(axis=1), place, -1)

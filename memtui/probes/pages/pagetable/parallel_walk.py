@@ -1,4 +1,4 @@
-"""Reads page tables in parts, at once with one another or with the clearing of what was read.
+"""Reads page tables by several threads, or while another thread clears the accessed bits that were read.
 
 A walk waits for memory most of the time.
 """
@@ -18,29 +18,29 @@ from memtui.probes.pages.pagetable.walk import TOP, Walker
 from memtui.probes.pages.pagetable.walk_result import Extents, Users, Walk, disjoint
 from memtui.probes.pages.thread_pool import Future, ThreadPool
 
-_PART_TABLES = 1024  # 2 GiB: waking an idle CPU takes longer than it saves for less (measured)
+_PART_TABLES = 1024  # 2 GiB: for less, waking an idle CPU takes longer than it saves (measured)
 
 
 class SplitWalker:
-    """A walker for each part, and the hands that move them. Takes the first walker over, and closes it at the end."""
+    """One walker for each part, and the threads that run them. Owns the first walker, and closes it at the end."""
 
     def __init__(self, first: Walker, skeleton: Skeleton | None = None) -> None:
         self.first, self.pool, self._skeleton = first, ThreadPool(), skeleton
         self._walkers = [first]
 
     def cuts(self, resident: PageSet) -> tuple[int, ...]:
-        """Addresses between parts with about as many page tables each; none where it is not worth the trouble."""
+        """Return addresses between parts with about equally many page tables; none where one part is faster."""
         parts = min(self.pool.count, len(resident.blocks) // _PART_TABLES)
         places = [len(resident.blocks) * n // parts for n in range(1, parts)]
         return tuple(int(block) << BLOCK_SHIFT for block in resident.blocks[places])
 
     def prepare(self, parts: int) -> None:
-        """Have walkers for so many parts, with as much room as the first one. Takes a while: nothing should be paused.
+        """Create walkers for this many parts, with as much room as the first one. Slow: nothing should be paused.
 
-        Raises OSError and TrackerError as every walker.
+        Raises OSError and TrackerError as ``Walker``.
         """
         if self.first.second_look and self.pool.count > 1:
-            parts += 1  # to ask meanwhile
+            parts += 1  # for queries meanwhile
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
         for other in self._walkers[1:]:
@@ -48,7 +48,7 @@ class SplitWalker:
 
     @contextmanager
     def counted(self, pid: int) -> Iterator[Users]:
-        """Yield who uses the memory of a process. Over the block, questions take no lock if all of them are held.
+        """Yield who uses the memory of a process. Inside the block, queries take no lock if all users are traced.
 
         Raises as ``Walker.walk``.
         """
@@ -62,21 +62,21 @@ class SplitWalker:
                 walker.still = False
 
     def open_ahead(self, pid: int, cuts: tuple[int, ...]) -> None:
-        """Open ahead as ``Walker.open_ahead``, for a walk with these cuts and questions meanwhile."""
+        """Call ``Walker.open_ahead`` of all walkers that a walk with these cuts and its queries use."""
         for walker in self._walkers[: 2 + len(cuts)]:
             walker.open_ahead(pid)
 
     def walk(
         self, pid: int, cuts: tuple[int, ...], *, want_resident: bool, want_tables: bool, query: PageSet | None = None
     ) -> tuple[Walk, PageSet]:
-        """Walk as ``Walker.walk``, over a process that stands still; return also what ``Walker.noted`` says.
+        """Walk as ``Walker.walk``, over a process that stands still; return also the result of ``Walker.noted``.
 
         Args:
             pid: of the process.
-            cuts: where parts begin, as far as walkers were prepared for them.
-            want_resident: pages that are there, too.
-            want_tables: page tables, too; the process is read in one part then.
-            query: pages which another observer may have noted; None: there is none.
+            cuts: addresses between the parts, as far as walkers were prepared for them.
+            want_resident: also return present pages.
+            want_tables: also return page tables; the process is read in one part then.
+            query: pages that another observer may have noted; None: there is no other observer.
         """
         restricted = self.first.restricted
         used = () if want_tables or not restricted else cuts[: len(self._walkers) - 1]
@@ -103,16 +103,16 @@ class SplitWalker:
         want_resident: bool,
         query: tuple[PageSet, PageSet] | None = None,
     ) -> tuple[Walk, PageSet, Future[None]]:
-        """Walk as ``walk``, where another thread can clear accessed bits in mapped files as soon as those were read.
+        """Walk as ``walk``, and have another thread clear the accessed bits of mapped files as soon as they are read.
 
         Args:
-            pid: of the process, which stands still in all users of its memory.
-            clear: begins that. It may hold the lock of all mappings: what is left to be read does not need it.
-            want_resident: pages that are there, too.
-            query: as ``walk``; those that may lie in mapped files, and others.
+            pid: of the process, of whose memory all users stand still.
+            clear: starts clearing. It may hold the lock of all mappings: the rest of the walk does not need the lock.
+            want_resident: also return present pages.
+            query: as in ``walk``: pages that may lie in mapped files, and the others.
 
         Returns:
-            as ``walk``, and what ``clear`` began, to be waited for.
+            As ``walk``, and the future of ``clear``, for which the caller waits.
         """
         noted = PageSet.empty()
         noting = None
@@ -161,7 +161,7 @@ class SplitWalker:
 
 
 def joined(walks: list[Walk]) -> Walk:
-    """Return the walk over all of a process, from walks over parts of it, rising."""
+    """Return the walk over a whole process from walks over its parts, which are in rising order."""
     if len(walks) == 1:
         return walks[0]
     first = walks[0]
@@ -180,13 +180,13 @@ def joined(walks: list[Walk]) -> Walk:
 
 
 def _both(files: Walk, rest: Walk) -> Walk:
-    """Return the walk over all of a process, from one that left out anonymous memory and one over that."""
+    """Return the walk over a whole process from one without anonymous memory and one over anonymous memory."""
     resident = None
     if files.resident is not None and rest.resident is not None:
         resident = files.resident.union(rest.resident)
     return replace(
         files,
-        pages=files.pages.union(rest.pages),  # a block with mappings of both kinds is in both
+        pages=files.pages.union(rest.pages),  # a block with mappings of both kinds is in both walks
         resident=resident,
         changed=files.changed + rest.changed,
         errors=files.errors + rest.errors,
@@ -194,16 +194,16 @@ def _both(files: Walk, rest: Walk) -> Walk:
 
 
 def _union(parts: list[PageSet]) -> PageSet:
-    """Return the union of sets that lie one above the other."""
+    """Return the union of sets whose addresses rise from one set to the next."""
     fields = ("blocks", "bits", "huge", "giant")
     return PageSet(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
 
 
 def _either(extents: list[Extents]) -> Extents:
-    """Return the mappings of both walks, with one that reaches from one part into the next once."""
+    """Return the mappings of all walks. A mapping that reaches from one part into the next is in the result once."""
     starts, ends = (np.concatenate([extent[side] for extent in extents]) for side in (0, 1))
     first_starts, last_ends = np.unique(starts), np.unique(ends)
     if len(first_starts) == len(last_ends) and (first_starts < last_ends).all():
         return disjoint(first_starts, last_ends)
-    order = np.argsort(starts, kind="stable")  # somebody who runs has changed them meanwhile
+    order = np.argsort(starts, kind="stable")  # a running user of the memory has changed its mappings meanwhile
     return disjoint(starts[order], ends[order])

@@ -63,7 +63,7 @@ def _no_flush(reason: str, remedy: str) -> tuple[Capability, ...]:
 
 
 def _obstacle() -> tuple[str, str]:
-    """Return (reason, remedy) of what can be seen without trying; empty when nothing stands in the way."""
+    """Return (reason, remedy) for obstacles that can be seen without trying; empty texts when there is none."""
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"it reads x86-64 and arm64 page tables; this is {platform.system()} on {platform.machine()}", ""
     if lacks := other_pages():
@@ -78,7 +78,7 @@ def _obstacle() -> tuple[str, str]:
 
 
 def _explain(error: Exception) -> tuple[str, str]:
-    """Return (reason, remedy) of what was met while trying."""
+    """Return (reason, remedy) for an error while trying."""
     if isinstance(error, KeyError):
         return f"the BPF skeleton does not fit this memtui (it lacks {error})", "reinstall memtui, or make skeleton"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -110,7 +110,7 @@ def _version(release: str) -> tuple[int, int]:
 
 
 def _self_test(walker: Walker) -> str:
-    """Return nothing when exactly the accessed pages of this process are seen; otherwise what was seen."""
+    """Return an empty text when exactly the accessed pages of this process are seen; otherwise what was seen."""
     accessed = sorted(random.sample(range(_PROOF_PAGES), _PROOF_PAGES // 2))
     with own_pages(_PROOF_PAGES) as mine:
         mine.order(b"1", b"4")  # this process's own translations are stale, too

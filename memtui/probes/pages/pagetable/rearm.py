@@ -1,15 +1,15 @@
-"""Clears accessed bits again after they were read, in proportion to the working set where that is sound.
+"""Clears accessed bits after they were read (re-arms them), in proportion to the working set where that is sound.
 
-* **full**: ``1`` into ``clear_refs`` visits every page of the process, touched or not: some 10 to 20 ms per GiB.
-* **working-set**: only touched pages can be marked, so only their neighbourhood is cleared: private anonymous memory by
-  ``process_madvise(MADV_COLD)`` from each touched page to the next that is near, files and shared memory by ``3`` into
-  ``clear_refs``. Then the touched pages are read once more. A mark that stays when tried again (a page that is shared
-  since a fork) makes its page *unknown* in the next window, and more than one hundredth of them are cleared in full.
-  Side effect: what is touched becomes the first candidate for reclaim until it is touched again, so ``auto`` leaves it
-  alone where reclaim is near, or when it would not be cheaper.
+* **full**: writing ``1`` to ``clear_refs`` visits every page of the process, accessed or not: 10 to 20 ms per GiB.
+* **working-set**: only accessed pages can have the bit set, so only their neighbourhood is cleared: private anonymous
+  memory by ``process_madvise(MADV_COLD)`` from each accessed page to the next one nearby, files and shared memory by
+  writing ``3`` to ``clear_refs``. Then the accessed pages are read once more. A page whose bit stays set after a second
+  try (a page shared since a fork) is *unknown* in the next window. Where more than one page in a hundred is unknown,
+  the process is cleared in full. Side effect: accessed pages become the first candidates for reclaim until they are
+  accessed again, so ``auto`` does not use this way where reclaim is near, or where it would not be cheaper.
 
-MADV_COLD on a part of a large folio would split it. So whole huge pages are covered, and of folios between those sizes
-none: their pages stay for the full clear. Several CPUs clear at once, which ``clear_refs`` cannot.
+MADV_COLD on a part of a large folio would split the folio. So ranges cover whole huge pages and leave out folios of
+other sizes: their pages are cleared in full. Several CPUs can clear ranges at once; ``clear_refs`` uses one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from memtui.probes.pages.tracker import TrackerError
 FULL, WORKING_SET = "full", "working-set"
 REARMS = (WORKING_SET, FULL)
 
-Lanes = tuple[NDArray[np.uint64], NDArray[np.uint8]]  # rising numbers, and which pages of each are touched
+Lanes = tuple[NDArray[np.uint64], NDArray[np.uint8]]  # rising numbers, and a bit for each accessed page
 _LANE_PAGES = 8
 _LANE_SHIFT = np.uint64(15)
 _LANE_BITS = 6
@@ -51,21 +51,22 @@ _LANES_PER_BLOCK = 1 << _LANE_BITS
 _BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _BEFORE_FIRST = np.argmax(_BYTES, axis=1).astype(np.uint64) * np.uint64(PAGE_BYTES)  # by the pages of a lane, in bytes
 _TO_LAST = (np.uint64(_LANE_PAGES) - np.argmax(_BYTES[:, ::-1], axis=1).astype(np.uint64)) * np.uint64(PAGE_BYTES)
-# However a range was cut: its first and last touched page are less than two lanes from its ends.
+# However a range was cut: its first and last accessed page are less than two lanes from its ends.
 _FLUSHING_PAGES = FULL_FLUSH_PAGES + 2 * (2 * _LANE_PAGES - 1)
 _UNKNOWN_SHARE, _UNKNOWN_BYTES = 0.01, 8 * PAGE_BYTES  # more than both is cleared in full
 _PAGE_COST, _RANGE_COST = 1.5, 20  # of MADV_COLD, where clear_refs takes 1 for a page (measured: 85 ns, 1.1 us, 57 ns)
-_THREAD_GAIN = 0.6  # of every CPU more that clears at once (measured with two: 0.6 to 1.2)
-_PART_COST = 10_000  # that is worth another thread: half a ms
+_THREAD_GAIN = 0.6  # speed that each further thread adds, by that of the first (measured with two: 0.6 to 1.2)
+_PART_COST = 10_000  # of the pages that justify a further thread: half a ms
 _PIECES = 4  # for each thread
 CLEAR_MOST_PAGES = 1 << 18  # a GiB: less is cleared in full within some 15 ms
-_GIVE_UP_SHARE = 0.05  # this process has too many pages that cannot be cleared singly, not just some new ones:
-_RETRY_AFTER_WINDOWS = 16  # so many windows go by before it is tried again
+# With more pages whose bits stay set, the process has pages that cannot be cleared singly, and not just some new ones.
+_GIVE_UP_SHARE = 0.05
+_RETRY_AFTER_WINDOWS = 16  # windows that are cleared in full before the working set is tried again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rearmed:
-    """What was really done. ``unknown``: pages whose marks stayed, so that the next window cannot tell of them."""
+    """What was really done. ``unknown``: pages whose bits stayed set, of which the next window can say nothing."""
 
     flush: str
     rearm: str
@@ -73,7 +74,7 @@ class Rearmed:
 
 
 class Rearmer:
-    """Flushes and clears, one process at a time."""
+    """Flushes the TLB and clears accessed bits, one process at a time."""
 
     def __init__(
         self,
@@ -84,17 +85,17 @@ class Rearmer:
         paused: bool = True,
         running: Container[int] = (),
     ) -> None:
-        """Choose.
+        """Choose how to clear.
 
         Args:
-            readers: for reading marks again; their hands clear.
-            flusher: for flushing where clearing does not do it on the way.
+            readers: for reading accessed bits again; their threads clear.
+            flusher: for flushing where clearing does not flush on the way.
             requested: ``auto``, ``working-set`` or ``full``.
-            paused: the target stands still meanwhile; only then can marks that stayed be told from new ones.
-            running: processes that do not, all the same.
+            paused: targets stand still meanwhile; only then can bits that stayed set be told from new ones.
+            running: processes that run all the same.
 
         Raises:
-            TrackerError: that way does not work on this processor.
+            TrackerError: the requested way does not work on this processor.
         """
         if requested not in (*REARMS, "auto"):
             raise ValueError(f"unknown rearm {requested!r}: one of auto, {', '.join(REARMS)}")
@@ -102,21 +103,21 @@ class Rearmer:
             raise TrackerError(f"rearm {WORKING_SET} does not work here: {NOT_ON_ARM64}; auto and {FULL} would")
         self._readers, self._walker, self._pool = readers, readers.first, readers.pool
         self._flusher, self._requested, self._paused, self._running = flusher, requested, paused, running
-        # Who chose another flush than cold may want the order of reclaim left alone.
+        # A user who chose another flush than cold may want the order of reclaim left alone.
         self._allowed = requested == WORKING_SET or (requested == "auto" and flusher.choice == COLD)
         self._full_windows: dict[int, int] = {}  # windows left in which a process is cleared in full
-        self._with_files: set[int] = set()  # processes that touched mapped files in their last window
+        self._with_files: set[int] = set()  # processes that accessed mapped files in their last window
         self._lru_drain = LruDrain()
         self.choice = WORKING_SET if self._allowed else FULL
 
     def refresh(self, pids: tuple[int, ...]) -> None:
-        """Take in what changes slowly. Call it now and then while nothing is paused."""
+        """Read what changes slowly: whether large folios exist, and whether reclaim is near. Nothing may be paused."""
         self._flusher.large_folios = large_folios_exist()
         for pid in pids:
             self.check_reclaim(pid)
 
     def check_reclaim(self, pid: int) -> None:
-        """Whether this process has to be cleared in full for a while: what is marked as cold is reclaimed first."""
+        """Have a process cleared in full for a while where reclaim is near: MADV_COLD makes pages go first."""
         if self._requested == "auto" and reclaim_is_near(pid):
             self._full_windows[pid] = max(self._full_windows.get(pid, 0), _RETRY_AFTER_WINDOWS)
 
@@ -128,9 +129,9 @@ class Rearmer:
         self._lru_drain.close()
 
     def clear_most(self, handle: Handle, walk: Walk) -> bool:
-        """Clear most marks of a large process that runs, so that its first pause finds few; whether that was done.
+        """Clear most accessed bits of a large process while it runs, so that few are left for its first pause.
 
-        Those of one place stay: a flush will look for marks to clear.
+        Returns whether that was done. The bits of one span stay set: a flush needs bits to clear.
         """
         if not self._allowed or handle.pid in self._full_windows or walk.pages.page_count < CLEAR_MOST_PAGES:
             return False
@@ -147,9 +148,9 @@ class Rearmer:
         return True
 
     def clears_ahead(self, pid: int) -> bool:
-        """Whether marks in mapped files can be cleared before it is known what else is marked, as they will have to be.
+        """Whether the accessed bits of mapped files can be cleared before those of other memory are read.
 
-        By another thread, and only while the target stands still.
+        Another thread clears them, and only while the target stands still.
         """
         if not (self._is_still(pid) and self._allowed and self._pool.count > 1):
             return False
@@ -159,7 +160,10 @@ class Rearmer:
         return self._paused and pid not in self._running
 
     def clear_ahead(self, handle: Handle) -> Future[None]:
-        """Begin with that, after the last look at these marks and before ``rearm``. To be waited for."""
+        """Start clearing mapped files, after their accessed bits were read and before ``rearm``.
+
+        The caller waits for the result.
+        """
         return self._pool.submit(handle.clear_mapped_files)
 
     def rearm(
@@ -171,15 +175,15 @@ class Rearmer:
         resident_pages: int,
         files: Future[None] | None = None,
     ) -> Rearmed:
-        """Flush and clear, so that the next walk sees what was touched since.
+        """Flush and clear, so that the next walk sees the pages that were accessed since.
 
         Args:
             handle: of the process.
-            walk: what the walk of this window met.
-            touched: its pages and the noted ones: all that may be marked in any way.
-            noted: pages whose marks somebody else took.
+            walk: the walk of this window.
+            touched: the pages of the walk and the noted ones: all whose accessed bits or notes may be set.
+            noted: pages whose accessed bits another observer cleared, leaving a note.
             resident_pages: about how many pages a full clear would visit.
-            files: what ``clear_ahead`` began.
+            files: returned by ``clear_ahead``, where it was called.
         """
         used = ""
         lanes = lanes_of(touched)
@@ -187,7 +191,7 @@ class Rearmer:
         if self._is_cheaper(handle.pid, runs, resident_pages):
             used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs, files)
             if left.size_bytes <= max(_UNKNOWN_SHARE * touched.size_bytes, _UNKNOWN_BYTES):
-                # A flush looks for marks to clear; those of the first walk are gone.
+                # A flush needs set bits to clear; those of the first walk are cleared by now.
                 used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
                 return Rearmed(used, WORKING_SET, left)
             if left.size_bytes > _GIVE_UP_SHARE * touched.size_bytes:
@@ -197,8 +201,8 @@ class Rearmer:
             used = used or self._flusher.flush(handle, walk)
             handle.clear()
         else:
-            # What runs brings translations back as soon as they are flushed: marks that are cleared after that would
-            # not be set again. What it has marked meanwhile is what a flush can be done with.
+            # A running process brings translations back as soon as they are flushed: bits that are cleared after that
+            # would not be set again. The bits that it has set meanwhile are those that a flush can clear.
             handle.clear()
             used = self._flusher.flush(handle, self._walker.walk(handle.pid)) or used
         return Rearmed(used, FULL, PageSet.empty())
@@ -225,7 +229,7 @@ class Rearmer:
         runs: Extents,
         files: Future[None] | None,
     ) -> tuple[str, PageSet]:
-        """Return (the flush that came with it, or nothing; pages whose marks stayed)."""
+        """Return (the flush that came with clearing, or an empty text; pages whose accessed bits stayed set)."""
         clearable = self._clearable(handle.pid, touched, lanes)
         runs = runs if clearable is lanes else runs_of(clearable)
         ranges = intersect(runs, walk.anonymous)
@@ -240,7 +244,7 @@ class Rearmer:
         if files is not None:
             files.result()
         if not everything and files is None and not still:
-            handle.clear_mapped_files()  # first: clearing the ranges flushes what it brought back meanwhile
+            handle.clear_mapped_files()  # first: clearing the ranges flushes translations that came back meanwhile
         self._clear(handle.pidfd, pieces)
         if everything:
             self._with_files.discard(handle.pid)
@@ -257,7 +261,7 @@ class Rearmer:
             return used, left
         again = intersect(runs_of(_both(lanes_of(left), clearable)), walk.anonymous)
         if len(again[0]):
-            # Something else (reclaim, compaction, another observer) may have held them for a moment.
+            # Something else (reclaim, compaction, another observer) may have isolated these pages for a moment.
             self._lru_drain.drain()
             madvise_cold_ranges(handle.pidfd, *again)
             left = self._still_marked(handle.pid, left, noted)
@@ -267,7 +271,7 @@ class Rearmer:
         return self._readers.marked(pid, pages).union(self._walker.noted(pid, noted))
 
     def _pieces(self, ranges: Extents) -> deque[Extents]:
-        """Return pieces of about the same cost, several for each thread: pages of one place may take twice as long."""
+        """Return pieces of about equal cost, several per thread: pages of one region may take twice as long."""
         total = np.cumsum(_costs(ranges))
         parts = self._parts(float(total[-1]) if len(total) else 0)
         pieces = parts * _PIECES if parts > 1 else 1
@@ -275,7 +279,7 @@ class Rearmer:
         return deque(zip(*(np.split(side, places) for side in ranges), strict=True))
 
     def _clear(self, pidfd: int, pieces: deque[Extents]) -> None:
-        """Clear by several threads if there are several pieces, each of which takes the next one."""
+        """Clear all pieces; where there are several, each of several threads takes the next one when it is done."""
 
         def clear_some() -> None:
             while True:
@@ -291,7 +295,10 @@ class Rearmer:
         return max(1, min(self._pool.count, int(cost / _PART_COST)))
 
     def _clearable(self, pid: int, touched: PageSet, lanes: Lanes | None = None) -> Lanes:
-        """Lanes without a page of a large folio that is mapped page by page. A huge page is one, but mapped whole."""
+        """Return the lanes without a page of a large folio that is mapped page by page.
+
+        A huge page is a large folio, too, but it is mapped whole.
+        """
         lanes = lanes or lanes_of(touched)
         if not self._flusher.large_folios:
             return lanes
@@ -303,7 +310,7 @@ class Rearmer:
 
 
 def lanes_of(pages: PageSet) -> Lanes:
-    """Numbers (``address >> 15``) of the 32 KiB with a page of the set, rising; a huge page has all of its block."""
+    """Return the lanes of 32 KiB (``address >> 15``) with a page of the set, rising; a huge page fills its block."""
     lanes = _lane_bytes(pages).reshape(-1)
     indices = np.flatnonzero(lanes != 0)
     numbers = (pages.blocks[indices >> _LANE_BITS] << np.uint64(_LANE_BITS)) + (indices & _LANES_PER_BLOCK - 1).view(
@@ -319,7 +326,7 @@ def lanes_of(pages: PageSet) -> Lanes:
 
 
 def _both(lanes: Lanes, others: Lanes) -> Lanes:
-    """Return those of the lanes, which are few, that are among the others, too."""
+    """Return those of the lanes (which are few) that are among the others, too."""
     keep = np.searchsorted(others[0], lanes[0], side="right") > np.searchsorted(others[0], lanes[0])
     return lanes[0][keep], lanes[1][keep]
 
@@ -329,7 +336,7 @@ def _lane_bytes(pages: PageSet) -> NDArray[np.uint8]:
 
 
 def runs_of(lanes: Lanes) -> Extents:
-    """Start and end addresses: from the first touched page of neighbouring lanes to the last."""
+    """Return start and end addresses of runs: from the first accessed page of neighbouring lanes to the last."""
     numbers, touched = lanes
     if not len(numbers):
         return numbers, numbers
@@ -354,7 +361,7 @@ def intersect(runs: Extents, mappings: Extents) -> Extents:
 
 
 def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
-    """Return the same, where one is twice as long, in pieces that end at multiples of ``1 << shift``."""
+    """Return the same ranges; the longer ones (``2 << shift`` and more) are cut at multiples of ``1 << shift``."""
     starts, ends = ranges
     if (ends - starts).max(initial=0) < 2 << shift:
         return ranges
@@ -366,10 +373,10 @@ def cut(ranges: Extents, shift: int = BLOCK_SHIFT + 3) -> Extents:
 
 
 def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
-    """Return ranges over which MADV_COLD flushes the whole address space, when it clears every mark in them.
+    """Return the ranges over which MADV_COLD flushes the whole address space when it clears every bit in them.
 
-    It flushes from the first to the last mark that it cleared. Huge pages count by 2 MiB, so ranges with one are left
-    out.
+    MADV_COLD flushes from the first to the last page whose bit it cleared. Where a huge page is among them, the
+    kernel counts in units of 2 MiB, so ranges with a huge page are left out.
     """
     starts, ends = ranges
     long = ends - starts >= np.uint64(_FLUSHING_PAGES * PAGE_BYTES)
@@ -380,14 +387,14 @@ def flushing_ranges(ranges: Extents, huge: NDArray[np.uint64]) -> Extents:
 
 
 def flushed_in(ranges: Extents, touched: PageSet, left: PageSet) -> bool:
-    """Whether the marks that were cleared in one of the ranges lie so far apart that everything was flushed."""
+    """Whether the bits that were cleared in one of the ranges lie so far apart that everything was flushed."""
 
     def within(pages: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         addresses = pages * np.uint64(PAGE_BYTES)
         return np.searchsorted(addresses, ranges[0]), np.searchsorted(addresses, ranges[1])
 
     first, end = within(left.pages())
-    if (first == end).any():  # all of that range, which is long enough
+    if (first == end).any():  # all bits of that range were cleared, and the range is long enough
         return True
     cleared = touched.difference(left).pages()
     first, end = within(cleared)
@@ -412,11 +419,11 @@ def _length(ranges: Extents) -> int:
 
 
 def _expand(counts: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return (whose it is, its number among them) of so many of each."""
+    """Return for ``counts[i]`` items of each i: (i, number of the item among those of i)."""
     whose = np.repeat(np.arange(len(counts)), counts)
     return whose, np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _costs(ranges: Extents) -> NDArray[np.float64]:
-    """Return the cost of clearing each by MADV_COLD, in pages of a full clear."""
+    """Return the cost of clearing each range by MADV_COLD, in pages of a full clear."""
     return (ranges[1] - ranges[0]).astype(np.float64) * (_PAGE_COST / PAGE_BYTES) + _RANGE_COST

@@ -1,6 +1,6 @@
-"""Pages that were touched lately: those worth asking about, where another observer takes marks away.
+"""Pages that were accessed recently: those to query where another observer clears accessed bits, too.
 
-All pages would cost too much. A page that was not touched for 4 to 8 windows is not asked about again.
+Querying all pages would cost too much. A page that was not accessed for 4 to 8 windows is not queried again.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PageSet
 from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 
 _PAGES = 32768
-_FIRST_PAGES = 8 * _PAGES  # asked about once
+_FIRST_PAGES = 8 * _PAGES  # queried once
 _WINDOWS = 4
 
 
 class RecentPages:
-    """Of one process.
+    """The recently accessed pages of one process.
 
     Attributes:
-        known: all of them.
-        in_files, elsewhere: those in blocks of 2 MiB where files may be mapped, and the others.
+        pages: all of them.
+        in_files, elsewhere: the pages in blocks of 2 MiB where files may be mapped, and the others.
     """
 
     def __init__(self, before: PageSet | None = None) -> None:
-        """``before``: what was touched before the first window, which may be all that is resident."""
+        """``before``: pages that were accessed before the first window, which may be all resident ones."""
         before = before or PageSet.empty()
         few = before.page_count <= _PAGES
         self._recent, self._earlier = before if few else PageSet.empty(), PageSet.empty()
@@ -35,11 +35,11 @@ class RecentPages:
         self.in_files, self.elsewhere = self.pages, PageSet.empty()
 
     def record(self, touched: PageSet, walk: Walk) -> None:
-        """Take what the last window saw."""
+        """Record the pages of the last window, for ``update``."""
         self._last = touched, walk.mappings, walk.anonymous
 
     def update(self) -> None:
-        """Add what was noted. It takes a while: best when nothing is paused."""
+        """Add the recorded pages. This is slow, so call it while nothing is paused."""
         if self._last is None:
             return
         touched, mappings, anonymous = self._last
@@ -60,7 +60,7 @@ def _of_blocks(pages: PageSet, chosen: NDArray[np.bool_]) -> PageSet:
 def _near_files(
     blocks: NDArray[np.uint64], mappings: NDArray[np.uint64] | None, anonymous: Extents
 ) -> NDArray[np.bool_]:
-    """Return whether a mapping of other than private anonymous memory reaches into each block; yes if not known."""
+    """Return for each block whether it has a mapping of other than private anonymous memory; True if not known."""
     if mappings is None:
         return np.ones(len(blocks), bool)
     others = mappings[~np.isin(mappings[:, 0], anonymous[0], assume_unique=True)]

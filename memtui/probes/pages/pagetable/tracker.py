@@ -1,6 +1,6 @@
-"""The page-table tracker: exact to the page, on stock x86-64 kernels with BTF, and it changes nothing in the target.
+"""The page-table tracker: exact to the page, on stock x86-64 and arm64 kernels with BTF, without changing the target.
 
-A window is: walk the page tables, flush stale translations, clear the accessed bits; all while the target is paused.
+A window walks the page tables, flushes stale translations and clears the accessed bits, all while the target is paused.
 """
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ from memtui.probes.pages.tracker import HoldTooLong, PageWindow, first_window
 from memtui.probes.proc_maps import read_maps
 
 NAME = "pagetable"
-ALL_PAGES = 1 << 40  # clearing a part is always cheaper than clearing everything
-_MAPPINGS_IN_PAUSE = 2048  # whose table is read within it: some 2 ms
-_FEW_PAGES = 10_000  # below that, the time of clearing does not tell what a page costs
-# With less of the working set in doubt, a window passes for exact: folios of libraries are everybody's, and noted
+ALL_PAGES = 1 << 40  # more than any process has: clearing a part is then always cheaper than clearing in full
+_MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
+_FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
+# With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 
 @dataclass(slots=True, eq=False)
 class _Tracked:
-    """What is kept of one process between windows."""
+    """The state of one process between windows."""
 
     handle: Handle
     address_space: tuple[int, int]
     mostly_cleared: bool  # most accessed bits were cleared before the first pause
     recent: RecentPages
-    sample: BlockSample | None = None  # the newest, which may have more parts than the last window's
-    small_page_blocks: int = 0  # how many there are, as of the start of the round
-    part: int = 0  # of it: the one whose accessed bits were cleared last
+    sample: BlockSample | None = None  # the newest, which may have more parts than that of the last window
+    small_page_blocks: int = 0  # blocks with a page table, as of the start of the round
+    part: int = 0  # the part of the sample whose accessed bits were cleared last
     table: MappingTable = field(default_factory=MappingTable)
     begun: bool = False
     generation: int = 0
     resident_pages: int = 0
-    cuts: tuple[int, ...] = ()  # where another walker goes on
+    cuts: tuple[int, ...] = ()  # addresses between the parts of several walkers
     unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose accessed bits could not be cleared
-    clear_page_ns: float = 45.0  # that clearing took lately for each touched page
+    clear_page_ns: float = 45.0  # recent time of clearing, for each accessed page
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AccessedBits:
-    """What was read before it is cleared. ``noted``: those of the pages whose accessed bits another observer took."""
+    """Accessed bits that were read, before they are cleared. ``noted``: pages whose bits another observer cleared."""
 
     walk: Walk
     touched: PageSet
     walked_ns: int
     noted: PageSet = field(default_factory=PageSet.empty)
-    files: Future[None] | None = None  # clearing of mapped files that was begun
+    files: Future[None] | None = None  # clearing of mapped files, where it was started
 
 
 class PageTableTracker:
     """Reads accessed bits with a BPF program and clears them again (``memtui.probes.pages.pagetable.rearm``).
 
-    Left out of the working set, because nobody can clear their bits: hugetlb pages, pages of 1 GiB, the zero page
-    (memory that was read and never written) and device memory. Of these only the first two count as resident, and
-    mappings of hugetlb pages are named in ``PageWindow.vma_wss``.
+    The working set leaves out pages whose bits nobody can clear: hugetlb pages, pages of 1 GiB, the zero page (memory
+    that was read and never written) and device memory. Of these only the first two count as resident, and
+    ``PageWindow.vma_wss`` names the mappings of hugetlb pages.
     """
 
     name = NAME
@@ -96,14 +96,14 @@ class PageTableTracker:
         Args:
             flush: ``auto``, ``cold``, ``soft-dirty`` or ``off``.
             rearm: ``auto``, ``working-set`` or ``full``.
-            paused: the target will stand still over ``start`` and ``window``.
+            paused: targets will stand still during ``start`` and ``window``.
             sample: read one part of the memory in each window; None: all of it.
             skeleton: the BPF program; the shipped one when not given.
             slots: blocks of 2 MiB that fit before the first growth.
             restrict: False visits every process of the machine, the only way before Linux 6.1.
 
         Raises:
-            OSError, TrackerError: it does not work here; ``proof.prove`` says why in plain words.
+            OSError, TrackerError: the tracker does not work here; ``proof.prove`` says why in plain words.
         """
         self.running: set[int] = set()
         self._tracked: dict[int, _Tracked] = {}
@@ -124,9 +124,9 @@ class PageTableTracker:
         self.rejected_flushes = self._flusher.rejected
 
     def notice(self) -> str:
-        """Find who else clears accessed bits, and adapt; return what the user should know of it, once per change.
+        """Find other observers that clear accessed bits, and adapt; return a notice for the user, once per change.
 
-        Call it now and then while nothing is paused.
+        Call this now and then while nothing is paused.
         """
         self._rearmer.refresh(tuple(self._tracked))
         others = other_observers()
@@ -148,11 +148,11 @@ class PageTableTracker:
         """Do nothing: windows may be of any length."""
 
     def approach(self, pid: int) -> None:
-        """Clear most accessed bits of a large process while it runs. Its first pause is short then.
+        """Clear most accessed bits of a large process while it runs, so that its first pause is short.
 
         Raises:
             ProcessLookupError: the process ended.
-            PermissionError: it belongs to someone else and this is not root.
+            PermissionError: the process belongs to someone else and this is not root.
             TrackerError: its page tables cannot be read.
         """
         self.forget(pid)
@@ -179,7 +179,7 @@ class PageTableTracker:
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
 
-        Raises as ``approach``, which it does itself where nobody did.
+        Calls ``approach`` where the caller did not. Raises as ``approach``.
         """
         if pid not in self._tracked or self._tracked[pid].begun:
             self.approach(pid)
@@ -189,9 +189,9 @@ class PageTableTracker:
                 self._read_part(tracked, pid, tracked.sample, first=True)
             elif tracked.mostly_cleared:
                 with self._split.counted(pid) as users:
-                    bits = self._read_bits(tracked, pid, users)  # not noted: the first window reads all of before
+                    bits = self._read_bits(tracked, pid, users)  # without notes: the first window reads those, too
                     self._clear(tracked, bits)
-                # How much of all that was ever touched could not be cleared singly says nothing about a window.
+                # How many of all pages ever accessed could not be cleared singly says nothing about a window.
                 self._rearmer.forget(pid)
             else:
                 walk = self._walker.walk(pid)
@@ -208,7 +208,7 @@ class PageTableTracker:
         return self._walker.mappings_of(pid)
 
     def start_round(self, processes: int) -> None:
-        """Prepare a window of each process; of several, with the page frames behind pages. Nothing should be paused."""
+        """Prepare a window of each process, with page frames where there are several. Nothing should be paused."""
         self._several = processes > 1
         if self._several:
             self._walker.start_round()
@@ -223,11 +223,11 @@ class PageTableTracker:
         self._split.pool.avoid_current_cpu()
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Read the accessed bits, flush, clear them. The process should be paused over this call.
+        """Read the accessed bits, flush and clear. The process should be paused during this call.
 
         Raises:
             ProcessLookupError: the process ended.
-            TrackerError: no mapping was met, or the tracker cannot read page tables here.
+            TrackerError: the process has no mapping, or the tracker cannot read page tables here.
         """
         tracked = self._tracked.get(pid)
         if tracked is None or not tracked.begun:
@@ -250,7 +250,7 @@ class PageTableTracker:
         return self._page_window(tracked, bits, done, users if still else None, start_ns, unknown, want_resident)
 
     def _takes_too_long(self, tracked: _Tracked, pages: PageSet) -> bool:
-        """Whether accessed bits cannot be cleared before the process is to run again."""
+        """Whether clearing accessed bits would take longer than until the process is to run again."""
         if self.hold_until_ns is None:
             return False
         return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.hold_until_ns
@@ -258,7 +258,7 @@ class PageTableTracker:
     def _finish(
         self, tracked: _Tracked, bits: _AccessedBits, start_ns: int, unknown: PageSet, want_resident: bool
     ) -> PageWindow:
-        """Clear the accessed bits of a process that was let go after they were read."""
+        """Clear the accessed bits of a process that was released after they were read."""
         pid = tracked.handle.pid
         runs_anyway = pid in self.running
         self.running.add(pid)
@@ -279,14 +279,14 @@ class PageTableTracker:
         want_resident: bool,
         sampled: PageSet | None = None,
     ) -> PageWindow:
-        """Return the window. ``users``: of the memory of a paused process; ``unknown``: left so by the last window."""
+        """Return the window. ``users``: of the memory of a paused process; ``unknown``: pages, from the last window."""
         walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
         tracked.recent.record(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
         doubts = "; ".join(filter(None, (changed, taken, users.describe_running() if users else "")))
-        unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # of what was touched
+        unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
 
         hugetlb = walk.hugetlb[0].tolist()
         reason = f"{walk.errors} page tables could not be read" if walk.errors else ""
@@ -312,7 +312,7 @@ class PageTableTracker:
         self, tracked: _Tracked, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
     ) -> _AccessedBits:
         """Read the accessed bits; those in mapped files may be cleared meanwhile."""
-        self._split.take_doubts()  # of clearing the window before
+        self._split.take_doubts()  # drop those of clearing after the last window
         recent = tracked.recent if self._walker.second_look else None
         if recent is not None:
             recent.update()
@@ -349,7 +349,7 @@ class PageTableTracker:
             raise
 
     def _clear(self, tracked: _Tracked, bits: _AccessedBits) -> Rearmed:
-        """Flush and clear what was read."""
+        """Flush, and clear the accessed bits that were read."""
         files = bits.files
         try:
             if files is None and self._rearmer.clears_ahead(tracked.handle.pid):
@@ -370,10 +370,11 @@ class PageTableTracker:
     ) -> tuple[_AccessedBits, PageSet, Rearmed]:
         """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
 
-        The others keep theirs: nothing has to be set again there. What another observer noted is not read.
+        The bits of the other parts stay as they are, so the target does not have to set them again. Notes of other
+        observers are not read.
 
         Returns:
-            What was read (of the part alone), what of the part is there, what was done.
+            The accessed bits of the part, its present pages, how they were cleared.
         """
         part = tracked.part
         following = part if first else (part + 1) % sample.parts
@@ -383,14 +384,14 @@ class PageTableTracker:
             tracked.address_space = walk.address_space
             tracked.generation += 1
         assert walk.resident is not None
-        finer = sample.for_blocks(tracked.small_page_blocks)  # its part of that number lies in the one that was walked
+        finer = sample.for_blocks(tracked.small_page_blocks)  # its part of this number lies in the walked part
         marked = finer.select(walk.pages, following)
         done = self._rearmer.rearm(tracked.handle, walk, marked, PageSet.empty(), ALL_PAGES)
         tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
         return _AccessedBits(walk, sample.select(walk.pages, part), walked_ns), sample.select(walk.resident, part), done
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
-        """Return how much more may have been accessed, as a text, where that is worth one."""
+        """Return a sentence about memory that may have been accessed, too; empty where it is little."""
         doubtful_bytes = walk.in_doubt * PAGE_BYTES
         if doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES):
             return ""
@@ -398,12 +399,11 @@ class PageTableTracker:
         return f"{who} took accessed bits: about {size(doubtful_bytes)} more may have been touched"
 
     def _table(self, tracked: _Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
-        """Return the table of mappings.
+        """Return a function that returns the text of /proc/PID/maps, to be called after the pause.
 
-        Reading it is a tenth of the pause, so it is put together, after it, where it can be.
-
-        A file that was renamed changes nothing that the walk sees, so ``anew`` now and then. A long one is read after
-        the pause, too: then the names are those of a moment later.
+        Reading the table takes a tenth of the pause, so the text is composed from the walk where that is possible. The
+        walk does not see that a file was renamed, so ``anew`` has the table read now and then. A long table is read
+        after the pause: then its names are those of a moment later.
         """
         mappings, table, pid = walk.mappings, tracked.table, tracked.handle.pid
         later = walk.vmas > _MAPPINGS_IN_PAUSE

@@ -1,7 +1,7 @@
-"""One walk over the page tables of a process: which pages were accessed, and which are there.
+"""One walk over the page tables of a process: which pages were accessed, and which are present.
 
-``Walker`` owns the loaded BPF programs (``pagetable.bpf.c``) and the memory it shares with them. It knows nothing of
-windows: clearing, flushing and pausing belong to its callers.
+``Walker`` owns the loaded BPF programs (``pagetable.bpf.c``) and the memory that it shares with them. Windows are not
+its concern: its callers pause, flush and clear.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from memtui.probes.pause.hold_times import page_tables_kb
 
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
-_FEW_TABLES, _TABLES = 16, 1024  # page tables that are put out at once: of one process, of several (4 MiB)
+_FEW_TABLES, _TABLES = 16, 1024  # page tables that are copied out in one round: of one process, of several (4 MiB)
 _ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
-# The programs. Those of them that take no lock need a process that stands still.
+# The programs. Those that take no lock need a process that stands still.
 _WALK, _EXTENTS, _ASK, _ASK_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
 _AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2, _ASK_LOCKED: 0, _USERS: 2}  # runs that a window needs
 
 
 class Walker:
-    """Walks page tables. All file descriptors it opens are closed by ``close``; not for use by two threads at once."""
+    """Walks page tables. ``close`` closes all file descriptors it opened; not for use by two threads at once."""
 
     def __init__(self, skeleton: Skeleton | None = None, *, slots: int = DEFAULT_SLOTS, restrict: bool = True) -> None:
         """Load the program and find the kernel's direct map.
@@ -43,12 +43,12 @@ class Walker:
         Args:
             skeleton: the program; the shipped one when not given.
             slots: blocks that fit before the first growth.
-            restrict: let the kernel visit the one process only; False is the way of kernels before 6.1.
+            restrict: have the kernel visit one process only; False: all, as kernels before 6.1 need it.
         """
         self._skeleton = skeleton or Skeleton.read()
         self._restrict = restrict
-        self.still = False  # the processes that will be asked about stand still, in all users of their memory
-        self._next_table = self._tables_missing = 0  # where the next one goes; those that did not fit in this round
+        self.still = False  # all users of the memory that will be queried stand still
+        self._next_table = self._tables_missing = 0  # index of the next table; how many did not fit in this round
         self._in_doubt = 0
         self._memory = WalkMemory(self._skeleton, slots=slots, tables=_FEW_TABLES)
         self._iterators = Iterators(self._memory.program, _AHEAD)
@@ -59,7 +59,7 @@ class Walker:
             raise
 
     def _reload(self, slots: int, tables: int) -> None:
-        """Load again with room for this many blocks and tables; what the state says of the direct map is kept."""
+        """Load again with room for this many blocks and tables; the new state has the same direct map."""
         memory = WalkMemory(self._skeleton, slots=slots, tables=tables)
         memory.copy_state(self._memory)
         self.close()
@@ -68,18 +68,18 @@ class Walker:
 
     @property
     def slots(self) -> int:
-        """How many blocks of 2 MiB fit."""
+        """Blocks of 2 MiB that fit."""
         return self._memory.slots
 
     def start_round(self) -> None:
-        """Let go of the tables that were put out, and make room for as many again. Nothing should be paused."""
+        """Drop the tables that were copied out, and make room for as many again. Nothing should be paused."""
         room, wanted = len(self._memory.tables), self._next_table + self._tables_missing
         if room < _TABLES or wanted > room // 2:
             self._reload(self.slots, max(_TABLES, 2 * wanted))
         self._next_table = self._tables_missing = 0
 
     def open_ahead(self, pid: int) -> None:
-        """Open what the next walk and the next questions of a process run on. Nothing should be paused."""
+        """Open the iterators of the next walk and the next queries of a process. Nothing should be paused."""
         self._iterators.open_ahead(pid if self._restrict else EVERY_PROCESS)
 
     def walk(
@@ -97,16 +97,16 @@ class Walker:
 
         Args:
             pid: of the process.
-            want_resident: pages that are there, too.
-            want_tables: page tables, too.
-            leave_anonymous: without the mappings in ``Walk.anonymous``, but for blocks of 2 MiB that others share.
-            low: where it begins.
-            high: where it ends.
-            parts: of the blocks only those in these two parts of a sample; None: all.
+            want_resident: also return present pages.
+            want_tables: also return page tables.
+            leave_anonymous: leave out the mappings in ``Walk.anonymous``, except for blocks shared with other mappings.
+            low: start of the range.
+            high: end of the range.
+            parts: read only the blocks in these two parts of a sample; None: all.
 
         Raises:
             ProcessLookupError: the process ended.
-            TrackerError: no mapping was met, so nothing is known.
+            TrackerError: the walk visited no mapping, so nothing is known.
         """
         sample, part_read, part_next = parts or (None, 0, 0)
         while True:
@@ -123,7 +123,7 @@ class Walker:
             self._visit(pid)
             if not self._grew():
                 break
-        # Tables are not worth the tenth of a second that loading adds to a pause: there is room in the next round.
+        # Loading again would add a tenth of a second to the pause: the next round has room for the missing tables.
         lost = memory.get("tables_lost")
         self._tables_missing += lost
         first_table, self._next_table = self._next_table, memory.get("tables_used")
@@ -132,10 +132,10 @@ class Walker:
         return memory.result(want_resident=want_resident, tables=tables)
 
     def walk_extents(self, pid: int, extents: Extents, *, want_resident: bool = False) -> Walk:
-        """Return the accessed pages of a stopped process, in the 2 MiB around these; says nothing of its mappings.
+        """Return the accessed pages of a stopped process in these extents, rounded out to 2 MiB; no mappings.
 
-        For what a walk has left out. It needs no lock that somebody may hold, but nobody may unmap anything meanwhile
-        (``users``). Raises as ``walk``.
+        This reads what ``walk`` left out. It takes no lock that another thread may hold, but nobody may unmap anything
+        meanwhile (``users``). Raises as ``walk``.
         """
         count = len(extents[0])
         while True:
@@ -154,9 +154,9 @@ class Walker:
         return memory.result(want_resident=want_resident, tables=None)
 
     def _grew(self) -> bool:
-        """Have more room if what was met did not fit. Nothing was lost but time then.
+        """Load again with more room if the result did not fit; True: it did not, and the walk has to run again.
 
-        Tables that others hold stay in the old memory.
+        Tables that callers still use stay in the old memory.
         """
         memory = self._memory
         skipped = memory.get("skipped")
@@ -166,12 +166,12 @@ class Walker:
 
     @property
     def restricted(self) -> bool:
-        """Whether a walk visits the one process only."""
+        """Whether a walk visits one process only."""
         return self._restrict
 
     @property
     def second_look(self) -> bool:
-        """Whether page frames are read for what another observer of accessed bits noted in them."""
+        """Whether walks read page frames, in which another observer of accessed bits leaves notes."""
         return bool(self._memory.get("second_look"))
 
     @second_look.setter
@@ -184,24 +184,24 @@ class Walker:
         return bool(self._memory.get("page_frames"))
 
     def learn(self, other: Walker) -> None:
-        """Take over what another walker was set to or found out about this machine, and have as much room."""
+        """Take over the settings of another walker and what it knows of this machine, and reserve as much room."""
         self.reserve(other.slots)
         for name in ("second_look", "page_frames"):
             self._memory.set(name, other._memory.get(name))
 
     def noted(self, pid: int, pages: PageSet) -> PageSet:
-        """Return the 4 KiB pages whose accessed bit another observer has cleared since the last clear, and is clear.
+        """Return the 4 KiB pages whose accessed bit is clear, and was cleared by another observer since the last clear.
 
-        DAMON and page_idle clear accessed bits and leave a note in the page frame instead. None where page frames
-        cannot be read. A note of several pages is counted (``take_doubts``). Raises as ``walk``.
+        DAMON and page_idle clear accessed bits and leave a note in the page frame (the young flag). The set is empty
+        where page frames cannot be read. A note about several pages is counted (``take_doubts``). Raises as ``walk``.
         """
         return self._query(pid, pages, _ABOUT_NOTED) if self.knows_page_frames else PageSet.empty()
 
     def take_doubts(self) -> int:
-        """Return how many 4 KiB pages were perhaps accessed, since the last call: an upper bound.
+        """Return how many 4 KiB pages were perhaps accessed since the last call: an upper bound.
 
-        Another observer's note is about a whole folio. It says nothing of one page of those that are mapped singly, and
-        nothing of this process where others map the folio, too.
+        Another observer's note is about a whole folio. It does not tell which page of a folio that is mapped page by
+        page was accessed, nor which process accessed a folio that several map.
         """
         doubts, self._in_doubt = self._in_doubt, 0
         return doubts
@@ -215,16 +215,16 @@ class Walker:
         return PageSet(small.blocks, small.bits, self._query(pid, every, _ABOUT_ACCESSED).blocks, pages.giant[:0])
 
     def large(self, pid: int, pages: PageSet) -> PageSet:
-        """Return those of the 4 KiB pages that are part of a larger folio, or perhaps are. Raises as ``walk``."""
+        """Return those of the 4 KiB pages that are, or may be, part of a large folio. Raises as ``walk``."""
         return self._query(pid, pages, _ABOUT_LARGE) if self.knows_page_frames else pages
 
     def users(self, pid: int) -> Users:
-        """Return who uses the memory of a process, which this process does not read just now. Raises as ``walk``."""
+        """Return who uses the memory of a process; this process must not read it meanwhile. Raises as ``walk``."""
         memory = self._memory
         memory.set("users_of", 0)
         self._visit(pid, _USERS)
         if memory.get("users") > memory.get("held"):
-            # Somebody does that is not held, or is it another process that is? Every task of the machine is visited.
+            # Some users are not traced, or are traced in another process: visit every task of the machine.
             memory.set("users_of", memory.get("mm"))
             self._run((EVERY_PROCESS, _USERS), tgid=0)
         return Users(memory.get("users"), memory.get("held"), memory.get("running"))
@@ -236,7 +236,7 @@ class Walker:
         return self._memory.get("mappings")
 
     def _query(self, pid: int, pages: PageSet, about: int) -> PageSet:
-        """Return those of the 4 KiB pages for which the answer is yes."""
+        """Return those of the 4 KiB pages for which the BPF program answers yes."""
         if not len(pages.blocks):
             return PageSet.empty()
         memory, answers = self._memory, np.empty_like(pages.bits)
@@ -252,7 +252,7 @@ class Walker:
         return PageSet.from_blocks(pages.blocks, answers)
 
     def reserve(self, slots: int) -> None:
-        """Have room for this many blocks before they are needed."""
+        """Reserve room for this many blocks before they are needed."""
         if slots > self.slots:
             self._reload(slots, len(self._memory.tables))
 
@@ -266,7 +266,7 @@ class Walker:
         self._memory.close()
 
     def _visit(self, pid: int, program: str = _WALK) -> None:
-        """Run a program over the process, by the way that meets its memory."""
+        """Run a program over the process, in the way in which this kernel reaches its memory."""
         if self._restrict:
             self._run((pid, program), tgid=0)
             if self._memory.get("foreign"):
@@ -282,7 +282,7 @@ class Walker:
             _raise_without_mappings(pid)
 
     def _run(self, link: tuple[int, str], *, tgid: int) -> None:
-        """Run a program over a process; ``tgid``: the one that is meant, of all that are visited."""
+        """Run a program over a process; ``tgid``: the one to read, where the program visits all."""
         memory, (pid, program) = self._memory, link
         memory.set("tgid", tgid)
         memory.clear_outputs()
@@ -303,6 +303,6 @@ def _raise_without_mappings(pid: int) -> NoReturn:
     except OSError:
         others = []
     if others:
-        # Its memory lives, but /proc/PID and a pidfd reach it through the first thread, also for clearing.
+        # Its memory still exists, but /proc/PID and a pidfd reach it only through the first thread, also for clearing.
         raise TrackerError(f"the first thread of process {pid} ended before the others: its memory is out of reach")
     raise ProcessLookupError(f"process {pid} ended")

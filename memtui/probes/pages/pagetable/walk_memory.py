@@ -1,6 +1,6 @@
-"""The memory that the BPF programs of a walk and this process share: what is asked, and what was met.
+"""The memory that the BPF programs of a walk and this process share: its inputs and its results.
 
-The programs and their maps are loaded with it, and it cannot grow: a larger one is loaded in its place.
+The programs and their maps are loaded together with this memory. It cannot grow: a larger one is loaded in its place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from memtui.probes.pages.pagetable.bpf_loader import Program, Skeleton
 from memtui.probes.pages.pagetable.walk_result import TABLE_ENTRIES, Tables, Walk, disjoint
 from memtui.probes.proc_maps import MOST_MAPPINGS
 
-# As ``struct walk_state`` of pagetable.bpf.c; what stands behind "used" is written by the programs.
+# As ``struct walk_state`` of pagetable.bpf.c; the programs write the fields from "used" on.
 _STATE = (
     *("tgid", "low", "high", "want_resident", "physical_mask", "search_steps", "direct_map"),
     *("second_look", "page_frames", "asked", "about", "known_address", "known_word", "known_physical"),
@@ -24,9 +24,9 @@ _STATE = (
 _FIELD = {name: index for index, name in enumerate(_STATE)}
 _OUTPUTS = slice(_FIELD["used"], len(_STATE))
 _SLOT_COLUMNS, _RESIDENT_COLUMNS, _QUESTION_COLUMNS, _MAPPING_COLUMNS = 9, 8, 9, 4
-QUESTIONS = 2048  # blocks that are asked about at once
+QUESTIONS = 2048  # blocks of one query
 _MAPPINGS = MOST_MAPPINGS
-_HUGETLB = 4096  # mappings of that kind that are told apart
+_HUGETLB = 4096  # mappings of hugetlb pages that fit
 _KIND_BLOCK, _KIND_HUGE, _KIND_GIANT = 0, 1, 2
 _KEY_KIND, _KEY_TABLE, _KEY_SHIFT = np.uint64(3), np.uint64(4), np.uint64(3)
 
@@ -35,11 +35,11 @@ class WalkMemory:
     """The loaded programs and the arrays over their maps.
 
     Attributes:
-        program: its programs may be attached as long as this is not closed.
+        program: the loaded programs; they may be attached until this memory is closed.
         slots: blocks of 2 MiB for which there is room.
-        questions: u8[n, 9]; number and pages of each block that is asked about, then the answers.
+        questions: u8[n, 9]; number and pages of each block of a query, then the answers.
         anonymous: u8[n, 2]; start and end of mappings of private anonymous memory.
-        tables: u8[n, 512]; page tables that were put out.
+        tables: u8[n, 512]; page tables that were copied out.
     """
 
     def __init__(self, skeleton: Skeleton, *, slots: int, tables: int) -> None:
@@ -84,22 +84,22 @@ class WalkMemory:
         self._state[_OUTPUTS] = 0
 
     def copy_state(self, other: WalkMemory) -> None:
-        """Take over the state of another memory, for one that is loaded in its place."""
+        """Copy the state of another memory, in whose place this one was loaded."""
         self._state[:] = other._state
 
     def result(self, *, want_resident: bool, tables: slice | None) -> Walk:
-        """Return what the last walk met, of which nothing is in this memory but the page tables.
+        """Return the result of the last walk as copies, except for the page tables, which stay in this memory.
 
         Args:
-            want_resident: the walk was asked for resident pages.
-            tables: which of the page tables this walk put out; None: it was not asked for any, or there was no room.
+            want_resident: the walk was to read present pages, too.
+            tables: the page tables that this walk copied out; None: none were wanted, or there was no room.
         """
         used = self.get("used")
         keys, accessed = self._entries[:used, 0], self._entries[:used, 1:]
         numbers, no_pages = keys >> _KEY_SHIFT, np.empty(0, np.uint64)
         is_touched = np.empty(0, np.intp)
         if not want_resident and not np.bitwise_or.reduce(keys) & _KEY_KIND:
-            # The common case, within a pause: the walk went upwards, and left out blocks without an accessed page.
+            # The common case, during a pause: the blocks are rising, and each has an accessed page.
             pages, resident = PageSet(numbers, accessed.copy(), no_pages, no_pages), None
         else:
             kinds, present = keys & _KEY_KIND, self._resident[:used]
@@ -134,14 +134,14 @@ class WalkMemory:
         )
 
     def _all_mappings(self) -> NDArray[np.uint64] | None:
-        """Return the mappings of the process; None: there are too many, or they changed meanwhile."""
+        """Return the mappings of the process; None: they are too many, or they changed during the walk."""
         count = self.get("mappings")
         mappings = self._mappings[:count].copy()
         complete = count == self.get("vmas") and (mappings[1:, 0] >= mappings[:-1, 1]).all()
         return mappings if complete else None
 
     def close(self) -> None:
-        """Close the programs and their maps; page tables that somebody holds stay."""
+        """Close the programs and their maps; page tables that callers still use stay."""
         self.program.close()
         # A map's memory keeps a descriptor of its own until the last array over it is gone.
         self._state = np.empty(0, np.uint64)

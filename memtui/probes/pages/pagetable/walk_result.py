@@ -17,7 +17,7 @@ _PRESENT = np.uint64(1)  # of an entry of a page table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Page tables with an accessed page that another process may map, too; to be read before the next round.
+    """Page tables with an accessed page that another process may map, too. The next round overwrites them.
 
     An entry holds the number of a page frame, inverted where memory was made inaccessible for a while (PROT_NONE).
 
@@ -36,7 +36,7 @@ class Tables:
     physical_mask: int
 
     def frames_behind(self, pages: PageSet) -> TouchedFrames:
-        """Return the page frames of those of the walk's pages that lie in these tables."""
+        """Return the page frames of those pages of the walk that these tables map."""
         bits = pages.bits[np.searchsorted(pages.blocks, self.blocks)]
         there = PageSet(self.blocks, bits, pages.huge, pages.giant).bit_matrix().view(bool)
         numbers = (self.blocks[:, None] << np.uint64(9) | np.arange(TABLE_ENTRIES, dtype=np.uint64))[there]
@@ -50,21 +50,22 @@ class Tables:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walk:
-    """What one walk met.
+    """The result of one walk.
 
     Attributes:
         pages: accessed pages.
-        resident: pages present in the page tables, when asked for.
+        resident: pages present in the page tables, where wanted.
         address_space: identity that changes with every exec.
         vmas: mappings visited.
         mappings: u8[n, 4], rising; start, end, flags and name of all mappings (``maps_text``); None: too many, or
             they changed meanwhile.
-        changed: blocks left out because their page table was exchanged while it was read.
+        changed: blocks that were left out because their page table was replaced while it was read.
         anonymous: start and end addresses of the mappings of private anonymous memory, rising: u8[n] each.
-        hugetlb: those of mappings whose accessed bits nobody can clear; their pages are never in ``pages``.
+        hugetlb: start and end addresses of mappings of hugetlb pages: nobody can clear their accessed bits, so their
+            pages are never in ``pages``.
         errors: page tables that could not be read; above 0, ``pages`` is incomplete.
-        tables: those that tell the page frames behind ``pages``, when asked for and when there was room.
-        in_doubt: 4 KiB pages that were perhaps touched, but are not in ``pages`` (``Walker.take_doubts``).
+        tables: page tables with the page frames behind ``pages``, where wanted and where there was room.
+        in_doubt: 4 KiB pages that were perhaps accessed, but are not in ``pages`` (``Walker.take_doubts``).
     """
 
     pages: PageSet
@@ -85,10 +86,10 @@ class Users:
     """Who uses the memory of a process.
 
     Attributes:
-        users: tasks, and whoever looks into it just now (a reader of ``/proc/PID``, ``process_madvise``).
+        users: tasks, and whoever reads the memory just now (a reader of ``/proc/PID``, ``process_madvise``).
         traced: tasks that this process traces.
-        running: tasks that it does not trace, of other processes, too (CLONE_VM, a child of vfork before its exec).
-            Those outside of this PID namespace are not seen; ``users`` counts them all the same.
+        running: tasks that this process does not trace, including those of other processes (CLONE_VM, a child of vfork
+            before its exec). Tasks outside of this PID namespace are not seen, but ``users`` counts them.
     """
 
     users: int
@@ -97,11 +98,11 @@ class Users:
 
     @property
     def all_traced(self) -> bool:
-        """Whether nobody can unmap anything, if those that are traced stand still."""
+        """Whether this process traces all users, so that nobody can unmap anything while they stand still."""
         return self.users == self.traced
 
     def describe_running(self) -> str:
-        """Return what the user should know of tasks that use a paused process's memory and were not paused with it."""
+        """Return a sentence about tasks that use a paused process's memory and were not paused; empty without any."""
         if self.all_traced or not self.running:
             return ""
         return (
@@ -111,10 +112,10 @@ class Users:
 
 
 def disjoint(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Extents:
-    """Return extents, told by rising addresses, so that each begins where the one before has ended.
+    """Return extents cut so that none starts before the end of an earlier one, and empty ones left out.
 
-    The kernel lets go of the lock between two mappings when others wait for it. If they run, and change mappings, the
-    next one may begin anywhere.
+    Between two mappings the kernel releases the lock when others wait for it. Where these change mappings, the next
+    one may start anywhere.
     """
     if (starts[1:] >= ends[:-1]).all():
         return starts, ends
