@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, held_ns
+from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
