@@ -121,10 +121,10 @@ def size_within(pages: PageSet, vma: Vma) -> int:
 
 def accessed(walker: Walker, pid: int) -> PageSet:
     """What the page tables say; they stay as they are. Where DAMON takes marks away, all pages are asked for notes."""
-    walker.second_look = bool(other_observers())
+    walker.reads_young_flags = bool(other_observers())
     walk = walker.walk(pid, want_resident=True)
     assert (walk.errors, walk.changed) == (0, 0)
-    if not walker.second_look:
+    if not walker.reads_young_flags:
         return walk.pages
     return walk.pages.union(walker.noted(pid, walk.resident.difference(walk.pages)))
 
@@ -153,7 +153,7 @@ def test_referenced_is_the_page_exact_working_set_of_anonymous_memory(patterns, 
             found = patterns.found(pages)
             assert found[:2] == truth[:2], f"turn {turn}"
             # Large folios of a file have one note for all their pages, so what DAMON took there stays unseen.
-            assert set(found[2]) <= set(truth[2]) if walker.second_look else found[2] == truth[2], f"turn {turn}"
+            assert set(found[2]) <= set(truth[2]) if walker.reads_young_flags else found[2] == truth[2], f"turn {turn}"
             for vma in vmas:
                 assert sizes.get(vma.start, 0) == size_within(pages, vma), vma
                 compared += bool(sizes.get(vma.start))

@@ -39,7 +39,7 @@ class SplitWalker:
 
         Raises OSError and TrackerError as ``Walker``.
         """
-        if self.first.second_look and self.pool.count > 1:
+        if self.first.reads_young_flags and self.pool.count > 1:
             parts += 1  # for queries meanwhile
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))

@@ -133,7 +133,7 @@ class PageTableTracker:
         if others == self._others:
             return ""
         self._others = others
-        self._walker.second_look = bool(others)
+        self._walker.reads_young_flags = bool(others)
         if not others:
             return "nobody else clears accessed bits any more: the page sets are exact again"
         who = f"{', '.join(others)} runs on this machine and clears accessed bits, too"
@@ -212,7 +212,7 @@ class PageTableTracker:
         self._several = processes > 1
         if self._several:
             self._walker.start_round()
-        if self._walker.second_look:
+        if self._walker.reads_young_flags:
             for tracked in self._tracked.values():
                 tracked.recent.update()
         self._split.prepare(1 + max((len(tracked.cuts) for tracked in self._tracked.values()), default=0))
@@ -313,7 +313,7 @@ class PageTableTracker:
     ) -> _AccessedBits:
         """Read the accessed bits; those in mapped files may be cleared meanwhile."""
         self._split.take_doubts()  # drop those of clearing after the last window
-        recent = tracked.recent if self._walker.second_look else None
+        recent = tracked.recent if self._walker.reads_young_flags else None
         if recent is not None:
             recent.update()
         files: Future[None] | None = None

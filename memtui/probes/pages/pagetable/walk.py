@@ -170,12 +170,12 @@ class Walker:
         return self._restrict
 
     @property
-    def second_look(self) -> bool:
+    def reads_young_flags(self) -> bool:
         """Whether walks read page frames, in which another observer of accessed bits leaves notes."""
         return bool(self._memory.get("second_look"))
 
-    @second_look.setter
-    def second_look(self, wanted: bool) -> None:
+    @reads_young_flags.setter
+    def reads_young_flags(self, wanted: bool) -> None:
         self._memory.set("second_look", int(wanted))
 
     @property
