@@ -36,17 +36,17 @@ def memory(blocks: np.ndarray, counts: np.ndarray, huge: np.ndarray | None = Non
     bits = np.zeros((len(blocks), PAGES_PER_BLOCK), np.uint8)
     for row, count in enumerate(counts):
         bits[row, : int(count)] = 1
-    words = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
-    return PageSet.from_blocks(blocks, words, () if huge is None else huge)
+    masks = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+    return PageSet.from_blocks(blocks, masks, () if huge is None else huge)
 
 
 @given(SEEDS, BLOCKS, st.sampled_from([10, 20, 640]))
 def test_each_block_is_in_one_part(seed, blocks, parts):
     sample = BlockSample(seed, parts)
     pages = memory(blocks, np.full(len(blocks), 3))
-    found = [sample.select(pages, part) for part in range(parts)]
-    assert sum(one.page_count for one in found) == pages.page_count
-    assert sorted(block for one in found for block in one.blocks.tolist()) == blocks.tolist()
+    selected = [sample.select(pages, part) for part in range(parts)]
+    assert sum(part_pages.page_count for part_pages in selected) == pages.page_count
+    assert sorted(block for part_pages in selected for block in part_pages.blocks.tolist()) == blocks.tolist()
 
 
 @given(SEEDS, BLOCKS, st.integers(0, 10**6))
@@ -71,26 +71,26 @@ def test_where_blocks_are_alike_the_estimate_is_exact(seed, count, touched, part
     there = sample.select(memory(blocks, np.full(count, PAGES_PER_BLOCK)), part)
     if not len(there.blocks):
         return
-    found = estimate(sample.select(memory(blocks, np.full(count, touched)), part), there, count * BLOCK_BYTES)
-    assert found is not None
-    assert found.wss_bytes == pytest.approx(count * touched * PAGE_BYTES, rel=1e-9)
-    assert found.low_bytes == pytest.approx(found.high_bytes, rel=1e-9) or found.blocks == 1
+    result = estimate(sample.select(memory(blocks, np.full(count, touched)), part), there, count * BLOCK_BYTES)
+    assert result is not None
+    assert result.wss_bytes == pytest.approx(count * touched * PAGE_BYTES, rel=1e-9)
+    assert result.low_bytes == pytest.approx(result.high_bytes, rel=1e-9) or result.blocks == 1
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(0, 40))
 def test_an_interval_holds_the_estimate_and_stays_between_what_was_seen_and_what_is_there(seed, count, huge):
     random = np.random.default_rng(seed)
     blocks = np.arange(count, dtype=np.uint64)
-    held = random.integers(1, PAGES_PER_BLOCK + 1, count)
+    resident_pages = random.integers(1, PAGES_PER_BLOCK + 1, count)
     huge_blocks = np.arange(1000, 1000 + huge, dtype=np.uint64)
-    there = memory(blocks, held, huge_blocks)
-    touched = memory(blocks, random.integers(0, held + 1), huge_blocks[: huge // 2])
+    there = memory(blocks, resident_pages, huge_blocks)
+    touched = memory(blocks, random.integers(0, resident_pages + 1), huge_blocks[: huge // 2])
     rss = int(there.size_bytes * random.uniform(1, 20))
-    found = estimate(touched, there, rss)
-    assert found is not None
-    assert touched.size_bytes <= found.low_bytes + 1
-    assert found.low_bytes <= found.wss_bytes + 1 <= found.high_bytes + 2
-    assert found.high_bytes <= max(rss, there.size_bytes) + 1
+    result = estimate(touched, there, rss)
+    assert result is not None
+    assert touched.size_bytes <= result.low_bytes + 1
+    assert result.low_bytes <= result.wss_bytes + 1 <= result.high_bytes + 2
+    assert result.high_bytes <= max(rss, there.size_bytes) + 1
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -102,9 +102,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     for seed in range(40):
         sample = BlockSample(seed)
         for part in range(0, 10, 2):
-            found = estimate(sample.select(touched, part), sample.select(there, part), count * BLOCK_BYTES)
-            assert found is not None
-            inside += found.low_bytes <= touched.size_bytes <= found.high_bytes
+            result = estimate(sample.select(touched, part), sample.select(there, part), count * BLOCK_BYTES)
+            assert result is not None
+            inside += result.low_bytes <= touched.size_bytes <= result.high_bytes
             tried += 1
     assert 0.90 <= inside / tried <= 0.99
 
@@ -153,24 +153,24 @@ def test_the_working_set_of_a_real_process_is_estimated(tmp_path):
         try:
             assert target.stdout is not None
             target.stdout.readline()
-            words = ("--pages", "sampled", "--interval", "0.3", "--duration", 5, "-o", path)
-            done = memtui("record", target.pid, *words)
+            argv = ("--pages", "sampled", "--interval", "0.3", "--duration", 5, "-o", path)
+            done = memtui("record", target.pid, *argv)
         finally:
             target.kill()
     assert done.returncode == 0, done.stderr
     reader = Session(path)
     samples, (process,) = reader.samples, reader.processes.all()
-    known = np.isfinite(samples.wss_bytes)
-    assert known.sum() >= 5
-    assert {samples.status[i] for i in np.flatnonzero(known)} == {Status.APPROXIMATE}
-    wss = samples.wss_bytes[known]
+    measured = np.isfinite(samples.wss_bytes)
+    assert measured.sum() >= 5
+    assert {samples.status[i] for i in np.flatnonzero(measured)} == {Status.APPROXIMATE}
+    wss = samples.wss_bytes[measured]
     # The program touches its 60,000 pages and a few of the interpreter's in every window.
     assert np.median(wss) == pytest.approx(60_000 * PAGE_BYTES, rel=0.2)
-    assert (samples.wss_low_bytes[known] <= wss).all()
-    assert (wss <= samples.wss_high_bytes[known]).all()
-    seen = [reader.pages.page_set(int(s), process.key) for s in samples.sample[known]]
+    assert (samples.wss_low_bytes[measured] <= wss).all()
+    assert (wss <= samples.wss_high_bytes[measured]).all()
+    seen = [reader.pages.page_set(int(s), process.key) for s in samples.sample[measured]]
     assert all(pages is not None and pages.size_bytes < 0.35 * 60_000 * PAGE_BYTES for pages in seen)
-    for sample, total in zip(samples.sample[known].tolist(), wss.tolist(), strict=True):
+    for sample, total in zip(samples.sample[measured].tolist(), wss.tolist(), strict=True):
         _, _, by_row = reader.vmas.wss(sample, sample)
         assert by_row.sum() == pytest.approx(total, rel=0.02)  # rows add up to the header
         table = RangeTable().view(reader, sample, reader.processes.all())

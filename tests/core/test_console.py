@@ -20,17 +20,17 @@ def test_results_are_on_standard_output_and_notices_are_not(console, capsys):
     console.print("a\x1b[2J\nb")
     console.notify("careful\n\x1b[2J")
     console.notify("")
-    said = capsys.readouterr()
-    assert said.out == "a\\x1b[2J\nb\n"
-    assert said.err == "memtui export: careful\\n\\x1b[2J\n"
+    output = capsys.readouterr()
+    assert output.out == "a\\x1b[2J\nb\n"
+    assert output.err == "memtui export: careful\\n\\x1b[2J\n"
 
 
 def test_a_document_is_json_alone_also_inside_of_a_progress_line(console, capsys):
     with console.progress("writing"):
         console.print_json({"a": None})
-    said = capsys.readouterr()
-    assert json.loads(said.out) == {"schema_version": 1, "a": None}
-    assert said.err == ""
+    output = capsys.readouterr()
+    assert json.loads(output.out) == {"schema_version": 1, "a": None}
+    assert output.err == ""
 
 
 @pytest.mark.parametrize(

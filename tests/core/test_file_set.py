@@ -123,10 +123,10 @@ def test_a_disk_that_is_full(words, session, small_disk, tmp_path):
 
 
 def test_folders_that_others_use_meanwhile_stay(tmp_path):
-    made = make_folder(tmp_path / "a" / "b")
-    assert made == [tmp_path / "a", tmp_path / "a" / "b"]
+    created = make_folder(tmp_path / "a" / "b")
+    assert created == [tmp_path / "a", tmp_path / "a" / "b"]
     (tmp_path / "a" / "theirs").write_text("x")
-    take_away(made)
+    take_away(created)
     assert contents(tmp_path) == {"a/theirs": b"x"}
     assert not (tmp_path / "a" / "b").exists()
 

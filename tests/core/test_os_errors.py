@@ -96,8 +96,8 @@ def test_small_files_are_plain_text_within_a_limit(tmp_path):
 @pytest.mark.parametrize("read", [read_small, check_readable])
 def test_pipes_devices_and_folders_are_refused_at_once(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(tmp_path / "socket"))
+    with socket.socket(socket.AF_UNIX) as unix_socket:
+        unix_socket.bind(str(tmp_path / "socket"))
         for path, kind in (
             (tmp_path / "pipe", "is not a file, but a pipe"),
             (tmp_path, "is not a file, but a folder"),

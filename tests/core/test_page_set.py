@@ -14,10 +14,10 @@ from tests.support.strategies import page_sets, same_pages
 
 @given(st.sets(st.integers(0, 2**36 - 1), max_size=200))
 def test_pages_come_back_as_they_went_in(pages):
-    made = PageSet.from_pages(list(pages))
-    assert made.pages().tolist() == sorted(pages)
-    assert made.page_count == made.touch_count == len(pages)
-    assert made.size_bytes == len(pages) * 4096
+    page_set = PageSet.from_pages(list(pages))
+    assert page_set.pages().tolist() == sorted(pages)
+    assert page_set.page_count == page_set.touch_count == len(pages)
+    assert page_set.size_bytes == len(pages) * 4096
 
 
 @given(page_sets())
@@ -35,10 +35,10 @@ def test_ranges_cover_exactly_the_touched_pages(pages):
 
 
 def test_from_blocks_leaves_out_what_is_empty_and_sorts():
-    made = PageSet.from_blocks([7, 3, 5], [[1] + [0] * 7, [0] * 8, [0] * 7 + [1 << 63]], huge=[9, 8])
-    assert made.blocks.tolist() == [5, 7]
-    assert made.pages().tolist() == [5 * 512 + 511, 7 * 512]
-    assert made.huge.tolist() == [8, 9]
+    page_set = PageSet.from_blocks([7, 3, 5], [[1] + [0] * 7, [0] * 8, [0] * 7 + [1 << 63]], huge=[9, 8])
+    assert page_set.blocks.tolist() == [5, 7]
+    assert page_set.pages().tolist() == [5 * 512 + 511, 7 * 512]
+    assert page_set.huge.tolist() == [8, 9]
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0", b"x" * 40])
@@ -88,25 +88,25 @@ def test_parts_of_blocks_are_in_their_order():
 
 def test_ranges_end_at_borders_where_pages_go_on():
     """Pages 3 to 9, huge pages 7 to 9 and giant ones 2 and 3: a range ends where one of them is a border."""
-    made = PageSet.from_pages(range(3, 10))
-    made = PageSet(made.blocks, made.bits, np.array([7, 8, 9], np.uint64), np.array([2, 3], np.uint64))
+    page_set = PageSet.from_pages(range(3, 10))
+    page_set = PageSet(page_set.blocks, page_set.bits, np.array([7, 8, 9], np.uint64), np.array([2, 3], np.uint64))
     borders = [5 * 4096, 3 * 4096, 10 * 4096, 8 * BLOCK_BYTES, 3 * GIANT_BYTES]
-    found = [(start // size, end // size, size) for start, end, size in made.runs(borders)]
-    assert found == [
+    ranges = [(start // size, end // size, size) for start, end, size in page_set.runs(borders)]
+    assert ranges == [
         (3, 5, 4096), (5, 10, 4096), (7, 8, BLOCK_BYTES), (8, 10, BLOCK_BYTES), (2, 3, GIANT_BYTES), (3, 4, GIANT_BYTES)
     ]  # fmt: skip
-    assert [size for *_, size in made.ranges()] == [4096, BLOCK_BYTES, GIANT_BYTES]
+    assert [size for *_, size in page_set.ranges()] == [4096, BLOCK_BYTES, GIANT_BYTES]
 
 
 @pytest.mark.parametrize("border", [None, 2047, 2048, 2049])
 def test_ranges_go_on_from_one_part_of_the_blocks_to_the_next(border):
     """They are made of 2048 blocks at a time."""
     count = 2100
-    made = PageSet.from_blocks(range(count), np.full((count, 8), 2**64 - 1, np.uint64))
-    found = list(made.runs([] if border is None else [border * BLOCK_BYTES]))
+    page_set = PageSet.from_blocks(range(count), np.full((count, 8), 2**64 - 1, np.uint64))
+    ranges = list(page_set.runs([] if border is None else [border * BLOCK_BYTES]))
     expected = [(0, count)] if border is None else [(0, border), (border, count)]
-    assert found == [(a * BLOCK_BYTES, b * BLOCK_BYTES, 4096) for a, b in expected]
-    apart = made.difference(PageSet.from_pages([2048 * 512]))
+    assert ranges == [(a * BLOCK_BYTES, b * BLOCK_BYTES, 4096) for a, b in expected]
+    apart = page_set.difference(PageSet.from_pages([2048 * 512]))
     assert [end - start for start, end, _ in apart.ranges()] == [
         2048 * BLOCK_BYTES, (count - 2048) * BLOCK_BYTES - 4096
     ]  # fmt: skip
@@ -122,12 +122,12 @@ def test_no_page_lies_above_the_last_address(shift):
             parts |= {kind: numbers}
             if kind == "blocks":
                 parts["bits"] = np.ones((1, 8), np.uint64)
-            made = PageSet(**parts)
+            page_set = PageSet(**parts)
             if fits:
-                assert same_pages(PageSet.decode(made.encode()), made)
+                assert same_pages(PageSet.decode(page_set.encode()), page_set)
             else:
                 with pytest.raises(ValueError, match="damaged page set: page numbers do not rise"):
-                    PageSet.decode(made.encode())
+                    PageSet.decode(page_set.encode())
 
 
 def test_a_set_that_would_take_too_much_memory_is_refused_before_it_is_unpacked(monkeypatch):

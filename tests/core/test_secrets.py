@@ -81,8 +81,8 @@ VALUES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).map(lambd
 
 @given(NOISE, NAMES, VALUES, NOISE, st.booleans())
 def test_no_value_of_a_secret_option_survives(before, name, value, after, joined):
-    words = [*before, f"{name}={value}"] if joined else [*before, name, value]
-    masked = mask_secrets(shlex.join(["t", *words, *after]))
+    argv = [*before, f"{name}={value}"] if joined else [*before, name, value]
+    masked = mask_secrets(shlex.join(["t", *argv, *after]))
     assert SECRET not in masked
     assert MASK in masked
 
@@ -102,9 +102,9 @@ def test_words_without_a_secret_stay(words):
 
 @pytest.mark.parametrize("part", ["'", '"\\', "key", "a:", "://", "bearer ", "k=k:", "a://", "=a", "a='", "-", "\\"])
 def test_long_command_lines_cost_no_more_than_their_length(part):
-    begin = time.process_time()
+    start_s = time.process_time()
     mask_secrets(part * (200_000 // len(part)))
-    assert time.process_time() - begin < 2.0
+    assert time.process_time() - start_s < 2.0
 
 
 # In the recorder

@@ -44,12 +44,12 @@ def test_damon_in_all_its_forms(tmp_path):
 
 def test_the_user_is_told_once_per_change(monkeypatch):
     need_pagetable()
-    found: list[tuple[str, ...]] = [(), (), ("DAMON (kdamond 0)",), ("DAMON (kdamond 0)",), ()]
-    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: found.pop(0))
+    observers: list[tuple[str, ...]] = [(), (), ("DAMON (kdamond 0)",), ("DAMON (kdamond 0)",), ()]
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: observers.pop(0))
     with PageTableTracker("soft-dirty") as tracker:
-        told = [tracker.notice() for _ in range(5)]
-    assert [bool(text) for text in told] == [False, False, True, False, True]
-    assert "kdamond 0" in told[2]
+        notices = [tracker.notice() for _ in range(5)]
+    assert [bool(text) for text in notices] == [False, False, True, False, True]
+    assert "kdamond 0" in notices[2]
 
 
 @pytest.fixture

@@ -283,9 +283,9 @@ def test_a_kernel_that_lacks_it_says_which_option(kernel, tmp_path):
     kernel.write("1/state", "on")
     assert refusal(kernel).remedy == why.remedy, "an end of what runs would not help"
     nothing = Interface(tmp_path / "nothing")
-    found = nothing.objection()
-    assert found is not None
-    assert "CONFIG_DAMON_SYSFS" in found.remedy
+    refused = nothing.objection()
+    assert refused is not None
+    assert "CONFIG_DAMON_SYSFS" in refused.remedy
 
 
 def test_a_kernel_that_is_too_old_says_so(kernel):
@@ -301,8 +301,8 @@ def test_without_root_it_says_so(kernel, monkeypatch):
 def test_one_memtui_at_a_time(kernel, monkeypatch):
     monkeypatch.setattr(sysfs, "_PATIENCE_S", 0.05)
     code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
-    words = [sys.executable, "-c", code, kernel._admin / "nr_kdamonds"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    argv = [sys.executable, "-c", code, kernel._admin / "nr_kdamonds"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
         other.stdout.readline()
         assert refusal(kernel).reason == f"DAMON is in use by another memtui (pid {other.pid})"
@@ -326,10 +326,10 @@ def test_another_part_of_memtui_puts_back_what_a_dead_one_found(kernel, tmp_path
     someone_configures(kernel)
     before = everything(kernel)
     dead = Kernel(tmp_path)
-    found = json.loads(json.dumps(dead.take()))
+    original = json.loads(json.dumps(dead.take()))
     dead.start(TARGETS, 10**9)
     dead._unlock()
-    kernel.release(found)
+    kernel.release(original)
     assert everything(kernel) == before
 
 
@@ -378,16 +378,16 @@ for line in sys.stdin:
 @pytest.fixture
 def scripted(monkeypatch):
     """A tracker whose worker says what a script says."""
-    made = []
+    trackers = []
 
     def make(script: str) -> DamonTracker:
         script = script.replace("start", str(vmas_of(os.getpid())[0].start)).replace("LATE", "0")
         monkeypatch.setattr(damon, "worker_command", lambda: [sys.executable, "-c", script])
-        made.append(DamonTracker("off"))
-        return made[-1]
+        trackers.append(DamonTracker("off"))
+        return trackers[-1]
 
     yield make
-    for tracker in made:
+    for tracker in trackers:
         tracker.close()
 
 
@@ -495,14 +495,14 @@ def modelled(kernel, tmp_path, monkeypatch):
     monkeypatch.setattr(damon, "worker_command", lambda: [sys.executable, "-c", MODEL, str(tmp_path)])
     monkeypatch.setattr(damon, "Interface", lambda: kernel)
     monkeypatch.setattr(damon, "_END_S", 60.0)  # folders of a file system are slower than the kernel's
-    made = []
+    trackers = []
 
     def make() -> DamonTracker:
-        made.append(DamonTracker("off"))
-        return made[-1]
+        trackers.append(DamonTracker("off"))
+        return trackers[-1]
 
     yield make
-    for tracker in made:
+    for tracker in trackers:
         tracker.close()
 
 
@@ -527,8 +527,8 @@ def test_the_worker_watches_what_is_resident_and_leaves_what_it_found(kernel, mo
             assert sum(dict(window.vma_rss()).values()) == pytest.approx(resident(pid), rel=0.05)
         (row,) = [vma.start for vma in vmas_of(pid) if vma.start <= second["start"] < vma.end]
         assert sizes[row] == pytest.approx(12_000 * PAGE, rel=0.05)
-        told = [(kernel._admin / f"0/contexts/0/targets/{n}/pid_target").read_text() for n in (1, 2)]
-        assert told == [f"{pid}\n" for pid in pids]
+        pid_targets = [(kernel._admin / f"0/contexts/0/targets/{n}/pid_target").read_text() for n in (1, 2)]
+        assert pid_targets == [f"{pid}\n" for pid in pids]
         tracker.forget(pids[0])
         tracker.start(pids[0], vmas_of(pids[0]))
         assert tracker.window(pids[0], (), want_resident=False).reason == damon.FIRST
@@ -576,11 +576,11 @@ def test_auto_never_chooses_it(monkeypatch):
 
 def test_the_best_alternative_comes_first(monkeypatch):
     yes = select_tracker._Entry(lambda: Capability("x", True), lambda *_: pytest.fail("chosen"))
-    found = {
+    capabilities = {
         name: Capability(name, name not in ("damon", "pagetable"), "no such thing", "get one")
         for name in select_tracker.NAMES
     }
-    monkeypatch.setattr(select_tracker, "capability", found.__getitem__)
+    monkeypatch.setattr(select_tracker, "capability", capabilities.__getitem__)
     monkeypatch.setitem(select_tracker._TRACKERS, "idle", lambda: yes)
     with pytest.raises(select_tracker.NoTracker) as caught:
         select_tracker.choose("damon", "auto")
@@ -607,9 +607,9 @@ def test_asked_for_where_there_is_none(tmp_path):
 
 
 def test_doctor_says_what_it_is_or_what_is_missing():
-    (found,) = [c for c in json.loads(memtui("doctor", "--json").stdout)["trackers"] if c["name"] == "damon"]
-    assert found["ok"] == FOUND.ok
-    assert found["reason"].startswith("an estimate") if FOUND.ok else found["remedy"]
+    (tracker,) = [c for c in json.loads(memtui("doctor", "--json").stdout)["trackers"] if c["name"] == "damon"]
+    assert tracker["ok"] == FOUND.ok
+    assert tracker["reason"].startswith("an estimate") if FOUND.ok else tracker["remedy"]
 
 
 # -- the real kernel
@@ -648,18 +648,18 @@ def test_the_working_set_is_within_a_quarter_of_the_page_exact_one_on_the_real_k
 def estimates_of(pid: int, count: int) -> list[int]:
     """So many of one process, each of another interval of DAMON's."""
     tracker = DamonTracker()
-    found: dict[int, int] = {}
+    estimates: dict[int, int] = {}
     try:
         tracker.pace(INTERVAL_NS)
         tracker.start(pid, vmas_of(pid))
         end = time.monotonic() + 300
-        while len(found) < count and time.monotonic() < end:
+        while len(estimates) < count and time.monotonic() < end:
             window = tracker.window(pid, vmas_of(pid), want_resident=False)
             if window.vma_wss:
-                found[tracker._tracked[pid].t_ns] = sum(size or 0 for _, size in window.vma_wss())
+                estimates[tracker._tracked[pid].t_ns] = sum(size or 0 for _, size in window.vma_wss())
             time.sleep(0.2)
-        assert len(found) == count, window.reason
-        return list(found.values())
+        assert len(estimates) == count, window.reason
+        return list(estimates.values())
     finally:
         tracker.close()
 

@@ -27,8 +27,8 @@ def test_small_integers_all_over_memory_are_not_taken_for_page_tables():
     need_pagetable()
     bait = np.full(psutil.virtual_memory().available // 4 // 8, PRESENT_LEAF, np.int64)
     for _ in range(PROCESSES):
-        said = subprocess.run([sys.executable, "-c", FIND_IT], capture_output=True, text=True, check=True).stdout
-        assert "ok=True" in said, said
+        done = subprocess.run([sys.executable, "-c", FIND_IT], capture_output=True, text=True, check=True).stdout
+        assert "ok=True" in done, done
     assert bait[-1] == PRESENT_LEAF
 
 

@@ -168,8 +168,8 @@ def test_nothing_to_read_is_no_failure(tmp_path):
 # -- others who write to clear_refs
 
 
-def command(proc: Path, pid: int, *words: str) -> None:
-    put(proc / str(pid) / "cmdline", "\0".join(words) + "\0")
+def command(proc: Path, pid: int, *argv: str) -> None:
+    put(proc / str(pid) / "cmdline", "\0".join(argv) + "\0")
 
 
 def test_wss_names_its_target(tmp_path):
@@ -200,11 +200,11 @@ def test_a_memtui_is_known_by_the_file_it_holds(tmp_path):
 def test_two_memtuis_on_one_process_name_each_other(tmp_path):
     """The lock that forbids it does not reach from one mount of /proc to another, which containers have."""
     with pattern("loop", "--pages", 300) as truth:
-        words = ("record", truth["pid"], "--interval", 0.2, "--duration", 4, "-o")
+        argv = ("record", truth["pid"], "--interval", 0.2, "--duration", 4, "-o")
         elsewhere = ["unshare", "--mount", "sh", "-c", 'mount -t proc proc /proc && exec "$@"', "sh"]
-        other = [sys.executable, "-m", "memtui", *map(str, words), str(tmp_path / "other.memtui")]
+        other = [sys.executable, "-m", "memtui", *map(str, argv), str(tmp_path / "other.memtui")]
         with subprocess.Popen(elsewhere + other, stdout=subprocess.DEVNULL):
-            assert memtui(*words, tmp_path / "s.memtui").returncode == 0
+            assert memtui(*argv, tmp_path / "s.memtui").returncode == 0
     for name in ("s", "other"):
         reader = Session(tmp_path / f"{name}.memtui")
         assert any("another memtui (pid" in cause for cause in reader.samples.disturbed), name
@@ -235,8 +235,8 @@ def test_reclaim_at_a_real_limit_is_in_the_session_and_quiet_before(tmp_path):
     """No swap is needed: a file larger than the limit is read round and round."""
     path = tmp_path / "s.memtui"
     with limited_cgroup(32 << 20) as (version, folder):
-        words = [sys.executable, "-c", EATER, str(folder), str(tmp_path / "file")]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        argv = [sys.executable, "-c", EATER, str(folder), str(tmp_path / "file")]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
             assert child.stdin
             assert child.stdout
             try:
@@ -252,11 +252,11 @@ def test_reclaim_at_a_real_limit_is_in_the_session_and_quiet_before(tmp_path):
                 child.kill()
     wanted = LIMIT if version == 1 else "reclaim in its memory cgroup"
     reader = Session(path)
-    found = [wanted in cause for cause in reader.samples.disturbed]
+    disturbed = [wanted in cause for cause in reader.samples.disturbed]
     reader.close()
-    assert found[-2], "while it reads"
-    assert sum(found) >= 10
-    assert not any(found[:8]), "before it reads"
+    assert disturbed[-2], "while it reads"
+    assert sum(disturbed) >= 10
+    assert not any(disturbed[:8]), "before it reads"
     assert f"windows: {wanted}" in memtui("report", path).stdout
 
 
@@ -265,9 +265,9 @@ def test_it_costs_little():
     probe = DisturbanceProbe()
     pids = (os.getppid(),)
     probe.read(pids)
-    begin = time.process_time_ns()
+    start_ns = time.process_time_ns()
     for _ in range(200):
         probe.read(pids)
-    spent_ns = (time.process_time_ns() - begin) / 200
+    spent_ns = (time.process_time_ns() - start_ns) / 200
     probe.close()
     assert spent_ns < 1_000_000

@@ -51,15 +51,15 @@ def stand_in(tmp_path_factory):
 
 
 def test_counter_and_sensor_of_a_gpu(stand_in):
-    found = stand_in(
+    result = stand_in(
         SETUP + "s = NvmlEnergy('GPU-stand-in-1')\nat(1)\na = s.read()\nat(3)\nb = s.read()\n"
         "say([b[0] - a[0], b[1], s.name, s.scope, s.limit_w, s.state(), str(lock_path(s))])",
         devices=2,
         power="0:100000",
     )
-    assert found[:5] == [400.0, 200.0, "nvml counter", "gpu_board", 700.0]
-    assert found[5] == {"sm_mhz": 1980, "memory_mhz": 2619, "temperature_c": 45, "held_down": []}
-    assert found[6] == "/sys/devices/system/cpu/online", "there is no /dev/nvidia901 here"
+    assert result[:5] == [400.0, 200.0, "nvml counter", "gpu_board", 700.0]
+    assert result[5] == {"sm_mhz": 1980, "memory_mhz": 2619, "temperature_c": 45, "held_down": []}
+    assert result[6] == "/sys/devices/system/cpu/online", "there is no /dev/nvidia901 here"
 
 
 @pytest.mark.parametrize("tick_ms", [20, 50, 100])
@@ -90,8 +90,8 @@ def test_bursts(stand_in):
 
 
 def test_constant_power_is_not_nothing(stand_in):
-    found = stand_in(WINDOW.replace("WHAT", "1.5, 1.0, 250.0"), power="0:250000", tick_ms=100)
-    assert found[0] == pytest.approx(0, abs=0.005)
+    result = stand_in(WINDOW.replace("WHAT", "1.5, 1.0, 250.0"), power="0:250000", tick_ms=100)
+    assert result[0] == pytest.approx(0, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_why_there_is_none(stand_in, uuid, settings, words):
 
 def test_why_the_clock_is_held_down_and_who_else_computes(stand_in):
     code = SETUP + "s = NvmlEnergy('stand-in-0')\nsay([s.state()['held_down'], sorted(s.holders())])"
-    found = stand_in(code, held_down="0x44", processes="10:1000,11:2000")
-    assert found == [["software power cap", "hardware thermal"], [10, 11]]
+    result = stand_in(code, held_down="0x44", processes="10:1000,11:2000")
+    assert result == [["software power cap", "hardware thermal"], [10, 11]]
 
 
 def zone(root, name, energy_uj, label):
@@ -142,11 +142,11 @@ def test_cpu_packages_are_added_and_nothing_else(tmp_path):
     zone(tmp_path, "intel-rapl:2", 7_000_000, "psys")
     now = iter(range(10**9, 10**12, 10**9))
     source = RaplEnergy(sys_root=tmp_path, clock=lambda: next(now))
-    begin, power = source.read()
+    before_j, power = source.read()
     assert isnan(power)
     first.write_text("31000000")  # 30 J
     second.write_text("19671149")  # 20 J, over the end of its range
-    assert source.read()[0] - begin == pytest.approx(50, abs=1e-4)
+    assert source.read()[0] - before_j == pytest.approx(50, abs=1e-4)
     source.close()
 
 

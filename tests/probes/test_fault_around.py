@@ -33,12 +33,12 @@ def pages(*numbers) -> PageSet:
 def test_as_many_as_counted_one_by_one(windows, edges):
     extents = list(zip(edges[::2], edges[1::2], strict=False))
     vmas = tuple(Vma(a * 4096, b * 4096, "r--p", "/x" if n % 3 else "") for n, (a, b) in enumerate(extents))
-    first, known = FirstMappings(), None
+    first, mapped = FirstMappings(), None
     for numbers in windows:
         touched = {n for n in numbers for v in vmas if v.name and v.start <= n * 4096 < v.end}
-        wanted = None if known is None else 4096 * len(touched - known)
+        wanted = None if mapped is None else 4096 * len(touched - mapped)
         assert first.update(pages(*numbers), None, vmas, 0) == wanted
-        known = touched | (known or set())
+        mapped = touched | (mapped or set())
 
 
 def test_only_files_are_counted_and_only_once():

@@ -290,9 +290,9 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
         try:
             child = int(parent.stdout.readline())
             say(f"{parent.pid}@0:{GIB},{child}@1:4096,999999:77")
-            words = ["record", str(parent.pid), "-o", str(path), "--interval", "0.1", "--tracker", "rss"]
+            argv = ["record", str(parent.pid), "-o", str(path), "--interval", "0.1", "--tracker", "rss"]
             recording = subprocess.Popen(
-                [sys.executable, "-m", "memtui", *words], env=os.environ | steering, stdout=subprocess.DEVNULL
+                [sys.executable, "-m", "memtui", *argv], env=os.environ | steering, stdout=subprocess.DEVNULL
             )
             wait_for(lambda: held(1) == [GIB] and held(2) == [4096])
             say(f"{parent.pid}:{GIB},{child}@1:4096")

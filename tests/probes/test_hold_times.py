@@ -92,14 +92,14 @@ def test_what_is_read_later_gives_names_and_nothing_else(mappings, vsyscall):
     later = [line for (_, line), (_, there) in zip(rows, mappings, strict=True) if there]
     later.append(row(1000, True)[1])
     rest = b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n" if vsyscall else b""
-    made = MappingTable()
-    text = made.learn_later(np.array([mapping for mapping, _ in rows]), b"".join(later) + rest)
+    table = MappingTable()
+    text = table.learn_later(np.array([mapping for mapping, _ in rows]), b"".join(later) + rest)
     assert text.endswith(rest)
     found = parse_maps(text)
     assert [(v.start, v.end) for v in found] == [(int(m[0]), int(m[1])) for m, _ in rows]
     names = ["/lib/x.so" if there else GONE.decode() for _, there in mappings]
     assert [v.name for v in found] == [name if named else "" for (named, _), name in zip(mappings, names, strict=True)]
-    assert made.knows(np.array([mapping for mapping, _ in rows]))
+    assert table.knows(np.array([mapping for mapping, _ in rows]))
 
 
 @pytest.fixture
@@ -141,19 +141,19 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
         subject = subject_of(target.pid)
         reader.start(subject)
         tracker.start_round(1)
-        (one,) = reader.read([subject], want_resident=False)
-        assert isinstance(one, Reading)
-        assert (one.running, reader.long) == ("", 0)
+        (reading,) = reader.read([subject], want_resident=False)
+        assert isinstance(reading, Reading)
+        assert (reading.running, reader.long) == ("", 0)
         target.let_run(0.05)
         reader._max_pause_ns = 1  # and what is expected, is less
         reader._times.expected_ns = lambda pid, mappings: 0
-        (one,) = reader.read([subject], want_resident=False)
-        assert isinstance(one, Reading)
-        assert one.running.startswith("its marks were cleared while it ran")
-        assert one.paused_ns > 0
-        assert one.end_ns < one.resumed_ns
-        assert one.window.pages is not None
-        assert one.window.pages.page_count >= 1900
+        (reading,) = reader.read([subject], want_resident=False)
+        assert isinstance(reading, Reading)
+        assert reading.running.startswith("its marks were cleared while it ran")
+        assert reading.paused_ns > 0
+        assert reading.end_ns < reading.resumed_ns
+        assert reading.window.pages is not None
+        assert reading.window.pages.page_count >= 1900
         assert reader.long == target.pid
 
 
@@ -166,17 +166,19 @@ def test_what_would_take_longer_is_not_held_at_all(held, together):
             reader.start(subject)
         reader._times.expected_ns = lambda pid, mappings: 30 * MS
         outcomes = reader.read(both, want_resident=False)
-        assert all(isinstance(one, Reading) for one in outcomes)
+        assert all(isinstance(outcome, Reading) for outcome in outcomes)
         # Held at once they are held for the sum of their times, so there is room for one.
-        assert [one.paused_ns > 0 for one in outcomes] == [True, not together]
-        assert [one.running != "" for one in outcomes] == [False, together]
+        assert [outcome.paused_ns > 0 for outcome in outcomes] == [True, not together]
+        assert [outcome.running != "" for outcome in outcomes] == [False, together]
         reader._times.expected_ns = lambda pid, mappings: 51 * MS
         outcomes = reader.read(both, want_resident=False)
-        assert [one.paused_ns for one in outcomes] == [0, 0]
-        assert all(one.running == "holding it would take longer than --max-pause (50.0 ms)" for one in outcomes)
+        assert [outcome.paused_ns for outcome in outcomes] == [0, 0]
+        assert all(outcome.running == "holding it would take longer than --max-pause (50.0 ms)" for outcome in outcomes)
         reader._times.expected_ns = lambda pid, mappings: 10 * MS
         outcomes = reader.read(both, want_resident=False)
-        assert all(one.paused_ns > 0 and not one.running for one in outcomes), "held again where it is short again"
+        assert all(outcome.paused_ns > 0 and not outcome.running for outcome in outcomes), (
+            "held again where it is short again"
+        )
 
 
 def test_a_process_of_too_many_mappings_is_neither_held_nor_read(held, monkeypatch):
@@ -188,9 +190,9 @@ def test_a_process_of_too_many_mappings_is_neither_held_nor_read(held, monkeypat
         assert tracker.mappings(target.pid) == count
         monkeypatch.setattr(window_reader, "MOST_MAPPINGS", count - 1)
         monkeypatch.setattr(PageTableTracker, "window", None)
-        (one,) = reader.read([subject], want_resident=False)
-        assert isinstance(one, Lost)
-        assert (str(one.error), one.paused_ns) == (MANY, 0)
+        (outcome,) = reader.read([subject], want_resident=False)
+        assert isinstance(outcome, Lost)
+        assert (str(outcome.error), outcome.paused_ns) == (MANY, 0)
 
 
 @needs_tracker
@@ -198,8 +200,8 @@ def test_on_the_command_line(tmp_path):
     """With 5 ms for a hundred thousand pages that are all touched; the memory is the program's to grow."""
     with pattern("loop", "--pages", 150_000) as truth:
         path = tmp_path / "s.memtui"
-        words = ("record", truth["pid"], "-o", path, "--duration", 4, "--interval", 0.2, "--max-pause", 0.005)
-        child = start(*words)
+        argv = ("record", truth["pid"], "-o", path, "--duration", 4, "--interval", 0.2, "--max-pause", 0.005)
+        child = start(*argv)
         _, err = child.communicate(timeout=60)
         assert child.returncode == 0, err
         report = start("report", path, "--json").communicate(timeout=60)[0]
@@ -230,19 +232,19 @@ def test_a_growing_table_is_read_outside_of_the_pause(held, monkeypatch):
         observer = Observer(tracker)
         with closing(observer):
             observer.start(many.pid)
-            read_while_held = []
+            read_in_pause = []
             whole = proc_maps.read_maps
             monkeypatch.setattr(
                 "memtui.probes.pages.pagetable.tracker.read_maps",
-                lambda pid: read_while_held.append("t" in read_stat(pid).state.lower()) or whole(pid),
+                lambda pid: read_in_pause.append("t" in read_stat(pid).state.lower()) or whole(pid),
             )
             tracker.start_round(1)
             window = observer.window(many.pid, want_resident=True)
-            assert read_while_held == []
+            assert read_in_pause == []
             text = window.maps()
-            assert read_while_held == [False]
+            assert read_in_pause == [False]
             assert text == read_maps(many.pid)
             many.do("libc.munmap(ctypes.c_void_p(b + 8192), ctypes.c_size_t(4096))")
             window = observer.window(many.pid)
             assert window.maps() == read_maps(many.pid), "what the allocator does is not read"
-            assert read_while_held == [False]
+            assert read_in_pause == [False]

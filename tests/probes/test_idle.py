@@ -49,8 +49,8 @@ def test_marking_sets_the_bits_of_these_frames_and_no_others(tmp_path_factory, f
         bitmap.set_bits(BitPositions(numbers(sorted(first))))
         every = BitPositions(np.arange(40_960, dtype=np.uint64))
         assert np.flatnonzero(bitmap.idle(every)).tolist() == sorted(first)
-        asked = np.isin(np.arange(40_960), sorted(second))
-        assert bitmap.idle(every.part(asked)).tolist() == [frame in first for frame in sorted(second)]
+        mask = np.isin(np.arange(40_960), sorted(second))
+        assert bitmap.idle(every.part(mask)).tolist() == [frame in first for frame in sorted(second)]
         bitmap.close()
 
 
@@ -103,14 +103,14 @@ def test_several_hands_find_and_mark_the_same(tmp_path_factory, data):
     chosen = frames[np.random.default_rng(data.draw(st.integers(0, 99))).random(len(frames)) < 0.5]
     path = tmp_path_factory.mktemp("idle") / "bitmap"
     path.write_bytes(bytes(200_000 // 8))
-    hands = ThreadPool(3)
+    pool = ThreadPool(3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle_bitmap, "BITMAP", path)
-        bitmap = IdleBitmap(hands)
+        bitmap = IdleBitmap(pool)
         bitmap.set_bits(BitPositions(chosen))
         assert np.array_equal(bitmap.idle(BitPositions(frames)), np.isin(frames, chosen))
         bitmap.close()
-    hands.close()
+    pool.close()
 
 
 def test_flags_and_the_first_frame_of_a_folio(tmp_path):
@@ -159,9 +159,9 @@ def test_whole_blocks(pages):
 
 def test_a_kernel_without_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(idle, "BITMAP", tmp_path / "bitmap")
-    found = idle.prove()
-    assert not found.ok
-    assert "CONFIG_IDLE_PAGE_TRACKING" in found.remedy
+    capability = idle.prove()
+    assert not capability.ok
+    assert "CONFIG_IDLE_PAGE_TRACKING" in capability.remedy
 
 
 @pytest.mark.skipif(FOUND.ok, reason="this kernel has idle page tracking")
@@ -200,7 +200,7 @@ def frames_of(positions: BitPositions) -> list[int]:
 @needs_root
 def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target, monkeypatch):
     bits, pages = IdleBits(), 3000
-    monkeypatch.setattr(idle, "IdleBitmap", lambda hands: bits)
+    monkeypatch.setattr(idle, "IdleBitmap", lambda pool: bits)
     tracker = IdleTracker()
 
     def window(*touched: int) -> list[int]:
@@ -209,9 +209,9 @@ def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target
             for page in touched:
                 word = int.from_bytes(os.pread(file.fileno(), 8, (address // PAGE + page) * 8), "little")
                 bits.frames.discard(word & (1 << 55) - 1)
-        found = tracker.window(target.pid, (), want_resident=True)
-        assert within(found.resident, address, pages) == resident
-        return within(found.pages, address, pages)
+        page_window = tracker.window(target.pid, (), want_resident=True)
+        assert within(page_window.resident, address, pages) == resident
+        return within(page_window.pages, address, pages)
 
     try:
         address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:2000] = 1; answer = a")

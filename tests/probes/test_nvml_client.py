@@ -40,14 +40,14 @@ def test_readings_come_at_their_own_moments(driver):
         "[asdict(c) for c in probe.capabilities()]])); probe.close()"
     )
     first, second, now_ns, loaded, capabilities = run_with(driver, code, devices=2, processes="7:1,8:1")
-    assert [(one["device"], one["power_w"], one["processes"]) for one in first] == [
+    assert [(reading["device"], reading["power_w"], reading["processes"]) for reading in first] == [
         ("GPU 0", 250, 2),
         ("GPU 1", 500, 2),
     ]
     assert 300_000_000 < second[0]["t_ns"] - first[0]["t_ns"] < 5_000_000_000
     assert second[0]["t_ns"] < now_ns
     assert not loaded, "the bindings belong to the other process"
-    assert [(one["name"], one["ok"]) for one in capabilities] == [("nvml", True)]
+    assert [(reading["name"], reading["ok"]) for reading in capabilities] == [("nvml", True)]
 
 
 def test_a_call_that_hangs_is_stale_and_nobody_waits_for_it(driver, tmp_path):
@@ -133,8 +133,8 @@ def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
     steering = {"LD_LIBRARY_PATH": str(driver), "STANDIN_HANG": str(hang), "STANDIN_PROCESSES": "7:1,8:1,9:1"}
     with pattern("loop", "--pages", 300) as truth:
         options = ["--interval", "0.1", "--duration", "7", "--tracker", "rss"]
-        words = [sys.executable, "-m", "memtui", "record", str(truth["pid"]), "-o", str(path), *options]
-        with subprocess.Popen(words, env=os.environ | steering, stdout=subprocess.DEVNULL) as recording:
+        argv = [sys.executable, "-m", "memtui", "record", str(truth["pid"]), "-o", str(path), *options]
+        with subprocess.Popen(argv, env=os.environ | steering, stdout=subprocess.DEVNULL) as recording:
             sampler, worker = part(recording.pid, "memtui.recording.sampler"), part(recording.pid, WORKER)
             time.sleep(3)
             hang.touch()
@@ -160,8 +160,8 @@ def test_a_hang_delays_no_window_of_a_recording(driver, tmp_path):
     report = json.loads(memtui("report", path, "--json").stdout)
     gpu = next(p for p in report["power"] if p["device"] == "GPU 0")
     assert (gpu["mean_w"], gpu["processes"], gpu["reason"]) == (250, 3, stale[0].reason)
-    words = memtui("report", path).stdout
-    assert re.search(r"power +GPU 0 board, 3 processes: mean 250 W, .* \(stale since", words)
+    argv = memtui("report", path).stdout
+    assert re.search(r"power +GPU 0 board, 3 processes: mean 250 W, .* \(stale since", argv)
     assert memtui("export", path, "--to", "csv", "-o", tmp_path / "out").returncode == 0
     header, *lines = (tmp_path / "out/power.csv").read_text().splitlines()
     assert header.endswith(",processes")
@@ -205,8 +205,8 @@ def test_a_silence_is_told_from_its_moment_on_and_no_longer():
     second = 10**9
     readings = gpu(second, 300), gpu(4 * second, None, "stale since 12:00:01"), gpu(9 * second, 280)
     log = log_of(*readings, seen_until=(10 * second,))
-    found = [(d.now_w, d.note) for t in (2, 5, 9) for d in log.view(t * second).devices]
-    assert found == [(300, ""), (None, "stale since 12:00:01"), (280, "")]
+    shown = [(d.now_w, d.note) for t in (2, 5, 9) for d in log.view(t * second).devices]
+    assert shown == [(300, ""), (None, "stale since 12:00:01"), (280, "")]
 
 
 def test_a_reading_that_is_stored_late_is_not_missed():

@@ -111,12 +111,12 @@ def test_a_call_beside_is_done_by_another_thread_and_its_error_is_kept():
     def fails() -> None:
         raise ProcessLookupError("gone")
 
-    beside = pool.submit(threading.get_ident)
-    assert beside.result() == beside.result() != threading.get_ident()
-    beside = pool.submit(fails)
-    beside.wait()
+    future = pool.submit(threading.get_ident)
+    assert future.result() == future.result() != threading.get_ident()
+    future = pool.submit(fails)
+    future.wait()
     with pytest.raises(ProcessLookupError, match="gone"):
-        beside.result()
+        future.result()
     pool.avoid_current_cpu()
     assert pool.together([threading.get_ident, threading.get_ident])[0] == threading.get_ident()
     pool.close()
@@ -209,20 +209,20 @@ def test_files_are_cleared_while_the_rest_is_read(target):
         began.append("clear")
         return split.pool.submit(handle.clear_mapped_files)
 
-    for ask in (False, True):
+    for with_query in (False, True):
         with Pauser().paused(target.pid):
             whole = split.first.walk(target.pid, want_resident=True)
-            known = PageSet.from_blocks(whole.resident.blocks, whole.resident.bits)
-            half = len(known.blocks) // 2
+            resident = PageSet.from_blocks(whole.resident.blocks, whole.resident.bits)
+            half = len(resident.blocks) // 2
             parts = tuple(
-                PageSet(known.blocks[part], known.bits[part], known.huge, known.giant)
+                PageSet(resident.blocks[part], resident.bits[part], resident.huge, resident.giant)
                 for part in (slice(None, half), slice(half, None))
             )
-            expected = split.first.noted(target.pid, known)
+            expected = split.first.noted(target.pid, resident)
             files = split.first.walk(target.pid, leave_anonymous=True)
             split.prepare(2)
             walk, noted, clearing = split.walk_and_clear(
-                target.pid, clear, want_resident=True, query=parts if ask else None
+                target.pid, clear, want_resident=True, query=parts if with_query else None
             )
             clearing.result()
             after = split.first.walk(target.pid)
@@ -233,7 +233,7 @@ def test_files_are_cleared_while_the_rest_is_read(target):
         assert files.pages.difference(walk.pages).touch_count < 0.2 * files.pages.touch_count
         assert_within(walk.resident, whole.resident)
         assert_within(whole.resident, walk.resident)
-        assert expected.difference(noted).touch_count == 0 if ask else noted.touch_count == 0
+        assert expected.difference(noted).touch_count == 0 if with_query else noted.touch_count == 0
         assert after.pages.page_count < walk.pages.page_count, "marks of files are gone"
     assert began == ["clear", "clear"]
     split.close()

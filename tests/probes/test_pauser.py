@@ -35,14 +35,14 @@ def counter(request):
 
 def test_it_stands_still_and_goes_on(pauser, counter):
     for _ in range(20):
-        with pauser.paused(counter.pid) as held:
+        with pauser.paused(counter.pid) as pause:
             counter.assert_stands()
-            assert held.paused_ns is None
-            assert held.start_ns <= time.monotonic_ns()
+            assert pause.paused_ns is None
+            assert pause.start_ns <= time.monotonic_ns()
         counter.assert_runs()
-        assert held.paused_ns >= 20_000_000
-        assert held.threads == counter._threads
-        assert not held.stopped
+        assert pause.paused_ns >= 20_000_000
+        assert pause.threads == counter._threads
+        assert not pause.stopped
     assert tracer(counter.pid) == "0"
 
 
@@ -55,8 +55,8 @@ def test_many_threads(pauser):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
         process.stdout.readline()
-        with pauser.paused(process.pid) as held:
-            assert held.threads == 500
+        with pauser.paused(process.pid) as pause:
+            assert pause.threads == 500
             assert {state(task) for task in tasks(process.pid)} == {"t"}
     finally:
         process.kill()
@@ -106,8 +106,8 @@ def test_the_parent_hears_nothing(pauser):
 def test_a_stopped_process_stays_stopped(pauser, counter):
     os.kill(counter.pid, signal.SIGSTOP)
     os.waitpid(counter.pid, os.WUNTRACED)
-    with pauser.paused(counter.pid) as held:
-        assert held.stopped
+    with pauser.paused(counter.pid) as pause:
+        assert pause.stopped
     time.sleep(0.02)
     assert state(counter.pid) == "T"
     counter.assert_stands()
@@ -222,9 +222,9 @@ def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
     stop = Seizure.stop
 
     def slow(seizure):
-        found = stop(seizure)
+        pause = stop(seizure)
         time.sleep(1.5)
-        return found
+        return pause
 
     monkeypatch.setattr(Seizure, "stop", slow)
     with Pauser(deadline_s=0.01) as pauser:

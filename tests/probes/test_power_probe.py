@@ -19,7 +19,10 @@ def test_every_source_speaks_even_when_there_is_none(tmp_path):
         9, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason="GPU readings are switched off"
     )
     assert (cpu.t_ns, cpu.device, cpu.source, cpu.power_w, cpu.status) == (9, "CPU", "rapl", None, "unsupported")
-    assert [(one.name, one.ok) for one in probe.capabilities()] == [("nvml", False), ("rapl", False)]
+    assert [(capability.name, capability.ok) for capability in probe.capabilities()] == [
+        ("nvml", False),
+        ("rapl", False),
+    ]
     probe.close()
 
 
@@ -54,9 +57,13 @@ while len(readings) == 1 and time.monotonic() < end:
 probe.close()
 print(json.dumps([[one.device, one.status, one.power_w is not None] for one in readings]))
 """
-    found = run_with(compile_stand_in(tmp_path / "nvml"), code, devices=2)
-    assert [one[:2] for one in found] == [["GPU 0", "ok"], ["GPU 1", "ok"], ["CPU package 0", found[2][1]]]
-    assert [one[2] for one in found[:2]] == [True, True]
+    readings = run_with(compile_stand_in(tmp_path / "nvml"), code, devices=2)
+    assert [reading[:2] for reading in readings] == [
+        ["GPU 0", "ok"],
+        ["GPU 1", "ok"],
+        ["CPU package 0", readings[2][1]],
+    ]
+    assert [reading[2] for reading in readings[:2]] == [True, True]
 
 
 def test_the_probe_is_light():

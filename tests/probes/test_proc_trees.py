@@ -100,8 +100,8 @@ def test_tree_follows_births_deaths_and_reused_pids(tmp_path, monkeypatch):
 
 
 def test_real_children_usage_and_command():
-    words = [sys.executable, "-c", "import sys; x = b'1' * (64 << 20); print('up', flush=True); sys.stdin.read()"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    argv = [sys.executable, "-c", "import sys; x = b'1' * (64 << 20); print('up', flush=True); sys.stdin.read()"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"up\n"
         assert child.pid in children_of(os.getpid())

@@ -143,8 +143,10 @@ def test_a_child_that_has_become_another_is_left_out():
             windows = stream.of_pid(became)
             assert windows[0].status in ("ok", "failed", "approximate")
             assert (windows[-1].status, windows[-1].paused_ns, windows[-1].pages) == ("denied", 0, None)
-            told = [event.text for event in stream.of(Event) if f"process {born} belongs to another user" in event.text]
-            assert len(told) == 1
+            events = [
+                event.text for event in stream.of(Event) if f"process {born} belongs to another user" in event.text
+            ]
+            assert len(events) == 1
         finally:
             subprocess.run(["pkill", "-9", "-u", "0", "-f", "^sleep 20$"], check=False)
             target.kill()

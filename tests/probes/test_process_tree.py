@@ -55,8 +55,8 @@ time.sleep(1000)
 def family():
     import json
 
-    words = [sys.executable, "-c", _FAMILY]
-    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    argv = [sys.executable, "-c", _FAMILY]
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield child.pid, [json.loads(child.stdout.readline()) for _ in range(3)]
     child.communicate()
 
@@ -72,12 +72,12 @@ def test_a_tree_is_exact_and_held_as_asked(family, together):
     assert len(whole) >= 4
     overlaps = 0
     for window in whole:
-        by_key = {one.process: one for one in window.processes}
-        assert {one.status for one in window.processes} == {"ok"}
+        by_key = {part.process: part for part in window.processes}
+        assert {part.status for part in window.processes} == {"ok"}
         for truth in truths:
             seen, expected = truth_in(truth, by_key[keys[truth["pid"]]].pages)
             assert seen.tolist() == expected.tolist()
-        holds = [(one.end_ns, one.end_ns + one.paused_ns) for one in window.processes]
+        holds = [(part.end_ns, part.end_ns + part.paused_ns) for part in window.processes]
         overlaps += all(a < d and c < b for (a, b), (c, d) in combinations(holds, 2))
     assert overlaps == (len(whole) if together else 0)
 
@@ -126,18 +126,18 @@ def _is_tracked(sampler: int, pid: int) -> bool:
 
 
 def _open_files(pid: int) -> list[str]:
-    found = []
+    paths = []
     for name in names_in(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # closed since, as some are in every window
-            found.append(str(Path(f"/proc/{pid}/fd/{name}").readlink()))
-    return found
+            paths.append(str(Path(f"/proc/{pid}/fd/{name}").readlink()))
+    return paths
 
 
 @needs_tracker
 @pytest.mark.parametrize("together", [False, True], ids=["one after the other", "together"])
 def test_a_storm_of_short_children(together):
-    words = [sys.executable, "-c", _STORM, "1000"]
-    target = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    argv = [sys.executable, "-c", _STORM, "1000"]
+    target = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     sampler = subprocess.Popen(
         [sys.executable, "-P", "-m", "memtui.recording.sampler"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -330,10 +330,10 @@ def test_a_first_look_is_cheap_on_a_crowded_machine():
     try:
         tree = ProcessTree(crowd[0].pid)
         tree.refresh()
-        begin = time.process_time()
+        start_s = time.process_time()
         for _ in range(100):
             tree.refresh()
-        assert (time.process_time() - begin) / 100 < 0.002
+        assert (time.process_time() - start_s) / 100 < 0.002
     finally:
         for child in crowd:
             child.kill()

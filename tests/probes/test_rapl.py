@@ -177,7 +177,9 @@ def test_counters_of_root_alone():
             probe = machine.probe()
         machine.now_ns += SECOND
         readings = probe.read(0)
-        assert [(one.power_w, one.energy_j, one.status) for one in readings] == [(None, None, "denied")] * 2
+        assert [(reading.power_w, reading.energy_j, reading.status) for reading in readings] == [
+            (None, None, "denied")
+        ] * 2
         (capability,) = probe.capabilities()
         assert not capability.ok
         assert capability.reason == "the RAPL counters are readable by root only"

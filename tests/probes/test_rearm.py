@@ -100,11 +100,13 @@ def test_cut_ranges_are_the_same_addresses_in_pieces(ranges, shift):
     pages = 1 << shift - 12
     starts, ends = cut(extents(ranges), shift)
     pieces = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    assert [at for a, b in pieces for at in range(a, b, 4096)] == [at for a, b in ranges for at in range(a, b, 4096)]
+    assert [address for a, b in pieces for address in range(a, b, 4096)] == [
+        address for a, b in ranges for address in range(a, b, 4096)
+    ]
     longest = max((b - a for a, b in ranges), default=0)
     assert all(0 < b - a <= pages * 4096 for a, b in pieces) or longest < 2 * pages * 4096
-    borders = {at for pair in ranges for at in pair}
-    assert all(at in borders or at % (pages * 4096) == 0 for pair in pieces for at in pair)
+    borders = {address for pair in ranges for address in pair}
+    assert all(address in borders or address % (pages * 4096) == 0 for pair in pieces for address in pair)
 
 
 def test_only_long_ranges_without_huge_pages_flush():
@@ -303,7 +305,7 @@ _OWN = 16384
 )
 def test_the_share_of_marks_that_stay_decides_how_they_are_cleared(target, shared, kind, after_it):
     """Up to 1 % of what was touched is unknown in the next window, more is cleared in full, for a while above 5 %."""
-    _, at = target.do(_SHARED_AND_OWN)
+    _, address = target.do(_SHARED_AND_OWN)
     try:
         tracker, observer = _track(target)
         target.do("v[:] = 2")
@@ -311,12 +313,12 @@ def test_the_share_of_marks_that_stay_decides_how_they_are_cleared(target, share
         target.do(f"v[:] = 2; s[:{shared}].sum()")
         window = observer.window(target.pid)
         assert window.rearm == kind
-        assert_touched(target.pid, window.pages, at, 4096, range(shared))
+        assert_touched(target.pid, window.pages, address, 4096, range(shared))
         assert _OWN * 0.95 <= window.pages.page_count <= _OWN + shared + 1000
         target.do("v[:] = 2")
         window = observer.window(target.pid)
         assert window.rearm == after_it
-        left = len(within(window.pages, at, 4096))
+        left = len(within(window.pages, address, 4096))
         assert left == (shared if kind == WORKING_SET else 0)
         assert (window.unknown_bytes >= shared * 4096) == (kind == WORKING_SET)
         observer.close()
@@ -343,7 +345,7 @@ def test_a_process_whose_marks_stay_is_cleared_in_full_for_sixteen_windows(targe
 
 def test_a_page_that_was_unknown_is_not_counted_so_when_it_is_gone(target):
     """Its mark stayed, and went with the page: a window that does not have it says nothing doubtful."""
-    _, at = target.do(_SHARED_AND_OWN)
+    _, address = target.do(_SHARED_AND_OWN)
     try:
         tracker, observer = _track(target)
         target.do("v[:] = 2")
@@ -352,7 +354,7 @@ def test_a_page_that_was_unknown_is_not_counted_so_when_it_is_gone(target):
         assert observer.window(target.pid).rearm == WORKING_SET
         target.do("libc.madvise(b, 40 * 4096, 4); v[:] = 2")  # MADV_DONTNEED
         window = observer.window(target.pid)
-        seen = within(window.pages, at, 4096)
+        seen = within(window.pages, address, 4096)
         assert len(seen) >= 38, "DAMON, where it runs, takes some marks"
         assert set(seen) <= set(range(40, 80))
         stayed = window.unknown_bytes // 4096
@@ -360,7 +362,7 @@ def test_a_page_that_was_unknown_is_not_counted_so_when_it_is_gone(target):
         whole = tracker._tracked[target.pid].unknown
         target.do("libc.madvise(b + 40 * 4096, 40 * 4096, 4); v[:] = 2")
         window = observer.window(target.pid)
-        assert within(window.pages, at, 4096) == []
+        assert within(window.pages, address, 4096) == []
         assert window.unknown_bytes // 4096 <= whole.page_count - 38
         observer.close()
         tracker.close()

@@ -65,8 +65,8 @@ VmFlags: ex
 
 
 def test_sizes_by_vma_of_a_recorded_smaps():
-    found = sizes_by_vma(SMAPS, referenced._REFERENCED)
-    assert found == ((0x5550000000, 400 << 10), (0x7F0000000000, None), (0x7FFC00000000, None))
+    sizes = sizes_by_vma(SMAPS, referenced._REFERENCED)
+    assert sizes == ((0x5550000000, 400 << 10), (0x7F0000000000, None), (0x7FFC00000000, None))
     assert sizes_by_vma(SMAPS, referenced._RSS, uncounted=()) == ((0x5550000000, 800 << 10), (0x7F0000800000, 4 << 10))
 
 
@@ -300,15 +300,15 @@ def test_where_a_pause_is_refused_it_reads_the_running_process_and_says_so(tmp_p
     rows = reader.processes.samples(0, 3)
     assert all(row["clear_gap_ns"] > 0 and row["paused_ns"] == 0 for row in rows)
     reader.close()
-    found = wss_of_pattern(path, truth)
-    assert max(found) <= 1_000 * PAGE
-    assert sorted(found)[len(found) // 2] == 1_000 * PAGE
+    wss = wss_of_pattern(path, truth)
+    assert max(wss) <= 1_000 * PAGE
+    assert sorted(wss)[len(wss) // 2] == 1_000 * PAGE
 
 
 def test_a_flush_it_does_not_have_is_refused_in_one_line(tmp_path):
     with pattern("loop", "--pages", 100) as truth:
-        words = ("record", truth["pid"], "-o", tmp_path / "s.memtui", "--tracker", "referenced", "--flush", "cold")
-        done = memtui(*words)
+        argv = ("record", truth["pid"], "-o", tmp_path / "s.memtui", "--tracker", "referenced", "--flush", "cold")
+        done = memtui(*argv)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "flush cold does not work with the referenced tracker" in done.stderr
@@ -357,9 +357,9 @@ def test_working_sets_are_stored_without_pages(by_range):
     }
     assert reader.vmas.rss(3) == {rows[DATA]: 64 << 20}
     reader.close()
-    words = memtui("report", by_range).stdout
-    assert f"reuse        n/a: {referenced.NO_PAGES} (run with sudo)" in words
-    assert "working set  mean 1.01 MiB" in words
+    text = memtui("report", by_range).stdout
+    assert f"reuse        n/a: {referenced.NO_PAGES} (run with sudo)" in text
+    assert "working set  mean 1.01 MiB" in text
 
 
 def test_the_screen_says_why_page_views_are_off_and_shows_the_rest(by_range):

@@ -69,8 +69,8 @@ SECONDS = 5.0
 def sleeper(kind: str, seconds: float = SECONDS) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The target, and the pid of the process under a filter."""
     number = _RESTART_SYSCALL[platform.machine()]
-    words = [sys.executable, "-c", _SLEEPER, kind, str(seconds), str(number)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as target:
+    argv = [sys.executable, "-c", _SLEEPER, kind, str(seconds), str(number)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as target:
         try:
             assert target.stdout is not None
             word, pid = target.stdout.readline().split()
@@ -148,8 +148,8 @@ def test_strict_mode():
 @pytest.mark.parametrize("held", [False, True], ids=["as usual", "with --pause"])
 def test_the_command_line(held, tmp_path):
     with sleeper("harmless", 30) as (target, pid):
-        words = ("record", pid, "-o", tmp_path / "s.memtui", "--duration", 2, *(["--pause"] if held else []))
-        child = start(*words)
+        argv = ("record", pid, "-o", tmp_path / "s.memtui", "--duration", 2, *(["--pause"] if held else []))
+        child = start(*argv)
         _, err = child.communicate(timeout=60)
         assert child.returncode == 0, err
         report = start("report", tmp_path / "s.memtui", "--json").communicate(timeout=60)[0]

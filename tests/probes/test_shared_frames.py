@@ -299,11 +299,11 @@ def family(children: int = CHILDREN, program: str = _AREAS) -> Iterator[tuple[Fa
                 os.kill(pid, 9)
 
 
-def within(one: TouchedFrames, area: tuple[int, int]) -> TouchedFrames:
+def within(frames: TouchedFrames, area: tuple[int, int]) -> TouchedFrames:
     """The part of a set of 4 KiB pages that lies in an area."""
-    numbers = one.pages.astype(np.int64) - area[0] // PAGE
+    numbers = frames.pages.astype(np.int64) - area[0] // PAGE
     mask = (numbers >= 0) & (numbers < area[1])
-    return TouchedFrames(one.pages[mask], one.frames[mask])
+    return TouchedFrames(frames.pages[mask], frames.frames[mask])
 
 
 def test_every_kind_of_memory_that_processes_share():

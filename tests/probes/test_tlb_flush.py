@@ -95,8 +95,8 @@ def test_auto_takes_the_first_that_works():
     refused = Capability("cold", False, "too old")
     walker = Walker.__new__(Walker)
     assert Flusher(walker, "auto", WORKS).choice == "cold"
-    one = Flusher(walker, "auto", (refused, WORKS[1]))
-    assert (one.choice, one.rejected) == ("soft-dirty", (refused,))
+    flusher = Flusher(walker, "auto", (refused, WORKS[1]))
+    assert (flusher.choice, flusher.rejected) == ("soft-dirty", (refused,))
     none = Flusher(walker, "auto", (refused, Capability("soft-dirty", False, "it failed")))
     assert none.choice == "off"
     assert len(none.rejected) == 2

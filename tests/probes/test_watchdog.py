@@ -42,8 +42,8 @@ TRIES = 12
 
 def holder(pid: int, hold_s: float, longest_s: float = LONGEST_S) -> subprocess.Popen[bytes]:
     """Holds a process again and again, with a watchdog."""
-    words = [sys.executable, "-c", _HOLDS, str(pid), str(hold_s), str(longest_s)]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE)
+    argv = [sys.executable, "-c", _HOLDS, str(pid), str(hold_s), str(longest_s)]
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     return child
@@ -165,8 +165,8 @@ def test_the_user_is_told_where_sudo_stands_between():
     """A sudo whose command is stopped stops itself."""
     with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
         path = user.home / "s.memtui"
-        words = ("record", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
-        child = user.start(sys.executable, "-m", "memtui", *words)
+        argv = ("record", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        child = user.start(sys.executable, "-m", "memtui", *argv)
         wait_for_samples(path, 3).close()
         sampler = part(child.pid, "memtui.recording.sampler")
         above = sampler.parent()
@@ -185,8 +185,8 @@ def test_the_user_is_told_behind_a_screen():
     """There sudo stops all that is in the foreground, and the shell has it go on."""
     with temporary_user(NO_PASSWORD) as user, pattern("loop", "--pages", 3000) as truth:
         path = user.home / "s.memtui"
-        words = ("attach", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
-        screen = Terminal(*words, module="memtui", before=user.words())
+        argv = ("attach", truth["pid"], "-o", path, "--interval", 0.02, "--max-overhead", "none", "--sudo")
+        screen = Terminal(*argv, module="memtui", before=user.words())
         try:
             screen.read(30, until="LIVE")
             sampler = part(screen.process.pid, "memtui.recording.sampler")
@@ -198,7 +198,7 @@ def test_the_user_is_told_behind_a_screen():
             screen.read(30, until="ended")
             screen.send("q")
             assert screen.end(30) == 1
-            said = " ".join(screen.output.decode().replace("\r\n", " ").split())
-            assert f"memtui attach: {SAMPLER_KILLED}" in said
+            output = " ".join(screen.output.decode().replace("\r\n", " ").split())
+            assert f"memtui attach: {SAMPLER_KILLED}" in output
         finally:
             screen.close()

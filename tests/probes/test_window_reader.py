@@ -159,5 +159,5 @@ def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
     texts = iter((b"one", b"two"))
     monkeypatch.setattr(window_reader, "read_maps", lambda pid: next(texts))
     reader = PageReader(Blind(), pause=False)
-    found = [reader._read_paused(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
-    assert found == [b"one", b"two"]
+    tables = [reader._read_paused(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
+    assert tables == [b"one", b"two"]
