@@ -295,7 +295,7 @@ def seed(text: str) -> int:
 
 
 def jobs(text: str) -> int:
-    """Parse ``--jobs``: an array of Slurm has 1000 tasks at most, unless it was told another number."""
+    """Parse ``--jobs``: an array of Slurm has 1000 tasks at most, unless another limit is configured."""
     return whole_number(text, 1, 1000)
 
 

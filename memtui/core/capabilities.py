@@ -22,11 +22,11 @@ NUMBERS = {
     "CAP_PERFMON": 38,
     "CAP_BPF": 39,
 }
-# Every sampler needs these: to hold a process still and to look into another user's; to write to its clear_refs; to
-# be first when it waits for a CPU, and to flush by process_madvise.
+# Every sampler needs these: to pause a process and to read another user's; to write to its clear_refs; for a high
+# priority, and to flush by process_madvise.
 _ALWAYS = ("CAP_SYS_PTRACE", "CAP_DAC_OVERRIDE", "CAP_SYS_NICE")
 _OF_TRACKER = {
-    "pagetable": ("CAP_BPF", "CAP_PERFMON"),  # load a program that reads kernel memory, also for processes to come
+    "pagetable": ("CAP_BPF", "CAP_PERFMON"),  # load a program that reads kernel memory, also when new processes come
     "idle": ("CAP_SYS_ADMIN",),  # page frame numbers in /proc/PID/pagemap
 }
 _LAST = 63  # the kernel's masks have 64 bits; those it does not know are refused and need no dropping

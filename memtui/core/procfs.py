@@ -137,7 +137,7 @@ class Stat:
 
 
 def read_stat(pid: int, proc: Path = PROC) -> Stat:
-    """Raise ProcessLookupError when there is no such process."""
+    """Read /proc/PID/stat. Raises ProcessLookupError when there is no such process."""
     try:
         # Read many times in every window: a Path and a text file would cost five times as much.
         fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -163,7 +163,7 @@ def read_stat(pid: int, proc: Path = PROC) -> Stat:
 
 
 def in_initial_pid_namespace() -> bool:
-    """Whether this is the machine's own PID namespace and no container's; True where the kernel does not tell."""
+    """Whether this is the initial PID namespace and not that of a container; True where that is not known."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino == _INITIAL
     except OSError:

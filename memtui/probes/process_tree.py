@@ -14,7 +14,7 @@ _Id = tuple[int, int]  # pid and start time
 
 
 class ProcessTree:
-    """Follows the root process and, when asked, everything below it."""
+    """Follows the root process and, where wanted, all its descendants."""
 
     def __init__(self, root: int, *, children: bool = True, command: str = "", proc: Path = PROC) -> None:
         """``command``: of a root that waits before its exec and has another command line until then."""

@@ -124,7 +124,7 @@ class PageReader:
                 self.unwatched = str(error)
         deadline_s = min(DEADLINE_S, max_pause_ns / 1e9)
         self._pauser = Pauser(deadline_s, watchdog=watchdog, check=self._check_filter)
-        self._guard = ProtectedProcesses()
+        self._protected = ProtectedProcesses()
 
     @property
     def pauses(self) -> bool:
@@ -133,7 +133,7 @@ class PageReader:
 
     def start(self, subject: Subject) -> int:
         """Clear all accessed bits before the first window; return the duration of the pause. Raises ``Lost.error``."""
-        self._guard.look()
+        self._protected.refresh()
         if not self._pause:
             self._tracker.start(subject.pid, subject.vmas)
             return 0
@@ -159,7 +159,7 @@ class PageReader:
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
         """Return a window of each process, in the same order."""
-        self._guard.look()
+        self._protected.refresh()
         self._tracker.start_round(len(subjects))
         if self._together and self._pause and len(subjects) > 1:
             return self._read_together(subjects, want_resident)
@@ -168,7 +168,7 @@ class PageReader:
     def forget(self, pid: int) -> None:
         """Release the state of a process that ended."""
         self._tracker.forget(pid)
-        self._guard.forget(pid)
+        self._protected.forget(pid)
         self._filters.forget(pid)
         self._times.forget(pid)
         self._tracker.running.discard(pid)
@@ -240,7 +240,7 @@ class PageReader:
 
     def _check(self, subject: Subject) -> None:
         """Raise an error where there is a reason against a pause."""
-        if why := self._guard.objection(subject.pid, subject.start_ticks):
+        if why := self._protected.objection(subject.pid, subject.start_ticks):
             raise NotPaused(why)
         stat = read_stat(subject.pid)
         if stat.ended:

@@ -24,7 +24,7 @@ class PowerProbe:
         """
         self._nvml = NvmlProcess() if nvml else None
         self._rapl = RaplProbe(sys_root=sys_root)
-        self.holders: Holders | None = None  # who held GPU memory, as the last ``read`` found; None: nothing new
+        self.holders: Holders | None = None  # who held GPU memory, from the last ``read``; None: nothing new
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """Return the new readings. Never waits for a driver.

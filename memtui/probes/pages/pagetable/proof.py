@@ -1,4 +1,4 @@
-"""Proves that the page-table tracker and its flushes tell the truth here, or says what is missing and what to do."""
+"""Proves that the page-table tracker and its flushes work here, or says what is missing and what to do."""
 
 from __future__ import annotations
 
