@@ -26,9 +26,9 @@ class Sharers:
     """Processes of a tree that use the memory of another one, which is read once; they are paused with its owner."""
 
     def __init__(self) -> None:
-        self._sharers: dict[int, tuple[int, Subject, int]] = {}  # by pid: owner, subject, calls of ``take``
+        self._sharers: dict[int, tuple[int, Subject, int]] = {}  # by pid: owner, subject, calls of ``add``
 
-    def take(self, subject: Subject, watched: Iterable[int]) -> tuple[int, int] | None:
+    def add(self, subject: Subject, watched: Iterable[int]) -> tuple[int, int] | None:
         """Add a process, with its pidfd, if it uses the memory of a watched one.
 
         Returns:

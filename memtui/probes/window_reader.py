@@ -13,7 +13,7 @@ from memtui.core.procfs import read_stat
 from memtui.core.samples import Vma
 from memtui.core.units import duration
 from memtui.probes.pages.shared_frames import TouchedFrames, in_common
-from memtui.probes.pages.tracker import HoldTooLong, PageTracker, PageWindow, TrackerError
+from memtui.probes.pages.tracker import ClearingTooLong, PageTracker, PageWindow, TrackerError
 from memtui.probes.pause.hold_times import HoldTimes
 from memtui.probes.pause.pauser import DEADLINE_S, NotPaused, Pause, PauseError, Pauser, PauseRefused
 from memtui.probes.pause.watchdog import Watchdog
@@ -143,7 +143,7 @@ class PageReader:
             if self._filters.judge(subject.pid):
                 self.filtered = subject.pid
             self._check(subject)
-            self._tracker.approach(subject.pid)
+            self._tracker.prepare(subject.pid)
             self._check_time(subject.pid, self._max_pause_ns)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
                 self._tracker.start(subject.pid, subject.vmas)
@@ -187,7 +187,7 @@ class PageReader:
             self._check(subject)
             self._check_time(subject.pid, self._max_pause_ns)
             with self._pauser.paused(subject.pid, subject.pidfd) as pause:
-                self._tracker.hold_until_ns = pause.start_ns + self._max_pause_ns
+                self._tracker.resume_by_ns = pause.start_ns + self._max_pause_ns
                 self._in_pause()
                 taken = self._read_paused(subject, want_resident)
         except _ERRORS as error:
@@ -209,7 +209,7 @@ class PageReader:
             stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
             with self._pauser.paused_together(self._sharers_of(stopped)):
                 start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
-                self._tracker.hold_until_ns = start_ns + self._max_pause_ns
+                self._tracker.resume_by_ns = start_ns + self._max_pause_ns
                 self._in_pause()
                 for subject in stopped:
                     try:
@@ -272,7 +272,7 @@ class PageReader:
             TooManyMappings: the process is not read at all.
             PauseTooLong: the pause would be longer than ``most_ns``.
         """
-        mappings = self._tracker.mappings(pid)
+        mappings = self._tracker.count_mappings(pid)
         if mappings is not None and mappings > MOST_MAPPINGS:
             raise TooManyMappings
         expected_ns = self._times.expected_ns(pid, mappings)
@@ -298,7 +298,7 @@ class PageReader:
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """Return the outcome for a process that could not be paused, or not be read during its pause."""
-        if isinstance(error, HoldTooLong) and pause is not None:
+        if isinstance(error, ClearingTooLong) and pause is not None:
             self.long = subject.pid
             why = CLEARED_RUNNING.format(most=duration(self._max_pause_ns / 1e9))
             return self._finished(subject, error.finish, pause.start_ns, pause.paused_ns or 0, why)

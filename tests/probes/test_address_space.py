@@ -158,13 +158,13 @@ def test_memory_that_two_processes_of_a_tree_use_is_counted_once(program, togeth
 def test_who_has_a_memory_of_its_own_is_no_sharer_any_more(monkeypatch):
     """As every child of posix_spawn: until its exec it uses the memory of its parent."""
     sharers, first, again = Sharers(), *(Subject(os.getpid(), os.pidfd_open(os.getpid()), 0) for _ in range(2))
-    assert sharers.take(first, [os.getppid(), os.getpid()]) == (os.getpid(), 1)
+    assert sharers.add(first, [os.getppid(), os.getpid()]) == (os.getpid(), 1)
     assert sharers.of(os.getpid()) == (first,)
-    assert sharers.take(again, [os.getpid()]) == (os.getpid(), 2)
+    assert sharers.add(again, [os.getpid()]) == (os.getpid(), 2)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(first.pidfd)
     monkeypatch.setattr(address_space, "same_memory", lambda _one, _other: False)
-    assert sharers.take(first, [os.getpid()]) is None
+    assert sharers.add(first, [os.getpid()]) is None
     assert sharers.of(os.getpid()) == ()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(again.pidfd)

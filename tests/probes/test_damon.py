@@ -404,7 +404,7 @@ def window_of(tracker: DamonTracker, status: str, *, seconds: float = 20, pid: i
 
 def test_a_window_is_an_estimate_and_says_so(scripted):
     tracker = scripted(WORKER)
-    tracker.pace(10**9)
+    tracker.set_interval(10**9)
     tracker.start(os.getpid(), ())
     window = window_of(tracker, Status.APPROXIMATE)
     assert (window.pages, window.status, window.reason) == (None, Status.APPROXIMATE, damon.ESTIMATE)
@@ -420,7 +420,7 @@ def test_a_window_is_an_estimate_and_says_so(scripted):
 
 def test_a_process_that_executed_another_program_begins_anew(scripted, monkeypatch):
     tracker = scripted(WORKER.replace('if "watch" in order', 'if order.get("serial") == 1'))
-    tracker.pace(10**9)
+    tracker.set_interval(10**9)
     tracker.start(os.getpid(), ())
     assert window_of(tracker, Status.APPROXIMATE).generation == 0
     monkeypatch.setattr(damon.tracker, "identity", lambda pid: (b"another",))
@@ -431,7 +431,7 @@ def test_a_process_that_executed_another_program_begins_anew(scripted, monkeypat
 
 def test_an_answer_to_an_earlier_question_does_not_count(scripted):
     tracker = scripted(WORKER.replace("LATE", "-1"))
-    tracker.pace(10**9)
+    tracker.set_interval(10**9)
     tracker.start(os.getpid(), ())
     assert window_of(tracker, Status.APPROXIMATE, seconds=0.5).reason == damon.FIRST
 
@@ -439,7 +439,7 @@ def test_an_answer_to_an_earlier_question_does_not_count(scripted):
 def test_silence_is_no_working_set(scripted, monkeypatch):
     monkeypatch.setattr(damon, "_STALE_NS", 0)
     tracker = scripted(WORKER)
-    tracker.pace(10**7)
+    tracker.set_interval(10**7)
     tracker.start(os.getpid(), ())
     time.sleep(0.3)
     window = window_of(tracker, Status.FAILED)
@@ -449,7 +449,7 @@ def test_silence_is_no_working_set(scripted, monkeypatch):
 def test_the_end_of_the_worker_is_told(scripted):
     tracker = scripted("print('{\"found\": {}}', flush=True)")
     tracker._worker.wait()
-    tracker.pace(10**9)
+    tracker.set_interval(10**9)
     tracker.start(os.getpid(), ())
     assert window_of(tracker, Status.FAILED).reason == damon.WORKER_ENDED
 
@@ -461,7 +461,7 @@ def test_a_worker_that_cannot_have_damon_says_why(scripted):
 
 def test_an_interval_that_is_too_short_for_damon_is_told(scripted):
     tracker = scripted(WORKER)
-    tracker.pace(20_000_000)
+    tracker.set_interval(20_000_000)
     assert any("0.1 s at least" in tracker.notice() for _ in range(4))
 
 
@@ -515,7 +515,7 @@ def test_the_worker_watches_what_is_resident_and_leaves_what_it_found(kernel, mo
     before = everything(kernel)
     with pattern("loop", "--pages", 4000) as first, pattern("loop", "--pages", 12_000) as second:
         tracker = modelled()
-        tracker.pace(150_000_000)
+        tracker.set_interval(150_000_000)
         pids = [first["pid"], second["pid"]]
         for pid in pids:
             tracker.start(pid, vmas_of(pid))
@@ -533,7 +533,7 @@ def test_the_worker_watches_what_is_resident_and_leaves_what_it_found(kernel, mo
         tracker.start(pids[0], vmas_of(pids[0]))
         assert tracker.window(pids[0], (), want_resident=False).reason == damon.FIRST
         assert window_of(tracker, Status.APPROXIMATE, pid=pids[0], seconds=60).vma_wss, "joined in"
-        tracker.pace(None)
+        tracker.set_interval(None)
         assert until(lambda: kernel.read("0/state") == "off", 20)
         tracker.close()
     assert everything(kernel) == before
@@ -545,7 +545,7 @@ def test_whoever_is_killed_what_was_found_is_put_back(who, kernel, modelled, tmp
     before = everything(kernel)
     if who == "worker":
         tracker = modelled()
-        tracker.pace(10**8)
+        tracker.set_interval(10**8)
         tracker.start(os.getpid(), ())
         assert window_of(tracker, Status.APPROXIMATE).vma_wss
         tracker._worker.kill()
@@ -650,7 +650,7 @@ def estimates_of(pid: int, count: int) -> list[int]:
     tracker = DamonTracker()
     estimates: dict[int, int] = {}
     try:
-        tracker.pace(INTERVAL_NS)
+        tracker.set_interval(INTERVAL_NS)
         tracker.start(pid, vmas_of(pid))
         end = time.monotonic() + 300
         while len(estimates) < count and time.monotonic() < end:
@@ -668,7 +668,7 @@ HOLDER = """
 import sys, time
 from memtui.probes.pages.damon import tracker as damon
 tracker = damon.DamonTracker("off")
-tracker.pace(500_000_000)
+tracker.set_interval(500_000_000)
 tracker.start(int(sys.argv[1]), ())
 print(tracker._worker.pid, flush=True)
 time.sleep(600)

@@ -14,7 +14,7 @@ from memtui.core.procfs import read_stat
 from memtui.probes import proc_maps, window_reader
 from memtui.probes.pages.pagetable.maps_text import GONE, MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
-from memtui.probes.pages.tracker import HoldTooLong
+from memtui.probes.pages.tracker import ClearingTooLong
 from memtui.probes.pause import hold_times
 from memtui.probes.pause.hold_times import HoldTimes
 from memtui.probes.proc_maps import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
@@ -93,7 +93,7 @@ def test_what_is_read_later_gives_names_and_nothing_else(mappings, vsyscall):
     later.append(row(1000, True)[1])
     rest = b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n" if vsyscall else b""
     table = MappingTable()
-    text = table.learn_later(np.array([mapping for mapping, _ in rows]), b"".join(later) + rest)
+    text = table.store_later(np.array([mapping for mapping, _ in rows]), b"".join(later) + rest)
     assert text.endswith(rest)
     found = parse_maps(text)
     assert [(v.start, v.end) for v in found] == [(int(m[0]), int(m[1])) for m, _ in rows]
@@ -122,13 +122,13 @@ def test_marks_that_would_take_too_long_to_clear_are_cleared_while_it_runs(held)
     with closing(observer):
         observer.start(target.pid)
         target.let_run(0.05)
-        tracker.hold_until_ns = time.monotonic_ns()
-        with pytest.raises(HoldTooLong) as raised:
+        tracker.resume_by_ns = time.monotonic_ns()
+        with pytest.raises(ClearingTooLong) as raised:
             observer.window(target.pid)
         window = raised.value.finish()
         assert_exactly(window.pages, address, PAGES, touched)
         target.let_run(0.05)
-        tracker.hold_until_ns = None
+        tracker.resume_by_ns = None
         again = observer.window(target.pid)
         assert again.status == "ok"
         assert_exactly(again.pages, address, PAGES, touched)
@@ -187,7 +187,7 @@ def test_a_process_of_too_many_mappings_is_neither_held_nor_read(held, monkeypat
         subject = subject_of(target.pid)
         reader.start(subject)
         count = read_maps(target.pid).count(b"\n") - 1  # without the kernel's page
-        assert tracker.mappings(target.pid) == count
+        assert tracker.count_mappings(target.pid) == count
         monkeypatch.setattr(window_reader, "MOST_MAPPINGS", count - 1)
         monkeypatch.setattr(PageTableTracker, "window", None)
         (outcome,) = reader.read([subject], want_resident=False)

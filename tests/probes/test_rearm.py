@@ -192,7 +192,7 @@ def test_much_memory_is_cleared_before_the_first_pause(target, monkeypatch):
     monkeypatch.setattr(Handle, "clear", lambda handle: (cleared.append(handle.pid), clear(handle)))
     tracker = PageTableTracker("cold", rearm=WORKING_SET)
     tracker.notice()
-    tracker.approach(target.pid)
+    tracker.prepare(target.pid)
     marked = Walker()
     left = len(marked.walk(target.pid).pages.pages())
     observer = Observer(tracker)

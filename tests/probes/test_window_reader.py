@@ -115,7 +115,7 @@ def test_memory_of_the_allocator_comes_and_goes_without_the_kernels_text(target)
     try:
         target.do("libc.sbrk.argtypes = [ctypes.c_long]")
         assert not table.knows(walker.walk(target.pid).mappings)
-        table.learn(walker.walk(target.pid).mappings, read_maps(target.pid))
+        table.store(walker.walk(target.pid).mappings, read_maps(target.pid))
         for change in OF_THE_ALLOCATOR:
             target.do(change)
             mappings, text = walker.walk(target.pid).mappings, read_maps(target.pid)
@@ -129,12 +129,12 @@ def test_whatever_changes_the_text_is_the_kernels(target):
     walker, table = Walker(), MappingTable()
     try:
         target.do("libc.sbrk.argtypes = [ctypes.c_long]")
-        table.learn(walker.walk(target.pid).mappings, read_maps(target.pid))
+        table.store(walker.walk(target.pid).mappings, read_maps(target.pid))
         for what, change in CHANGES.items():
             target.do(change)
             mappings, text = walker.walk(target.pid).mappings, read_maps(target.pid)
             if not table.knows(mappings):
-                table.learn(mappings, text)
+                table.store(mappings, text)
             assert table.text(mappings) == text, what
             assert table.knows(mappings), what
     finally:
@@ -144,7 +144,7 @@ def test_whatever_changes_the_text_is_the_kernels(target):
 def test_a_table_of_which_not_every_line_is_known_is_never_put_together():
     table, mappings = MappingTable(), np.array([[4096, 8192, 3, 0]], np.uint64)
     two = b"00001000-00002000 rw-p 00000000 00:00 0 \n00003000-00004000 rw-p 00000000 00:00 0 \n"
-    assert table.learn(mappings, two) == two
+    assert table.store(mappings, two) == two
     assert not table.knows(mappings)
 
 

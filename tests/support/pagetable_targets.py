@@ -196,7 +196,7 @@ class Observer:
 
     def start(self, pid: int) -> None:
         self.tracker.notice()
-        self.tracker.approach(pid)
+        self.tracker.prepare(pid)
         self.paused(pid, lambda: self.tracker.start(pid, vmas_of(pid)))
 
     def window(self, pid: int, *, want_resident: bool = False):

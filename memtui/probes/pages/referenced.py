@@ -56,7 +56,7 @@ class ReferencedTracker:
     rearm = FULL
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
     pauses = clears = True
-    hold_until_ns: int | None = None
+    resume_by_ns: int | None = None
     reads_running = True  # a pause makes a window exact; where the pause is refused, the window says so
 
     def __init__(self, flush: str = "auto") -> None:
@@ -74,10 +74,10 @@ class ReferencedTracker:
         """Return, once, what the flush costs, or what its absence does."""
         return self._flush.notice()
 
-    def pace(self, interval_ns: int | None) -> None:
+    def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
 
-    def approach(self, pid: int) -> None:
+    def prepare(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
@@ -91,7 +91,7 @@ class ReferencedTracker:
         self._tracked[pid] = tracked = _open(pid)
         self._clear(tracked)
 
-    def mappings(self, pid: int) -> int | None:
+    def count_mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:

@@ -13,7 +13,7 @@ class RssTracker:
 
     name = "rss"
     flush = rearm = "off"
-    hold_until_ns: int | None = None
+    resume_by_ns: int | None = None
     pauses = clears = reads_running = False
 
     def __init__(self, remedy: str = "") -> None:
@@ -25,16 +25,16 @@ class RssTracker:
         """Return an empty text: there is nothing to report."""
         return ""
 
-    def pace(self, interval_ns: int | None) -> None:
+    def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
 
-    def approach(self, pid: int) -> None:
+    def prepare(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Do nothing: there is nothing to clear."""
 
-    def mappings(self, pid: int) -> int | None:
+    def count_mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:

@@ -16,7 +16,7 @@ class TrackerError(Exception):
     """A window could not be measured; the text is the reason shown to the user."""
 
 
-class HoldTooLong(TrackerError):
+class ClearingTooLong(TrackerError):
     """The accessed bits were read, but clearing them would take longer than the process may be paused.
 
     ``finish`` clears them while the process runs.
@@ -78,21 +78,21 @@ class PageTracker(Protocol):
     clears: bool  # it clears accessed bits, which the target's processors have to set again
     running: set[int]  # processes that run while they are read, where others are paused
     reads_running: bool  # it also reads a process that may not be paused (yama, a debugger), and says so
-    hold_until_ns: int | None  # time at which the target is to run again; None: when the window is read
+    resume_by_ns: int | None  # time at which the target is to run again; None: when the window is read
 
     def notice(self) -> str:
         """Return a new notice for the user; empty when there is none. Nothing is paused."""
 
-    def pace(self, interval_ns: int | None) -> None:
+    def set_interval(self, interval_ns: int | None) -> None:
         """Prepare for windows of this length; None: leave the targets alone until the next call."""
 
-    def approach(self, pid: int) -> None:
+    def prepare(self, pid: int) -> None:
         """Do what takes long and can be done while the target runs, before the pause in which ``start`` is called."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency."""
 
-    def mappings(self, pid: int) -> int | None:
+    def count_mappings(self, pid: int) -> int | None:
         """Return how many mappings a process has; None: not known before they are read. Nothing is paused.
 
         Raises ProcessLookupError and TrackerError.

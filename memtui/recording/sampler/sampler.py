@@ -92,7 +92,7 @@ class Sampler:
             capabilities.keep(capabilities.sampler_needs(self._tracker.name))
         set_cost = measure_set_cost() if self._tracker.clears else None
         self._clock = SampleClock(order.options, self._state, set_cost, clears=self._tracker.clears)
-        self._tracker.pace(self._options.interval_ns)
+        self._tracker.set_interval(self._options.interval_ns)
         self._reader = PageReader(
             self._tracker,
             pause=self._options.pause,
@@ -191,7 +191,7 @@ class Sampler:
         if state.interval_ns != self._options.interval_ns:
             self._options = replace(self._options, interval_ns=state.interval_ns)
             if self._paused_since_ns is None:
-                self._tracker.pace(state.interval_ns)
+                self._tracker.set_interval(state.interval_ns)
             text = f"the interval is {state.interval_ns / 1e9:g} s from here on"
             if (budgeted_ns := self._clock.budgeted_ns or 0) > state.interval_ns:
                 text += f"; the budget makes {seconds(budgeted_ns)} of it (i, then 5% or none, for another budget)"
@@ -214,7 +214,7 @@ class Sampler:
     def _pause(self) -> None:
         """Stop sampling the target from here on."""
         self._paused_since_ns = time.monotonic_ns()
-        self._tracker.pace(None)
+        self._tracker.set_interval(None)
         text = "sampling is paused (x goes on): the target is left alone, and what it touches is not seen"
         self._outbox.put_event("gap", text)
 
@@ -222,7 +222,7 @@ class Sampler:
         """Go on with sampling after ``_pause``."""
         now_ns = time.monotonic_ns()
         assert self._paused_since_ns is not None
-        self._tracker.pace(self._options.interval_ns)
+        self._tracker.set_interval(self._options.interval_ns)
         # The window over the pause is as long as that: it clears the accessed bits and is not a sample.
         self._windows.take(self._options.interval_ns, keep=False)
         self._outbox.put_event("gap", f"sampling goes on after {(now_ns - self._paused_since_ns) / 1e9:.1f} s")

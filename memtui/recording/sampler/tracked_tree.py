@@ -143,7 +143,7 @@ class TrackedTree:
             stat = read_stat(pid)
             if stat.start_ticks != process.start_ticks or stat.ended:
                 raise ProcessLookupError(f"process {pid} ended")
-            if shares := self._sharers.take(Subject(pid, pidfd, process.start_ticks), self.processes):
+            if shares := self._sharers.add(Subject(pid, pidfd, process.start_ticks), self.processes):
                 self._report_sharer(pid, *shares)
                 return
             if self._owner is not None:

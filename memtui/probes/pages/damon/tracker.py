@@ -68,7 +68,7 @@ class DamonTracker:
     name = NAME
     rearm = OFF
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker")
-    hold_until_ns: int | None = None
+    resume_by_ns: int | None = None
     reads_running = True
     pauses = clears = False  # the kernel clears some hundred bits a window
 
@@ -114,21 +114,21 @@ class DamonTracker:
             return self._notices.pop(0)
         return self._flush.notice()
 
-    def pace(self, interval_ns: int | None) -> None:
+    def set_interval(self, interval_ns: int | None) -> None:
         """Use windows of this length from now on. DAMON's own interval is 100 ms at least."""
         if interval_ns is not None and interval_ns < LEAST_NS:
             self._notices.append(f"DAMON looks over {LEAST_NS / 1e9:g} s at least: shorter windows repeat what it saw")
         self._interval_ns = interval_ns
         self._send(Pace(interval_ns, self.flush != OFF))
 
-    def approach(self, pid: int) -> None:
+    def prepare(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Start watching a process. Raises ProcessLookupError."""
         self._watch(pid, tracker.identity(pid), 0)
 
-    def mappings(self, pid: int) -> int | None:
+    def count_mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:

@@ -111,7 +111,7 @@ class IdleTracker:
     rearm = WORKING_SET
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = True
-    hold_until_ns: int | None = None
+    resume_by_ns: int | None = None
     reads_running = False  # page frames change their place under a running process
 
     def __init__(self, flush: str = "auto") -> None:
@@ -138,10 +138,10 @@ class IdleTracker:
         """Return, once, what the flush costs, or what its absence does."""
         return self._flush.notice()
 
-    def pace(self, interval_ns: int | None) -> None:
+    def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
 
-    def approach(self, pid: int) -> None:
+    def prepare(self, pid: int) -> None:
         """Do nothing: nothing can be done before the first pause."""
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
@@ -161,7 +161,7 @@ class IdleTracker:
             raise
         self._tracked[pid] = tracked
 
-    def mappings(self, pid: int) -> int | None:
+    def count_mappings(self, pid: int) -> int | None:
         """Return None: mappings are not counted before they are read."""
 
     def start_round(self, processes: int) -> None:

@@ -44,7 +44,7 @@ class MappingTable:
         self._mappings, self._text = mappings, b"".join(self._lines) + self._rest
         return self._text
 
-    def learn(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
+    def store(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
         """Store the text that was read at the same moment as the mappings, and return it."""
         lines = [line + b"\n" for line in text.split(b"\n")[:-1]]  # a name may hold a carriage return
         there = len(lines) - 1 if lines and lines[-1].rstrip().endswith(_WITHOUT_MAPPING) else len(lines)
@@ -54,7 +54,7 @@ class MappingTable:
         self._lines, self._rest = lines[:there], b"".join(lines[there:])
         return text
 
-    def learn_later(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
+    def store_later(self, mappings: NDArray[np.uint64], text: bytes) -> bytes:
         """Store a text that was read later than the mappings, while the process ran; return that of the mappings.
 
         A mapping of a file that was unmapped in between is named ``GONE``.

@@ -44,7 +44,7 @@ class SplitWalker:
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))
         for other in self._walkers[1:]:
-            other.learn(self.first)
+            other.copy_settings(self.first)
 
     @contextmanager
     def counted(self, pid: int) -> Iterator[Users]:

@@ -24,7 +24,7 @@ from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.tracker import HoldTooLong, PageWindow, first_window
+from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window
 from memtui.probes.proc_maps import read_maps
 
 NAME = "pagetable"
@@ -77,7 +77,7 @@ class PageTableTracker:
     name = NAME
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = True
-    hold_until_ns: int | None = None
+    resume_by_ns: int | None = None
     reads_running = False
 
     def __init__(
@@ -144,10 +144,10 @@ class PageTableTracker:
             "be missed; where pages of large folios may be, the window is called approximate"
         )
 
-    def pace(self, interval_ns: int | None) -> None:
+    def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
 
-    def approach(self, pid: int) -> None:
+    def prepare(self, pid: int) -> None:
         """Clear most accessed bits of a large process while it runs, so that its first pause is short.
 
         Raises:
@@ -179,10 +179,10 @@ class PageTableTracker:
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
 
-        Calls ``approach`` where the caller did not. Raises as ``approach``.
+        Calls ``prepare`` where the caller did not. Raises as ``prepare``.
         """
         if pid not in self._tracked or self._tracked[pid].begun:
-            self.approach(pid)
+            self.prepare(pid)
         tracked = self._tracked[pid]
         try:
             if tracked.sample is not None:
@@ -203,7 +203,7 @@ class PageTableTracker:
             raise
         tracked.begun = True
 
-    def mappings(self, pid: int) -> int | None:
+    def count_mappings(self, pid: int) -> int | None:
         """Count the mappings of a process. Raises ProcessLookupError and TrackerError."""
         return self._walker.mappings_of(pid)
 
@@ -245,15 +245,15 @@ class PageTableTracker:
                 )
             bits = self._read_bits(tracked, pid, users, want_resident=want_resident, want_tables=self._several)
             if still and bits.files is None and self._takes_too_long(tracked, bits.touched):
-                raise HoldTooLong(partial(self._finish, tracked, bits, start_ns, unknown, want_resident))
+                raise ClearingTooLong(partial(self._finish, tracked, bits, start_ns, unknown, want_resident))
             done = self._clear(tracked, bits)
         return self._page_window(tracked, bits, done, users if still else None, start_ns, unknown, want_resident)
 
     def _takes_too_long(self, tracked: _Tracked, pages: PageSet) -> bool:
         """Whether clearing accessed bits would take longer than until the process is to run again."""
-        if self.hold_until_ns is None:
+        if self.resume_by_ns is None:
             return False
-        return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.hold_until_ns
+        return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.resume_by_ns
 
     def _finish(
         self, tracked: _Tracked, bits: _AccessedBits, start_ns: int, unknown: PageSet, want_resident: bool
@@ -412,8 +412,8 @@ class PageTableTracker:
         if not anew and table.knows(mappings):
             return partial(table.text, mappings)
         if later:
-            return lambda: table.learn_later(mappings, read_maps(pid))
-        return partial(table.learn, mappings, read_maps(pid))
+            return lambda: table.store_later(mappings, read_maps(pid))
+        return partial(table.store, mappings, read_maps(pid))
 
     def _record_resident(self, tracked: _Tracked, walk: Walk) -> None:
         if walk.resident is not None:

@@ -183,7 +183,7 @@ class Walker:
         """Whether the page frames behind pages can be read; known after a walk."""
         return bool(self._memory.get("page_frames"))
 
-    def learn(self, other: Walker) -> None:
+    def copy_settings(self, other: Walker) -> None:
         """Take over the settings of another walker and what it knows of this machine, and reserve as much room."""
         self.reserve(other.slots)
         for name in ("second_look", "page_frames"):
