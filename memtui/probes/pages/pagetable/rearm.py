@@ -9,7 +9,7 @@
   accessed again, so ``auto`` does not use this way where reclaim is near, or where it would not be cheaper.
 
 MADV_COLD on a part of a large folio would split the folio. So ranges cover whole huge pages and leave out folios of
-other sizes: their pages are cleared in full. Several CPUs can clear ranges at once; ``clear_refs`` uses one.
+other sizes: their pages wait for a full clear. Several CPUs can clear ranges at once; ``clear_refs`` uses one.
 """
 
 from __future__ import annotations
