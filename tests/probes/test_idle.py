@@ -82,7 +82,7 @@ def test_a_page_that_moved_is_not_the_same():
     here, there = (page_frames.Entries(spans, numbers([1 << 63 | frame, 0])) for frame in (8, 9))
     assert here.same_as(here)
     assert not here.same_as(there)
-    assert not here.same_as(page_frames.Entries(numbers([[6, 8]]), here.words))
+    assert not here.same_as(page_frames.Entries(numbers([[6, 8]]), here.values))
 
 
 def test_frames_beyond_memory_are_not_idle(tmp_path, monkeypatch):
