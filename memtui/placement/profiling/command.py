@@ -70,7 +70,7 @@ def profile(args: argparse.Namespace, console: Console) -> int:
             args, request, lambda progress: lines(about(work(progress), args.output, progress)), console
         )
     with console.progress(f"profiling {args.file}") as line:
-        progress = ProfileProgress(line.tell, on_start=None if args.json or line.on_terminal else console.notify)
+        progress = ProfileProgress(line.update, on_start=None if args.json or line.on_terminal else console.notify)
         try:
             result = work(progress)
         except KeyboardInterrupt:
