@@ -72,7 +72,7 @@ def study(args: argparse.Namespace, console: Console) -> int:
                 observed: list[FinishedRun] = []
                 for run, key in of_plan:
                     observed.append(study_runner.finished_run(plan.study.name, run, key, observed))
-                line.tell("", f"{plan.study.name}: reading the sessions and drawing")
+                line.update("", f"{plan.study.name}: reading the sessions and drawing")
                 documents.append(_report(user, plan.study, setting, observed, machine, folder, args.redact))
                 if not args.json:
                     _print(documents[-1], folder)
@@ -253,7 +253,7 @@ class _StudyRunner:
 
     @staticmethod
     def _show(head: str, progress: RunProgress) -> None:
-        progress_line.tell(
+        progress_line.update(
             f"{progress.elapsed_s:.0f} s, {progress.steps:.0f} steps, WSS {size(progress.wss_bytes)}", head
         )
 

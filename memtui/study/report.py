@@ -59,7 +59,7 @@ def write_findings(
         return document
     drawn = {chart.name: svg(chart) for chart in findings.charts}
     for name, picture in drawn.items():
-        write_safely(made_folder(folder / FIGURES) / f"{study.name}-{name}.svg", picture)
+        write_safely(ensure_folder(folder / FIGURES) / f"{study.name}-{name}.svg", picture)
     html = page(study, findings, document["about"], lambda chart: drawn[chart.name])
     write_safely(folder / f"{study.name}.html", html)
     write_safely(folder / f"{study.name}.json", json.dumps(document, indent=1) + "\n")

@@ -124,7 +124,7 @@ class SessionBuilder:
         self.end = end
         self._checkpoint(self.samples - 1)
         self._write_ended(set())
-        self._writer.insert([Event(end.t_ns, "end", end.words)])
+        self._writer.insert([Event(end.t_ns, "end", end.description)])
         self._writer.put_meta(end={"t_ns": end.t_ns, "kind": end.kind, "text": end.text})
 
     def _add_reported(self, message: TracerMessage) -> None:

@@ -152,7 +152,7 @@ class TrackedTree:
             self._left_out.discard(pid)
             maps = read_maps(pid)
             vmas = parse_maps(maps)
-            paused_ns = self._reader.begin(Subject(pid, pidfd, process.start_ticks, vmas))
+            paused_ns = self._reader.start(Subject(pid, pidfd, process.start_ticks, vmas))
         except ProcessLookupError as error:
             os.close(pidfd)
             self.check_observed(error)
@@ -166,7 +166,7 @@ class TrackedTree:
             self._leave_out(pid, f"{error}: it is left out (sudo memtui watches it)")
             return
         except (PauseError, TrackerError, TooManyMappings, OSError) as error:
-            paused_ns = error.held_ns if isinstance(error, PauseError) else 0
+            paused_ns = error.paused_ns if isinstance(error, PauseError) else 0
             text = f"pid {pid}: not cleared before its first window, which says what is resident: {error}"
             self._outbox.put_event("gap", text)
         self._warnings.update()

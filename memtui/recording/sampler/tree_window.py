@@ -81,7 +81,9 @@ class TreeWindows:
         shared, excess_bytes = shared_pages(outcomes)
         windows = [w for parts in zip(tracked, outcomes, shared, strict=True) if (w := self._window_of(*parts))]
         budgeted_ns = self._clock.budgeted_ns
-        loss = self._clock.add_windows(windows, held_ns(windows, together=self._together) or 0, self._tree.busy_cpus)
+        loss = self._clock.add_windows(
+            windows, tree_paused_ns(windows, together=self._together) or 0, self._tree.busy_cpus
+        )
         if why := self._clock.warning():
             self._outbox.put_event("warning", why)
         if not windows:

@@ -13,7 +13,7 @@ from memtui.recording.control import FOLDER, Listener, open_listener
 
 def default_session(user: Invoker, name: str) -> Path:
     """Return a named file under the user's state directory, which is created with mode 0700. Raises UserError."""
-    folder = made_folder(sessions_directory(user), "name a file with -o")
+    folder = ensure_folder(sessions_directory(user), "name a file with -o")
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
 
 

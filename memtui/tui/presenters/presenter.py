@@ -72,7 +72,7 @@ class Presenter:
         self.heat = HeatColumns()
         self.locations = TensorLocations()
         self.tensors = TensorTable(self.locations, self.heat.page_set, self.ranges.mapped_rows)
-        self.output = OutputLog(log_beside(reader.path))
+        self.output = OutputLog(log_path(reader.path))
         self._path = _short_path(reader.path)
         self._zoomed: list[tuple[int | None, bool]] = []  # time in sight before each zoom; whether memory was zoomed
         self._power = PowerLog()
