@@ -28,10 +28,10 @@ class Notes:
         """Look over the shoulder of ``Rearmer``."""
         rearm, is_worth_it, put = Rearmer.rearm, Rearmer._is_worth_it, message_queue.MessageQueue.put
 
-        @functools.wraps(is_cheaper)
+        @functools.wraps(is_worth_it)
         def asking(rearmer: Rearmer, pid: int, *of: int) -> bool:
             rests = rearmer._full_windows.get(pid, 0) > 0
-            worth = is_cheaper(rearmer, pid, *of)
+            worth = is_worth_it(rearmer, pid, *of)
             self._why = "" if worth else RESTING if rests else DEARER
             return worth
 
