@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.run import Run, say
 from benchmarks.table import Row, Skip, slower
 from memtui.bench.configuration import Configuration, make
-from memtui.bench.cpu_speed import Yardstick, beside
+from memtui.bench.cpu_speed import Yardstick, slower_readings
 from memtui.bench.messages import Done, Failed
 from memtui.bench.plan import CPU_BLOCK_NS, BenchPlan
 from memtui.bench.result import Conditions, Series, Visit, evaluate
@@ -72,7 +72,7 @@ def _theirs(timer: Any, yardstick: Yardstick) -> float:
     while time.monotonic() < end:
         blocks.append(timer.timeit(calls).median * 1e9)
         readings.append(yardstick.read())
-    quiet = quiet_blocks(blocks, beside(readings), yardstick.limit_ns())
+    quiet = quiet_blocks(blocks, slower_readings(readings), yardstick.limit_ns())
     return float(np.median(quiet if len(quiet) else blocks))
 
 

@@ -1,8 +1,8 @@
-"""Where memory was touched over many windows together: page touches in each chunk of addresses, 64 KiB or more.
+"""Touched memory over many windows together: page touches in each chunk of addresses, 64 KiB or more.
 
 A session of hours has more windows than a picture has columns. The sum of 64 windows is a thirtieth of their page
-sets, so the recorder stores it, and of every 4 sums one, three times over. A picture of hours is then the mean of all
-its windows without decoding one, from a few sums a column.
+sets, so the recorder stores such sums, and a sum of every 4 of them, three times over. A picture of hours is then the
+mean of all its windows, computed from a few sums a column without decoding a single window.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TouchSum:
     """Touches of one process over some windows.
 
     Attributes:
-        windows: how many; those without a page set are not among them.
+        windows: number of windows that have a page set.
         shift: a chunk is ``1 << shift`` bytes, at least 64 KiB.
         groups: u8[n], rising; number of every group of 32 chunks with a touch, ``address >> shift + 5``.
         touches: i8[n, 32]; touched 4 KiB pages of each chunk, added up over the windows. A larger page counts as the
@@ -44,7 +44,7 @@ class TouchSum:
 
     @property
     def memory_bytes(self) -> int:
-        """What the sum itself takes."""
+        """Memory that the sum itself takes."""
         return self.groups.nbytes + self.touches.nbytes
 
     def chunks(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -60,11 +60,11 @@ class TouchSum:
         return parts_of(chunks, self.shift - shift)
 
     def coarser(self, shift: int) -> TouchSum:
-        """Return the same in larger chunks."""
-        found = self
-        while found.shift < shift:
-            found = found._halved()
-        return found
+        """Return the same sum in larger chunks."""
+        result = self
+        while result.shift < shift:
+            result = result._halved()
+        return result
 
     def _halved(self) -> TouchSum:
         pairs = self.touches.reshape(-1, GROUP // 2, 2).sum(axis=2)
@@ -75,23 +75,23 @@ class TouchSum:
 
 
 def add_up(sums: Sequence[TouchSum]) -> TouchSum:
-    """Return the sum of sums, in the largest of their chunks, or in larger ones until ``MAX_GROUPS`` hold it."""
-    shift = max(one.shift for one in sums)
-    sums = [one.coarser(shift) for one in sums]
-    groups = distinct(np.concatenate([one.groups for one in sums]))
+    """Return the sum of sums, in the largest of their chunks, or in larger chunks until ``MAX_GROUPS`` are enough."""
+    shift = max(part.shift for part in sums)
+    sums = [part.coarser(shift) for part in sums]
+    groups = distinct(np.concatenate([part.groups for part in sums]))
     touches = np.zeros((len(groups), GROUP), np.int64)
-    for one in sums:
-        touches[np.searchsorted(groups, one.groups)] += one.touches
-    return _bounded(TouchSum(sum(one.windows for one in sums), shift, groups, touches))
+    for part in sums:
+        touches[np.searchsorted(groups, part.groups)] += part.touches
+    return _bounded(TouchSum(sum(part.windows for part in sums), shift, groups, touches))
 
 
 class TouchTally:
     """Adds up the touched pages of one process, window after window."""
 
     def __init__(self) -> None:
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._windows = 0
         self._groups = np.empty(0, np.uint64)
         self._touches = np.empty((0, GROUP), np.int64)
@@ -104,22 +104,22 @@ class TouchTally:
         self._add(pages.huge, _PAGES)
         self._add(parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT), _PAGES)
 
-    def take(self) -> TouchSum | None:
-        """Return what was added since the last call, in ``MAX_GROUPS`` at most; None without any window."""
+    def pop(self) -> TouchSum | None:
+        """Return the sum since the last call, in ``MAX_GROUPS`` at most; None if no window was added."""
         if not self._windows:
             return None
-        found = TouchSum(self._windows, CHUNK_SHIFT, self._groups, self._touches)
-        self._begin()
-        return _bounded(found)
+        total = TouchSum(self._windows, CHUNK_SHIFT, self._groups, self._touches)
+        self._reset()
+        return _bounded(total)
 
     def _add(self, blocks: NDArray[np.uint64], counts: NDArray[np.uint8] | int) -> None:
         if not len(blocks):
             return
-        known = distinct(np.concatenate((self._groups, blocks)))
-        if len(known) > len(self._groups):
-            touches = np.zeros((len(known), GROUP), np.int64)
-            touches[np.searchsorted(known, self._groups)] = self._touches
-            self._groups, self._touches = known, touches
+        groups = distinct(np.concatenate((self._groups, blocks)))
+        if len(groups) > len(self._groups):
+            touches = np.zeros((len(groups), GROUP), np.int64)
+            touches[np.searchsorted(groups, self._groups)] = self._touches
+            self._groups, self._touches = groups, touches
         self._touches[np.searchsorted(self._groups, blocks)] += counts
 
 
@@ -131,34 +131,34 @@ class TouchLevels:
         self._parts: list[list[TouchSum]] = [[] for _ in SUMMED_SAMPLES]  # by the level they add up to
 
     def end(self, samples: int) -> list[tuple[int, TouchSum]]:
-        """Return the sums (level, sum) that end after so many samples of the session: those of level 0 always."""
+        """Return the sums (level, sum) that end after this number of samples; those of level 0 always end."""
         last = next((n for n, length in enumerate(SUMMED_SAMPLES) if n and samples % length), len(SUMMED_SAMPLES))
         return self._end(last)
 
     def end_all(self) -> list[tuple[int, TouchSum]]:
-        """Return the sums of all levels, as far as they got: for a process that ended."""
+        """Return the sums of all levels for a process that ended, complete or not."""
         return self._end(len(SUMMED_SAMPLES))
 
     def _end(self, levels: int) -> list[tuple[int, TouchSum]]:
-        found = []
-        self._parts[0] = [one] if (one := self.tally.take()) is not None else []
+        finished = []
+        self._parts[0] = [total] if (total := self.tally.pop()) is not None else []
         for level, parts in enumerate(self._parts[:levels]):
             if not parts:
                 continue
-            found.append((level, add_up(parts)))
+            finished.append((level, add_up(parts)))
             parts.clear()
             if level + 1 < len(self._parts):
-                self._parts[level + 1].append(found[-1][1])
-        return found
+                self._parts[level + 1].append(finished[-1][1])
+        return finished
 
 
 def bin_sum(touched: TouchSum | None, layout: Layout) -> NDArray[np.float32]:
     """Return the touched share of each bin, the mean of the windows: ``heat_map.bin_column`` for many windows at once.
 
-    Within a chunk nothing is known of where its touches were: they are spread over what the layout shows of it.
+    Where in a chunk the touches were is not known: they are spread over the part of the chunk that the layout shows.
 
     Args:
-        touched: the sum; None when nothing is known.
+        touched: the sum; None when no sum is known.
         layout: see ``Layout.build``.
 
     Returns:

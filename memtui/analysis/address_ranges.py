@@ -12,7 +12,7 @@ from memtui.analysis.fast_numpy import distinct
 
 
 class Mapped(Protocol):
-    """A range and the samples that it was there in, the last one included."""
+    """A range and the samples in which the range was mapped, the last one included."""
 
     @property
     def start(self) -> int: ...
@@ -31,12 +31,12 @@ def mapped_bytes(rows: Iterable[Mapped], sample: NDArray[np.int64]) -> NDArray[n
         rows: ranges of all processes.
         sample: i8[n], rising numbers of the windows.
     """
-    found = np.zeros(len(sample))
+    totals = np.zeros(len(sample))
     for row in rows:
         low = np.searchsorted(sample, row.first_sample)
         high = np.searchsorted(sample, row.last_sample, side="right")
-        found[low:high] += row.end - row.start
-    return found
+        totals[low:high] += row.end - row.start
+    return totals
 
 
 Owned = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]
@@ -46,9 +46,9 @@ def owned(first: NDArray[np.uint64], last: NDArray[np.uint64]) -> Owned:
     """Return disjoint (starts, ends, number of the range), rising, from u8[n] ranges (half open, not empty)."""
     edges = distinct(np.concatenate((first, last)))
     owner = np.full(len(edges), -1, np.intp)
-    begin, stop = np.searchsorted(edges, first), np.searchsorted(edges, last)
+    start, stop = np.searchsorted(edges, first), np.searchsorted(edges, last)
     for i in np.argsort(first - last, kind="stable").tolist():  # wraps around: the longest first, shorter ones over it
-        owner[begin[i] : stop[i]] = i
+        owner[start[i] : stop[i]] = i
     cut = np.flatnonzero(np.diff(owner, prepend=-2))
     starts, owner = edges[cut], owner[cut]
     ends = np.append(starts[1:], edges[-1:])

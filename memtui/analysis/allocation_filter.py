@@ -2,9 +2,9 @@
 
     WORD        is a part of operator, layer, kind or phase
     op=GLOB     shell pattern on the whole operator or on its last part (aten::mm); so do layer=, kind= and phase=
-    >SIZE       the row changes what is held by more than that, <SIZE: by less
+    >SIZE       the row changes the allocated bytes by more than SIZE, <SIZE: by less
 
-Terms are joined with blanks: a row is shown when all of them match. ``!`` inverts one. Case does not matter.
+Terms are joined with blanks: a row is shown when all terms match. ``!`` inverts a term. Case does not matter.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Mask = NDArray[np.bool_]
 Term = Callable[[StepIndex], Mask]
 
 
-def parse_row_filter(words: str) -> Callable[[StepIndex], Mask | None]:
-    """Return a function from a step to bool[n], the rows that are shown; to None where nothing is left out.
+def parse_row_filter(text: str) -> Callable[[StepIndex], Mask | None]:
+    """Return a function from a step to bool[n], the rows that are shown; to None where all rows are shown.
 
     Raises:
         ValueError: with one line that says what is wrong.
     """
-    terms = [_term(word) for word in words.split()]
+    terms = [_term(word) for word in text.split()]
 
     def shown(index: StepIndex) -> Mask | None:
-        found: Mask | None = None
+        mask: Mask | None = None
         for term in terms:
-            found = term(index) if found is None else found & term(index)
-        return found
+            mask = term(index) if mask is None else mask & term(index)
+        return mask
 
     return shown
 
@@ -72,14 +72,14 @@ def _test(word: str) -> Term:
 
 
 def _any(index: StepIndex, fields: Iterable[str], test: Callable[[str], object]) -> Mask:
-    """Return the rows in which one of some columns passes a test; a name that is not known passes none."""
-    found = np.zeros(len(index), bool)
+    """Return the rows in which one of some columns passes a test; a name that is not known passes no test."""
+    mask = np.zeros(len(index), bool)
     for field in fields:
         names, column = _column(index, field)
         passes = np.array([*(bool(test(name.lower())) for name in names), False])
         if passes.any():
-            found |= passes[column]
-    return found
+            mask |= passes[column]
+    return mask
 
 
 def _column(index: StepIndex, field: str) -> tuple[Sequence[str], NDArray[np.integer]]:

@@ -1,4 +1,4 @@
-"""Every allocation and free of one training step: usage over time, its peak, and what was alive when."""
+"""Every allocation and free of one training step: usage over time, the peak, and the blocks alive at any row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_BYTES = 1 << 52  # one block, and all rows together: sums stay exact in 64 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Memory that is alive: numbers as in the columns of ``StepTrace``."""
+    """A block of memory that is alive: numbers as in the columns of ``StepTrace``."""
 
     block: int
     size_bytes: int
@@ -32,9 +32,9 @@ class Block:
 class StepTrace:
     """Allocations and frees of one training step, in order of time.
 
-    The first ``existing`` rows are the blocks that were there when the step began (weights, optimiser state, buffers,
-    inputs, gradients that were kept): at ``start_ns``, phase "between". Times are CLOCK_MONOTONIC. A row of no bytes is
-    an operation that allocated nothing; its block has no other row.
+    The first ``existing`` rows are the blocks that existed when the step began (weights, optimiser state, buffers,
+    inputs, gradients of the step before): at ``start_ns``, phase "between". Times are CLOCK_MONOTONIC. A row of no
+    bytes is an operation that allocated nothing; its block has no other row.
     """
 
     step: int  # number of the step, from 0
@@ -75,7 +75,7 @@ class StepTrace:
 
     @property
     def peak_above_start_bytes(self) -> int:
-        """What the step needed on top of what was there when it began."""
+        """Bytes the step needed on top of the bytes in use when it began."""
         return self.peak_bytes - self.start_bytes
 
     @property
@@ -106,8 +106,8 @@ class StepTrace:
         picked = [column[first[order]].tolist() for column in columns]
         return [Block(*values) for values in zip(numbers[order].tolist(), *picked, strict=True)]
 
-    def made_by(self, row: int) -> list[Block]:
-        """Return those of the blocks alive after a row that were not there before the step. Raises IndexError."""
+    def new_blocks(self, row: int) -> list[Block]:
+        """Return the blocks alive after a row that the step allocated. Raises IndexError."""
         before = set(self.block[: self.existing].tolist())
         return [block for block in self.live_at(row) if block.block not in before]
 
@@ -217,13 +217,13 @@ class StepTrace:
             if not all(isinstance(name, str) for name in names):
                 raise ValueError("a name is not text")
             t_ns, delta_bytes, block, category, phase, op, layer = _columns(columns, copy)
-            found = cls(*head, t_ns, delta_bytes, block, category, phase, op, layer, tuple(names))
-            wrong = found.check()
+            trace = cls(*head, t_ns, delta_bytes, block, category, phase, op, layer, tuple(names))
+            wrong = trace.check()
             if wrong:
                 raise ValueError(wrong[0])
         except ValueError as error:
             raise ValueError(f"damaged trace of a step: {error}") from error
-        return found
+        return trace
 
 
 def _whole(value: object) -> int:

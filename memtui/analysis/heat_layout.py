@@ -1,7 +1,7 @@
 """The address axis of the heat map: a huge, mostly empty address space folded onto a few screen rows.
 
-What is left out: addresses in no range, and, when the ever-touched blocks are given, all 2 MiB blocks in which nothing
-was ever touched. What remains is laid end to end ("compacted") and cut into bins, the pixels of one column.
+Addresses in no range are left out, and, when the ever-touched blocks are given, also all 2 MiB blocks in which nothing
+was ever touched. The remaining addresses are laid end to end ("compacted") and cut into bins, the pixels of one column.
 
 Room. Every range gets one row first, so a small hot stack is visible. The rest is shared in proportion to the square
 root of the ranges' bytes: a data set of 586 MiB beside 64 MiB of hot memory gets three times its rows, not nine; with
@@ -34,8 +34,8 @@ class HeatRange(NamedTuple):
         key: the caller's number for it, such as a VMA row.
         start: bytes, a multiple of 4096.
         end: bytes, half open. Ranges may overlap: an address belongs to the shortest range that holds it.
-        label: text beside its rows.
-        weight_bytes: what its share of rows is reckoned from, such as bytes ever touched; None: its extent.
+        label: text next to its rows.
+        weight_bytes: size that decides the range's share of rows, such as bytes ever touched; None: its extent.
     """
 
     key: int
@@ -50,7 +50,7 @@ class Band(NamedTuple):
 
     Attributes:
         row: first row from the top.
-        rows: how many.
+        rows: number of rows.
         kind: "range"; "gap": addresses left out between two ranges; "more": the ranges that did not fit.
         key: the range's; -1 for other kinds.
         label: the range's; "" for other kinds.
@@ -73,10 +73,10 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Which addresses each bin of a column shows; made by ``build``.
+    """Addresses that each bin of a column shows; created by ``build``.
 
     Attributes:
-        rows: screen rows asked for.
+        rows: requested screen rows.
         subrows: bins per row (two for half blocks).
         bands: from the top, without holes; rows below the last band are empty.
         starts: u8[p], rising: pieces of address space, disjoint, bytes.
@@ -111,11 +111,11 @@ class Layout:
         """Lay ranges out on screen rows.
 
         Args:
-            ranges: what may be shown; leave out what has no page sets.
+            ranges: ranges that may be shown; leave out ranges without page sets.
             rows: screen rows, at least 1.
             subrows: bins per row, at least 1.
-            touched_blocks: u8[n], ``address >> 21`` of all blocks with something ever touched (``blocks_of``); others
-                are left out, and ranges without any. None: show every address.
+            touched_blocks: u8[n], ``address >> 21`` of all blocks with pages that were ever touched (``blocks_of``);
+                other blocks, and ranges without such blocks, are left out. None: show every address.
             interval: (start, end) in bytes to zoom into.
             order: "address": rising downwards; "weight": the heaviest first (no gap rows then).
             gap_bytes: a distance from which two neighbours get a gap row between them, when there is room.
@@ -189,12 +189,12 @@ class Layout:
         address = np.asarray(addresses, np.uint64)
         if not len(self.starts):
             return np.full(address.shape, -1, np.intp)
-        at = np.searchsorted(self.starts, address, side="right") - 1
-        inside = (at >= 0) & (address < self.ends[at])
-        return np.where(inside, self.bins[at], -1)
+        piece = np.searchsorted(self.starts, address, side="right") - 1
+        inside = (piece >= 0) & (address < self.ends[piece])
+        return np.where(inside, self.bins[piece], -1)
 
     def shares(self, touched_bytes: NDArray[Any]) -> NDArray[np.float32]:
-        """Return what part of each bin that many bytes are: f4 for f8[rows * subrows].
+        """Return the touched bytes as a share of each bin: f4 for f8[rows * subrows].
 
         Shares are nan in gaps and below the last band.
         """
@@ -206,8 +206,8 @@ class Layout:
 
     def addresses_of(self, number: int) -> list[tuple[int, int]]:
         """Return the ranges (start, end) in bytes that a bin shows, rising; none in a gap."""
-        at = np.flatnonzero(self.bins == number)
-        return list(zip(self.starts[at].tolist(), self.ends[at].tolist(), strict=True))
+        pieces = np.flatnonzero(self.bins == number)
+        return list(zip(self.starts[pieces].tolist(), self.ends[pieces].tolist(), strict=True))
 
     def band_at(self, row: int) -> Band | None:
         """Return the band on a screen row."""
@@ -215,7 +215,7 @@ class Layout:
 
 
 def blocks_of(pages: PageSet, earlier: ArrayLike | None = None) -> NDArray[np.uint64]:
-    """Return numbers (``address >> 21``) of the 2 MiB blocks that pages touch, and earlier ones: u8[n], rising."""
+    """Return numbers (``address >> 21``) of the 2 MiB blocks that pages touch, and earlier blocks: u8[n], rising."""
     giant = parts_of(pages.giant, GIANT_SHIFT - BLOCK_SHIFT)
     before = np.empty(0, np.uint64) if earlier is None else np.asarray(earlier, np.uint64)
     return distinct(np.concatenate((before, pages.blocks, pages.huge, giant)))
@@ -276,11 +276,11 @@ def intersect(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], others: NDArray[np.uint64], other_ends: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
     """Return the common parts of two rising lists of disjoint ranges, with each part's index in the first list."""
-    begin = np.searchsorted(other_ends, starts, side="right")
-    stop = np.maximum(np.searchsorted(others, ends, side="left"), begin)
-    count = stop - begin
+    first = np.searchsorted(other_ends, starts, side="right")
+    stop = np.maximum(np.searchsorted(others, ends, side="left"), first)
+    count = stop - first
     which = np.repeat(np.arange(len(starts)), count)
-    other = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + begin[which]
+    other = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + first[which]
     return np.maximum(starts[which], others[other]), np.minimum(ends[which], other_ends[other]), which
 
 
@@ -296,7 +296,7 @@ def _gaps(low: NDArray[np.uint64], high: NDArray[np.uint64], least: int, rows: i
 
 
 def _share(weights: NDArray[np.float64], limit: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """Return the rows of each group: one, and the rest by the square root of the weights, within the limits."""
+    """Return the rows of each group: one row, and the rest by the square root of the weights, within the limits."""
     height = np.ones(len(weights), np.int64)
     root = np.sqrt(np.maximum(weights, 0.0))
     while (left := rows - int(height.sum())) > 0:
@@ -346,7 +346,7 @@ def _cut(
     # Where a range has fewer pages than bins some cuts coincide: the last of them is the bin with the bytes.
     bins = numbers[np.searchsorted(cuts, left, side="right") - 1]
     sources = numbers[np.searchsorted(cuts, cuts, side="right") - 1]
-    begin = starts[extent] + (left - offset[extent]).astype(np.uint64)
-    end = begin + np.diff(edges).astype(np.uint64)
-    order = np.argsort(begin)
-    return _Cut(begin[order], end[order], bins[order], numbers, sources)
+    piece_starts = starts[extent] + (left - offset[extent]).astype(np.uint64)
+    piece_ends = piece_starts + np.diff(edges).astype(np.uint64)
+    order = np.argsort(piece_starts)
+    return _Cut(piece_starts[order], piece_ends[order], bins[order], numbers, sources)

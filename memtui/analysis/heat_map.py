@@ -1,4 +1,4 @@
-"""Where and when: the share of each bin of addresses that was touched, column by column.
+"""The heat map of addresses over time: the touched share of each bin of addresses, column by column.
 
 A value is the fraction of a bin's bytes that was touched in a window, 0 to 1; nan where nothing is known (no page set
 was stored) or nothing is shown (a gap).
@@ -41,7 +41,7 @@ class HeatMap:
     """
 
     def __init__(self, layout: Layout, edges_ns: ArrayLike) -> None:
-        """Begin an empty picture.
+        """Create an empty picture.
 
         Args:
             layout: the address axis.
@@ -62,10 +62,10 @@ class HeatMap:
         """Add a window.
 
         Args:
-            start_ns: its begin, monotonic nanoseconds.
-            end_ns: its end, after ``start_ns``.
-            window: its page set, or the column that ``bin_column`` made of it (kept by a caller that redraws), or
-                None when it has none.
+            start_ns: start of the window, monotonic nanoseconds.
+            end_ns: end of the window, after ``start_ns``.
+            window: page set of the window, or the column that ``bin_column`` returned for the page set (cached by a
+                caller that redraws), or None for a window without a page set.
 
         Raises:
             ValueError: the window ends before it begins, or the column has another length than the layout's.
@@ -79,15 +79,15 @@ class HeatMap:
         column = window if isinstance(window, np.ndarray) else bin_column(window, self.layout)
         if column.shape != self._sum.shape[:1]:
             raise ValueError(f"a column has shape {column.shape}, expected {self._sum.shape[:1]}")
-        known = np.flatnonzero(~np.isnan(column))
+        measured = np.flatnonzero(~np.isnan(column))
         low = np.maximum(self.edges_ns[first:last], start_ns)
         shared = np.minimum(self.edges_ns[first + 1 : last + 1], end_ns) - low
-        self._sum[known, first:last] += np.multiply.outer(column[known].astype(np.float64), shared)
-        self._weight[known, first:last] += shared
+        self._sum[measured, first:last] += np.multiply.outer(column[measured].astype(np.float64), shared)
+        self._weight[measured, first:last] += shared
 
     def share(self) -> NDArray[np.float32]:
         """Return f4[bins, columns], 0..1, top row first; nan where nothing is known."""
         result = np.full(self._sum.shape, np.nan, np.float32)
-        known = self._weight > 0
-        result[known] = self._sum[known] / self._weight[known]
+        measured = self._weight > 0
+        result[measured] = self._sum[measured] / self._weight[measured]
         return result

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """Values at rising places of an axis; each holds to the next, and nan is not known."""
+    """Values at rising positions of an axis; each value holds up to the next, and nan is not known."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]

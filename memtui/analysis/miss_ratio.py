@@ -1,9 +1,10 @@
 """Miss-ratio curve: the share of touches that an LRU memory of a given size would miss.
 
-A touch is one per page and window, so a curve belongs to the interval it was measured at: always say it beside the
-figure. By the stack property of LRU (Mattson et al., 1970) a memory of M bytes misses exactly the touches whose stack
-distance is above M. Distances are known between two bounds, and so is the curve. A first touch misses in a memory of
-any size, which is a cost of starting, not of too little memory: every function can leave first touches out.
+A touch is counted once per page and window, so a curve belongs to the interval it was measured at: always print the
+interval with the figure. By the stack property of LRU (Mattson et al., 1970) a memory of M bytes misses exactly the
+touches whose stack distance is above M. Distances are known between two bounds, and so is the curve. A first touch
+misses in a memory of any size, which is a cost of starting, not of too little memory: every function can leave first
+touches out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MOST_APART = 16  # times: bounds that are further apart tell nothing
+MOST_APART = 16  # times: bounds that are further apart are not reported
 
 
 def bounds_are_close(lower_bytes: float, upper_bytes: float) -> bool:
@@ -23,7 +24,7 @@ def bounds_are_close(lower_bytes: float, upper_bytes: float) -> bool:
 
 
 class ReuseCounts(Protocol):
-    """What a curve is made of: ``ExactReuse`` and ``ReuseHistogram`` have it."""
+    """Counts that a curve is computed from: ``ExactReuse`` and ``ReuseHistogram`` satisfy it."""
 
     first_touches: int
 
@@ -50,7 +51,7 @@ class MissRatioCurve:
 
     Attributes:
         lower: from the lower bounds of the distances: no LRU memory misses less.
-        upper: from the upper bounds: none misses more.
+        upper: from the upper bounds: no LRU memory misses more.
         first_touches: touches of pages never seen before.
         returning: all other touches.
     """

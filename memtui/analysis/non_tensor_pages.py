@@ -1,7 +1,7 @@
-"""What a working set is made of beside tensors: touched pages by the kind of mapping they lie in.
+"""The working set outside of tensors: touched pages by the kind of mapping they lie in.
 
-Of anonymous memory nothing from outside says what it is used for: a tensor of a moment, an object of the interpreter
-and a hole in the allocator's memory look alike. So that part has one name, and words for what may be in it.
+From outside a process nobody can say what its anonymous memory is used for: a temporary tensor, an object of the
+interpreter and a hole in the allocator's memory look alike. So that part has one name, and a list of possible contents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memtui.analysis.working_set import bytes_by_range
 from memtui.core.page_set import PageSet
 
 REST = ("other anonymous memory", "libraries and files", "stack", "no known range", "page rounding")
-REST_WORDS = {
+REST_CONTENTS = {
     REST[0]: "activations, temporaries, interpreter, allocator slack",
     REST[3]: "mapped for less than a look at the mappings",
     REST[4]: "other bytes of pages in which a tensor begins or ends",
@@ -30,7 +30,7 @@ _OTHER, _FILES, _STACK, _NOWHERE, _ROUNDING = range(len(REST))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mapped:
-    """What is mapped in a process at one moment: disjoint ranges, rising, and the part of ``REST`` each counts for."""
+    """Mappings of a process at one moment: disjoint ranges, rising, and the part of ``REST`` each counts for."""
 
     starts: NDArray[np.uint64]
     ends: NDArray[np.uint64]
@@ -38,11 +38,11 @@ class Mapped:
 
     @classmethod
     def of(cls, ranges: Sequence[AddressRange]) -> Mapped:
-        """Take VMA rows; of those that lie in one another the shortest counts."""
-        first = np.array([one.start for one in ranges], np.uint64)
-        last = np.array([one.end for one in ranges], np.uint64)
+        """Take VMA rows; where rows are nested the shortest row counts."""
+        first = np.array([mapping.start for mapping in ranges], np.uint64)
+        last = np.array([mapping.end for mapping in ranges], np.uint64)
         starts, ends, number = owned(first, last)
-        return cls(starts, ends, np.array([_part_of(one.name) for one in ranges], np.intp)[number])
+        return cls(starts, ends, np.array([_part_of(mapping.name) for mapping in ranges], np.intp)[number])
 
 
 def _part_of(name: str) -> int:
@@ -52,21 +52,21 @@ def _part_of(name: str) -> int:
 
 
 def rest_bytes(pages: PageSet, tensors: TensorMap, mapped: Mapped) -> NDArray[np.int64]:
-    """Return i8[len(REST)]: touched bytes of no tensor, by what they lie in.
+    """Return i8[len(REST)]: touched bytes outside of tensors, by the part they lie in.
 
-    Together with ``tensors.touched_each`` these are all of ``pages``, to the byte.
+    Together with ``tensors.touched_each`` these bytes sum up to the size of ``pages``.
     """
-    found = np.zeros(len(REST), np.int64)
+    totals = np.zeros(len(REST), np.int64)
     touched = bytes_by_range(pages, mapped.starts, mapped.ends)
-    np.add.at(found, mapped.part, touched)
+    np.add.at(totals, mapped.part, touched)
     starts, ends, which = intersect(mapped.starts, mapped.ends, *_filled(tensors))
-    held = bytes_by_range(pages, starts, ends)
-    np.subtract.at(found, mapped.part[which], held)
+    in_tensors = bytes_by_range(pages, starts, ends)
+    np.subtract.at(totals, mapped.part[which], in_tensors)
     of_tensors = tensors.page_bytes(pages)
     # Tensors may lie where no mapping is known either.
-    found[_NOWHERE] = pages.size_bytes - int(touched.sum()) - (of_tensors - int(held.sum()))
-    found[_ROUNDING] = of_tensors - int(tensors.touched_each(pages).sum())
-    return found
+    totals[_NOWHERE] = pages.size_bytes - int(touched.sum()) - (of_tensors - int(in_tensors.sum()))
+    totals[_ROUNDING] = of_tensors - int(tensors.touched_each(pages).sum())
+    return totals
 
 
 def _filled(tensors: TensorMap) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -1,11 +1,12 @@
-"""Which interval keeps what watching costs below a share of the time. Pure: the sampler tells it of every window.
+"""The interval at which the cost of sampling stays below a share of the time. Pure: the sampler reports every window.
 
-Two things are kept below it, so a window costs the larger of both: the time that the target loses
-(``memtui.recording.sampler.slowdown_estimate``), and the CPU time of sampler and recorder. What the next window will
-cost is the upper middle one of the last few, so that one that was dear by chance moves nothing; the first is no
-example, because it begins things. What was spent above the share is a debt, and a part of it comes on top of the next
-interval: a cost that rises is answered at once, the sum since the beginning comes back below the share, and an interval
-returns over several windows. What was not spent is not saved up: a rest is not a reason for a burst.
+Two costs stay below the share, so a window costs the larger of both: the time that the target loses
+(``memtui.recording.sampler.slowdown_estimate``), and the CPU time of sampler and recorder. The expected cost of the
+next window is the upper median of the last few windows, so a single expensive window changes nothing; the first window
+is not an example, because it includes the costs of starting. Time spent above the share is a debt, and a part of the
+debt is added to the next interval: the interval rises at once with the cost, the sum since the start comes back below
+the share, and the interval falls again over several windows. Time that was not spent is not saved up: a rest is not a
+reason for a burst.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ MILLION = 1_000_000
 RECENT = 5  # windows whose cost is an example for the next
 REPAID = 0.25  # part of the debt that the next interval pays
 SELDOM_NS = 60_000_000_000  # windows further apart are not a live picture: the user is asked what to do
-PROBE_NS, PROBE_COSTS = 5_000_000_000, 20  # the second window comes within so much, or so many times the first's cost
+# The second window comes within this time, or within this multiple of the first window's cost.
+PROBE_NS, PROBE_COSTS = 5_000_000_000, 20
 
 
 class Budget:
     """A share of the time, in parts per million, and the interval that keeps it."""
 
     def __init__(self, ppm: int, longest_ns: int, now_ns: int, cpu_ns: int) -> None:
-        """Take the bound of the interval, and the CPU time used until ``now_ns``, which is not a cost."""
+        """Set the bound of the interval, and the CPU time used until ``now_ns``, which is not a cost."""
         self._share, self._longest_ns = ppm / MILLION, longest_ns
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
         self._costs: deque[int] = deque(maxlen=RECENT)
@@ -34,7 +36,7 @@ class Budget:
         self._warned = False
         self._begun = 0  # windows so far
 
-    def note(self, now_ns: int, lost_ns: int, cpu_ns: int) -> None:
+    def record(self, now_ns: int, lost_ns: int, cpu_ns: int) -> None:
         """Take a window into account: the time that the target lost by it, and all CPU time used until now."""
         cost_ns = max(lost_ns, cpu_ns - self._cpu_ns, 0)
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
@@ -47,16 +49,16 @@ class Budget:
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
 
     def set_share(self, ppm: int) -> None:
-        """Keep another share from here on; what was spent above the old one is forgotten."""
+        """Keep another share from here on; the debt of the old share is forgotten."""
         self._share, self._debt_ns, self._warned = ppm / MILLION, 0.0, False
 
     @property
     def needed_ns(self) -> int:
-        """The interval that keeps the share for good, as far as is known; 0 before the first window."""
+        """The interval that keeps the share for good, as far as the costs are known; 0 before the first window."""
         return round(self._cost_ns / self._share)
 
     def warning(self) -> str:
-        """Say once, in words, that a window costs more than the share of a minute, or of the longest interval."""
+        """Return a message, once, when a window costs more than the share of a minute, or of the longest interval."""
         if self._warned or self.needed_ns <= min(SELDOM_NS, self._longest_ns):
             return ""
         if self.needed_ns <= SELDOM_NS and self._begun == 1 and self._probe_ns < self._longest_ns:
@@ -73,12 +75,12 @@ class Budget:
             "for more and dearer ones, --pages sampled for a part of the memory at a time"
         )
 
-    def interval_ns(self, asked_ns: int) -> int:
-        """Return the next interval: never shorter than the one asked for."""
+    def interval_ns(self, requested_ns: int) -> int:
+        """Return the next interval: never shorter than the requested interval."""
         wanted_ns = (self._cost_ns + REPAID * self._debt_ns) / self._share
         if self._begun == 1:
             wanted_ns = min(wanted_ns, self._probe_ns)
-        return max(asked_ns, min(_rounded_up(wanted_ns), self._longest_ns))
+        return max(requested_ns, min(_rounded_up(wanted_ns), self._longest_ns))
 
     @property
     def _probe_ns(self) -> int:
@@ -90,7 +92,7 @@ class Budget:
 
 
 def allowed(ppm: int | None) -> float | None:
-    """Return the share of a session's budget; None without one, and for what a damaged session says."""
+    """Return the share of a session's budget; None without a budget, and for an invalid value in a damaged session."""
     return ppm / MILLION if ppm is not None and ppm > 0 else None
 
 
@@ -100,7 +102,7 @@ def seconds(interval_ns: float) -> str:
 
 
 def _rounded_up(value: float) -> int:
-    """Round up to two digits: an interval that anybody can read, and that stays as it is while costs hardly change."""
+    """Round up to two digits: an interval that is easy to read, and that stays the same while costs hardly change."""
     whole = max(math.ceil(value), 1)
     step = 10 ** max(len(str(whole)) - 2, 0)
     return -(-whole // step) * step

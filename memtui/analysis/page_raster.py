@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from memtui.core.page_set import PageSet
 
 ROWS = 360  # of a picture
-_AT_ONCE = 1 << 22  # page numbers
+_BATCH_NUMBERS = 1 << 22  # page numbers
 
 
 class Picture:
@@ -28,7 +28,7 @@ class Picture:
 def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture | None:
     """Return the picture of page sets in order of time, in pages of 4 KiB; None where nothing was touched.
 
-    ``windows`` are gone through twice, one in memory at a time where they are read when they are asked for.
+    ``windows`` are read twice, one at a time: a lazy sequence has one page set in memory.
     """
     ever = _ever(windows)
     if not len(ever):
@@ -39,8 +39,8 @@ def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture |
     share = np.full((height, len(windows)), np.nan, np.float32)
     for column, pages in enumerate(windows):
         if pages is not None:
-            found = row_of[np.searchsorted(ever, _numbers(pages))]
-            share[:, column] = np.bincount(found, minlength=height) / in_row
+            touched_rows = row_of[np.searchsorted(ever, _numbers(pages))]
+            share[:, column] = np.bincount(touched_rows, minlength=height) / in_row
     return Picture(share, len(ever))
 
 
@@ -54,7 +54,7 @@ def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:
             continue
         waiting.append(_numbers(pages))
         count += len(waiting[-1])
-        if count > max(_AT_ONCE, len(ever)):
+        if count > max(_BATCH_NUMBERS, len(ever)):
             ever, waiting, count = np.unique(np.concatenate((ever, *waiting))), [], 0
     return np.unique(np.concatenate((ever, *waiting)))
 

@@ -1,4 +1,4 @@
-"""Where the memory of a training iteration is at its fullest, from what was recorded of it. Pure; knows no torch."""
+"""The peak of the memory of a recorded training iteration, and the segment that sets the peak. Does not use torch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Peak:
 
     Attributes:
         step: number of the step, from 0.
-        bytes_: all that is known to be held.
-        above_start_bytes: of it, what was not there when the step began.
+        bytes_: bytes in use.
+        above_start_bytes: bytes in use above those of the start of the step.
         parts: bytes by category.
-        op, layer: what allocated last.
-        segment: the layers of the segment that this was in, empty where it was in none.
-        segment_bytes: what was allocated in those layers since the step began, and was held then.
+        op, layer: operator and layer that allocated last.
+        segment: layers of the segment of ``layer``; empty where ``layer`` is in no segment.
+        segment_bytes: bytes in use that those layers allocated since the step began.
     """
 
     step: int
@@ -38,24 +38,24 @@ class Peak:
 
 
 def peak_of(trace: StepTrace, segments: Sequence[Sequence[str]] = ()) -> Peak | None:
-    """Return the peak of a step; None of one without rows.
+    """Return the peak of a step; None for a step without rows.
 
     Args:
         trace: the recorded step.
-        segments: names of the layers of each; layers inside of a layer begin with its name and a point.
+        segments: names of the layers of each segment; the name of a nested layer starts with its parent's and a point.
     """
     row = trace.peak_row
     if row < 0:
         return None
-    held = trace.by_category()[row].tolist()
+    sizes = trace.by_category()[row].tolist()
     layer = trace.name(int(trace.layer[row]))
     segment = segment_of(layer, segments)
-    fresh = [block for block in trace.made_by(row) if _inside(trace.name(block.layer), segment)]
+    fresh = [block for block in trace.new_blocks(row) if _inside(trace.name(block.layer), segment)]
     return Peak(
         trace.step,
         trace.peak_bytes,
         trace.peak_above_start_bytes,
-        {name: part for name, part in zip(CATEGORIES, held, strict=True) if part},
+        {name: part for name, part in zip(CATEGORIES, sizes, strict=True) if part},
         trace.name(int(trace.op[row])),
         layer,
         segment,
@@ -63,25 +63,26 @@ def peak_of(trace: StepTrace, segments: Sequence[Sequence[str]] = ()) -> Peak | 
     )
 
 
-def telling(recorded: Sequence[Any]) -> Any:
-    """Return the recorded step (``RecordedStep``) that says where learning needs its memory; None without any.
+def representative_step(recorded: Sequence[Any]) -> Any:
+    """Return the recorded step (``RecordedStep``) with the usual peak of a training; None without recorded steps.
 
-    In some the accuracy was measured, or an epoch began. So it is one with the peak above the start that most of them
-    have; where no two have the same, one with nearly the highest. Of those, the one with the fewest allocations.
+    Some steps measured the accuracy or began an epoch. So the candidates are the steps with the most frequent peak
+    above the start, or, where all peaks differ, those with nearly the highest peak. The candidate with the fewest
+    allocations is returned.
     """
     times = Counter(step.peak_above_start_bytes for step in recorded)
     most = max(times.values(), default=0)
     usual = {above for above, count in times.items() if (count == most if most > 1 else above >= NEARLY * max(times))}
-    found = [step for step in recorded if step.peak_above_start_bytes in usual]
-    return min(found, key=lambda step: step.rows, default=None)
+    candidates = [step for step in recorded if step.peak_above_start_bytes in usual]
+    return min(candidates, key=lambda step: step.rows, default=None)
 
 
 def segment_of(layer: str, segments: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the segment that a layer is in, or inside of a layer of; empty where it is in none."""
-    return next((tuple(one) for one in segments if _inside(layer, one)), ())
+    """Return the segment that contains a layer or a parent of it; empty where no segment does."""
+    return next((tuple(segment) for segment in segments if _inside(layer, segment)), ())
 
 
-def segment_words(segment: Sequence[str]) -> str:
+def segment_label(segment: Sequence[str]) -> str:
     """Return ``Convolutional_0 to ReLu_2``."""
     return segment[0] if len(segment) == 1 else f"{segment[0]} to {segment[-1]}" if segment else "none"
 
@@ -90,16 +91,16 @@ def _inside(layer: str, segment: Sequence[str]) -> bool:
     return any(layer == name or layer.startswith(f"{name}.") for name in segment)
 
 
-def peak_sentence(peak: Peak, *, one_segment: bool) -> str:
-    """Return what sets the peak, and what that means for a rule that keeps ``one_segment`` at a time."""
+def peak_sentence(peak: Peak, *, single_segment: bool) -> str:
+    """Return a sentence on what sets the peak; ``single_segment``: the rule keeps one segment at a time."""
     head = f"peak: {size(peak.above_start_bytes)} above the start of iteration {peak.step + 1}"
     where = f", {peak.op.removeprefix('aten::')} in {peak.layer}" if peak.layer else ""
     if not peak.segment:
         return f"{head}{where}"
-    if not one_segment:
-        return f"{head}{where}, segment {segment_words(peak.segment)}"
+    if not single_segment:
+        return f"{head}{where}, segment {segment_label(peak.segment)}"
     share = peak.segment_bytes / max(1, peak.above_start_bytes)
     return (
-        f"{head}{where}: set by segment {segment_words(peak.segment)} alone, {size(peak.segment_bytes)} ({share:.0%}); "
+        f"{head}{where}: set by segment {segment_label(peak.segment)} alone, {size(peak.segment_bytes)} ({share:.0%}); "
         "nothing else would lower it"
     ).replace("%", " %")

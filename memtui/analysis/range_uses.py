@@ -1,8 +1,8 @@
-"""What the layout of anonymous memory says of its use.
+"""Uses of anonymous memory that its layout gives away.
 
 Two layouts are telling. glibc's malloc gives the arena of a thread heaps of 64 MiB, which begin at multiples of 64 MiB
 and are reserved (PROT_NONE) up to the next one. A thread's stack has a page that cannot be accessed below it, and a
-size that is a power of two with or without that page. What fits neither is anonymous memory and nothing more.
+size that is a power of two with or without that page. A range that fits neither is anonymous memory and nothing more.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LEAST_STACK_BYTES = 64 << 10
 
 
 def uses_of(rows: Sequence[Any]) -> dict[int, str]:
-    """Return by row what anonymous ranges are used for, if their layout tells; numbers in order of appearance."""
+    """Return the use of anonymous ranges by row, where their layout tells; numbers in order of appearance."""
     by_process: dict[int, list[Any]] = defaultdict(list)
     for row in rows:
         by_process[row.process].append(row)
-    found: dict[int, str] = {}
+    uses: dict[int, str] = {}
     for own in by_process.values():
         ends, reserved = _reserved(own)
         glibc = any(row.name.rpartition("/")[2].startswith(("libc.so.6", "libc-2.")) for row in own)
@@ -30,17 +30,21 @@ def uses_of(rows: Sequence[Any]) -> dict[int, str]:
         for row in sorted(own, key=lambda row: row.id):
             if row.name or row.perms[:2] != "rw":
                 continue
-            if glibc and row.start % HEAP_BYTES == 0 and _together(row, ends.get(row.start + HEAP_BYTES), at=row.end):
+            if (
+                glibc
+                and row.start % HEAP_BYTES == 0
+                and _together(row, ends.get(row.start + HEAP_BYTES), address=row.end)
+            ):
                 heaps += 1
-                found[row.id] = f"malloc heap {heaps}"
+                uses[row.id] = f"malloc heap {heaps}"
             elif _together(row, guard := reserved.get(row.start)) and _is_stack(row, guard):
                 stacks += 1
-                found[row.id] = f"thread stack {stacks}"
-    return found
+                uses[row.id] = f"thread stack {stacks}"
+    return uses
 
 
 def _reserved(rows: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return what cannot be accessed, by its end: all of it, and what is one page."""
+    """Return the inaccessible ranges by their end: all of them, and those of one page."""
     closed = [row for row in rows if not row.name and row.perms.startswith("---")]
     return (
         {row.end: row for row in closed},
@@ -48,13 +52,13 @@ def _reserved(rows: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
     )
 
 
-def _together(row: Any, other: Any, at: int | None = None) -> bool:
-    """Whether another row was there at the same time and, for ``at``, begins at that address or below."""
+def _together(row: Any, other: Any, address: int | None = None) -> bool:
+    """Whether another row was mapped at the same time and, for ``address``, starts at that address or below."""
     return (
         other is not None
         and other.first_sample <= row.last_sample
         and row.first_sample <= other.last_sample
-        and (at is None or row.start < other.start <= at)
+        and (address is None or row.start < other.start <= address)
     )
 
 

@@ -1,4 +1,4 @@
-"""Which number says how much memory a tree holds, and its values: of one kind, so that they can be compared."""
+"""Resident memory of a process tree by sample: RSS or PSS, one kind for all samples, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Resident:
 
 
 def resident(samples: Any, processes: Iterable[Process]) -> Resident:
-    """Return the resident memory of a session, from its table of samples; ``processes``: all that ever were in it."""
-    always = len({process.pid for process in processes}) < 2  # which old sessions do not tell by window
+    """Return the resident memory of a session, from its table of samples; ``processes``: all that it recorded."""
+    always = len({process.pid for process in processes}) < 2  # old sessions do not store the number by window
     alone = np.full(len(samples.sample), always) | (samples.processes == 1)
     if alone.all():
         return Resident(RSS, samples.rss_bytes, alone)
@@ -49,15 +49,15 @@ def resident(samples: Any, processes: Iterable[Process]) -> Resident:
 
 
 def touched_fraction(
-    wss_bytes: NDArray[np.float64], held: Resident, of: slice = slice(None)
+    wss_bytes: NDArray[np.float64], memory: Resident, of: slice = slice(None)
 ) -> tuple[float, float] | None:
     """Return (fraction, bytes): the median working set as a part of the median resident memory, of the same windows.
 
-    ``wss_bytes``: of the windows ``of``, nan for those that are not to be counted. None where they are known together
-    in no window, or where only one of the two counts shared pages once.
+    ``wss_bytes``: of the windows ``of``, nan for windows that are not counted. None where no window has both figures,
+    or where only one of the two counts shared pages once.
     """
-    wss, resident_bytes = wss_bytes, held.bytes[of]
-    known = np.isfinite(wss) & np.isfinite(resident_bytes)
-    if held.name == SUM_OF_RSS or not known.any() or not (whole := median(resident_bytes[known])):
+    wss, resident_bytes = wss_bytes, memory.bytes[of]
+    both_known = np.isfinite(wss) & np.isfinite(resident_bytes)
+    if memory.name == SUM_OF_RSS or not both_known.any() or not (whole := median(resident_bytes[both_known])):
         return None
-    return median(wss[known]) / whole, whole
+    return median(wss[both_known]) / whole, whole

@@ -1,8 +1,8 @@
 """The cumulative distribution of reuse distances: what share of touches an LRU memory of a given size holds.
 
-It is one minus the miss ratio (``miss_ratio.py``), drawn as the published notebooks draw it, and what is read from
-it: where it bends, how far two of them lie apart, and how much memory a share of touches needs. Like every figure of
-reuse it belongs to the length of the windows.
+The curve is one minus the miss ratio (``miss_ratio.py``), drawn as the published notebooks draw it. Read from the curve
+are where it bends, how far two curves lie apart, and how much memory a share of touches needs. Like every figure of
+reuse the curve belongs to the length of the windows.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Cdf:
         sizes_bytes: f8[n], rising from 0.
         least: f8[n], share of all touches, first ones included, that a memory of that size certainly holds (from the
             upper bounds of the distances).
-        most: f8[n], that it holds at most (from the lower bounds).
-        first_share: first touches among all; no memory holds them.
+        most: f8[n], share that the memory holds at most (from the lower bounds).
+        first_share: first touches among all touches; no memory holds them.
     """
 
     sizes_bytes: Floats
@@ -56,12 +56,12 @@ def cdf(reuse: ReuseCounts, points: int = POINTS) -> Cdf | None:
 
 @dataclass(frozen=True, slots=True)
 class Knee:
-    """Where a curve bends most.
+    """The point where a curve bends most.
 
     Attributes:
-        size_bytes: there.
-        share: of all touches that a memory of this size holds.
-        bend: by how much the curve lies above the straight line from its begin to its end, in parts of 1.
+        size_bytes: size at the bend.
+        share: share of all touches that a memory of this size holds.
+        bend: height of the curve above the straight line from its start to its end, in parts of 1.
     """
 
     size_bytes: float
@@ -78,55 +78,55 @@ def knee(curve: Cdf) -> Knee:
     across = curve.sizes_bytes / max(curve.sizes_bytes[-1], 1.0)
     up = curve.least / max(float(curve.least[-1]), 1e-12)
     above = up - across
-    at = int(np.argmax(above))
-    return Knee(float(curve.sizes_bytes[at]), float(curve.least[at]), float(above[at]))
+    index = int(np.argmax(above))
+    return Knee(float(curve.sizes_bytes[index]), float(curve.least[index]), float(above[index]))
 
 
 def quantiles(reuse: ReuseCounts, shares: Sequence[float] = QUANTILES) -> dict[float, tuple[int, int] | None]:
     """Return (lower, upper) bytes within which a share of the returning touches came back."""
     bounds = [reuse.entries(bound) for bound in ("lower", "upper")]
-    found: dict[float, tuple[int, int] | None] = {}
+    result: dict[float, tuple[int, int] | None] = {}
     for share in shares:
         low, high = (quantile(*entries, share) for entries in bounds)
-        found[share] = None if low is None or high is None else (low, high)
-    return found
+        result[share] = None if low is None or high is None else (low, high)
+    return result
 
 
-def apart(one: ReuseCounts, other: ReuseCounts) -> float | None:
+def apart(first: ReuseCounts, second: ReuseCounts) -> float | None:
     """Return the largest vertical distance of two certain curves, 0..1 (Kolmogorov, Smirnov).
 
-    Of returning touches. None when either has none.
+    The curves are those of returning touches. None when either has no returning touch.
     """
-    left, right = one.entries("upper"), other.entries("upper")
+    left, right = first.entries("upper"), second.entries("upper")
     if not len(left[1]) or not len(right[1]):
         return None
-    places = np.union1d(left[0], right[0])
-    return float(np.abs(_share_below(*left, places) - _share_below(*right, places)).max())
+    distances = np.union1d(left[0], right[0])
+    return float(np.abs(_share_below(*left, distances) - _share_below(*right, distances)).max())
 
 
-def shift(one: ReuseCounts, other: ReuseCounts) -> float | None:
-    """Return by what part of itself a quantile's upper bound of ``one`` differs in ``other``, at most of ``QUANTILES``.
+def shift(first: ReuseCounts, second: ReuseCounts) -> float | None:
+    """Return the largest relative change of a quantile's upper bound from ``first`` to ``second``, over ``QUANTILES``.
 
     None when either has no returning touch.
     """
-    before, after = quantiles(one), quantiles(other)
-    found = []
+    before, after = quantiles(first), quantiles(second)
+    changes = []
     for share in QUANTILES:
         low, high = before[share], after[share]
         if low is None or high is None:
             return None
-        found.append(abs(high[1] - low[1]) / low[1])
-    return max(found)
+        changes.append(abs(high[1] - low[1]) / low[1])
+    return max(changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """How much memory an LRU of it needs for at most a share of misses among returning touches, by two intervals.
+    """The size of an LRU memory for at most a share of misses among returning touches, by two intervals.
 
     Attributes:
-        bytes_: (low, high): one size twice where both intervals say the same, else from the smaller to the larger.
-        agree: whether they do.
-        intervals_s: the two.
+        bytes_: (low, high): one size twice where both intervals agree, else the smaller and the larger size.
+        agree: whether both intervals agree.
+        intervals_s: the two intervals.
     """
 
     bytes_: tuple[int, int]
@@ -135,33 +135,33 @@ class Advice:
 
 
 def advice(by_interval: Sequence[tuple[float, ReuseCounts]], misses: float) -> Advice | None:
-    """Return what two intervals say of the size that certainly misses no more.
+    """Return the size that certainly misses no more than ``misses``, by two intervals.
 
-    They agree within ``AGREE`` of the larger one.
+    The intervals agree when their sizes differ by no more than ``AGREE`` of the larger size.
 
     Args:
         by_interval: two pairs of (window length in seconds, reuse counts).
         misses: share of returning touches, 0..1.
 
     Returns:
-        None when either says nothing.
+        None when either interval gives no size.
 
     Raises:
         ValueError: not two pairs.
     """
     if len(by_interval) != 2:
         raise ValueError(f"advice rests on two intervals, not {len(by_interval)}")
-    found: list[int] = []
+    sizes: list[int] = []
     for _, reuse in by_interval:
         size = MissRatioCurve.of(reuse).size_for(misses)[1]
         if size is None:
             return None
-        found.append(size)
-    low, high = min(found), max(found)
+        sizes.append(size)
+    low, high = min(sizes), max(sizes)
     agree = high - low <= AGREE * high
     return Advice((high, high) if agree else (low, high), agree, (by_interval[0][0], by_interval[1][0]))
 
 
-def _share_below(distances: NDArray[np.int64], counts: NDArray[np.int64], places: NDArray[np.int64]) -> Floats:
+def _share_below(distances: NDArray[np.int64], counts: NDArray[np.int64], edges: NDArray[np.int64]) -> Floats:
     below = np.concatenate(([0], np.cumsum(counts)))
-    return below[np.searchsorted(distances, places, side="right")] / below[-1]
+    return below[np.searchsorted(distances, edges, side="right")] / below[-1]

@@ -37,11 +37,11 @@ _NONE = np.empty(0, np.int64)
 class ReuseSample:
     """The reuse distances of one window: one entry per distinct earlier window and page size.
 
-    A touch is one per page and window, whatever the page's size.
+    A touch is counted once per page and window, whatever the page's size.
 
     Attributes:
         first_touches: pages never seen before.
-        first_touch_bytes: their size.
+        first_touch_bytes: size of those pages.
         upper_bytes: i8[k], upper bound of the distance.
         lower_bytes: i8[k], lower bound of the distance; at most the upper one.
         counts: i8[k], touches with these bounds; above 0.
@@ -83,7 +83,7 @@ class ReuseTracker:
         self._window_of = np.zeros(1024, np.int32)  # by slot
         self._bytes = np.zeros(1024, np.int64)  # by slot: c[k] above
         self._slots = 1
-        self._compact_at = 512
+        self._compact_slots = 512
 
     @property
     def seen_bytes(self) -> int:
@@ -103,13 +103,13 @@ class ReuseTracker:
 
         Args:
             pages: the touched pages of the window.
-            within: start and end of a range in bytes, multiples of 4096: tell of the touches in it only. All pages
-                count for the distances all the same, so what is told of ranges that share no page adds up to the whole.
+            within: start and end of a range in bytes, multiples of 4096: count the touches in the range only. All pages
+                still count for the distances, so the counts of ranges that share no page add up to the whole.
 
         Returns:
             The bounds of every touch. Entries of one page size run from the farthest to the nearest window.
         """
-        pages = one_size_each(pages)
+        pages = drop_nested_pages(pages)
         if not (len(pages.blocks) or len(pages.huge) or len(pages.giant)):
             return ReuseSample(0, 0, _NONE, _NONE, _NONE)
         self._split(pages)
@@ -117,12 +117,12 @@ class ReuseTracker:
         slots = self._slots
         before = self._bytes[:slots]
 
-        small_at = self._pages.positions(pages)
-        huge_at = self._huge.positions(pages.huge)
-        giant_at = self._giant.positions(pages.giant)
-        small = self._pages.last[small_at]
-        huge = self._huge.last[huge_at]
-        giant = self._giant.last[giant_at]
+        small_positions = self._pages.positions(pages)
+        huge_positions = self._huge.positions(pages.huge)
+        giant_positions = self._giant.positions(pages.giant)
+        small = self._pages.last[small_positions]
+        huge = self._huge.last[huge_positions]
+        giant = self._giant.last[giant_positions]
         left = np.zeros(slots, np.int64)  # bytes that leave each slot
         self._collapse_huge(pages.huge, huge, left)
         self._collapse_giant(pages.giant, giant, left)
@@ -149,14 +149,14 @@ class ReuseTracker:
         upper, lower, counts = [], [], []
         for touches, size in seen:
             touches[0] = 0
-            at = np.flatnonzero(touches)
-            upper.append(tail_after[at])
-            lower.append(tail_before[at] + size)
-            counts.append(touches[at].astype(np.int64, copy=False))
+            used = np.flatnonzero(touches)
+            upper.append(tail_after[used])
+            lower.append(tail_before[used] + size)
+            counts.append(touches[used].astype(np.int64, copy=False))
 
-        self._pages.last[small_at] = window
-        self._huge.last[huge_at] = window
-        self._giant.last[giant_at] = window
+        self._pages.last[small_positions] = window
+        self._huge.last[huge_positions] = window
+        self._giant.last[giant_positions] = window
         self._bytes[:slots] = after
         self._append(window, now_bytes)
         bounds = (np.concatenate((_NONE, *each)) for each in (upper, lower, counts))
@@ -173,7 +173,7 @@ class ReuseTracker:
 
     def _append(self, window: int, size: int) -> None:
         """Give the window a slot with its bytes; drop the slots without pages now and then."""
-        if self._slots >= self._compact_at:
+        if self._slots >= self._compact_slots:
             # No page names a window without bytes any more, so only slot numbers change: the page tables need not be
             # touched. Doubling the limit makes this free on average.
             live = np.flatnonzero(self._bytes[: self._slots])
@@ -181,7 +181,7 @@ class ReuseTracker:
             self._bytes[1:end] = self._bytes[live]
             self._window_of[1:end] = self._window_of[live]
             self._slot_of[self._window_of[1:end]] = np.arange(1, end)
-            self._slots, self._compact_at = end, max(512, 2 * end)
+            self._slots, self._compact_slots = end, max(512, 2 * end)
         if self._slots == len(self._bytes):
             self._bytes = _longer(self._bytes)
             self._window_of = _longer(self._window_of)
@@ -198,25 +198,25 @@ class ReuseTracker:
         if len(self._giant.keys):
             touched: NDArray[np.uint64] = np.concatenate((pages.blocks, pages.huge)) >> _U(9)
             giants: NDArray[np.uint64] = np.unique(touched[np.isin(touched, self._giant.seen())])
-            at = self._giant.positions(giants)
+            positions = self._giant.positions(giants)
             parts = parts_of(giants, GIANT_SHIFT - BLOCK_SHIFT)
-            parts_at = self._huge.positions(parts)  # can replace `last`: before it is looked up
-            self._huge.last[parts_at] = np.repeat(self._giant.last[at], 512)
-            self._giant.last[at] = 0
+            part_positions = self._huge.positions(parts)  # can replace `last`: before it is looked up
+            self._huge.last[part_positions] = np.repeat(self._giant.last[positions], 512)
+            self._giant.last[positions] = 0
         if len(self._huge.keys) and len(pages.blocks):
             blocks = pages.blocks[np.isin(pages.blocks, self._huge.seen())]
-            at = self._huge.positions(blocks)
+            positions = self._huge.positions(blocks)
             rows = self._pages.rows(blocks)
-            self._pages.table[rows] = self._huge.last[at][:, None]
-            self._huge.last[at] = 0
+            self._pages.table[rows] = self._huge.last[positions][:, None]
+            self._huge.last[positions] = 0
 
     def _collapse_huge(self, numbers: NDArray[np.uint64], last: NDArray[np.int32], left: NDArray[np.int64]) -> None:
-        """Let huge pages never seen as such take over their base pages: changes ``last`` and ``left``."""
+        """Let huge pages that were never huge before inherit from their base pages: changes ``last`` and ``left``."""
         new = np.flatnonzero(last == 0)
-        row, found = self._pages.find(numbers[new])
+        row, matches = self._pages.find(numbers[new])
         if len(row):
-            last[new[found]] = self._clear(self._pages.table, row, PAGE_BYTES, left)
-            self._uncount(last[new[found]], BLOCK_BYTES, left)
+            last[new[matches]] = self._clear(self._pages.table, row, PAGE_BYTES, left)
+            self._uncount(last[new[matches]], BLOCK_BYTES, left)
 
     def _collapse_giant(self, numbers: NDArray[np.uint64], last: NDArray[np.int32], left: NDArray[np.int64]) -> None:
         for i in np.flatnonzero(last == 0):  # a handful in a session
@@ -234,12 +234,12 @@ class ReuseTracker:
         return old if old.ndim == 1 else old.max(axis=1, initial=0)
 
     def _uncount(self, inherited: NDArray[np.int32], size: int, left: NDArray[np.int64]) -> None:
-        """Undo that ``touch`` takes each larger page from the window it inherits: its bytes never were there."""
+        """Undo that ``touch`` subtracts each larger page from the window it inherits: its bytes never counted there."""
         left -= np.bincount(self._slot_of[inherited], minlength=len(left)) * size
 
 
 class _NumberTable:
-    """Last window by page number; a rising array of numbers beside one of windows."""
+    """Last window by page number, as two parallel arrays: rising numbers, and windows."""
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.uint64)
@@ -254,19 +254,19 @@ class _NumberTable:
         return self.keys[self.last > 0]
 
     def positions(self, numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return where the rising numbers are in ``last``; those that are new are put in with window 0."""
-        at, known = _look_up(self.keys, numbers)
-        if not known.all():
-            new = ~known
-            self.keys = np.insert(self.keys, at[new], numbers[new])
-            self.last = np.insert(self.last, at[new], 0)
-            at = np.searchsorted(self.keys, numbers)
-        return at
+        """Return where the rising numbers are in ``last``; new numbers are inserted with window 0."""
+        positions, present = _locate(self.keys, numbers)
+        if not present.all():
+            new = ~present
+            self.keys = np.insert(self.keys, positions[new], numbers[new])
+            self.last = np.insert(self.last, positions[new], 0)
+            positions = np.searchsorted(self.keys, numbers)
+        return positions
 
     def find(self, numbers: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the positions of the numbers that are known, and which ones those are."""
-        at, known = _look_up(self.keys, numbers)
-        return at[known], np.flatnonzero(known)
+        """Return the positions of the numbers in the table, and the indices of those numbers."""
+        positions, present = _locate(self.keys, numbers)
+        return positions[present], np.flatnonzero(present)
 
 
 class _PageTable:
@@ -288,9 +288,9 @@ class _PageTable:
 
     def rows(self, blocks: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Return the row of each of the rising block numbers; new ones get a row of zeros."""
-        at, known = _look_up(self.keys, blocks)
-        if not known.all():
-            new = ~known
+        positions, present = _locate(self.keys, blocks)
+        if not present.all():
+            new = ~present
             used = len(self.keys)
             need = used + int(new.sum())
             if need > len(self.table):
@@ -298,42 +298,42 @@ class _PageTable:
                 table = np.zeros((max(need, len(self.table) * 3 // 2), PAGES_PER_BLOCK), np.int32)
                 table[:used] = self.table[:used]
                 self.table = table
-            self._row = np.insert(self._row, at[new], np.arange(used, need))
-            self.keys = np.insert(self.keys, at[new], blocks[new])
-            at = np.searchsorted(self.keys, blocks)
-        return self._row[at]
+            self._row = np.insert(self._row, positions[new], np.arange(used, need))
+            self.keys = np.insert(self.keys, positions[new], blocks[new])
+            positions = np.searchsorted(self.keys, blocks)
+        return self._row[positions]
 
     def find(self, blocks: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the rows of the blocks that are known, and which ones those are."""
-        at, known = _look_up(self.keys, blocks)
-        return self._row[at[known]], np.flatnonzero(known)
+        """Return the rows of the blocks in the table, and the indices of those blocks."""
+        positions, present = _locate(self.keys, blocks)
+        return self._row[positions[present]], np.flatnonzero(present)
 
     def positions(self, pages: PageSet) -> NDArray[np.intp]:
         """Return where the touched 4 KiB pages are in ``last``."""
         base = self.rows(pages.blocks) * PAGES_PER_BLOCK
-        words = pages.bits.reshape(-1)
-        used = np.flatnonzero(words)  # scattered pages leave most words empty: unpack only the others
+        bitmap = pages.bits.reshape(-1)
+        used = np.flatnonzero(bitmap)  # scattered pages leave most words empty: unpack only the others
         bit = np.flatnonzero(
-            np.unpackbits(words[used].astype("<u8", copy=False).view(np.uint8), bitorder="little").view(np.bool_)
+            np.unpackbits(bitmap[used].astype("<u8", copy=False).view(np.uint8), bitorder="little").view(np.bool_)
         )
         start = base[used >> 3] + ((used & 7) << 6)
         return start[bit >> 6] + (bit & 63)
 
 
-def _look_up(keys: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where each number is, or belongs, in the rising keys; and whether it is there."""
-    at = np.searchsorted(keys, numbers)
+def _locate(keys: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return where each number is, or belongs, in the rising keys; and whether the keys contain it."""
+    positions = np.searchsorted(keys, numbers)
     if not len(keys):
-        return at, np.zeros(len(numbers), np.bool_)
-    return at, keys[np.minimum(at, len(keys) - 1)] == numbers
+        return positions, np.zeros(len(numbers), np.bool_)
+    return positions, keys[np.minimum(positions, len(keys) - 1)] == numbers
 
 
 def _longer(array: np.ndarray) -> np.ndarray:
     return np.concatenate((array, np.zeros_like(array)))
 
 
-def one_size_each(pages: PageSet) -> PageSet:
-    """Leave out what lies inside a larger touched page."""
+def drop_nested_pages(pages: PageSet) -> PageSet:
+    """Drop the pages that lie inside a larger touched page."""
     blocks, bits, huge = pages.blocks, pages.bits, pages.huge
     if len(pages.giant):
         huge = huge[~np.isin(huge >> _U(9), pages.giant)]

@@ -35,7 +35,7 @@ class ReuseHistogram:
         lower: i8[289], returning touches by the lower bound of their distance.
         upper: i8[289], by the upper bound.
         first_touches: touches of pages never seen before.
-        first_touch_bytes: the size of those pages.
+        first_touch_bytes: size of those pages.
     """
 
     __slots__ = ("first_touch_bytes", "first_touches", "lower", "upper")
@@ -76,7 +76,7 @@ class ReuseHistogram:
         return total
 
     def __sub__(self, earlier: ReuseHistogram) -> ReuseHistogram:
-        """Return what was added since an earlier checkpoint of the same histogram."""
+        """Return the touches added since an earlier checkpoint of the same histogram."""
         change = ReuseHistogram()
         change.lower = self.lower - earlier.lower
         change.upper = self.upper - earlier.upper
@@ -139,10 +139,10 @@ class ReuseHistogram:
                 raise ValueError("the bounds count different touches")
         except (struct.error, ValueError) as error:
             raise ValueError(f"damaged reuse histogram: {error}") from error
-        found = cls()
-        found.first_touches, found.first_touch_bytes = int(numbers[0]), int(numbers[1])
-        found.lower, found.upper = numbers[2 : 2 + BIN_COUNT].copy(), numbers[2 + BIN_COUNT :].copy()
-        return found
+        histogram = cls()
+        histogram.first_touches, histogram.first_touch_bytes = int(numbers[0]), int(numbers[1])
+        histogram.lower, histogram.upper = numbers[2 : 2 + BIN_COUNT].copy(), numbers[2 + BIN_COUNT :].copy()
+        return histogram
 
 
 class ExactReuse:
@@ -152,7 +152,7 @@ class ExactReuse:
     0.4 % of the latter per bound, and mostly far less.
     """
 
-    _MERGE_AT = 1 << 16  # entries put off before they are merged
+    _MERGE_ENTRIES = 1 << 16  # entries put off before they are merged
 
     def __init__(self) -> None:
         self.first_touches = 0
@@ -173,7 +173,7 @@ class ExactReuse:
         if len(sample.counts):
             self._waiting.append(sample)
             self._waiting_entries += len(sample.counts)
-            if self._waiting_entries >= self._MERGE_AT:
+            if self._waiting_entries >= self._MERGE_ENTRIES:
                 self._merge()
 
     def __iadd__(self, other: ExactReuse) -> ExactReuse:
@@ -233,7 +233,7 @@ def merge_counts(
 
 
 def quantile(distances: NDArray[np.int64], counts: NDArray[np.int64], q: float) -> int | None:
-    """Return the smallest of rising distances that at least the share q of all counts does not exceed; None: none.
+    """Return the smallest of rising distances that at least the share q of all counts does not exceed; None without.
 
     Raises:
         ValueError: q outside 0..1.

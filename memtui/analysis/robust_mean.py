@@ -1,8 +1,8 @@
-"""A mean, a mean without outliers and a median of the same readings, and what it says when they differ.
+"""A mean, a mean without outliers and a median of the same readings, and the reason when they differ.
 
-Energy is a mean: the median of a load that comes in bursts says nothing of what it draws. The other two are asked
-whether that mean may be believed. When they disagree, the reason is looked for in the readings: a trend, a load with
-two levels, or outliers.
+Energy is a mean: the median of a load that comes in bursts says nothing of the energy drawn. The other two averages
+check whether the mean is credible. When the averages disagree, the reason is searched in the readings: a trend, a load
+with two levels, or outliers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Averages:
     """Three averages of the same values, in their unit.
 
     Attributes:
-        mean: of all of them.
-        mean_3s: of those within 3 sample standard deviations of it; rejected once, not again and again.
-        median: of all of them.
-        best: the one to believe: ``mean``, or the mean without outliers where there are some.
+        mean: mean of all values.
+        mean_3s: mean of the values within 3 sample standard deviations of ``mean``; values are rejected once.
+        median: median of all values.
+        best: the average to report: ``mean``, or the mean without outliers where there are outliers.
         error: standard error of the mean.
         verdict: ``agree``, ``drift``, ``two levels`` or ``outliers``.
     """
@@ -46,29 +46,29 @@ def averages(values: ArrayLike, independent: float | None = None) -> Averages | 
 
     Args:
         values: f8[n]; nan is left out.
-        independent: how many of them are, where a sensor gives each of its values several times.
+        independent: number of independent values, where a sensor gives each of its values several times.
 
     Returns:
         None without a value.
     """
-    found = np.asarray(values, np.float64)
-    found = found[np.isfinite(found)]
-    if not len(found):
+    finite = np.asarray(values, np.float64)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite):
         return None
-    mean, median = float(found.mean()), float(np.median(found))
-    deviation = float(found.std(ddof=1)) if len(found) > 1 else 0.0
-    mean_3s = float(found[np.abs(found - mean) <= SIGMAS * deviation].mean())
-    error = deviation / sqrt(min(max(independent or len(found), 1), len(found)))
+    mean, median = float(finite.mean()), float(np.median(finite))
+    deviation = float(finite.std(ddof=1)) if len(finite) > 1 else 0.0
+    mean_3s = float(finite[np.abs(finite - mean) <= SIGMAS * deviation].mean())
+    error = deviation / sqrt(min(max(independent or len(finite), 1), len(finite)))
     verdict, best = "agree", mean
     if abs(mean_3s - median) > max(RESOLUTION * abs(median), 2 * error * sqrt(1 + _MEDIAN_ERROR**2)):
-        verdict, best = _cause(found, mean, median)
+        verdict, best = _cause(finite, mean, median)
     return Averages(mean, mean_3s, median, best, error, verdict)
 
 
 def _cause(values: NDArray[np.float64], mean: float, median: float) -> tuple[str, float]:
-    """Return why the averages differ, and the one to believe.
+    """Return why the averages differ, and the average to report.
 
-    Up to ten values never come here: their mean and median are less than a standard deviation apart.
+    Ten values or fewer never come here: their mean and median are less than a standard deviation apart.
     """
     if _drifts(values):
         return "drift", mean
@@ -79,7 +79,7 @@ def _cause(values: NDArray[np.float64], mean: float, median: float) -> tuple[str
 
 
 def _drifts(values: NDArray[np.float64]) -> bool:
-    """Whether most of what the values vary by is a straight line through time."""
+    """Whether a straight line through time explains most of the variance."""
     time = np.linspace(-1, 1, len(values))
     return float(np.corrcoef(time, values)[0, 1]) ** 2 > 0.5
 
@@ -88,14 +88,14 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float, f
     """Return (mean, low, high) by Student's t; None with fewer than two values.
 
     Args:
-        values: f8[n], independent of one another: one for each window.
+        values: f8[n], independent of one another: a value for each window.
         confidence: that the true mean lies between low and high, above 0 and below 1.
     """
-    found = np.asarray(values, np.float64)
-    if len(found) < 2:
+    numbers = np.asarray(values, np.float64)
+    if len(numbers) < 2:
         return None
-    half = student_t((1 + confidence) / 2, len(found) - 1) * float(found.std(ddof=1)) / sqrt(len(found))
-    mean = float(found.mean())
+    half = student_t((1 + confidence) / 2, len(numbers) - 1) * float(numbers.std(ddof=1)) / sqrt(len(numbers))
+    mean = float(numbers.mean())
     return mean, mean - half, mean + half
 
 
@@ -140,7 +140,7 @@ def ratio_interval(values: ArrayLike, base: ArrayLike, confidence: float = 0.95)
         confidence: that the true ratio lies between low and high.
 
     Returns:
-        None with fewer than two values on a side, or one that is not above 0.
+        None with fewer than two values on a side, or a value that is not above 0.
     """
     sides = [np.asarray(side, np.float64) for side in (values, base)]
     if any(len(side) < 2 or not (side > 0).all() for side in sides):

@@ -1,8 +1,8 @@
-"""What a row of address ranges was in each window: left out by a filter, or stored, with which rights and name.
+"""State of a row of address ranges in each window: left out by a filter, or stored, with its rights and name.
 
-A row holds several VMAs, and others in another window. It is left out in a window when all that it holds in that window
-is; what one of its VMAs is says nothing of the others, nor of another window. Nor is its name: a file may be mapped
-where anonymous memory was before.
+A row consists of several VMAs, which change from window to window. A row is left out in a window when all its VMAs of
+that window are left out. Neither the rights nor the name of one VMA say anything about the others, or about another
+window: a file may be mapped where anonymous memory was before.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 DELETED = " (deleted)"
-MOST_NAMES = 64  # states of a row that are told apart by their name: a data loader maps thousands of files in one place
+MOST_NAMES = 64  # states of a row that differ in the name only: a data loader maps thousands of files in one place
 
 
 class RowState(NamedTuple):
-    """A row from window ``sample`` on.
+    """State of a row from window ``sample`` on.
 
     Attributes:
-        sample: the first window of which this is true.
+        sample: the first window with this state.
         perms: rights of its largest VMA, as in /proc/PID/maps.
-        left_out: the filter's terms that left all of it out, joined by commas; empty where pages of it are stored.
-        name: of the same VMA.
+        left_out: the filter's terms that left out the whole row, joined by commas; empty where its pages are stored.
+        name: name of the same VMA.
     """
 
     sample: int
@@ -31,11 +31,11 @@ class RowState(NamedTuple):
     name: str
 
     def filters_alike(self, other: RowState) -> bool:
-        """Whether no filter can tell them apart: there is no term about the rights to read and to write alone."""
+        """Whether no filter can tell two states apart: no term is about the rights to read and to write alone."""
         return self.left_out == other.left_out and ("x" in self.perms) == ("x" in other.perms)
 
     def says_the_same(self, other: RowState) -> bool:
-        """Whether no filter can tell them apart, and they have the same name."""
+        """Whether no filter can tell two states apart, and both have the same name."""
         return self.filters_alike(other) and self.name.removesuffix(DELETED) == other.name.removesuffix(DELETED)
 
 
@@ -52,23 +52,23 @@ class RowStates:
         self._mapped: set[int] = set()
         self._stored: set[int] = set()  # rows of which pages were stored at any time
 
-    def take(self, sample: int, parts: Iterable[Part], merged: Mapping[int, int]) -> set[int]:
+    def update(self, sample: int, parts: Iterable[Part], merged: Mapping[int, int]) -> set[int]:
         """Take a table that is valid from window ``sample`` on.
 
         Args:
             sample: not below that of the table before.
-            parts: its VMAs.
-            merged: row that went into another one since the table before -> that row.
+            parts: VMAs of the table.
+            merged: row that was merged into another row since the table before -> that row.
 
         Returns:
-            the rows that are not what they were before, new ones included.
+            the rows whose state changed, new rows included.
         """
         for old, heir in merged.items():
             self._merge(old, heir)
         here = _rows_of(parts)
         changed = set(merged.values())
         for row, (_, perms, left_out, name) in here.items():
-            if self._note(row, RowState(sample, perms, left_out, name)):
+            if self._record(row, RowState(sample, perms, left_out, name)):
                 changed.add(row)
             if not left_out:
                 self._stored.add(row)
@@ -78,7 +78,7 @@ class RowStates:
         return changed
 
     def left_out(self, row: int) -> str:
-        """Return the terms that left it out when it was mapped last, where it was left out in every window.
+        """Return the terms that left a row out when it was mapped last, if it was left out in every window.
 
         Return an empty text otherwise.
         """
@@ -87,27 +87,27 @@ class RowStates:
         return next((state.left_out for state in reversed(self._history.get(row, ())) if state is not None), "")
 
     def history(self, row: int) -> list[RowState]:
-        """Return what it was from its first window on, one for each change.
+        """Return the states of a row from its first window on, one for each change.
 
-        It holds for the windows it was mapped in.
+        A state holds for the windows in which the row was mapped.
         """
-        found: list[RowState] = []
+        changes: list[RowState] = []
         for state in self._history.get(row, ()):
-            if state is not None and not (found and found[-1].says_the_same(state)):
-                found.append(state)
-        return found
+            if state is not None and not (changes and changes[-1].says_the_same(state)):
+                changes.append(state)
+        return changes
 
-    def _note(self, row: int, state: RowState) -> bool:
-        """Note what a row is from now on; False where it was the same when it was mapped last."""
+    def _record(self, row: int, state: RowState) -> bool:
+        """Store the state of a row from now on; return False where the state was the same when it was mapped last."""
         states = self._history.setdefault(row, [])
         same = RowState.says_the_same if len(states) < MOST_NAMES else RowState.filters_alike
-        known = states[-1] if states else None
-        if known is not None and same(known, state):
+        previous = states[-1] if states else None
+        if previous is not None and same(previous, state):
             return False
-        if known is None and len(states) > 1:
-            known = states[-2]
+        if previous is None and len(states) > 1:
+            previous = states[-2]
         self._put(row, state.sample, state)
-        return known is None or not same(known, state)
+        return previous is None or not same(previous, state)
 
     def _put(self, row: int, sample: int, state: RowState | None) -> None:
         states, since = self._history.setdefault(row, []), self._since.setdefault(row, [])
@@ -118,48 +118,48 @@ class RowStates:
         since.append(sample)
 
     def _merge(self, old: int, heir: int) -> None:
-        """Make one history of two: it was left out where both were, or the only one that was mapped."""
+        """Merge two histories: the row was left out where both were, or the only one that was mapped."""
         both = [(self._since.pop(row, []), self._history.pop(row, [])) for row in (old, heir)]
         self._mapped.discard(old)
         if old in self._stored:
             self._stored.add(heir)
         for sample in sorted({moment for moments, _ in both for moment in moments}):
-            found = [known for moments, states in both if (known := _at(moments, states, sample)) is not None]
-            self._put(heir, sample, _together(sample, found) if found else None)
+            mapped = [state for moments, states in both if (state := _state_of(moments, states, sample)) is not None]
+            self._put(heir, sample, _together(sample, mapped) if mapped else None)
 
 
 def state_at(states: Sequence[RowState], sample: int) -> RowState | None:
-    """Find what is true in a window; None before the first one."""
-    place = bisect_right(states, sample, key=lambda state: state.sample)
-    return states[place - 1] if place else None
+    """Return the state in a window; None before the first state."""
+    index = bisect_right(states, sample, key=lambda state: state.sample)
+    return states[index - 1] if index else None
 
 
 def _rows_of(parts: Iterable[Part]) -> dict[int, tuple[int, str, str, str]]:
-    """Return (size of the largest VMA, its rights, what leaves all of it out, its name) by row."""
-    found: dict[int, tuple[int, str, str, str]] = {}
+    """Return (size of the largest VMA, its rights, terms that leave the whole row out, its name) by row."""
+    rows: dict[int, tuple[int, str, str, str]] = {}
     for row, size_bytes, perms, term, name in parts:
-        known = found.get(row)
+        previous = rows.get(row)
         left_out = term or ""
-        if known is not None:
-            left_out = _joined(known[2], left_out) if known[2] and left_out else ""
-            if known[0] >= size_bytes:
-                size_bytes, perms, _, name = known
-        found[row] = size_bytes, perms, left_out, name
-    return found
+        if previous is not None:
+            left_out = _joined(previous[2], left_out) if previous[2] and left_out else ""
+            if previous[0] >= size_bytes:
+                size_bytes, perms, _, name = previous
+        rows[row] = size_bytes, perms, left_out, name
+    return rows
 
 
-def _together(sample: int, found: Sequence[RowState]) -> RowState:
-    """Return the state of a row that is made of others."""
-    stored = [state for state in found if not state.left_out]
-    left_out = "" if stored else _joined(*(state.left_out for state in found))
-    one = (stored or found)[0]
-    return RowState(sample, one.perms, left_out, one.name)
+def _together(sample: int, parts: Sequence[RowState]) -> RowState:
+    """Return the state of a row that others were merged into."""
+    stored = [state for state in parts if not state.left_out]
+    left_out = "" if stored else _joined(*(state.left_out for state in parts))
+    chosen = (stored or parts)[0]
+    return RowState(sample, chosen.perms, left_out, chosen.name)
 
 
 def _joined(*terms: str) -> str:
     return ",".join(sorted({term for some in terms for term in some.split(",")}))
 
 
-def _at(moments: Sequence[int], states: Sequence[RowState | None], sample: int) -> RowState | None:
-    place = bisect_right(moments, sample)
-    return states[place - 1] if place else None
+def _state_of(moments: Sequence[int], states: Sequence[RowState | None], sample: int) -> RowState | None:
+    index = bisect_right(moments, sample)
+    return states[index - 1] if index else None

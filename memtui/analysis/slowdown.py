@@ -1,7 +1,7 @@
-"""How much slower a program gets, from blocks of time with and without, in pairs of neighbours.
+"""The slowdown of an observed program, from neighbouring pairs of blocks of time with and without observation.
 
 A rate is taken between the first and the last time that a counter was seen to move within a block: whole steps in the
-time they took, so that a step which lies across the border of a block is in none. A counter that moved once gives none.
+time they took, so a step that crosses the border of a block is in no block. A counter that moved once gives no rate.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Block:
 
     Attributes:
         counted: by how much the counter rose between its first and its last change.
-        over_s: the time between these two; None: it moved less than twice.
-        changes: how often it was seen to move.
-        windows: samples that were taken in it.
+        over_s: the time between these two changes; None: the counter moved less than twice.
+        changes: how often the counter was seen to move.
+        windows: samples that were taken in the block.
     """
 
     pair: int
@@ -40,15 +40,15 @@ class Block:
 
     @property
     def per_second(self) -> float | None:
-        """The rate; None when nothing is known of it."""
+        """The rate; None when the rate is not known."""
         return self.counted / self.over_s if self.over_s else None
 
 
 def count_in(
-    times_s: Sequence[float], values: Sequence[float], begin_s: float, end_s: float
+    times_s: Sequence[float], values: Sequence[float], start_s: float, end_s: float
 ) -> tuple[float, float | None, int]:
     """Return (counted, over_s, changes) of a counter between two moments, see ``Block``. ``times_s`` rise."""
-    first, last = np.searchsorted(times_s, (begin_s, end_s)).tolist()
+    first, last = np.searchsorted(times_s, (start_s, end_s)).tolist()
     changes = last - first
     if changes < 2:
         return 0.0, None, changes
@@ -64,29 +64,31 @@ def slow_down(blocks: Sequence[Block]) -> MedianInterval | None:
     for block in blocks:
         by_pair.setdefault(block.pair, {})[block.observed] = block.per_second
     whole = [pair for pair in by_pair.values() if pair.get(True) and pair.get(False)]
-    found = ratio_of_pairs([pair[False] for pair in whole], [pair[True] for pair in whole])
-    if found is None:
+    ratio = ratio_of_pairs([pair[False] for pair in whole], [pair[True] for pair in whole])
+    if ratio is None:
         return None
-    low, high = (None if bound is None else bound - 1 for bound in (found.low, found.high))
-    return MedianInterval(found.median - 1, low, high, found.confidence, found.count)
+    low, high = (None if bound is None else bound - 1 for bound in (ratio.low, ratio.high))
+    return MedianInterval(ratio.median - 1, low, high, ratio.confidence, ratio.count)
 
 
 def doubts(blocks: Sequence[Block]) -> list[str]:
-    """Return what makes the figure less than it seems, and what would help."""
-    found = []
+    """Return the reasons to doubt the figure, and what would help."""
+    reasons = []
     result = slow_down(blocks)
     if result is not None and result.low is None:
-        found.append(f"no interval: {result.count} pair{'s' * (result.count != 1)}, and 95 % needs 6 (--blocks 6)")
+        reasons.append(f"no interval: {result.count} pair{'s' * (result.count != 1)}, and 95 % needs 6 (--blocks 6)")
     changes = median([block.changes for block in blocks])
     if changes is not None and changes < FEW_CHANGES:
-        found.append(
+        reasons.append(
             f"the counter moved {changes:g} times a block: single steps decide, so the interval is wide; "
             "longer blocks (--seconds) or a finer counter help"
         )
     windows = median([block.windows for block in blocks if block.observed])
     if windows is not None and windows < 3:
-        found.append(f"{windows:g} windows a block: what the others cost is not in it; longer blocks (--seconds) help")
+        reasons.append(
+            f"{windows:g} windows a block: what the others cost is not in it; longer blocks (--seconds) help"
+        )
     lost = sum(block.per_second is None for block in blocks)
     if lost:
-        found.append(f"{lost} of {len(blocks)} blocks have no rate, because the counter moved less than twice")
-    return found
+        reasons.append(f"{lost} of {len(blocks)} blocks have no rate, because the counter moved less than twice")
+    return reasons

@@ -27,7 +27,7 @@ class Summary:
 
     Attributes:
         count: values that were measured.
-        missing: values that were not.
+        missing: values that were not measured.
     """
 
     count: int
@@ -45,16 +45,16 @@ def measured(values: Series, weights: Series | None = None) -> tuple[Floats, Flo
     Raises:
         ValueError: as many weights as values are needed; they must be finite and not below 0.
     """
-    found = _floats(values)
-    here = ~np.isnan(found)
+    numbers = _floats(values)
+    here = ~np.isnan(numbers)
     if weights is None:
-        return found[here], None
+        return numbers[here], None
     share = _floats(weights)
-    if share.shape != found.shape:
-        raise ValueError(f"{len(found)} values have {len(share)} weights")
+    if share.shape != numbers.shape:
+        raise ValueError(f"{len(numbers)} values have {len(share)} weights")
     if not (np.isfinite(share[here]).all() and (share[here] >= 0).all()):
         raise ValueError("weights must be finite and not below 0")
-    return found[here], share[here]
+    return numbers[here], share[here]
 
 
 def mean(values: Series, weights: Series | None = None) -> float | None:
@@ -63,14 +63,14 @@ def mean(values: Series, weights: Series | None = None) -> float | None:
     Raises:
         ValueError: as ``measured``.
     """
-    found, share = measured(values, weights)
-    if not len(found) or (share is not None and not share.sum()):
+    numbers, share = measured(values, weights)
+    if not len(numbers) or (share is not None and not share.sum()):
         return None
-    return float(np.average(found, weights=share))
+    return float(np.average(numbers, weights=share))
 
 
 def quantile(values: Series, q: float, weights: Series | None = None) -> float | None:
-    """Return the quantile of what was measured, None when nothing was.
+    """Return the quantile of the measured values; None when nothing was measured.
 
     Without weights: linear between order statistics (numpy's default, type 7 of Hyndman and Fan). With weights: the
     smallest value that at least the share q of all weight does not exceed (type 1), since a moment has one value.
@@ -80,16 +80,16 @@ def quantile(values: Series, q: float, weights: Series | None = None) -> float |
     """
     if not 0 <= q <= 1:
         raise ValueError(f"quantile {q} is not within 0 and 1")
-    found, share = measured(values, weights)
+    numbers, share = measured(values, weights)
     if share is not None:
-        found, share = found[share > 0], share[share > 0]
-    if not len(found):
+        numbers, share = numbers[share > 0], share[share > 0]
+    if not len(numbers):
         return None
     if share is None:
-        return float(np.quantile(found, q))
-    order = np.argsort(found, kind="stable")
+        return float(np.quantile(numbers, q))
+    order = np.argsort(numbers, kind="stable")
     below = np.cumsum(share[order])
-    return float(found[order][min(int(np.searchsorted(below, q * below[-1])), len(found) - 1)])
+    return float(numbers[order][min(int(np.searchsorted(below, q * below[-1])), len(numbers) - 1)])
 
 
 def median(values: Series, weights: Series | None = None) -> float | None:
@@ -98,36 +98,36 @@ def median(values: Series, weights: Series | None = None) -> float | None:
 
 
 def summary(values: Series, weights: Series | None = None) -> Summary:
-    """Count, holes, mean, median, 95 % quantile and extremes of a series.
+    """Return count, holes, mean, median, 95 % quantile and extremes of a series.
 
     Raises:
         ValueError: as ``measured``.
     """
     every = _floats(values)
     share = None if weights is None else _floats(weights)
-    found, _ = measured(every, share)
-    if not len(found):
+    numbers, _ = measured(every, share)
+    if not len(numbers):
         return Summary(0, len(every))
     return Summary(
-        count=len(found),
-        missing=len(every) - len(found),
+        count=len(numbers),
+        missing=len(every) - len(numbers),
         mean=mean(every, share),
         median=quantile(every, 0.5, share),
         p95=quantile(every, 0.95, share),
-        min=float(found.min()),
-        max=float(found.max()),
+        min=float(numbers.min()),
+        max=float(numbers.max()),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class MedianInterval:
-    """A median and an interval that holds the true one.
+    """A median and an interval that contains the true median.
 
     Attributes:
-        median: of the sample.
-        low: an order statistic of the sample; None when the sample is too small for the confidence asked for.
+        median: median of the sample.
+        low: an order statistic of the sample; None when the sample is too small for the requested confidence.
         high: the mirrored order statistic, or None.
-        confidence: what the interval really covers, at least what was asked for; 0 without an interval.
+        confidence: real coverage of the interval, at least the requested confidence; 0 without an interval.
         count: size of the sample.
     """
 
@@ -153,20 +153,20 @@ def median_interval(values: Series, confidence: float = 0.95) -> MedianInterval 
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence {confidence} is not between 0 and 1")
-    found = np.sort(measured(values)[0])
-    n = len(found)
+    ordered = np.sort(measured(values)[0])
+    n = len(ordered)
     if not n:
         return None
     best, covered = _outermost(n, confidence)
-    middle = float(np.median(found))
+    middle = float(np.median(ordered))
     if not best:
         return MedianInterval(middle, None, None, 0.0, n)
-    return MedianInterval(middle, float(found[best - 1]), float(found[n - best]), covered, n)
+    return MedianInterval(middle, float(ordered[best - 1]), float(ordered[n - best]), covered, n)
 
 
 @lru_cache(1024)
 def _outermost(n: int, confidence: float) -> tuple[int, float]:
-    """Return the largest k of ``median_interval`` for n values, and what it covers; 0 where there is none."""
+    """Return the largest k of ``median_interval`` for n values, and its coverage; 0 where there is no such k."""
     outside, best, covered = 0, 0, 0.0
     for k in range(1, n // 2 + 1):
         outside += 2 * comb(n, k - 1)

@@ -1,4 +1,4 @@
-"""The share of its time that a program loses by being watched: of a whole session, and of late."""
+"""The share of its time that a program loses by being watched: over a whole session, and recently."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ Floats = NDArray[np.float64]
 
 
 def recent_loss(lost_ns: Floats, end_ns: NDArray[np.int64], next_ns: float) -> float | None:
-    """Average what windows cost over the time that follows them: a window is paid for by the interval after it.
+    """Average the cost of windows over the time that follows them: the interval after a window pays for it.
 
-    So a first dear window, which a budget answers with a long interval, is told as what it comes to.
+    So an expensive first window, which a budget answers with a long interval, counts with that interval.
 
     Args:
-        lost_ns: f8[n], see ``memtui.recording.sampler.slowdown_estimate``; nan where it is not known.
+        lost_ns: f8[n], see ``memtui.recording.sampler.slowdown_estimate``; nan where the loss is not known.
         end_ns: i8[n], when each window ended.
-        next_ns: the interval after the last one.
+        next_ns: the interval after the last window.
 
     Returns:
-        The share, 0.01 is 1 %; None where the cost of a window is not known, or there is none.
+        The share, 0.01 is 1 %; None where the cost of a window is not known, or there is no window.
     """
     if not len(end_ns) or np.isnan(lost_ns).any():
         return None
@@ -28,19 +28,19 @@ def recent_loss(lost_ns: Floats, end_ns: NDArray[np.int64], next_ns: float) -> f
 
 
 def budget_cost(lost: float | None, cpu: float, paused: float | None) -> float:
-    """Return what a budget bounds, of parts in one unit: a time, or shares of it.
+    """Return the cost that a budget bounds, from parts in one unit: a time, or shares of it.
 
-    Sessions of formats before 10 do not know what was lost, and kept the sum of pauses and own CPU below their budget.
+    Sessions of formats before 10 do not store the loss; their budget bounded the sum of pauses and own CPU.
     """
     return cpu + (paused or 0.0) if lost is None else max(lost, cpu)
 
 
 def lost_fraction(lost_ns: Floats, span_ns: float) -> float | None:
-    """Return the share of a span of time that was lost; None where no window says.
+    """Return the share of a span of time that was lost; None where the loss of no window is known.
 
     Args:
-        lost_ns: f8[n], see ``memtui.recording.sampler.slowdown_estimate``; nan where it is not known.
-        span_ns: from the begin of the first window to the end of the last.
+        lost_ns: f8[n], see ``memtui.recording.sampler.slowdown_estimate``; nan where the loss is not known.
+        span_ns: from the start of the first window to the end of the last.
     """
-    known_ns = lost_ns[~np.isnan(lost_ns)]
-    return float(known_ns.sum() / span_ns) if len(known_ns) and span_ns > 0 else None
+    measured_ns = lost_ns[~np.isnan(lost_ns)]
+    return float(measured_ns.sum() / span_ns) if len(measured_ns) and span_ns > 0 else None

@@ -28,8 +28,8 @@ class TensorMap:
 
     Attributes:
         start, size_bytes, category: i8[n], rising by address; ``category`` counts ``allocation_trace.CATEGORIES``.
-        names: of each, the layer it belongs to.
-        parts: what each is of its layer; empty where that is not known.
+        names: layer of each tensor.
+        parts: name of each tensor in its layer; empty where that is not known.
     """
 
     start: NDArray[np.int64]
@@ -68,7 +68,7 @@ class TensorMap:
         return f"{tensor_name(self.names[number], self.parts[number])} {CATEGORIES[int(self.category[number])]}".strip()
 
     def most_of(self, category: int) -> tuple[str, int] | None:
-        """Return (name, bytes) of the tensor that is at least half of a category; None where none is, or has a name."""
+        """Return (name, bytes) of the tensor that is at least half of a category; None without one, or without name."""
         sizes = np.where(self.category == category, self.size_bytes, 0)
         if not len(sizes) or 2 * int(sizes.max()) < max(int(sizes.sum()), 1):
             return None
@@ -86,7 +86,7 @@ class TensorMap:
         return self._by_category(self.size_bytes)
 
     def touched_bytes(self, pages: PageSet) -> NDArray[np.int64]:
-        """Return i8[len(CATEGORIES)]: what ``touched_each`` counts, added up by category."""
+        """Return i8[len(CATEGORIES)]: the bytes of ``touched_each``, added up by category."""
         return self._by_category(self.touched_each(pages))
 
     def touched_each(self, pages: PageSet) -> NDArray[np.int64]:
@@ -107,7 +107,7 @@ class TensorMap:
         return int(bytes_by_range(pages, *self.page_ranges()).sum())
 
     def page_ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return (starts, ends), u8[n], rising, disjoint: whole pages of each tensor, without those of one before."""
+        """Return (starts, ends), u8[n], rising, disjoint: whole pages of each tensor, less those of the one before."""
         first = self.start // PAGE_BYTES * PAGE_BYTES
         last = -(-(self.start + self.size_bytes) // PAGE_BYTES) * PAGE_BYTES
         # The page in which one ends and the next begins.
@@ -116,7 +116,7 @@ class TensorMap:
         return first.astype(np.uint64), last.astype(np.uint64)
 
     def largest_in(self, start: int, end: int) -> int | None:
-        """Return the tensor with the most bytes in a range of addresses; None where there is none."""
+        """Return the tensor with the most bytes in a range of addresses; None where no tensor lies there."""
         first = max(int(np.searchsorted(self.start, start, side="right")) - 1, 0)
         last = int(np.searchsorted(self.start, end))
         ends = self.start[first:last] + self.size_bytes[first:last]
@@ -124,9 +124,9 @@ class TensorMap:
         return first + int(inside.argmax()) if len(inside) and inside.max() > 0 else None
 
     def _by_category(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        found = np.zeros(len(CATEGORIES), np.int64)
-        np.add.at(found, self.category, values)
-        return found
+        totals = np.zeros(len(CATEGORIES), np.int64)
+        np.add.at(totals, self.category, values)
+        return totals
 
 
 NO_KIND = 255
@@ -134,14 +134,16 @@ LEAST = 4  # a bin is of a kind when tensors hold this part of it: 1 / 4
 
 
 def bin_kinds(layout: Layout, tensors: TensorMap) -> NDArray[np.uint8]:
-    """Return u1[bins]: number of the kind that has most of each bin, where tensors have a quarter; else ``NO_KIND``."""
+    """Return u1[bins]: the kind with the most bytes of each bin, where tensors have a quarter; else ``NO_KIND``."""
     count = len(CATEGORIES)
     starts = tensors.start.astype(np.uint64)
     ends = starts + tensors.size_bytes.astype(np.uint64)
     parts, part_ends, which = intersect(starts, ends, layout.starts, layout.ends)
-    held = np.zeros(len(layout.bin_bytes) * count, np.int64)
-    np.add.at(held, layout.bin_of(parts) * count + tensors.category[which], (part_ends - parts).astype(np.int64))
-    by_bin = held.reshape(-1, count)
+    tensor_bytes = np.zeros(len(layout.bin_bytes) * count, np.int64)
+    np.add.at(
+        tensor_bytes, layout.bin_of(parts) * count + tensors.category[which], (part_ends - parts).astype(np.int64)
+    )
+    by_bin = tensor_bytes.reshape(-1, count)
     kinds = np.where(by_bin.sum(axis=1) * LEAST >= np.maximum(layout.bin_bytes, 1), by_bin.argmax(axis=1), NO_KIND)
     # A bin without bytes of its own repeats another one, as the picture does.
     return np.where(layout.source >= 0, kinds[layout.source], NO_KIND).astype(np.uint8)

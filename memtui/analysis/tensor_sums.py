@@ -14,7 +14,7 @@ from memtui.analysis.tensor_pages import TensorMap
 
 
 class Identity(NamedTuple):
-    """What tells a tensor from others; ``which`` of those that are alike in all else, by address."""
+    """Properties that identify a tensor; ``which`` counts tensors that are equal in all else, by address."""
 
     category: int
     layer: str
@@ -24,7 +24,7 @@ class Identity(NamedTuple):
 
 
 class TensorNumbers:
-    """A number for every tensor, the same one after it has moved: it is told by kind, name and size."""
+    """A number for every tensor, which it keeps after it has moved: kind, name and size identify it."""
 
     def __init__(self) -> None:
         self.identities: list[Identity] = []
@@ -34,27 +34,27 @@ class TensorNumbers:
         return len(self.identities)
 
     def of(self, tensors: TensorMap) -> NDArray[np.intp]:
-        """Return the numbers of a map's tensors, each another: i8[n]."""
-        found, alike = [], dict[tuple[int, str, str, int], int]()
+        """Return the numbers of a map's tensors, all different: i8[n]."""
+        numbers, alike = [], dict[tuple[int, str, str, int], int]()
         columns = tensors.category.tolist(), tensors.names, tensors.parts, tensors.size_bytes.tolist()
-        for one in zip(*columns, strict=True):
-            which = alike[one] = alike.get(one, -1) + 1
-            identity = Identity(*one, which)
+        for key in zip(*columns, strict=True):
+            which = alike[key] = alike.get(key, -1) + 1
+            identity = Identity(*key, which)
             number = self._number.setdefault(identity, len(self.identities))
             if number == len(self.identities):
                 self.identities.append(identity)
-            found.append(number)
-        return np.array(found, np.intp)
+            numbers.append(number)
+        return np.array(numbers, np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """What one window touched of the tensors there were.
+    """Touched bytes of the tensors that existed in one window.
 
     Attributes:
-        sample: its number.
-        number: i8[n], of ``TensorNumbers``.
-        touched_bytes: i8[n], of each that lie in touched pages.
+        sample: number of the window.
+        number: i8[n], number of each tensor in ``TensorNumbers``.
+        touched_bytes: i8[n], bytes of each tensor that lie in touched pages.
         rest_bytes: i8[len(REST)].
     """
 
@@ -69,10 +69,10 @@ class TensorSums:
     """Sums over windows by number of the tensor.
 
     Attributes:
-        touched_bytes: i8[n], of all windows together.
-        windows: i8[n], in how many it existed.
-        touched_windows: i8[n], in how many any page of it was touched.
-        last_sample: i8[n], the last of those; -1: none.
+        touched_bytes: i8[n], touched bytes of all windows together.
+        windows: i8[n], number of windows in which the tensor existed.
+        touched_windows: i8[n], number of windows in which a page of the tensor was touched.
+        last_sample: i8[n], the last window in which it was touched; -1: never.
     """
 
     touched_bytes: NDArray[np.int64]
@@ -89,10 +89,10 @@ class TensorSums:
     @classmethod
     def of(cls, windows: Iterable[Window], count: int) -> TensorSums:
         """Add up windows in any order, of ``count`` tensors."""
-        found = cls.zero(count)
+        sums = cls.zero(count)
         for window in windows:
-            found.add(window)
-        return found
+            sums.add(window)
+        return sums
 
     def add(self, window: Window) -> None:
         """Count one more window."""
@@ -104,12 +104,12 @@ class TensorSums:
         self.last_sample[some] = np.maximum(self.last_sample[some], window.sample)
 
     def mean_bytes(self) -> NDArray[np.float64]:
-        """Return f8[n]: touched in a window, mean over those in which it existed; 0 where it never did."""
+        """Return f8[n]: mean touched bytes over the windows in which the tensor existed; 0 where it never did."""
         return self.touched_bytes / np.maximum(self.windows, 1)
 
 
 class Grouping(StrEnum):
-    """What tensors are added up by."""
+    """Key by which tensors are added up."""
 
     KIND = "kind"
     LAYER = "layer"
@@ -122,15 +122,15 @@ def groups(category: Sequence[int], layers: Sequence[str], by: Grouping) -> tupl
     if by is Grouping.TENSOR:
         return np.arange(len(layers)), np.arange(len(layers))
     keys: dict[tuple[object, ...], int] = {}
-    place: list[int] = []
+    group: list[int] = []
     first: list[int] = []
-    for at, (kind, layer) in enumerate(zip(category, layers, strict=True)):
+    for index, (kind, layer) in enumerate(zip(category, layers, strict=True)):
         key = {Grouping.KIND: (kind,), Grouping.LAYER: (layer,), Grouping.BOTH: (layer, kind)}[by]
         number = keys.setdefault(key, len(keys))
         if number == len(first):
-            first.append(at)
-        place.append(number)
-    return np.array(place, np.intp), np.array(first, np.intp)
+            first.append(index)
+        group.append(number)
+    return np.array(group, np.intp), np.array(first, np.intp)
 
 
 def grouped(values: NDArray[np.int64], group: NDArray[np.intp], count: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Cuts a long trace into stretches that can be looked at one at a time, each with what was there when it began."""
+"""Cut a long trace into stretches that can be displayed one at a time, each with the blocks alive when it began."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def within(trace: StepTrace, first_ns: int, last_ns: int) -> StepTrace:
 
 
 def stretches(trace: StepTrace, begins: Sequence[tuple[int, int]] = (), longest: int = LONGEST) -> Iterator[StepTrace]:
-    """Yield the parts of a trace, one after another; itself where nothing cuts it.
+    """Yield the parts of a trace in order; the trace itself where nothing cuts it.
 
     Args:
-        trace: what is cut.
-        begins: (time, number) of steps, rising; each begins a stretch of that number. Without any, numbers count from
-            that of the trace.
+        trace: the trace to cut.
+        begins: (time, number) of steps, rising; each step starts a stretch of that number. Without steps, numbers count
+            from that of the trace.
         longest: a stretch of more rows is cut, too.
 
-    Every block that is alive is a row of the next stretch, so nothing is cut where these would be far more than the
-    rows before: all stretches together have a small multiple of the rows of the trace.
+    Every block that is alive is a row of the next stretch, so the trace is not cut where such rows would far outnumber
+    the rows before: all stretches together have a small multiple of the rows of the trace.
     """
     n = len(trace)
     edges = {trace.existing: trace.step}
@@ -62,7 +62,7 @@ def stretches(trace: StepTrace, begins: Sequence[tuple[int, int]] = (), longest:
 
 
 class _Cutter:
-    """Knows the life of each block of a trace."""
+    """Cutter of a trace, with the lifetime of each of its blocks."""
 
     def __init__(self, trace: StepTrace) -> None:
         self._trace = trace
@@ -74,19 +74,19 @@ class _Cutter:
         self._died = died_of[trace.block[self._born]]
 
     def part(self, low: int, high: int, step: int, start_ns: int, end_ns: int) -> StepTrace:
-        """Return the rows from one up to another, after one row for each block that is alive before them."""
+        """Return the rows from ``low`` up to ``high``, after one row for each block that is alive before them."""
         trace = self._trace
         before = self._born[(self._born < low) & (self._died >= low)]
         columns = trace.to_columns()[:, np.concatenate((before, np.arange(low, high)))]
-        many = len(before)
-        columns[0, :many] = start_ns
-        columns[4, :many] = _BETWEEN
+        count = len(before)
+        columns[0, :count] = start_ns
+        columns[4, :count] = _BETWEEN
         columns[2] = np.unique(columns[2], return_inverse=True)[1]
         used, places = np.unique(columns[5:], return_inverse=True)
-        known = used[used >= 0]
-        columns[5:] = places.reshape(2, -1) - (len(used) - len(known))
-        names = tuple(trace.names[at] for at in known.tolist())
-        return _trace(columns, step, start_ns, end_ns, many, names)
+        named = used[used >= 0]
+        columns[5:] = places.reshape(2, -1) - (len(used) - len(named))
+        names = tuple(trace.names[index] for index in named.tolist())
+        return _trace(columns, step, start_ns, end_ns, count, names)
 
 
 def joined(parts: Sequence[StepTrace]) -> StepTrace:
@@ -98,7 +98,7 @@ def joined(parts: Sequence[StepTrace]) -> StepTrace:
     if len(parts) == 1:
         return parts[0]
     names: list[str] = []
-    found: list[NDArray[np.int64]] = []
+    tables: list[NDArray[np.int64]] = []
     alive = np.empty(0, np.int64)  # blocks, in the order they came
     blocks = 0
     for number, part in enumerate(parts):
@@ -115,8 +115,8 @@ def joined(parts: Sequence[StepTrace]) -> StepTrace:
         ends = np.bincount(part.block[part.delta_bytes < 0], minlength=len(part)) > 0
         columns[2] = of_block[part.block]
         alive = of_block[part.block[born]][~ends[part.block[born]]]
-        found.append(columns[:, part.existing if number else 0 :])
-    columns = np.concatenate(found, axis=1)
+        tables.append(columns[:, part.existing if number else 0 :])
+    columns = np.concatenate(tables, axis=1)
     columns[2] = np.unique(columns[2], return_inverse=True)[1]
     first, last = parts[0], parts[-1]
     return _trace(columns, first.step, first.start_ns, last.end_ns, first.existing, tuple(names))

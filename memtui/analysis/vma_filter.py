@@ -33,7 +33,7 @@ _HELP = (
 
 
 class AddressRange(Protocol):
-    """What a filter looks at: ``samples.Vma`` and ``vma_merger.Row`` have it."""
+    """The range that a filter tests: ``samples.Vma`` and ``vma_merger.RangeOverTime`` satisfy it."""
 
     @property
     def start(self) -> int: ...
@@ -87,14 +87,14 @@ def parse_filter(text: str) -> Filter:
     Raises:
         ValueError: with one line that says what is wrong and what can be written.
     """
-    words = [word.strip() for word in text.split(",")]
-    if words == ["none"]:
+    tokens = [token.strip() for token in text.split(",")]
+    if tokens == ["none"]:
         return Filter()
     terms: dict[str, Term] = {}
-    for word in words:
-        if word == "none":
+    for token in tokens:
+        if token == "none":
             raise ValueError("filter 'none' leaves nothing out and cannot be joined with other terms")
-        for part in DEFAULT_FILTER.split(",") if word == "default" else [word]:
+        for part in DEFAULT_FILTER.split(",") if token == "default" else [token]:
             term = _term(part)
             terms.setdefault(term.text, term)
     return Filter(tuple(terms.values()))

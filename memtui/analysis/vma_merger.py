@@ -43,13 +43,13 @@ class RangeOverTime(NamedTuple):
     """An address range over the session.
 
     Attributes:
-        id: number in this merger, from 0 in order of appearance; never given twice.
-        start: lowest address it owns, bytes.
-        end: end of the highest one, bytes.
-        perms: of the VMA that joined last (the largest, when several did at once).
-        name: of the same VMA.
-        first_sample: first window it was mapped in.
-        last_sample: last window it is known to have been mapped in.
+        id: number in this merger, from 0 in order of appearance; never reused.
+        start: lowest address that the row owns, bytes.
+        end: end of its highest address, bytes.
+        perms: rights of the VMA that joined last (the largest, when several joined at once).
+        name: name of the same VMA.
+        first_sample: first window in which the row was mapped.
+        last_sample: last window in which the row is known to have been mapped.
     """
 
     id: int
@@ -63,7 +63,7 @@ class RangeOverTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Who owns which addresses: u8[n] starts and ends in bytes, rising, disjoint, and i8[n] row ids."""
+    """Owners of addresses: u8[n] starts and ends in bytes, rising, disjoint, and i8[n] row ids."""
 
     starts: NDArray[np.uint64]
     ends: NDArray[np.uint64]
@@ -187,7 +187,7 @@ class RangeMerger:
             self._retire(bare, row)
 
     def _join(self, rows: set[int], layer: _Layer) -> int:
-        """Make one row of several; the lowest id survives."""
+        """Merge several rows; the lowest id survives."""
         first, *others = sorted(rows)
         if others:
             layer.rename(set(others), first)
@@ -196,7 +196,7 @@ class RangeMerger:
         return first
 
     def _retire(self, row: int, heir: int) -> None:
-        """Let a row without addresses live on in another one."""
+        """Alias a row without addresses to another row."""
         gone, entry = self._rows.pop(row), self._rows[heir]
         entry.first_sample = min(entry.first_sample, gone.first_sample)
         entry.last_sample = max(entry.last_sample, gone.last_sample)
@@ -211,7 +211,7 @@ class RangeMerger:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of a row beside its addresses."""
+    """Properties of a row besides its addresses."""
 
     first_sample: int
     last_sample: int
@@ -221,7 +221,7 @@ class _Entry:
 
 
 class _Layer:
-    """Disjoint intervals with an owner each, as three parallel rising lists."""
+    """Disjoint intervals, each with an owner, as three parallel rising lists."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []
@@ -237,7 +237,7 @@ class _Layer:
         return set(self.owners[first:last])
 
     def claim(self, vma: Vma, row: int) -> set[int]:
-        """Give all addresses of the VMA to the row; returns the rows that have none left."""
+        """Assign all addresses of the VMA to the row; return the rows that have no addresses left."""
         first, last = self._span(vma)
         losers = set(self.owners[first:last]) - {row}
         pieces = []

@@ -1,7 +1,7 @@
 """Working-set size by address range, and page sets restricted to address ranges.
 
-Everything rests on one function of an address: the touched bytes below it. A range holds the difference of its two
-ends. The cost is O(touched 2 MiB blocks + ranges), with no loop over pages or ranges.
+Everything rests on one function of an address: the touched bytes below it. The bytes of a range are the difference
+between its two ends. The cost is O(touched 2 MiB blocks + ranges), with no loop over pages or ranges.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def select(pages: PageSet, starts: ArrayLike, ends: ArrayLike, keep: ArrayLike) 
     Raises:
         ValueError: as ``bytes_by_range``, or ``keep`` has another length.
     """
-    kept = np.asarray(keep, np.bool_)
+    selected = np.asarray(keep, np.bool_)
     pairs = _edges(starts, ends).reshape(-1, 2)
-    if kept.shape != (len(pairs),):
-        raise ValueError(f"keep has shape {kept.shape}, expected ({len(pairs)},)")
-    return inside(pages, pairs[kept & (pairs[:, 0] < pairs[:, 1])].ravel())
+    if selected.shape != (len(pairs),):
+        raise ValueError(f"keep has shape {selected.shape}, expected ({len(pairs)},)")
+    return inside(pages, pairs[selected & (pairs[:, 0] < pairs[:, 1])].ravel())
 
 
 def block_counts(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Set bits per block: u8[n, 8] -> i8[n]."""
+    """Count the set bits per block: u8[n, 8] -> i8[n]."""
     # Eight byte-sized counts (0..64) lie in one word: add neighbours into 16-bit lanes (a sum can be 512), then all
     # lanes with one multiplication. Ten times faster than summing over an axis of length 8.
     lanes = np.ascontiguousarray(np.bitwise_count(bits)).view(_U).ravel()

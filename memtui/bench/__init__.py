@@ -1,1 +1,1 @@
-"""What an operator costs in time and energy."""
+"""Measurement of the time and energy of an operator."""

@@ -1,4 +1,4 @@
-"""``memtui bench``: what it takes; ``command`` runs it."""
+"""Arguments of ``memtui bench``; ``command`` runs it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _shard(text: str) -> tuple[int, int]:
-    """Read ``--shard``."""
+    """Parse ``--shard``."""
     from memtui.bench.jobs import parse
 
     shard: tuple[int, int] = argtypes.checked(parse, text)

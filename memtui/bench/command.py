@@ -1,4 +1,4 @@
-"""``memtui bench``: takes a request, measures, and prints rows as they finish."""
+"""``memtui bench``: parse a request, measure, and print rows as they finish."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from memtui.bench.printer import Printer, terminal_columns
 from memtui.bench.result import BenchRow
 from memtui.bench.spaces import SPACES, resnet50_counts
 from memtui.bench.store import Database
-from memtui.bench.sweep import Request, Sweep, Tell, look_for_source
+from memtui.bench.sweep import OnProgress, Request, Sweep, find_source
 from memtui.bench.sweep_task import SweepProcess
 from memtui.core.console import Console, as_json
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
@@ -43,12 +43,12 @@ from memtui.core.text import nearest, visible
 from memtui.probes.power.energy_source import EnergySource, NoSource
 
 NETWORK = "resnet50"  # measured against its operators
-QUICK_NETWORK_S = 60.0  # a round of a quick look at it
+QUICK_NETWORK_S = 60.0  # a round of a quick measurement of the network
 QUICK_WARM_UP_S, QUICK_SETTLING_NS = 1.0, 100_000_000
 
 
 def bench(args: argparse.Namespace, console: Console) -> int:
-    """Run it; the exit code. Raises UserError."""
+    """Run the command and return the exit code. Raises UserError."""
     _check_parts(args)
     if args.what == "list":
         return _list(args)
@@ -60,23 +60,23 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         requested.operator(args.what)
         if args.rest:
             raise UserError(f"{args.rest[0]!r} is one word too many")
-    source = None if args.print_sbatch or args.engine or args.device != "cpu" else look_for_source("cpu", "")
+    source = None if args.print_sbatch or args.engine or args.device != "cpu" else find_source("cpu", "")
     become(user)  # the counters of a CPU are root's to read, and stay open; nothing else is read as root
-    how = _How(user, source, console)
+    context = _Context(user, source, console)
     if args.what == "resolution":
-        return _resolution(args, how)
+        return _resolution(args, context)
     if _is_network(args):
-        return _network(args, how)
+        return _network(args, context)
     configurations = _measurable(args)
     if args.print_sbatch:
         print(jobs.script(args, configurations), end="")
         return 0
     if args.engine:
         return submitit_engine.measure(args, configurations, console.notify)
-    return _operator(args, configurations, how)
+    return _operator(args, configurations, context)
 
 
-def _operator(args: argparse.Namespace, configurations: list[Configuration], how: _How) -> int:
+def _operator(args: argparse.Namespace, configurations: list[Configuration], context: _Context) -> int:
     """Run ``bench OP``: this machine's part of the configurations, one row after another."""
     shard = args.shard or from_environment(os.environ)
     mine = part(configurations, shard)
@@ -84,9 +84,9 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], how
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, requested.plan(args), args.device, args.threads, args.assume_watts, args.again)
-    if how.console.wants_screen(args):
-        return _screen(args, request, how, shard, _foot)
-    rows, skipped, path = _measure(args, request, how, shard)
+    if context.console.wants_screen(args):
+        return _screen(args, request, context, shard, _foot)
+    rows, skipped, path = _measure(args, request, context, shard)
     if args.json:
         document = {"database": str(path), "skipped": skipped, "rows": [table.to_dict(row) for row in rows]}
         print(as_json(document))
@@ -99,8 +99,8 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], how
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
-    """Who measures, with which source of energy (None: it is looked for later), and who is told."""
+class _Context:
+    """The user who measures, the source of energy (None: it is opened later), and the console for messages."""
 
     user: Invoker
     source: EnergySource | NoSource | None
@@ -112,9 +112,9 @@ def _foot(rows: list[BenchRow]) -> list[str]:
 
 
 def _check_parts(args: argparse.Namespace) -> None:
-    """Raise UserError for options about parts that cannot be followed."""
+    """Raise UserError for options about parts that do not apply."""
     whole = args.what == "resolution" or _is_network(args)
-    # An engine may stand in a config file, where it is for all that is measured.
+    # An engine may come from a config file, where it applies to all measurements.
     if (args.engine and whole) or (args.print_sbatch and (whole or args.what in requested.VERBS)):
         raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
     if args.print_sbatch and (args.json or args.engine):
@@ -122,12 +122,12 @@ def _check_parts(args: argparse.Namespace) -> None:
 
 
 def _is_network(args: argparse.Namespace) -> bool:
-    """Whether a network is to be held against its operators."""
+    """Whether a network is to be compared with its operators."""
     return args.what == NETWORK and not (args.grid or args.config or args.space)
 
 
-def _resolution(args: argparse.Namespace, how: _How) -> int:
-    """Run ``bench resolution OP``: how long a window has to be."""
+def _resolution(args: argparse.Namespace, context: _Context) -> int:
+    """Run ``bench resolution OP``: find how long a window has to be."""
     if len(args.rest) != 1:
         raise UserError("name an operator: memtui bench resolution conv2d")
     args.what = requested.operator(args.rest[0])
@@ -143,9 +143,9 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     request = Request(
         configurations, plan, args.device, args.threads, args.assume_watts, again=True, lengths_s=lengths_s
     )
-    if how.console.wants_screen(args):
-        return _screen(args, request, how, None, lambda rows: window_length.lines(window_length.study(rows)))
-    rows, _, path = _measure(args, request, how, None)
+    if context.console.wants_screen(args):
+        return _screen(args, request, context, None, lambda rows: window_length.lines(window_length.study(rows)))
+    rows, _, path = _measure(args, request, context, None)
     points = window_length.study(rows)
     if args.json:
         document = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
@@ -157,10 +157,10 @@ def _resolution(args: argparse.Namespace, how: _How) -> int:
     return 0 if points else FAILURE
 
 
-def _network(args: argparse.Namespace, how: _How) -> int:
-    """Run ``bench resnet50``: the network against the sum of its operators."""
+def _network(args: argparse.Namespace, context: _Context) -> int:
+    """Run ``bench resnet50``: compare the network with the sum of its operators."""
     usual = requested.conditions(args)
-    # What goes from layer to layer was just written: it is in the cache.
+    # The tensors between layers were just written: they are in the cache.
     usual = {"cache": "warm", "weights": "same", **usual}
     try:
         network, counts = make(NETWORK, usual), resnet50_counts(usual=usual)
@@ -186,10 +186,10 @@ def _network(args: argparse.Namespace, how: _How) -> int:
         rounds=rounds,
         budget_s=QUICK_NETWORK_S * rounds if args.quick else None,
     )
-    if how.console.wants_screen(args):
+    if context.console.wants_screen(args):
         conclude = partial(network_vs_operators.compose, network, counts, partial=args.quick)
-        return _screen(args, request, how, None, lambda rows: network_vs_operators.lines(conclude(rows)))
-    rows, _, path = _measure(args, request, how, None)
+        return _screen(args, request, context, None, lambda rows: network_vs_operators.lines(conclude(rows)))
+    rows, _, path = _measure(args, request, context, None)
     composition = network_vs_operators.compose(network, counts, rows, partial=args.quick)
     if args.json:
         print(as_json({"database": str(path), **network_vs_operators.to_dict(composition)}))
@@ -209,14 +209,14 @@ def _measurable(args: argparse.Namespace) -> list[Configuration]:
 
 
 def _measure(
-    args: argparse.Namespace, request: Request, how: _How, shard: tuple[int, int] | None
+    args: argparse.Namespace, request: Request, context: _Context, shard: tuple[int, int] | None
 ) -> tuple[list[BenchRow], int, Path]:
-    """Return the rows, how many were measured before, and where they lie."""
+    """Return the rows, the number of configurations measured before, and the path of the database."""
     path = requested.database_path(args, shard)
     with (
-        Printer(request.configurations, how.console.notify, rows=not args.json) as shown,
+        Printer(request.configurations, context.console.notify, rows=not args.json) as shown,
         closing(Database(path)) as database,
-        Sweep(request, database, shown.tell, how.source, _references(how.user)) as sweep,
+        Sweep(request, database, shown.report, context.source, _references(context.user)) as sweep,
     ):
         return sweep.run(), shown.skipped, path
 
@@ -228,24 +228,24 @@ def _references(user: Invoker) -> References:
 def _screen(
     args: argparse.Namespace,
     request: Request,
-    how: _How,
+    context: _Context,
     shard: tuple[int, int] | None,
     conclude: Callable[[list[BenchRow]], list[str]],
 ) -> int:
-    """Return the same with a screen.
+    """Measure with a screen and return the exit code.
 
-    The sweep runs in a process of its own beside it. ``conclude``: what rows amount to.
+    The sweep runs in a process of its own. ``conclude``: returns the summary of the rows.
     """
     from memtui.tui.app import run_app
     from memtui.tui.arguments import prepare_screen
 
     prepare_screen(args)
     path = requested.database_path(args, shard)
-    Database(path).close()  # what is wrong with it is said without a screen
+    Database(path).close()  # errors of the database are printed before the screen starts
 
-    def work(tell: Tell) -> list[str]:
-        references = _references(how.user)
-        with closing(Database(path)) as database, Sweep(request, database, tell, how.source, references) as sweep:
+    def work(report: OnProgress) -> list[str]:
+        references = _references(context.user)
+        with closing(Database(path)) as database, Sweep(request, database, report, context.source, references) as sweep:
             return conclude(sweep.run())
 
     titles = Titles(request.configurations)
@@ -266,7 +266,7 @@ def _screen(
             code = run_app(load)
     finally:
         process.end()
-    # What the screen showed stays in the terminal, however it was left.
+    # The rows on the screen stay in the terminal, however the screen was left.
     rows, foot = process.measured, table.foot(process.lines)
     if process.lines:
         for text in [*table.lines(process.lines, titles, terminal_columns()), *foot]:
@@ -282,7 +282,7 @@ def _screen(
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Return the operators, their parameters and spaces."""
+    """Print the operators, their parameters and spaces."""
     operators = []
     for name, operator in CATALOGUE.items():
         spaces = {space: len(some) for space in SPACES if (some := SPACES[space](name, {}))}
@@ -327,7 +327,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    from memtui.bench.predict.command import predict  # with scikit-learn, which nothing else needs
+    from memtui.bench.predict.command import predict  # needs scikit-learn, as nothing else does
 
     return predict(args)
 
@@ -355,7 +355,7 @@ def _db(args: argparse.Namespace) -> int:
 
 
 def _show_info(path: Path, *, as_document: bool) -> None:
-    """Print what a database holds: rows by table, measurements by operator. Raises UserError."""
+    """Print the content of a database: rows by table, measurements by operator. Raises UserError."""
     with closing(Database(path, writable=False)) as database:
         counts = database.counts()
         operators = Counter(row["op"] for row in database.rows())
@@ -369,7 +369,7 @@ def _show_info(path: Path, *, as_document: bool) -> None:
 
 
 def _merge(path: Path, names: Sequence[str]) -> None:
-    """Take the rows of other databases into one. Raises UserError."""
+    """Merge the rows of other databases into one. Raises UserError."""
     for name in names:  # all of them, before a database is created or changed
         if _same_file(Path(name), path):
             raise UserError(f"{name}: is the database that others are merged into; name other files")
@@ -386,7 +386,7 @@ def _same_file(first: Path, second: Path) -> bool:
     try:
         return first.samefile(second)
     except OSError:
-        return False  # what is wrong with either is told where it is opened
+        return False  # the error is reported where the file is opened
 
 
 def _export(database: Database, path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Two databases, configuration by configuration: is B slower than A, and by how much."""
+"""Comparison of two databases, configuration by configuration: whether B is slower than A, and by how much."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SAME, SLOWER, FASTER, UNKNOWN = "same", "slower", "faster", "unknown"
 
 @dataclass(frozen=True)
 class Comparison:
-    """B by A for one configuration.
+    """Ratios of B to A for one configuration.
 
     Attributes:
-        configuration: that both have; the newest row of each is taken.
+        configuration: configuration in both databases; the newest row of each counts.
         time: ratio and its 95 % interval, over windows; None where a side has one window only.
         energy: ratio of energy a call; None unless both were measured the same way.
-        verdict: of the time.
-        devices: names of A's and of B's.
+        verdict: verdict on the time.
+        devices: names of A's and of B's device.
     """
 
     configuration: Configuration
@@ -43,7 +43,7 @@ class Comparison:
 
 
 def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
-    """Return the configurations that both have, in the order of A, and how many of them another version wrote."""
+    """Return the common configurations, in the order of A, and how many of them another version wrote."""
     comparisons, unknown = [], 0
     newest = [{row.configuration: row for row in side.finished()} for side in (a, b)]
     for key, first in newest[0].items():
@@ -51,7 +51,7 @@ def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
         if second is None:
             continue
         sides = ((b, second.id), (a, first.id))
-        # One CPU is held against itself at one speed; of two, the speed is a part of what they differ in.
+        # Times of one CPU are compared at one speed; between two CPUs the speed is a part of the difference.
         reference_ns = first.reference_ns if first.device_name == second.device_name else None
         means = [side.quiet_means(number, reference_ns) for side, number in sides]
         if min(map(len, means)) < 2:  # like with like
@@ -70,7 +70,7 @@ def compare(a: Database, b: Database) -> tuple[list[Comparison], int]:
 
 
 def table(comparisons: Sequence[Comparison], columns: int | None) -> list[str]:
-    """Return all of them as lines with a head, for a terminal of so many columns; None: any."""
+    """Return comparisons as lines with a head, for a terminal of ``columns`` columns; None: any width."""
     titles = Titles([comparison.configuration for comparison in comparisons])
     names = shortened(titles, None if columns is None else columns - len(_HEAD))
     lines = [
@@ -85,7 +85,7 @@ def table(comparisons: Sequence[Comparison], columns: int | None) -> list[str]:
 
 
 def line(comparison: Comparison, name: str = "") -> str:
-    """Return one of them as text, under the name of its configuration."""
+    """Return a comparison as text, under the name of its configuration."""
     time = NONE if comparison.time is None else "{:.3f} [{:.3f}, {:.3f}]".format(*comparison.time)
     energy = NONE if comparison.energy is None else f"{comparison.energy:.3f}"
     return f"{time:>22}  {energy:>6}  {comparison.verdict:7}  {name or comparison.configuration.title}"

@@ -1,4 +1,4 @@
-"""What is to be measured: an operator, its parameters, and the conditions it runs under."""
+"""Configurations to measure: an operator, its parameters, and the conditions it runs under."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memtui.core.options import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 FORWARD, BOTH_WAYS = MODES
-# Keys that every operator has beside its own parameters, with their defaults.
+# Keys that every operator has besides its own parameters, with their defaults.
 CONDITIONS: dict[str, Value] = {
     "dtype": "fp32",
     "mode": FORWARD,
@@ -36,16 +36,16 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "weights": WEIGHT_SETS,
     "zeros": ("random", "2:4", "channels"),
 }
-MANY = 100_000  # configurations: more than these were not meant
+MANY = 100_000  # configurations: a grid with more is a mistake
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One thing to measure. Made by ``make``, which checks it.
+    """One configuration to measure. Created by ``make``, which validates it.
 
     Attributes:
         op: name of the operator.
-        parameters: all of them, as ``Operator.resolve`` returns them.
+        parameters: all parameters, as ``Operator.resolve`` returns them.
         conditions: all of ``CONDITIONS``: type of the numbers, passes, whether inputs come out of the cache (``warm``)
             or not (``cold``), whether several copies of the weights take turns, and how many percent of inputs and
             weights are zeros, in which pattern.
@@ -64,8 +64,8 @@ class Configuration:
 
     @property
     def text(self) -> str:
-        """Canonical: the same for the same configuration, whatever the order in which it was said."""
-        return canonical(self._plain())
+        """Canonical text: the same for the same configuration, whatever the order of its keys."""
+        return canonical(self._as_dict())
 
     @property
     def key(self) -> str:
@@ -83,17 +83,17 @@ class Configuration:
 
     @property
     def item_bytes(self) -> int:
-        """Of a number of this type."""
+        """Size of a number of this type."""
         return ITEM_BYTES[self.dtype]
 
     @property
     def flops(self) -> int:
-        """Of a call; a backward pass is two more of the kind (one for the inputs, one for the weights)."""
+        """Operations of a call; a backward pass counts twice (one for the inputs, one for the weights)."""
         return self.operator.flops(self.parameters) * (3 if self.both_ways else 1)
 
     @property
     def moved_bytes(self) -> int | None:
-        """The least that a call moves; None with a backward pass, which keeps what it likes."""
+        """The least that a call moves; None with a backward pass, whose saved tensors are not known."""
         return None if self.both_ways else self.operator.moved_bytes(self.parameters, self.item_bytes)
 
     @property
@@ -102,7 +102,7 @@ class Configuration:
         return f"{self.op} {self.label()}"
 
     def label(self) -> str:
-        """Return a short text for people: numbers, and words and conditions that are not the usual ones."""
+        """Return a short text for people: numbers, and other values that differ from the usual ones."""
         return arguments_of(self.label_values())
 
     def label_values(self) -> dict[str, Value]:
@@ -113,26 +113,26 @@ class Configuration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready object."""
-        return {"key": self.key, **self._plain()}
+        return {"key": self.key, **self._as_dict()}
 
-    def _plain(self) -> dict[str, Any]:
+    def _as_dict(self) -> dict[str, Any]:
         return {"op": self.op, "parameters": dict(self.parameters), "conditions": dict(self.conditions)}
 
     def _usual(self, key: str) -> Value:
-        """Return what a parameter is where nothing is said of it."""
+        """Return the value of a parameter that is not given."""
         default = self.operator.defaults[key]
         return self.operator.derived({**self.parameters, key: default}).get(key, default)
 
 
 class Titles:
-    """Titles of configurations next to each other: what is the same in all of them is told once.
+    """Titles of configurations next to each other: values common to all of them are printed once.
 
     Attributes:
-        common: that; empty where there is none, or one configuration only.
+        common: the common values; empty where there are none, or one configuration only.
     """
 
     def __init__(self, configurations: Sequence[Configuration]) -> None:
-        """Find what is the same in all; of different operators, only conditions are taken for the same thing."""
+        """Find the common values; among different operators only conditions can be common."""
         labels = [c.label_values() for c in configurations]
         alike = len({c.op for c in configurations}) == 1
         first = labels[0] if len(set(configurations)) > 1 else {}
@@ -146,7 +146,7 @@ class Titles:
         self.common = arguments_of(same)
 
     def of(self, configuration: Configuration) -> str:
-        """Return the operator and what is not the same in all."""
+        """Return the operator and the values that are not common."""
         return self._titles.get(configuration) or configuration.title
 
     def all(self) -> list[tuple[Configuration, str]]:
@@ -159,10 +159,10 @@ class Titles:
 
 
 def make(op: str, given: Parameters) -> Configuration:
-    """Return a configuration; what is not given takes its default.
+    """Return a configuration; keys that are not given take their defaults.
 
     Raises:
-        ValueError: a key or value that the operator does not have, or things that cannot go together.
+        ValueError: a key or value that the operator does not have, or values that exclude each other.
     """
     operator = CATALOGUE[op]
     for key in given:
@@ -185,24 +185,24 @@ def from_text(text: str) -> Configuration:
 
     Raises ValueError, as ``make``, also for what another version wrote.
     """
-    plain = json.loads(text)
+    document = json.loads(text)
     try:
-        op, given = plain["op"], {**plain["parameters"], **plain["conditions"]}
-        is_known = op in CATALOGUE
+        op, given = document["op"], {**document["parameters"], **document["conditions"]}
+        exists = op in CATALOGUE
     except (KeyError, TypeError):
         raise ValueError("is no configuration") from None
-    if not is_known:
+    if not exists:
         raise ValueError(f"there is no operator {op}")
     return make(op, given)
 
 
-def canonical(plain: Any) -> str:
-    """Return JSON that is the same text for the same content."""
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+def canonical(value: Any) -> str:
+    """Return canonical JSON: the same text for the same content."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, Value]) -> None:
-    """Raise ValueError for what cannot go together."""
+    """Raise ValueError for values that exclude each other."""
     shares = {conditions["input_zeros"], conditions["weight_zeros"]}
     if conditions["zeros"] == "2:4" and not shares <= {0, 50}:
         raise ValueError("zeros=2:4 is two of every four: the share is 0 or 50")
@@ -218,10 +218,10 @@ def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | No
     Args:
         op: the operator.
         grid: values of each key.
-        usual: what holds where the grid says nothing.
+        usual: values of keys that are not in the grid.
 
     Raises:
-        ValueError: as ``make``, or there are too many.
+        ValueError: as ``make``, or too many combinations.
     """
     grid = {**{key: [value] for key, value in (usual or {}).items()}, **grid}
     count = math.prod(map(len, grid.values()))
@@ -240,12 +240,12 @@ def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | No
 
 
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
-    """Return each of them once, in the order of their first appearance."""
+    """Return each configuration once, in the order of their first appearance."""
     return list(dict.fromkeys(configurations))
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
-    """Parse ``k=v,v`` as the command line has it. Raises ValueError."""
+    """Parse ``k=v,v`` of the command line. Raises ValueError."""
     grid: dict[str, list[Value]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -271,26 +271,26 @@ def parse_value(word: str) -> Value:
 def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
     """Return the configurations of an operator in a TOML file.
 
-    ``[conv2d.grid]`` has lists, of which every combination is taken; ``[[conv2d.list]]`` is one configuration each.
+    ``[conv2d.grid]`` has lists, all of whose combinations count; each ``[[conv2d.list]]`` is one configuration.
 
     Args:
         path: the file.
         op: the operator.
-        usual: what holds where the file says nothing.
+        usual: values of keys that are not in the file.
 
     Raises:
         UserError: with the file, and the line where it is not TOML.
     """
-    plain = read_toml(path)
-    for name, table in plain.items():
+    document = read_toml(path)
+    for name, table in document.items():
         if name not in CATALOGUE:
             raise UserError(f"{path}: [{name}] is no operator; memtui bench list names them")
         unknown = sorted(set(table) - {"grid", "list"}) if isinstance(table, dict) else [str(table)]
         if unknown:
             raise UserError(f"{path}: [{name}] has grid and list, not {', '.join(unknown)}")
-    if op not in plain:
+    if op not in document:
         raise UserError(f"{path}: there is no [{op}.grid] and no [[{op}.list]]")
-    table = plain[op]
+    table = document[op]
     try:
         configurations = [make(op, {**usual, **_table(each)}) for each in _tables(table.get("list", []))]
         if "grid" in table:
@@ -301,20 +301,20 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
     return unique(configurations)
 
 
-def _tables(plain: Any) -> list[Any]:
-    if not isinstance(plain, list):
+def _tables(value: Any) -> list[Any]:
+    if not isinstance(value, list):
         raise ValueError("list is written [[...]]")
-    return plain
+    return value
 
 
-def _table(plain: Any) -> dict[str, Any]:
-    if not isinstance(plain, dict):
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
         raise ValueError("a table of keys and values was expected")
-    return plain
+    return value
 
 
 def arguments_of(values: Parameters) -> str:
-    """Return ``k=v k=v``, as the command line has it."""
+    """Return ``k=v k=v``, as on the command line."""
     return " ".join(f"{key}={_word(value)}" for key, value in values.items())
 
 

@@ -1,8 +1,8 @@
-"""What an operator works on: one large buffer of random numbers, walked through in a line, and copies of its weights.
+"""The data of an operator: one large buffer of random numbers, read sequentially, and copies of its weights.
 
 A tensor that is used again and again lies in the cache. Here every call takes the next part of a buffer that is larger
-than the cache, and at its end the first one again; and with ``weights=rotate`` the next of several sets of weights,
-which are really different memory.
+than the cache, and after the last part the first one again; and with ``weights=rotate`` the next of several sets of
+weights, which do not share memory.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from memtui.bench.operators.base import Tensor
 
 BUFFER_BYTES = 256 << 20  # at least
 CACHES = 4  # times the last-level cache
-COPIES = 8  # of the weights that take turns: as many as fit into the buffer's size, these at most
+COPIES = 8  # most copies of the weights that take turns; fewer where the buffer's size does not hold as many
 MOST_PARTS = 16384  # a view of each is an object
 ALIGN_BYTES = 512
 
 
 class OutOfMemory(Exception):
-    """The device cannot hold what a configuration works on."""
+    """The device cannot hold the tensors of a configuration."""
 
 
 class Data:
     """The tensors of one configuration on one device.
 
     Attributes:
-        walked_bytes: of inputs, until the first is taken again.
-        copies: sets of weights.
+        walked_bytes: size of all inputs, until the first is used again.
+        copies: number of sets of weights.
     """
 
     def __init__(self, torch: Any, device: str, configuration: Configuration, cache_bytes: int, seed: int) -> None:
@@ -48,7 +48,7 @@ class Data:
         set_bytes = sum(t.size_bytes(self._item_bytes) for t in weights)
         rotates = self._conditions["weights"] == "rotate" and set_bytes > 0
         self.copies = max(1, min(COPIES, wanted // set_bytes)) if rotates else 1
-        self.weights = [tuple(self._made(t, "weight_zeros", 0) for t in weights) for _ in range(self.copies)]
+        self.weights = [tuple(self._weight(t, "weight_zeros", 0) for t in weights) for _ in range(self.copies)]
         if len({w.data_ptr() for copy in self.weights for w in copy}) < self.copies * len(weights):
             raise RuntimeError("two sets of weights lie in the same memory")
         self.inputs = self._inputs(operator.inputs(p), wanted)
@@ -71,22 +71,22 @@ class Data:
             count //= 2
 
     def _column(self, tensor: Tensor, count: int) -> list[Any]:
-        """Return one input of each of ``count`` calls, one behind another in memory."""
+        """Return one input of each of ``count`` calls, contiguous in memory."""
         item = 8 if tensor.below else self._item_bytes
         step = _aligned(tensor.elements * item) // item
         flat = self._numbers(tensor, step * count)
         if not tensor.below:
             self._thin(flat, "input_zeros")
         tensors = []
-        for begin in range(0, step * count, step):
-            part = self._shaped(flat[begin : begin + tensor.elements], tensor.shape)
+        for start in range(0, step * count, step):
+            part = self._shaped(flat[start : start + tensor.elements], tensor.shape)
             if not tensor.below:
                 self._empty_channels(part, "input_zeros", 1 if len(tensor.shape) > 2 else len(tensor.shape) - 1)
                 part.requires_grad_(self._trains)
             tensors.append(part)
         return tensors
 
-    def _made(self, tensor: Tensor, share: str, channel: int) -> Any:
+    def _weight(self, tensor: Tensor, share: str, channel: int) -> Any:
         flat = self._numbers(tensor, tensor.elements)
         self._thin(flat, share)
         shaped = self._shaped(flat, tensor.shape)
@@ -116,7 +116,7 @@ class Data:
             return
         torch, device = self._torch, self._device
         if pattern == "random":
-            for part in flat.split(1 << 24):  # a mask of all of it would be as large again
+            for part in flat.split(1 << 24):  # a mask of the whole tensor would be as large again
                 part.masked_fill_(torch.rand(len(part), generator=self._random, device=device) * 100 < percent, 0)
             return
         for part in flat[: len(flat) // 4 * 4].view(-1, 4).split(1 << 22):
@@ -124,7 +124,7 @@ class Data:
             part.masked_fill_(order < 2, 0)
 
     def _empty_channels(self, tensor: Any, share: str, channel: int) -> None:
-        """Set percent of the channels to 0: the first ones, which makes no difference to anybody."""
+        """Set percent of the channels to 0: the first ones, since no operator treats channels differently."""
         percent = self._conditions[share]
         if percent and self._conditions["zeros"] == "channels":
             count = round(tensor.shape[channel] * int(percent) / 100)
@@ -132,7 +132,7 @@ class Data:
 
 
 def out_of_memory(error: RuntimeError) -> OutOfMemory | None:
-    """Return what torch says where memory is short: an error of its own for GPUs, a general one for CPUs."""
+    """Return the error as OutOfMemory if it is one: torch has its own error for GPUs, a general one for CPUs."""
     text = str(error)
     short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
     return OutOfMemory(text.splitlines()[0]) if short else None

@@ -1,4 +1,4 @@
-"""What a file of measurements has to be before anything in it is used: ours, of a known format, to the letter."""
+"""Validation of a file of measurements before its use: a bench database, of a known format, with the exact tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memtui.session.file_format import SessionError, application_id, format_of, 
 APPLICATION_ID = 0x4D544244  # "MTBD" in the SQLite header
 SCHEMA_VERSION = 3
 _REAL = "REAL"
-# By format: what the one before it had not; in the order in which it stands in the schema.
+# By format: the columns that the format before it lacks, in the order of the schema.
 _SINCE = {
     2: (
         ("measurement", "quiet", _REAL),
@@ -28,7 +28,7 @@ _SINCE = {
 }
 _KINDS = {("INTEGER", True): "i", ("INTEGER", False): "I", (_REAL, True): "n", (_REAL, False): "r"}
 _KINDS |= {(of, required): kind for of, kind in (("TEXT", "t"), ("BLOB", "b")) for required in (True, False)}
-# By table and name: its kind (``session.validation.check_rows``), and the SQL that stands for it where a file has none.
+# By table and name: kind of a column (``session.validation.check_rows``), and its SQL substitute where a file lacks it.
 Columns = Mapping[str, Mapping[str, tuple[str, str]]]
 
 
@@ -37,7 +37,7 @@ class DatabaseError(UserError):
 
 
 def check_place(path: Path, *, writable: bool) -> None:
-    """See that a database is there, or can be made, with mode 0600. Raises UserError and OSError."""
+    """Check that a database exists, or create it with mode 0600. Raises UserError and OSError."""
     try:
         check_regular(path, path.stat())
     except FileNotFoundError:
@@ -45,14 +45,14 @@ def check_place(path: Path, *, writable: bool) -> None:
             raise DatabaseError(f"{path}: No such file; --db names a database, and measuring makes one") from None
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    # SQLite's own words do not tell rights from damage.
+    # SQLite's own messages do not distinguish missing rights from damage.
     os.close(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
     if not writable and application_id(sqlite_header(path, "bench database")[0]) != APPLICATION_ID:
         raise DatabaseError(f"{path}: is not a database of memtui bench")
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make them where there is nothing yet. Raises sqlite3.Error."""
+    """Create the tables in an empty file. Raises sqlite3.Error."""
     if any(_identity(connection)):
         return
     head = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
@@ -60,25 +60,25 @@ def make_tables(connection: sqlite3.Connection) -> None:
         connection.executescript(f"BEGIN EXCLUSIVE; {_schema()} {head} COMMIT;")
     except sqlite3.OperationalError:
         connection.rollback()
-        if not any(_identity(connection)):  # or another one made it meanwhile
+        if not any(_identity(connection)):  # or another process has created them meanwhile
             raise
 
 
 def checked_columns(connection: sqlite3.Connection, path: Path) -> Columns:
-    """Return the columns of a file, which is ours. Raises SessionError and sqlite3.Error."""
+    """Return the columns of a bench database. Raises SessionError, also for other files, and sqlite3.Error."""
     (identity,) = connection.execute("PRAGMA application_id").fetchone()
     version = format_of(connection)
     if identity != APPLICATION_ID:
         raise SessionError(f"{path}: is not a database of memtui bench")
     if not 1 <= version <= SCHEMA_VERSION:
         raise SessionError(f"{path}: has format {version}, and this memtui knows 1 to {SCHEMA_VERSION}")
-    if tables_in(connection, path) != _known(version):
+    if tables_in(connection, path) != _tables_of_format(version):
         raise SessionError(f"{path}: is not a database of memtui bench: its tables are not those of format {version}")
     return _columns(version)
 
 
 def bring_up(connection: sqlite3.Connection) -> None:
-    """Give a file of an older format what it lacks, unless another one just did. Raises sqlite3.Error."""
+    """Add the columns that a file of an older format lacks, unless another process just did. Raises sqlite3.Error."""
     with connection:
         connection.execute("BEGIN EXCLUSIVE")
         for table, name, declared in _lacking(format_of(connection)):
@@ -93,7 +93,7 @@ def _identity(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _lacking(version: int) -> list[tuple[str, str, str]]:
-    """Return the table, name and declaration of what a format has not."""
+    """Return the table, name and declaration of the columns that a format lacks."""
     return [column for since, columns in _SINCE.items() if since > version for column in columns]
 
 
@@ -102,10 +102,10 @@ def _schema() -> str:
 
 
 @cache
-def _known(version: int) -> list[tuple[str, ...]]:
+def _tables_of_format(version: int) -> list[tuple[str, ...]]:
     """Return the tables of a format.
 
-    It makes no difference whether a column was there from the beginning or was added.
+    The result is the same whether a column is in the schema or was added later.
     """
     tables = []
     for kind, name, table, text in tables_of(_schema()):

@@ -1,7 +1,7 @@
-"""A sweep in parts: which part is this machine's, where its rows go, and all parts as a script for Slurm.
+"""A sweep in parts: the part of this machine, the database of its rows, and all parts as a script for Slurm.
 
-A part is named by an option, or by what Slurm and torchrun put into the environment. ``--print-sbatch`` prints the
-script, with one task of an array for each part.
+An option names a part, or the variables that Slurm and torchrun put into the environment. ``--print-sbatch`` prints
+the script, with one task of an array for each part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from memtui.bench.plan import BenchPlan
 from memtui.bench.sweep import REFERENCE_EVERY
 from memtui.core.errors import UserError
 
-Shard = tuple[int, int]  # number, of how many
-# (number, how many, the first number) in the environment, in the order in which they are asked.
+Shard = tuple[int, int]  # (number, count)
+# Variables of (number, count, first number), in order of precedence.
 _PLACES = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
     ("SLURM_PROCID", "SLURM_NTASKS", ""),
@@ -39,9 +39,9 @@ def parse(text: str) -> Shard:
 
 
 def from_environment(environment: Mapping[str, str]) -> Shard | None:
-    """Return what a scheduler says.
+    """Return the part that a scheduler assigns.
 
-    Return None without one, or where there is only one part. Raises UserError for nonsense.
+    Return None without a scheduler, or where there is only one part. Raises UserError for invalid variables.
     """
     for number, count, first in _PLACES:
         if number in environment and count in environment:
@@ -63,16 +63,16 @@ def part(configurations: Sequence[Configuration], shard: Shard | None) -> list[C
 
 
 def script(args: argparse.Namespace, configurations: Sequence[Configuration]) -> str:
-    """Return the script; what it needs besides, such as an account, goes on the command line of sbatch.
+    """Return the script; further options, such as an account, go on the command line of sbatch.
 
-    The number of parts stands in it: SLURM_ARRAY_TASK_COUNT is another one where a single task is submitted again.
+    The script has the number of parts: SLURM_ARRAY_TASK_COUNT differs where a single task is submitted again.
 
     Raises:
-        UserError: a word or path that has a line break, which would end a comment.
+        UserError: an argument or path with a line break, which would end a comment.
     """
     count = number_of_jobs(args, configurations)
     name = f"memtui-{args.what}"
-    measure = shlex.join([*MEMTUI, *part_words(args)])
+    measure = shlex.join([*MEMTUI, *part_argv(args)])
     whole = request.database_path(args).absolute()
     paths = [str(part_path(whole, number, count)) for number in range(count)]
     if any(not word.isprintable() for word in (measure, *paths)):
@@ -102,13 +102,13 @@ exec {measure} \\
 
 
 def _with_variable(path: str) -> str:
-    """Return a path quoted for the shell, but for the number of the task in it."""
+    """Return a path quoted for the shell, except for the variable of the task's number."""
     before, _, after = path.rpartition("$SLURM_ARRAY_TASK_ID")
     return f'{shlex.quote(before)}"$SLURM_ARRAY_TASK_ID"{shlex.quote(after)}'
 
 
 MEMTUI = (sys.executable, "-m", "memtui")
-# Options that a part has from the one who asked; the others are a part's own, or are for people.
+# Options that are passed on to a part; the others are a part's own, or about output for people.
 PASSED_ON = (
     "grid", "config", "space", "dtype", "mode", "cache", "weights", "threads", "windows", "seconds", "warm_up", "quick",
     "seed", "assume_watts", "again",
@@ -120,39 +120,39 @@ _LEAST_S = 2.0  # of a window, which is lengthened to the steps of an energy cou
 
 
 def number_of_jobs(args: argparse.Namespace, configurations: Sequence[Configuration]) -> int:
-    """Return ``--jobs``, or the number of configurations if that is less. Raises UserError: an option forbids it."""
+    """Return ``--jobs``, or the number of configurations if it is smaller. Raises UserError with ``--shard``."""
     if args.shard is not None:
         raise UserError("--shard is one part, and --print-sbatch and --engine make all of them; --jobs says how many")
     return min(args.jobs, len(configurations))
 
 
 def part_path(whole: Path, number: int | str, count: int) -> Path:
-    """Return the database of a part, beside the one that all are merged into. It stays, so that a part can go on."""
+    """Return the path of a part's database, next to the whole one. The file stays, so that a part can be resumed."""
     return whole.with_name(f"{whole.stem}-{number}-of-{count}{whole.suffix}")
 
 
-def part_words(args: argparse.Namespace) -> list[str]:
-    """Return the words behind ``memtui`` that measure a part, but for ``--shard`` and ``--db``.
+def part_argv(args: argparse.Namespace) -> list[str]:
+    """Return the arguments of ``memtui`` that measure a part, without ``--shard`` and ``--db``.
 
-    What a config file says is in the options already. A job sees the GPUs that it was given, from 0 on.
+    The options already include those of a config file. A job sees the GPUs assigned to it, from 0 on.
     """
     device = "cuda:0" if args.device.startswith("cuda") else args.device
-    found = ["bench", args.what, f"--device={device}", "--no-config", "--no-tui"]
+    argv = ["bench", args.what, f"--device={device}", "--no-config", "--no-tui"]
     for name in PASSED_ON:
         value, option = getattr(args, name), f"--{name.replace('_', '-')}"
         if isinstance(value, list):
-            found += [f"{option}={one}" for one in value]
+            argv += [f"{option}={item}" for item in value]
         elif isinstance(value, Path):
-            found.append(f"{option}={value.absolute()}")
+            argv.append(f"{option}={value.absolute()}")
         elif value is True:
-            found.append(option)
+            argv.append(option)
         elif value is not None and value is not False and (value or name != "threads"):  # no threads: all CPUs but one
-            found.append(f"{option}={value}")
-    return found
+            argv.append(f"{option}={value}")
+    return argv
 
 
 def longest_minutes(plan: BenchPlan, rows: int) -> int:
-    """Return what a part of so many rows takes at most, as a batch system asks for it."""
+    """Return an upper bound on the minutes of a part with ``rows`` rows, for a batch system."""
     references = 2 + rows // REFERENCE_EVERY
     row_s = plan.visits * (plan.warm_up_s + _DATA_S) + _LONGER * plan.most_windows * max(plan.seconds, _LEAST_S)
     return math.ceil((_START_S + (rows + references) * row_s) / 60)

@@ -1,7 +1,7 @@
-"""What a sweep and its worker say to each other: one JSON object a line, one dataclass for each kind of message.
+"""Messages between a sweep and its worker: one JSON object a line, one dataclass for each kind of message.
 
-The sweep sends ``MeasureRequest`` and ``PowerSettled``. The worker begins with ``Ready``, or ends with ``Unable``. To a
-request it sends a ``Phase`` with each phase, and then ``Done`` or ``Failed``.
+The sweep sends ``MeasureRequest`` and ``PowerSettled``. The worker first sends ``Ready``, or ``Unable`` and ends. It
+answers a request with a ``Phase`` at the start of each phase, and then with ``Done`` or ``Failed``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MeasureRequest:
-    """Asks for a measurement.
+    """Requests a measurement.
 
     Attributes:
-        configuration: its ``text``.
-        plan: how long and how often.
+        configuration: ``text`` of the configuration.
+        plan: length and number of windows.
     """
 
     configuration: str
@@ -33,7 +33,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True, slots=True)
 class PowerSettled:
-    """Tells the worker that the power does not change any more."""
+    """Notifies the worker that the power does not change any more."""
 
     def to_dict(self) -> Json:
         return {"settled": True}
@@ -42,31 +42,31 @@ class PowerSettled:
 Request = MeasureRequest | PowerSettled
 
 
-def request_from_dict(plain: Mapping[str, Any]) -> Request:
-    """Return the message of the sweep that became this JSON object."""
-    if "configuration" in plain:
-        return MeasureRequest(plain["configuration"], BenchPlan(**plain["plan"]))
+def request_from_dict(document: Mapping[str, Any]) -> Request:
+    """Invert ``to_dict`` of a message of the sweep."""
+    if "configuration" in document:
+        return MeasureRequest(document["configuration"], BenchPlan(**document["plan"]))
     return PowerSettled()
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Describes the worker, once it can measure. None and empty texts: its kind of device has no such thing.
+    """Describes the worker, once it can measure. None and empty texts: not applicable to its kind of device.
 
     Attributes:
-        torch: version.
-        threads: of a CPU.
-        cache_bytes: of the last level.
+        torch: version of torch.
+        threads: threads of a CPU.
+        cache_bytes: size of the last-level cache.
         pid: of the worker.
         name: of the device.
         uuid: of a GPU.
         memory_bytes: of a GPU.
-        cuda: version.
-        cudnn: version.
+        cuda: version of CUDA.
+        cudnn: version of cuDNN.
         capability: instructions of a CPU that torch uses.
     """
 
-    AT: ClassVar[str] = "ready"
+    TAG: ClassVar[str] = "ready"
     torch: str
     threads: int
     cache_bytes: int
@@ -79,22 +79,22 @@ class Ready:
     capability: str | None = None
 
     def to_dict(self) -> Json:
-        return {"at": self.AT, **asdict(self)}
+        return {"at": self.TAG, **asdict(self)}
 
     def environment(self) -> dict[str, str | int]:
-        """Return what makes figures comparable, as far as the device has it."""
+        """Return the versions and settings that make figures comparable, as far as they apply to the device."""
         names = ("torch", "threads", "cuda", "cudnn", "capability")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Says what begins.
+    """Reports the start of a phase.
 
     Attributes:
         name: ``data``, ``warm-up`` or ``window``.
-        window: its number from 1; 0 outside of windows.
-        windows: how many there will be at least; None outside of windows.
+        window: number of the window, from 1; 0 outside of windows.
+        windows: least number of windows; None outside of windows.
     """
 
     name: str
@@ -111,14 +111,14 @@ class Done:
 
     Attributes:
         windows: at least one.
-        settled: whether the load had settled before them.
-        yard_limit_ns: what the yardstick takes at most while the CPU runs at its full speed; None: there was none.
-        yard_ns: what it takes usually; None: there was none.
-        walked_bytes: of inputs, until the first came again.
-        copies: sets of weights.
+        settled: whether the load had settled before the windows.
+        yard_limit_ns: longest time of the yardstick at the CPU's full speed; None without a yardstick.
+        yard_ns: usual time of the yardstick; None without a yardstick.
+        walked_bytes: size of all inputs, until the first is used again.
+        copies: number of sets of weights.
     """
 
-    AT: ClassVar[str] = "done"
+    TAG: ClassVar[str] = "done"
     windows: tuple[BenchWindow, ...]
     settled: bool
     yard_limit_ns: float | None
@@ -127,11 +127,11 @@ class Done:
     copies: int
 
     def to_dict(self) -> Json:
-        return {"at": self.AT, **asdict(self)}
+        return {"at": self.TAG, **asdict(self)}
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Done:
-        return cls(**{**plain, "windows": tuple(map(BenchWindow.from_dict, plain["windows"]))})
+    def from_dict(cls, document: Mapping[str, Any]) -> Done:
+        return cls(**{**document, "windows": tuple(map(BenchWindow.from_dict, document["windows"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,45 +139,45 @@ class Failed:
     """Reports that a configuration could not be measured.
 
     Attributes:
-        why: in a word or two, which become the flag of the row.
-        text: more.
+        why: a word or two, which become the flag of the row.
+        text: the details.
     """
 
-    AT: ClassVar[str] = "failed"
+    TAG: ClassVar[str] = "failed"
     why: str
     text: str
 
     def to_dict(self) -> Json:
-        return {"at": self.AT, **asdict(self)}
+        return {"at": self.TAG, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Unable:
-    """Says why the worker ends at once."""
+    """Reports why the worker ends at once."""
 
-    AT: ClassVar[str] = "unable"
+    TAG: ClassVar[str] = "unable"
     text: str
 
     def to_dict(self) -> Json:
-        return {"at": self.AT, **asdict(self)}
+        return {"at": self.TAG, **asdict(self)}
 
 
 Reply = Phase | Done | Failed
 
 
-def ready_from_dict(plain: Mapping[str, Any]) -> Ready:
-    """Return the description of a worker that became this JSON object."""
-    return Ready(**_without_tag(plain))
+def ready_from_dict(document: Mapping[str, Any]) -> Ready:
+    """Invert ``Ready.to_dict``."""
+    return Ready(**_without_tag(document))
 
 
-def reply_from_dict(plain: Mapping[str, Any]) -> Reply:
-    """Return the answer to a request that became this JSON object."""
-    if plain["at"] == Done.AT:
-        return Done.from_dict(_without_tag(plain))
-    if plain["at"] == Failed.AT:
-        return Failed(**_without_tag(plain))
-    return Phase(plain["at"], plain["window"], plain["windows"])
+def reply_from_dict(document: Mapping[str, Any]) -> Reply:
+    """Invert ``to_dict`` of an answer to a request."""
+    if document["at"] == Done.TAG:
+        return Done.from_dict(_without_tag(document))
+    if document["at"] == Failed.TAG:
+        return Failed(**_without_tag(document))
+    return Phase(document["at"], document["window"], document["windows"])
 
 
-def _without_tag(plain: Mapping[str, Any]) -> Json:
-    return {name: value for name, value in plain.items() if name != "at"}
+def _without_tag(document: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in document.items() if name != "at"}

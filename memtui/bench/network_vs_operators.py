@@ -1,11 +1,11 @@
-"""A network against the sum of its operators: what its parts cost by themselves, times how often it calls them.
+"""A network against the sum of its operators: the cost of each operator by itself, times its number of calls.
 
 Both are measured in the same rounds, one window each, because a machine drifts: an hour between them would be the
 largest part of the difference. In a network an operator's input was just written by the one before, so the parts are
-measured with warm inputs unless told otherwise.
+measured with warm inputs by default.
 
-A quick look measures what weighs most first, and may end before it has measured all. What it did not measure is in no
-sum, and is told with its share of the multiplications.
+A quick run measures the heaviest operators first, and may end before it has measured all. Operators that it did not
+measure are in no sum, and are reported with their share of the multiplications.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, percent
 
 MULTIPLYING = ("conv2d", "linear")
-BYTE = 5  # operations that a CPU makes in the time in which it moves a byte, for the order of a quick look only
+BYTE = 5  # operations of a CPU in the time in which it moves a byte, for the order of a quick run only
 
 
 @dataclass(frozen=True)
 class Share:
-    """What some of the operators come to, by what the network does.
+    """Sum over some of the operators, and its ratio to the network.
 
     Attributes:
         value: sum over the operators, nanoseconds or joules; mean over rounds.
@@ -40,15 +40,15 @@ class Share:
 
 @dataclass(frozen=True)
 class Covered:
-    """What a sum is of.
+    """Coverage of a sum.
 
     Attributes:
-        operators: different ones that were measured.
-        of_operators: that there are.
-        calls: of the measured ones in a pass of the network.
-        of_calls: of all.
-        macs: multiplications with an addition, of the measured ones in a pass.
-        of_macs: of all.
+        operators: number of different operators that were measured.
+        of_operators: number of all different operators.
+        calls: calls of the measured operators in a pass of the network.
+        of_calls: calls of all operators.
+        macs: multiplications with an addition, of the measured operators in a pass.
+        of_macs: multiplications with an addition, of all operators.
     """
 
     operators: int
@@ -69,20 +69,20 @@ class Covered:
 
 @dataclass(frozen=True)
 class Composition:
-    """Time and energy of the network and of its parts. None where something was not measured, with ``reason``.
+    """Time and energy of the network and of its parts. None where a part was not measured, with ``reason``.
 
     Attributes:
-        network: as one operator.
-        rounds: in each of which everything was measured once.
+        network: the network as one operator.
+        rounds: number of rounds, in each of which everything was measured once.
         calls: of operators in one pass of the network, ``conv2d`` and ``all``; so are ``time`` and ``energy``.
         network_ns: mean over rounds.
         network_j: mean over rounds.
-        drift: of the network's time, last round by first; None of one round.
+        drift: change of the network's time from the first round to the last; None with one round.
         time: sums of the operators.
         energy: sums of the operators.
         reason: why there is no comparison.
-        energy_reason: why there is none of energies.
-        covered: what the sums are of.
+        energy_reason: why energies are not compared.
+        covered: coverage of the sums.
     """
 
     network: Configuration
@@ -104,7 +104,7 @@ def macs(counts: Mapping[Configuration, int]) -> int:
 
 
 def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
-    """Return what is likely to take most of a pass first: calls times what one has to compute and to move."""
+    """Return the operators by their likely share of a pass, largest first: calls times the work of a call."""
 
     def weight(configuration: Configuration) -> int:
         return counts[configuration] * (configuration.flops + BYTE * (configuration.moved_bytes or 0))
@@ -115,13 +115,13 @@ def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
 def compose(
     network: Configuration, counts: Mapping[Configuration, int], rows: Sequence[BenchRow], *, partial: bool = False
 ) -> Composition:
-    """Hold them against each other.
+    """Compare the network with its operators.
 
     Args:
-        network: as one operator.
+        network: the network as one operator.
         counts: its operators, and how often one pass calls each.
-        rows: of all of them, in the order of time; as many of each as there were rounds.
-        partial: operators may be missing, if the network is not.
+        rows: rows of all configurations, in the order of time; as many of each as there were rounds.
+        partial: operators may be missing, but not the network.
     """
     by_configuration: dict[Configuration, list[BenchRow]] = {}
     for row in rows:
@@ -136,7 +136,7 @@ def compose(
         return Composition(network, rounds, calls, covered, reason="not everything was measured equally often")
     wanted, counts = (network, *measured), measured
     rows = [row for c in wanted for row in by_configuration[c]]
-    # A pass of the network is longer than a quiet moment; so of its parts all blocks count, too.
+    # A pass of the network is longer than a quiet moment; so all blocks of its parts count, too.
     times = {c: [row.median_ns or 0.0 for row in by_configuration[c]] for c in wanted}
     energies = {c: [row.energy_j for row in by_configuration[c] if row.energy_j is not None] for c in wanted}
     without = [row.energy_reason for row in rows if row.energy_j is None]
@@ -253,7 +253,7 @@ def lines(composition: Composition) -> list[str]:
 
 
 def _missing(covered: Covered) -> list[str]:
-    """Return what is in no sum, if there is any."""
+    """Return the line about operators that are in no sum; nothing if there are none."""
     if covered.whole:
         return []
     share = f" with {percent(1 - covered.macs / covered.of_macs)} of the MACs" if covered.of_macs else ""

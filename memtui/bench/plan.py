@@ -1,4 +1,4 @@
-"""How a configuration is measured, and the words between the sweep and the worker."""
+"""The plan of a measurement, and a measured window."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MS = 1_000_000
-BLOCK_NS = 20 * MS  # of load between two looks at the clock: a call may be shorter than it takes to look
-CPU_BLOCK_NS = 5 * MS  # short, because neighbours come and go: some blocks lie between them
+BLOCK_NS = 20 * MS  # of load between two readings of the clock: a call may be shorter than a reading takes
+CPU_BLOCK_NS = 5 * MS  # short, because neighbours come and go: some blocks are undisturbed
 CALIBRATION_NS = 100 * MS
-FIRST_CALLS = 10  # before anything counts: libraries choose their algorithms, memory is mapped
-FIRST_NS = 2000 * MS  # no more of them then, however few they were
-SETTLING_NS = 500 * MS  # a span of the warm-up, where nothing else is said
-SPAN_PARTS = 4  # times the quiet blocks of a median make such a span on a CPU: few of them are not alike by chance
-SETTLED = 0.03  # how far the times of those three may be apart, of a device without a power sensor
-SETTLED_POWER = 0.01  # and their mean powers, with one
+FIRST_CALLS = 10  # that do not count: libraries choose their algorithms, memory is mapped
+FIRST_NS = 2000 * MS  # no further first calls after this time
+SETTLING_NS = 500 * MS  # the default length of a span of the warm-up
+SPAN_PARTS = 4  # times the quiet blocks of a median make a span on a CPU: fewer blocks would differ by chance
+SETTLED = 0.03  # largest difference between the times of three spans, for a device without a power sensor
+SETTLED_POWER = 0.01  # largest difference between their mean powers, with a sensor
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """How long and how often.
+    """Length and number of the windows of a measurement.
 
     Attributes:
-        windows: measured one after another under the same load, in each visit a part of them.
-        seconds: each.
-        warm_up_s: at most so long until the load has settled; then the row says that it has not.
-        tail_ns: the load goes on for so long after a window: until an energy counter has made its next step.
-        phase_ns: up to so long, by chance, is between two windows: they must not keep step with a sensor.
-        power: the one who asks says when the power has settled.
+        windows: number of windows, measured one after another under the same load, in each visit a part of them.
+        seconds: length of a window.
+        warm_up_s: longest warm-up; if the load has not settled by then, the row is flagged.
+        tail_ns: time for which the load goes on after a window: until an energy counter has made its next step.
+        phase_ns: longest random pause between two windows, so that windows do not keep step with a sensor.
+        power: the sweep reports when the power has settled.
         seed: of random numbers.
-        patience: up to so many times the windows, where too few of their blocks on a CPU are quiet, or vary.
-        visits: so often a configuration is measured, others in between: a shared machine drifts over minutes.
-        medians: that make the interval of the time; 0: as many as windows.
-        settling_ns: of load in each span of the warm-up, three of which have to be alike.
+        patience: factor on the number of windows, where too few of their blocks on a CPU are quiet, or vary.
+        visits: number of visits to a configuration, others in between: a shared machine drifts over minutes.
+        medians: number of medians in the interval of the time; 0: as many as windows.
+        settling_ns: length of each span of the warm-up, three of which have to be alike.
     """
 
     windows: int = 5
@@ -53,11 +53,11 @@ class BenchPlan:
 
     @property
     def parts(self) -> int:
-        """Of the quiet blocks, each of which gives a median."""
+        """Number of parts of the quiet blocks, each of which gives a median."""
         return self.medians or self.windows
 
     def of_visit(self, number: int) -> BenchPlan:
-        """Return what is done in one of the visits, from 0."""
+        """Return the plan of one visit, from 0."""
         share = self.windows // self.visits + (number < self.windows % self.visits)
         return replace(self, windows=share, visits=1, medians=self.parts)
 
@@ -67,17 +67,17 @@ class BenchPlan:
 
 @dataclass(frozen=True)
 class BenchWindow:
-    """A stretch of load that was measured.
+    """A measured stretch of load.
 
     Attributes:
-        begin_ns: monotonic.
-        end_ns: of the last call in it.
-        calls: in it.
-        block_ns: duration of a call, of each block of calls that one look at the clock lies between.
-        yard_ns: what the yardstick took beside each block, the longer of two readings; empty without one.
+        begin_ns: monotonic start.
+        end_ns: end of the last call in the window.
+        calls: number of calls in the window.
+        block_ns: mean duration of a call in each block; a block is the calls between two readings of the clock.
+        yard_ns: time of the yardstick around each block, the longer of two readings; empty without a yardstick.
         busy_ns: time the device itself worked, where it has a clock of its own.
         cpu_ns: CPU time of the worker.
-        load_ns: time in calls, where something else was done between them.
+        load_ns: time in calls, where other work was done between them.
     """
 
     begin_ns: int
@@ -100,5 +100,5 @@ class BenchWindow:
         return self.wall_ns / self.calls
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> BenchWindow:
-        return cls(**{**plain, "block_ns": tuple(plain["block_ns"]), "yard_ns": tuple(plain["yard_ns"])})
+    def from_dict(cls, document: dict[str, Any]) -> BenchWindow:
+        return cls(**{**document, "block_ns": tuple(document["block_ns"]), "yard_ns": tuple(document["yard_ns"])})

@@ -1,4 +1,4 @@
-"""Reads an energy source again and again, in a thread, and keeps what it said."""
+"""Poll an energy source in a thread and store its readings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY_S = 0.001
 
 
 class Poller:
-    """Starts at once; ``close`` ends it."""
+    """A thread that polls an energy source, from its creation until ``close``."""
 
     def __init__(self, source: EnergySource) -> None:
         self._source = source
@@ -30,13 +30,13 @@ class Poller:
         self._thread.start()
 
     def forget(self) -> None:
-        """Drop what was read so far."""
+        """Drop the readings so far."""
         with self._lock:
             for some in (self._times, self._energies, self._powers):
                 del some[:]
 
     def series(self) -> Series:
-        """Return what was read since ``forget``."""
+        """Return the readings since ``forget``."""
         with self._lock:
             times, energies, powers = (np.array(some) for some in (self._times, self._energies, self._powers))
         source = self._source
@@ -54,19 +54,19 @@ class Poller:
         series = self.series()
         if not len(series.t_ns) or series.t_ns[-1] - series.t_ns[0] < 4 * SETTLING_NS:
             return False
-        last = int(series.t_ns[-1]) - SETTLING_NS // 2  # a counter's step after the end of a span has to be there
+        last = int(series.t_ns[-1]) - SETTLING_NS // 2  # the counter's step after the end of a span must have been read
         watts = [self._mean_power_w(series, last - (n + 1) * SETTLING_NS, last - n * SETTLING_NS) for n in range(3)]
-        known = [w for w in watts if w is not None]
-        return len(known) == 3 and max(known) - min(known) <= SETTLED_POWER * float(np.median(known))
+        finite = [w for w in watts if w is not None]
+        return len(finite) == 3 and max(finite) - min(finite) <= SETTLED_POWER * float(np.median(finite))
 
     def sensor_w(self) -> float | None:
-        """Return what the sensor said last; None where there is none, or it said nothing."""
+        """Return the last reading of the sensor; None without a sensor or a reading."""
         with self._lock:
             last = self._powers[-1] if self._powers else math.nan
         return last if math.isfinite(last) else None
 
     def power_w(self) -> float | None:
-        """Return the mean of the last second but for the counter's last step."""
+        """Return the mean power of the last second, without the counter's last step."""
         series = self.series()
         if not len(series.t_ns):
             return None
@@ -74,16 +74,16 @@ class Poller:
         return self._mean_power_w(series, last - 2 * SETTLING_NS, last)
 
     def measure_idle(self, seconds: float) -> tuple[float | None, str]:
-        """Return the watts that the device draws while nothing runs, or why that is not known."""
-        begin = time.monotonic_ns()
+        """Return the watts that the device draws while idle, or why they are not known."""
+        start = time.monotonic_ns()
         time.sleep(seconds + 0.3)  # and until the counter's next step
-        self.idle_w = self._mean_power_w(self.series(), begin, begin + int(seconds * 1e9))
+        self.idle_w = self._mean_power_w(self.series(), start, start + int(seconds * 1e9))
         return self.idle_w, "" if self.idle_w is not None else "the source said nothing while the device was idle"
 
     @staticmethod
-    def _mean_power_w(series: Series, begin_ns: int, end_ns: int) -> float | None:
-        counted = from_counter(series.t_ns, series.energy_j, begin_ns, end_ns).power_w
-        return counted if counted is not None else from_power(series.t_ns, series.power_w, begin_ns, end_ns).power_w
+    def _mean_power_w(series: Series, start_ns: int, end_ns: int) -> float | None:
+        counted = from_counter(series.t_ns, series.energy_j, start_ns, end_ns).power_w
+        return counted if counted is not None else from_power(series.t_ns, series.power_w, start_ns, end_ns).power_w
 
     def close(self) -> None:
         self._end.set()

@@ -1,4 +1,4 @@
-"""What a sweep without a screen says: rows on standard output as they finish, and on standard error how far it is."""
+"""Output of a sweep without a screen: rows on standard output as they finish, and progress on standard error."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def terminal_columns() -> int | None:
 
 
 class Printer:
-    """Use as a context manager; ``tell`` is told of every step.
+    """Printer of a sweep. Use as a context manager; ``report`` is called with the progress.
 
     Attributes:
         skipped: configurations that were measured before.
     """
 
-    def __init__(self, wanted: Sequence[Configuration], say: Callable[[str], None], *, rows: bool) -> None:
-        """Take the configurations that will come, who is told of notices, and whether rows are printed."""
-        self._say, self._rows = say, rows
+    def __init__(self, wanted: Sequence[Configuration], notify: Callable[[str], None], *, rows: bool) -> None:
+        """Take the configurations of the sweep, a receiver of notices, and whether rows are printed."""
+        self._notify, self._rows = notify, rows
         self._lines: list[table.BenchLine] = []
         self._titles = Titles(wanted)
         self._names = table.names(self._titles, terminal_columns()) if rows else {}
@@ -50,11 +50,11 @@ class Printer:
             for text in [*table.foot(self._lines), f"left before its end: {measured} rows were measured"]:
                 print(visible(text), flush=True)
 
-    def tell(self, progress: SweepProgress) -> None:
-        """Print what there is to print of it."""
+    def report(self, progress: SweepProgress) -> None:
+        """Print the notice or row of a report, and show the progress."""
         self.skipped = progress.skipped
         if progress.notice:
-            self._say(progress.notice)
+            self._notify(progress.notice)
         if progress.row is not None and self._rows:
             with self._line.above():
                 self._print(progress)

@@ -1,4 +1,4 @@
-"""What the words and options of ``memtui bench`` ask for: an operator, its configurations, a database."""
+"""The request in the arguments and options of ``memtui bench``: an operator, its configurations, a database."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from memtui.core.privilege import invoker, state_directory
 from memtui.core.text import nearest
 
 QUICK = BenchPlan(windows=3, seconds=1.0, warm_up_s=5.0)
-PATIENCE = 4  # times the windows, where something else works on the cores that are measured
+PATIENCE = 4  # times the windows, where other programs use the measured cores
 VISITS = 2  # of a configuration on a CPU, minutes apart: a shared machine is faster at one time than at another
 VERBS = ("list", "resolution", "compare", "predict", "db")
 
 
 def operator(name: str) -> str:
-    """Return the name of an operator that there is. Raises UserError."""
+    """Return the name of an existing operator. Raises UserError."""
     if name in CATALOGUE:
         return name
     hint = nearest(name, (*CATALOGUE, *VERBS), "memtui bench list names them")
@@ -30,7 +30,7 @@ def operator(name: str) -> str:
 
 
 def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
-    """Return what ``--grid``, ``--config`` or ``--space`` name of an operator, or the usual one. Raises UserError."""
+    """Return the configurations of ``--grid``, ``--config`` or ``--space``, or the default one. Raises UserError."""
     usual = conditions(args)
     try:
         if sum((bool(args.grid), bool(args.config), args.space is not None)) > 1:
@@ -47,12 +47,12 @@ def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
 
 
 def conditions(args: argparse.Namespace) -> dict[str, Value]:
-    """Return the conditions that options name."""
+    """Return the conditions given as options."""
     return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}
 
 
 def plan(args: argparse.Namespace) -> BenchPlan:
-    """Return the plan: how long and how often."""
+    """Return the plan of the options."""
     changes = {"windows": args.windows, "seconds": args.seconds, "warm_up_s": args.warm_up, "seed": args.seed}
     given = {key: value for key, value in changes.items() if value is not None}
     chosen = replace(QUICK if args.quick else BenchPlan(), patience=PATIENCE, **given)
@@ -61,7 +61,7 @@ def plan(args: argparse.Namespace) -> BenchPlan:
 
 
 def database_path(args: argparse.Namespace, shard: tuple[int, int] | None = None) -> Path:
-    """Return ``--db``, or the one of this user; each part of a sweep has its own."""
+    """Return ``--db``, or the default database of this user; each part of a sweep has its own."""
     if args.db is not None:
         return Path(args.db)
     name = f"bench-{shard[0]}-of-{shard[1]}.db" if shard else "bench.db"

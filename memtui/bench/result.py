@@ -1,4 +1,4 @@
-"""What the windows of one configuration amount to: time, energy, and what speaks against them."""
+"""The result of the windows of one configuration: time, energy, and flags."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.undisturbed_blocks import UndisturbedBlocks, counted
 
 SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
-LAUNCH_BOUND = 0.05  # of the time the device does nothing: the host cannot call fast enough
+LAUNCH_BOUND = 0.05  # of the time the device is idle: the host cannot launch fast enough
 STOLEN = 0.02  # of the CPU time, by other guests of the machine
-OFF_SPEED = 0.05  # from the reference speed, where nothing tells what that does to the time
-FAR_OFF = 0.3  # no clock does that: the reference was measured while something else worked on the core
+OFF_SPEED = 0.05  # from the reference speed, where the effect on the time is not known
+FAR_OFF = 0.3  # no clock varies that much: the reference was measured while another program used the core
 DISTURBED = "disturbed"  # the flag of a row with too few quiet windows
 MEASURED, INTEGRATED, UNAVAILABLE = "measured", "integrated", "unavailable"
 DeviceState = Mapping[str, Any]  # as ``EnergySource.state`` returns it; kept as JSON
@@ -31,13 +31,13 @@ class Series:
 
     Attributes:
         t_ns: i8[n], monotonic, rising.
-        energy_j: f8[n], a counter; nan where there is none.
-        power_w: f8[n], a sensor; nan where there is none.
-        source: what the readings are, such as ``rapl``.
-        scope: what they are of, such as ``cpu_package``.
-        reason: why there are none.
-        limit_w: that the device enforces on itself.
-        idle_w: drawn before the sweep.
+        energy_j: f8[n], counter; nan where the counter has no reading.
+        power_w: f8[n], sensor; nan where the sensor has no reading.
+        source: kind of the readings, such as ``rapl``.
+        scope: scope of the readings, such as ``cpu_package``.
+        reason: why there are no readings.
+        limit_w: power limit that the device enforces on itself.
+        idle_w: power drawn before the sweep.
     """
 
     t_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -52,15 +52,15 @@ class Series:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What was seen around the windows.
+    """Conditions around the windows.
 
     Attributes:
-        settled: False: the load had not after the warm-up.
+        settled: whether the load had settled after the warm-up.
         stolen: share of the CPU time that other guests of the machine took.
-        flags: more.
-        states: of the device, one for each window.
-        yard_limit_ns: what the yardstick takes at most while the CPU runs at its full speed; None: there was none.
-        reference_ns: what it takes at the reference speed of this CPU.
+        flags: further flags.
+        states: states of the device, one for each window.
+        yard_limit_ns: longest time of the yardstick at the CPU's full speed; None without a yardstick.
+        reference_ns: time of the yardstick at the reference speed of this CPU.
     """
 
     settled: bool = True
@@ -73,14 +73,14 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Visit:
-    """What one stay at a configuration gave.
+    """Result of one visit to a configuration.
 
     Attributes:
         windows: at least one.
-        series: what the energy source said meanwhile.
-        conditions: what else was seen.
-        walked_bytes: of inputs, until the first came again.
-        copies: sets of weights.
+        series: readings of the energy source meanwhile.
+        conditions: conditions around the windows.
+        walked_bytes: size of all inputs, until the first is used again.
+        copies: number of sets of weights.
     """
 
     windows: tuple[BenchWindow, ...]
@@ -91,7 +91,7 @@ class Visit:
 
 
 def joined(visits: Sequence[Visit]) -> Visit:
-    """Join visits of one configuration, in the order of time. The CPU's full speed is that of the best of them."""
+    """Join visits to one configuration, in the order of time. The CPU's full speed is that of the best visit."""
     last = visits[-1]
     if len(visits) == 1:
         return last
@@ -119,7 +119,7 @@ def joined(visits: Sequence[Visit]) -> Visit:
 
 @dataclass(frozen=True)
 class WindowEnergy:
-    """Energy in one window, by both ways."""
+    """Energy in one window, by the counter and by the sensor's integral."""
 
     counter: Energy
     integral: Energy
@@ -168,7 +168,7 @@ class BenchRow:
 
     @property
     def median_ns(self) -> float | None:
-        """Median over all blocks, those with a neighbour at work among them."""
+        """Median over all blocks, disturbed ones included."""
         return float(np.median(np.concatenate([w.block_ns for w in self.windows]))) if self.windows else None
 
     @property
@@ -178,7 +178,7 @@ class BenchRow:
 
     @property
     def gb_per_s(self) -> float | None:
-        """10^9 bytes a second, of the least that has to be moved."""
+        """10^9 bytes a second, by the least bytes that have to be moved."""
         moved = self.configuration.moved_bytes
         return moved / self.call_ns if self.call_ns and moved is not None else None
 
@@ -190,7 +190,7 @@ class BenchRow:
         return (self.high_ns - self.low_ns) / 2 / self.call_ns
 
     def columns(self) -> dict[str, Any]:
-        """Return values by column of ``measurement``, as far as they are the same to all who store or print a row."""
+        """Return values by column of ``measurement`` that storing and printing share."""
         apart = ("configuration", "plan", "flags", "reference", "windows", "energies", "states")
         return {
             "windows": self.plan.windows,
@@ -202,7 +202,7 @@ class BenchRow:
 
 
 def failed(configuration: Configuration, plan: BenchPlan, why: str, text: str) -> BenchRow:
-    """Return a row that says why there is no figure."""
+    """Return the row of a failed configuration, with the reason."""
     flag = why.replace(" ", "_")
     return BenchRow(configuration, plan, "failed", f"{why}: {text}" if text else why, energy_reason=why, flags=(flag,))
 
@@ -217,10 +217,10 @@ def evaluate(
     """Return the row of a measured configuration.
 
     Args:
-        configuration: what was measured.
-        plan: how.
-        visit: what that gave; of several, ``joined``.
-        assumed_w: the user's own figure for an estimate; it goes into no other column.
+        configuration: the measured configuration.
+        plan: its plan.
+        visit: the result of the visit; of several visits, ``joined``.
+        assumed_w: the user's own figure for an estimate; it affects no other column.
     """
     windows, series, conditions = visit.windows, visit.series, visit.conditions
     blocks = counted(windows, plan.parts, conditions.yard_limit_ns, conditions.reference_ns)
@@ -273,8 +273,8 @@ def evaluate(
 
 def _energy(window: BenchWindow, series: Series) -> WindowEnergy:
     if not len(series.t_ns):
-        none = Energy(window.begin_ns, window.end_ns, None, series.reason)
-        return WindowEnergy(none, none)
+        no_energy = Energy(window.begin_ns, window.end_ns, None, series.reason)
+        return WindowEnergy(no_energy, no_energy)
     span = window.begin_ns, window.end_ns, series.limit_w
     return WindowEnergy(
         from_counter(series.t_ns, series.energy_j, *span), from_power(series.t_ns, series.power_w, *span)
@@ -315,7 +315,7 @@ def _call_energy(windows: Sequence[BenchWindow], energies: Sequence[WindowEnergy
 
 
 def _sensor(windows: Sequence[BenchWindow], series: Series) -> Averages | None:
-    """Return the three averages of the sensor's readings in all windows; None without any."""
+    """Return the averages of the sensor's readings in all windows; None without readings."""
     inside = np.zeros(len(series.t_ns), bool)
     for window in windows:
         inside |= (series.t_ns >= window.begin_ns) & (series.t_ns <= window.end_ns)

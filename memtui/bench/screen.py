@@ -1,4 +1,4 @@
-"""The screen of ``memtui bench``: what is being measured, and the configurations that are finished."""
+"""The screen of ``memtui bench``: the present measurement, and the finished configurations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memtui.widgets.views.bench import BenchRow, BenchView, PowerSample
 REFRESH_S = 0.5
 KEEP_DRAWN = 400  # readings of the power, two a second
 NAME = 32  # cells of a configuration, for which figures give way where there is little room
-WORDS = 3  # lines about the selected row
+DETAIL_LINES = 3  # lines about the selected row
 PHASES = ("idle", "data", "warm-up", "window")
 _KEYS = (
     ("↑ ↓ choose a row", 3),
@@ -41,7 +41,7 @@ Receive = Callable[[float], Sequence[SweepMessage]]
 
 
 def columns(names: Sequence[tuple[str, int]], heading: str = "configuration") -> tuple[Column, ...]:
-    """Return the figures with their width, then the configuration. Time and energy stay where there is little room."""
+    """Return the columns of figures, then the configuration. Time and energy stay where there is little room."""
     ranks = {"time": 1, "J/call": 1, "+-": 2, "watts": 3, "TFLOP/s": 4, "GB/s": 4, "IQR": 5}
     figures = (Column(name, width + 2, right=True, rank=ranks.get(name, 6)) for name, width in names)
     return (*figures, Column(heading, NAME))
@@ -61,15 +61,15 @@ def updated(view: BenchView, message: SweepMessage) -> BenchView:
         return replace(view, phase="over", notices=(*view.notices, message.text))
     if isinstance(message, SweepEnded):
         return replace(view, phase="over", left_s=None, window=0, notices=(*view.notices, *message.lines))
-    rows, said, drawn = view.rows, view.notices, view.drawn
+    rows, notices, drawn = view.rows, view.notices, view.drawn
     if message.row is not None:
         rows = (*rows, _view_of(message.row))
     if message.notice:
-        said = (*said, message.notice)
+        notices = (*notices, message.notice)
     if message.t_ns > (drawn[-1].t_ns if drawn else 0):
         inside = message.phase == "window" and message.window > 0
         drawn = (*drawn[1 - KEEP_DRAWN :], PowerSample(message.t_ns, message.power_w, message.sensor_w, inside))
-    return replace(view, rows=rows, notices=said, drawn=drawn, **{name: getattr(message, name) for name in _NAMES})
+    return replace(view, rows=rows, notices=notices, drawn=drawn, **{name: getattr(message, name) for name in _NAMES})
 
 
 def _view_of(row: FinishedRow) -> BenchRow:
@@ -77,7 +77,7 @@ def _view_of(row: FinishedRow) -> BenchRow:
 
 
 class BenchScreen(ListScreen):
-    """The finished rows have the cursor; it follows the newest until it is moved."""
+    """Screen with the finished rows; the cursor follows the newest row until it is moved."""
 
     HELP = "bench"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -95,12 +95,12 @@ class BenchScreen(ListScreen):
         self.head, self.now, self.bar = TextLine("title", id="header"), TextLine("text"), TextLine("live")
         self.power = PowerStrip(())
         self.rows = Listing(ListingView("finished", self._columns, note=_NONE), id="rows")
-        self.words = [TextLine("text") for _ in range(WORDS)]
-        self.said, self.foot = TextLine("dim"), TextLine("dim", id="footer")
+        self.details = [TextLine("text") for _ in range(DETAIL_LINES)]
+        self.notice_line, self.foot = TextLine("dim"), TextLine("dim", id="footer")
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.now, self.bar, self.power, self.rows, *self.words, self.said, self.foot
+        return self.head, self.now, self.bar, self.power, self.rows, *self.details, self.notice_line, self.foot
 
     @property
     def active(self) -> Listing:
@@ -111,7 +111,7 @@ class BenchScreen(ListScreen):
         yield self.notice
 
     def follow(self) -> None:
-        """Show together what comes in half a second."""
+        """Post the messages of half a second together."""
         while not self.ended.is_set():
             messages: list[SweepMessage] = []
             end = time.monotonic() + REFRESH_S
@@ -130,10 +130,10 @@ class BenchScreen(ListScreen):
         self.fill()
 
     def share_rows(self, height: int) -> None:
-        # A device without a sensor says so in the first line, and needs no room for a picture.
+        # Without a sensor the first line says so, and no room is needed for a picture.
         strip = (8 if height >= 30 else 5 if height >= 22 else 0) if self._view.drawn else 0
         self.power.styles.height = strip
-        self.rows.styles.height = max(3, height - 5 - WORDS - strip)
+        self.rows.styles.height = max(3, height - 5 - DETAIL_LINES - strip)
 
     def fill(self) -> None:
         view, width = self._view, self.app.size.width
@@ -147,17 +147,17 @@ class BenchScreen(ListScreen):
         if self._follows and rows:
             self.rows.selected = rows[-1].key
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
-        self._tell()
-        self.said.show(f" {view.notices[-1]}" if view.notices else "")
+        self._show_details()
+        self.notice_line.show(f" {view.notices[-1]}" if view.notices else "")
         over = "it is over: q leaves and prints the rows"
         self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
 
-    def _tell(self) -> None:
-        """Say what there is to say of the selected row."""
+    def _show_details(self) -> None:
+        """Show the details of the selected row."""
         selected = self.rows.selected_row
         row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
         lines = [row.label, *row.sentences] if row is not None else []
-        for widget, line in zip(self.words, [*lines, *[""] * WORDS], strict=False):
+        for widget, line in zip(self.details, [*lines, *[""] * DETAIL_LINES], strict=False):
             widget.show(f" {line}", "text" if row is None or row.ok else "warning")
 
     def action_move(self, by: int) -> None:
@@ -177,11 +177,11 @@ class BenchScreen(ListScreen):
     def _moved(self) -> None:
         selected = self.rows.selected_row
         self._follows = selected is not None and selected.key == len(self._view.rows) - 1
-        self._tell()
+        self._show_details()
 
 
 class BenchApp(TerminalApp[None]):
-    """Ends when it is left; the sweep is the caller's to end."""
+    """App of the bench screen; leaving it does not end the sweep, the caller does."""
 
     def __init__(
         self,
@@ -216,15 +216,15 @@ def _power(view: BenchView) -> str:
 
 
 def _phases(view: BenchView) -> str:
-    """Return the phases of a configuration, the present one marked."""
+    """Return the phases of a configuration, with the present phase in brackets."""
     if view.phase == "over":
         return "finished"
-    words = []
+    names = []
     for phase in PHASES[1:] if view.phase != "idle" else PHASES:
         name = f"window {view.window} of {view.windows}" if phase == "window" and view.window else phase
-        words.append(f"[{name}]" if phase == view.phase else name)
+        names.append(f"[{name}]" if phase == view.phase else name)
     visit = f"visit {view.visit} of {view.visits}: " if view.visit else ""
-    return visit + " > ".join(words)
+    return visit + " > ".join(names)
 
 
 def _count(view: BenchView) -> str:

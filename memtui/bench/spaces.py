@@ -1,8 +1,8 @@
-"""Sets of configurations: the bundled ones, and random ones as wide as a convolution is used.
+"""Sets of configurations: bundled grids, and random convolutions over the range of their use.
 
-A grid has few values of each parameter, and all that a model could learn lies on its lines: a model is fitted to random
-ones. The same seed gives the same configurations everywhere, so that machines can share them and databases can be
-compared.
+A grid has few values of each parameter, and a model could learn only its lines, so a model is fitted to random
+configurations. The same seed gives the same configurations everywhere, so that machines can share them and databases
+can be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memtui.bench.operators.base import Parameters, Value
 from memtui.core import options
 
 Grid = dict[str, Sequence[Value]]
-# A moderate look at each operator: a minute or so each.
+# A moderate set for each operator: about a minute each.
 _SMALL: dict[str, list[Grid]] = {
     "conv2d": [
         {"n": [1, 8], "cin": [64], "cout": [64, 128], "h": [28, 56], "k": [1, 3]},
@@ -42,7 +42,7 @@ _SMALL: dict[str, list[Grid]] = {
     "resnet50": [{"n": [1, 4], "size": [64, 224]}],
 }
 _POINTWISE: list[Grid] = [{"elements": [1 << 16, 1 << 20, 1 << 23]}]
-# The shapes of ResNet, 32 images at a time, as the thesis took them.
+# The shapes of ResNet, 32 images at a time, as in the thesis.
 _THESIS: dict[str, list[Grid]] = {
     "conv2d": [
         {
@@ -83,7 +83,7 @@ def _sparsity(op: str, usual: Parameters) -> list[Configuration]:
     if op in _SPARSE:
         half: Grid = {"weight_zeros": [50], "zeros": ["2:4"]}
         configurations = _every(op, [{**_SPARSE[op], **_ZEROS}, {**_SPARSE[op], **half}], usual)
-        # Without any zeros the pattern is nothing: one row of these is enough.
+        # Without zeros the pattern has no effect: one row of these is enough.
         without_zeros = {"input_zeros": 0, "weight_zeros": 0, "zeros": "channels"}
         return [c for c in configurations if not without_zeros.items() <= c.conditions.items()]
     if op == "matmul":
@@ -103,7 +103,7 @@ def _every(op: str, grids: list[Grid], usual: Parameters) -> list[Configuration]
     return unique(c for grid in grids for c in product(op, grid, usual))
 
 
-# The names are there, where the command line finds them without loading any operator.
+# The names are those of ``options``, which the command line reads without loading any operator.
 SPACES: dict[str, Callable[[str, Parameters], list[Configuration]]] = dict(
     zip(options.SPACES, (_small, _resnet50, _thesis, _sparsity, _predict), strict=True)
 )
@@ -121,7 +121,7 @@ def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:
     """Return the configurations of an operator in a space.
 
     Raises:
-        ValueError: the space has none of that operator, or they cannot be under the usual conditions.
+        ValueError: the space has no configuration of that operator, or none is valid under the usual conditions.
     """
     configurations = SPACES[space](op, usual)
     if not configurations:
@@ -131,7 +131,7 @@ def in_space(space: str, op: str, usual: Parameters) -> list[Configuration]:
 
 
 SEED = 0
-OF_A_KIND = 10  # configurations of each kernel, stride and grouping: chance alone would leave some of them out
+OF_A_KIND = 10  # configurations of each kernel, stride and grouping: chance alone would leave some out
 KERNELS, STRIDES, GROUPINGS = (1, 3, 5, 7), (1, 2), ("dense", "grouped", "depthwise")
 BATCHES = (1, 2, 4, 8, 16, 32)
 CHANNELS = (3, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -144,7 +144,7 @@ MOST_BYTES = 64 << 20
 
 
 def conv2d(usual: Parameters) -> list[Configuration]:
-    """Return 240 convolutions: each kernel, stride and grouping ten times, with batch, channels and size by chance.
+    """Return 240 convolutions: each kernel, stride and grouping ten times, with random batch, channels and size.
 
     Args:
         usual: the conditions.
@@ -160,8 +160,8 @@ def conv2d(usual: Parameters) -> list[Configuration]:
 
 
 def _drawn(chance: random.Random, k: int, s: int, grouping: str, usual: Parameters) -> Configuration | None:
-    """Return a configuration by chance; None: it would take too long, or cannot be."""
-    n, cin, cout, h, groups = (_one(chance, some) for some in (BATCHES, CHANNELS, CHANNELS, SIDES, GROUPS))
+    """Return a random configuration; None: it would take too long, or is invalid."""
+    n, cin, cout, h, groups = (_choice(chance, some) for some in (BATCHES, CHANNELS, CHANNELS, SIDES, GROUPS))
     if grouping == "dense":
         groups = 1
     elif grouping == "depthwise":
@@ -176,6 +176,6 @@ def _drawn(chance: random.Random, k: int, s: int, grouping: str, usual: Paramete
     return configuration if small else None
 
 
-def _one(chance: random.Random, values: Sequence[int]) -> int:
-    """Choose a value. Of Python's generator only ``random`` gives the same numbers in every version."""
+def _choice(chance: random.Random, values: Sequence[int]) -> int:
+    """Choose a value. Only ``random`` of Python's generator gives the same numbers in every version."""
     return values[int(chance.random() * len(values))]

@@ -1,4 +1,4 @@
-"""The database of measurements: one SQLite file; a finished row is in it for good, whatever is killed afterwards."""
+"""The database of measurements: one SQLite file; a finished row stays in it, whatever is killed afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.bench.configuration import canonical
-from memtui.bench.cpu_speed import at_reference
+from memtui.bench.cpu_speed import scaled_to_reference
 from memtui.bench.database_file import (
     SCHEMA_VERSION,
     DatabaseError,
@@ -55,14 +55,14 @@ Environment = Mapping[str, str | int | float]  # versions, threads and limits by
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A measurement, as far as other parts of the bench read it. What the columns mean is in ``schema.sql``.
+    """A measurement, with the columns that other parts of the bench read. ``schema.sql`` explains the columns.
 
     Attributes:
-        configuration: key of it.
+        configuration: key of the configuration.
         op: name of the operator.
-        text: of the configuration.
+        text: text of the configuration.
         environment_text: JSON.
-        flags: that speak against the row.
+        flags: flags of the row.
     """
 
     id: int
@@ -95,15 +95,15 @@ class StoredRow:
 
 
 class Database:
-    """One file. It may be a stranger's: nothing in it is run, and every value is looked at. Raises DatabaseError."""
+    """One file. It is not trusted: nothing in it is executed, and every value is validated. Raises DatabaseError."""
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
-        """Open a file. ``writable``: to write, too; it is created, or brought up from an older format."""
+        """Open a file. ``writable``: also for writing; the file is created, or upgraded from an older format."""
         self.path, self._writable = path, writable
         try:
             check_place(path, writable=writable)
             if not writable and is_own_file(path) and not any(map(os.path.lexists, sqlite_temporary_files(path))):
-                with suppress(sqlite3.Error):  # with a log, also an empty one, SQLite leaves files beside it
+                with suppress(sqlite3.Error):  # with a log, also an empty one, SQLite leaves files next to it
                     seal(path, 0.0)
             self._connection = (connect_writer if writable else connect)(path, self._prepare)
         except DatabaseError:
@@ -113,12 +113,12 @@ class Database:
         except OSError as error:
             raise DatabaseError(f"{path}: cannot be used: {why(path, error)}") from None
         if writable:
-            with suppress(sqlite3.Error):  # somebody else looks at it: then without a log
+            with suppress(sqlite3.Error):  # another process reads it: then without a log
                 if self._connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
                     self._connection.execute("PRAGMA synchronous=NORMAL")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """See what the file is, and make it where it is empty. Raises SessionError and sqlite3.Error."""
+        """Validate the file, and create the tables where it is empty. Raises SessionError and sqlite3.Error."""
         if self._writable:
             make_tables(connection)
         self._columns = checked_columns(connection, self.path)
@@ -127,30 +127,30 @@ class Database:
             self._columns = checked_columns(connection, self.path)
 
     def close(self) -> None:
-        """Let go of it. Who wrote leaves one plain file, if nobody else has it open."""
+        """Close the file. A writer leaves a single file without a log, if no other process has it open."""
         self._connection.close()
         if self._writable:
             seal(self.path, 0.0)
 
-    def begin_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
-        """Name of a new run."""
+    def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
+        """Insert a run and return its name."""
         name = secrets.token_hex(8)
         row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_dict()), idle_w, idle_reason
         self._write("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", *row)
         return name
 
     def device(self, kind: str, name: str, uuid: str) -> int:
-        """Return number of a device, which is taken in if it is new."""
+        """Return the number of a device, which is inserted if it is new."""
         self._write("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", kind, name, uuid)
-        return self._one("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
+        return self._scalar("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
 
-    def environment(self, plain: Environment) -> int:
-        """Return number of an environment, which is taken in if it is new."""
-        self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(plain))
-        return self._one("SELECT id FROM environment WHERE text = ?", canonical(plain))
+    def environment(self, versions: Environment) -> int:
+        """Return the number of an environment, which is inserted if it is new."""
+        self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(versions))
+        return self._scalar("SELECT id FROM environment WHERE text = ?", canonical(versions))
 
     def add(self, row: BenchRow, run: str, device: int, environment: int) -> None:
-        """Take in a finished row with its windows, at once."""
+        """Insert a finished row with its windows in one transaction."""
         configuration = row.configuration
         values = row.columns() | {
             "run": run,
@@ -171,7 +171,7 @@ class Database:
             measurement = self._insert("measurement", values)
             for n, window in enumerate(row.windows):
                 counter, integral = row.energies[n].counter, row.energies[n].integral
-                plain = {
+                columns = {
                     "measurement": measurement,
                     "number": n,
                     "calls": window.calls,
@@ -181,15 +181,15 @@ class Database:
                     "block_ns": np.asarray(window.block_ns, "<f8").tobytes(),
                     "yard_ns": np.asarray(window.yard_ns, "<f8").tobytes(),
                     "counter_j": counter.energy_j,
-                    "counter_ns": None if counter.energy_j is None else counter.end_ns - counter.begin_ns,
+                    "counter_ns": None if counter.energy_j is None else counter.end_ns - counter.start_ns,
                     "integral_j": integral.energy_j,
                     "reason": counter.reason or integral.reason,
                     "state": canonical(row.states[n] if n < len(row.states) else {}),
                 }
-                self._insert("window", plain)
+                self._insert("window", columns)
 
     def done(self, device: int, environment: int, plan: BenchPlan) -> set[str]:
-        """Return the keys of configurations that were measured there, as well as this plan would."""
+        """Return the keys of configurations that were measured there, at least as well as this plan would."""
         query = (
             "SELECT configuration FROM measurement WHERE device = ? AND environment = ? AND NOT reference "
             "AND status = 'ok' AND windows >= ? AND seconds >= ?"
@@ -215,15 +215,15 @@ class Database:
             "WHERE (? IS NULL OR c.op = ?) AND (? OR NOT m.reference) ORDER BY m.t_wall_ns, m.id"
         )
         names = (*own, *more)
-        looked_at: set[tuple[str, ...]] = set()
+        checked: set[tuple[str, ...]] = set()
         for row in self._read(query, "".join(kind for kind, _ in own.values()) + "t" * 7 + "r", op, op, references):
-            plain = dict(zip(names, row, strict=True))
-            texts = plain["configuration"], plain["op"], plain["text"], plain["environment_text"]
-            if texts not in looked_at:
+            columns = dict(zip(names, row, strict=True))
+            texts = columns["configuration"], columns["op"], columns["text"], columns["environment_text"]
+            if texts not in checked:
                 self._check_configuration(*texts[:3])
                 self._object(texts[3])
-                looked_at.add(texts)
-            yield plain
+                checked.add(texts)
+            yield columns
 
     def window_means(self, measurement: int) -> list[float]:
         """Return the mean nanoseconds of a call in each window of a measurement."""
@@ -234,9 +234,9 @@ class Database:
         return [wall_ns / calls for wall_ns, calls in windows]
 
     def quiet_means(self, measurement: int, reference_ns: float | None = None) -> list[float]:
-        """Return the same of the quiet blocks of the windows that have some; empty where there was no yardstick.
+        """Return the mean of the quiet blocks of each window that has some; empty without a yardstick.
 
-        At the speed of the CPU at which that takes ``reference_ns``; as measured where that is None.
+        Times are scaled to the speed at which the yardstick takes ``reference_ns``; None: as measured.
         """
         window, own = self._columns["window"], self._columns["measurement"]
         if window["yard_ns"][1] or own["yard_limit_ns"][1]:
@@ -252,20 +252,20 @@ class Database:
         for block, yard, limit_ns, share in self._read(query, "bbnr", measurement):
             blocks, yards = self._times(block), self._times(yard)
             if reference_ns is not None:
-                blocks = at_reference(blocks, yards, reference_ns, share)
+                blocks = scaled_to_reference(blocks, yards, reference_ns, share)
             if len(quiet := quiet_blocks(blocks, yards, limit_ns)):
                 means.append(float(quiet.mean()))
         return means
 
     def counts(self) -> dict[str, int]:
         """Return the rows of each table."""
-        return {table: self._one(f"SELECT count(*) FROM {table}") for table in _TABLES}
+        return {table: self._scalar(f"SELECT count(*) FROM {table}") for table in _TABLES}
 
     def merge(self, other: Path) -> int:
-        """Take in what another database has and this one has not; how many measurements that were.
+        """Insert the rows of another database that this one lacks; return the number of new measurements.
 
         Raises:
-            DatabaseError: the other one is none, or damaged.
+            DatabaseError: the other file is not a database, or damaged.
         """
         with closing(Database(other, writable=False)) as checked, self._transaction():
             devices = {r["id"]: self.device(r["kind"], r["name"], r["uuid"]) for r in checked._all("device")}
@@ -286,18 +286,18 @@ class Database:
                     continue
                 if absent := [name for name, those in there.items() if r[name] not in those]:
                     raise checked._damaged(f"a measurement has no {absent[0]}")
-                plain = r | {"device": devices[r["device"]], "environment": environments[r["environment"]]}
-                before = plain.pop("id")
-                measurement = self._insert("measurement", plain)
+                columns = r | {"device": devices[r["device"]], "environment": environments[r["environment"]]}
+                before = columns.pop("id")
+                measurement = self._insert("measurement", columns)
                 for w in checked._all("window", "WHERE measurement = ?", before):
                     self._insert("window", w | {"measurement": measurement})
                 added += 1
             return added
 
     def _insert(self, table: str, values: Mapping[str, Any], more: str = "") -> int | None:
-        """Take in a row, by column; its number."""
-        names, marks = ", ".join(values), ", ".join("?" * len(values))
-        return self._write(f"INSERT {more} INTO {table}({names}) VALUES ({marks})", *values.values()).lastrowid
+        """Insert a row, by column; return its number."""
+        names, placeholders = ", ".join(values), ", ".join("?" * len(values))
+        return self._write(f"INSERT {more} INTO {table}({names}) VALUES ({placeholders})", *values.values()).lastrowid
 
     def _all(self, table: str, where: str = "", *values: Any) -> list[dict[str, Any]]:
         """Return the rows of a table, by column."""
@@ -307,14 +307,14 @@ class Database:
         rows = self._read(f"SELECT {wanted} FROM {table} {where}", kinds, *values)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def _one(self, query: str, *values: Any) -> int:
+    def _scalar(self, query: str, *values: Any) -> int:
         rows = self._read(query, "i", *values)
         if not rows:
             raise self._damaged("what was just written is not there")
         return int(rows[0][0])
 
     def _read(self, query: str, kinds: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of an answer, in bounded time, whose values are of these kinds. Raises DatabaseError."""
+        """Return the rows of a query, in bounded time, with values of these kinds. Raises DatabaseError."""
         try:
             rows = read_all(self._connection, self.path, query, values)
             check_rows(rows, kinds)
@@ -334,7 +334,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Write all of what is written in it, or nothing."""
+        """Write everything in the block, or nothing."""
         self._write("BEGIN IMMEDIATE")
         try:
             with self._connection:
@@ -349,23 +349,23 @@ class Database:
         return DatabaseError(f"{self.path}: is damaged: {what}")
 
     def _check_configuration(self, key: str, op: str, text: str) -> None:
-        """Raise DatabaseError unless a configuration is what its key says."""
-        plain = self._object(text)
-        if hashlib.sha256(text.encode()).hexdigest() != key or plain.get("op") != op:
+        """Raise DatabaseError unless a configuration matches its key."""
+        document = self._object(text)
+        if hashlib.sha256(text.encode()).hexdigest() != key or document.get("op") != op:
             raise self._damaged("a configuration is not the one that its key is of")
-        if not all(isinstance(plain.get(name), dict) for name in ("parameters", "conditions")):
+        if not all(isinstance(document.get(name), dict) for name in ("parameters", "conditions")):
             raise self._damaged("a configuration has no parameters")
 
     def _object(self, text: str) -> dict[str, Any]:
-        """Return a JSON object whose texts can be written. Raises DatabaseError."""
+        """Return a JSON object whose texts can be encoded. Raises DatabaseError."""
         try:
-            plain = parse_json(text)
-            json.dumps(plain, ensure_ascii=False).encode()
+            document = parse_json(text)
+            json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
-            plain = None
-        if not isinstance(plain, dict):
+            document = None
+        if not isinstance(document, dict):
             raise self._damaged("a text is no JSON object")
-        return plain
+        return document
 
     def _times(self, blob: bytes) -> NDArray[np.float64]:
         """Return f8[n] nanoseconds. Raises DatabaseError."""

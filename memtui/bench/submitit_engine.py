@@ -1,4 +1,4 @@
-"""``--engine submitit``: the parts of a sweep as jobs, on Slurm where there is one, else on this machine."""
+"""``--engine submitit``: the parts of a sweep as jobs, on Slurm where it is available, else on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from memtui.bench import request
 from memtui.bench.configuration import Configuration
 from memtui.bench.database_file import DatabaseError
-from memtui.bench.jobs import MEMTUI, longest_minutes, number_of_jobs, part_path, part_words
+from memtui.bench.jobs import MEMTUI, longest_minutes, number_of_jobs, part_argv, part_path
 from memtui.bench.store import Database
 from memtui.core.console import as_json
 from memtui.core.errors import FAILURE, UserError
@@ -30,10 +30,10 @@ class Part:
     """A part that has ended.
 
     Attributes:
-        number: from 0.
-        database: of its own.
-        rows: of it that were new to the database of the whole.
-        reason: why it did not end well; "" if it did.
+        number: number of the part, from 0.
+        database: path of its own database.
+        rows: number of its rows that were new to the whole database.
+        reason: why the part failed; "" if it did not.
     """
 
     number: int
@@ -42,28 +42,28 @@ class Part:
     reason: str
 
 
-def measure(args: argparse.Namespace, configurations: Sequence[Configuration], say: Callable[[str], None]) -> int:
-    """Run the parts and merge them, also what a failed one had finished; the exit code.
+def measure(args: argparse.Namespace, configurations: Sequence[Configuration], notify: Callable[[str], None]) -> int:
+    """Run the parts and merge them, also the finished rows of a failed part; return the exit code.
 
-    On one machine they run one after another: a device takes one measurement at a time. All that did not end when this
-    is interrupted is cancelled.
+    On one machine the parts run one after another: a device takes one measurement at a time. Jobs that have not ended
+    when this function is interrupted are cancelled.
 
     Args:
-        args: what was asked for.
-        configurations: of the whole.
-        say: tells the user what failed.
+        args: the parsed arguments.
+        configurations: configurations of all parts.
+        notify: receives messages about failures.
 
     Raises:
         UserError: submitit is not installed, or refuses.
     """
     count = number_of_jobs(args, configurations)
     whole = request.database_path(args).absolute()
-    Database(whole).close()  # what is wrong with it is said before anything runs
+    Database(whole).close()  # errors of the database are raised before a job is submitted
     folder = whole.with_name(f"{whole.stem}-jobs")
     minutes = longest_minutes(request.plan(args), math.ceil(len(configurations) / count))
     executor = _executor(folder, args, minutes)
     parts = []
-    for number, reason in _ended(executor, [_words(args, whole, number, count) for number in range(count)]):
+    for number, reason in _ended(executor, [_argv(args, whole, number, count) for number in range(count)]):
         path = part_path(whole, number, count)
         rows, trouble = _merged(whole, path)
         reason = reason or trouble
@@ -71,7 +71,7 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], s
         if not args.json:
             print(visible(f"part {number} of {count}: {parts[-1].rows} new rows"), flush=True)
         if reason:
-            say(visible(f"part {number} of {count}: {reason}"))
+            notify(visible(f"part {number} of {count}: {reason}"))
     if args.json:
         print(as_json({"database": str(whole), "parts": [asdict(part) for part in parts]}))
     else:
@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], s
 
 
 def run_part(argv: list[str]) -> tuple[int, str]:
-    """Run memtui in the job, with these words; its exit code, and its last line on standard error."""
+    """Run memtui in the job, with these arguments; return its exit code, and its last line on standard error."""
     # A job that is cancelled takes its measurement with it.
     done = subprocess.run(
         [*MEMTUI, *argv], stderr=subprocess.PIPE, text=True, errors="replace", preexec_fn=exit_with_parent
@@ -90,19 +90,19 @@ def run_part(argv: list[str]) -> tuple[int, str]:
     return done.returncode, lines[-1] if lines else ""
 
 
-def _words(args: argparse.Namespace, whole: Path, number: int, count: int) -> list[str]:
-    return [*part_words(args), f"--shard={number}/{count}", f"--db={part_path(whole, number, count)}"]
+def _argv(args: argparse.Namespace, whole: Path, number: int, count: int) -> list[str]:
+    return [*part_argv(args), f"--shard={number}/{count}", f"--db={part_path(whole, number, count)}"]
 
 
 def _executor(folder: Path, args: argparse.Namespace, minutes: int) -> Any:
-    """Return submitit's, for jobs that have a node for themselves, or one GPU. Raises UserError."""
+    """Return submitit's executor, for jobs with an exclusive node, or one GPU. Raises UserError."""
     try:
         import submitit
     except ImportError:
         raise UserError("submitit is not installed: pip install 'memtui[submitit]'", FAILURE) from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)  # submitit reads results as pickles, which nobody else may put there
+        folder.chmod(0o700)  # submitit unpickles results, so other users must not write there
         executor = submitit.AutoExecutor(folder=folder)
     except OSError as error:
         raise refused(folder, error) from None
@@ -138,7 +138,7 @@ def _ended(executor: Any, parts: Sequence[list[str]]) -> Iterator[tuple[int, str
 
 
 def _outcome(job: Any) -> str:
-    """Wait for a job; why it failed, or ""."""
+    """Wait for a job; return why it failed, or ""."""
     from submitit.core.utils import UncompletedJobError
 
     try:
@@ -149,7 +149,7 @@ def _outcome(job: Any) -> str:
 
 
 def _merged(whole: Path, path: Path) -> tuple[int, str]:
-    """Take in a part: how many rows were new, and why not all could be taken or ""."""
+    """Merge a part; return the number of new rows, and why not all rows could be merged or ""."""
     if not path.exists():
         return 0, ""
     try:

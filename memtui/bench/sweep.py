@@ -1,4 +1,4 @@
-"""Measure a list of configurations on one device, one row after another into the database."""
+"""Measure a list of configurations on one device, and store one row after another in the database."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from memtui.core.file_lock import exclusively
 from memtui.core.processes import WorkerEnded
 from memtui.probes.power.energy_source import SPOILING, EnergySource, NoSource, lock_path, open_source
 
-IDLE_S = 3.0  # of doing nothing, to know what that costs
+IDLE_S = 3.0  # of idle time, to measure the idle power
 REFERENCE_EVERY = 20  # rows
-VISITED_IN_TURN = 8  # configurations; a sweep that is killed loses what it saw of so many unfinished rows at most
+VISITED_IN_TURN = 8  # configurations; a killed sweep loses the visits of at most this many unfinished rows
 POWER_EVERY_S = 0.5
-DRIFT = 0.02  # of the reference: more is told
-SILENT_S = 60.0  # beyond what a phase may take: the worker hangs
+DRIFT = 0.02  # of the reference: a larger drift is reported
+SILENT_S = 60.0  # beyond the longest time of a phase: the worker hangs
 
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """What is going on, for who watches.
+    """Progress of a sweep, for a printer or a screen.
 
     Attributes:
         phase: ``start``, ``idle``, ``data``, ``warm-up``, ``window`` or ``done``.
-        number: of the row, from 1.
-        of: so many will be measured now.
-        skipped: were measured before.
-        configuration: that is being measured.
-        window: which one, from 1; 0 outside of windows.
-        windows: so many there are.
-        visit: of a configuration that is visited more than once, from 1; 0 for others.
-        visits: so many there will be.
-        left_s: until the end, as it looks now.
-        notice: a word to the user.
-        row: that was just finished.
+        number: number of the row, from 1.
+        of: number of rows to measure now.
+        skipped: number of configurations that were measured before.
+        configuration: the configuration being measured.
+        window: number of the window, from 1; 0 outside of windows.
+        windows: number of windows.
+        visit: number of the visit to a configuration with several visits, from 1; 0 for others.
+        visits: number of its visits.
+        left_s: estimated seconds until the end.
+        notice: a message for the user.
+        row: the row that was just finished.
         power_w: mean of the last second; None: not known.
-        source: what says so; without one, why nothing does.
-        sensor_w: what the power sensor said last; None: there is none.
-        sensor: whether that is the draw at the moment (``instant``) or a mean that the device makes (``average``).
-        t_ns: when these two were asked for; 0: never.
+        source: source of the power; without a source, why there is none.
+        sensor_w: last reading of the power sensor; None without a sensor.
+        sensor: whether that is the present draw (``instant``) or a mean of the device (``average``).
+        t_ns: time of these two readings; 0: never.
     """
 
     phase: str
@@ -76,46 +76,46 @@ class SweepProgress:
     t_ns: int = 0
 
 
-Tell = Callable[[SweepProgress], None]
+OnProgress = Callable[[SweepProgress], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for."""
+    """The user's request."""
 
     configurations: Sequence[Configuration]
     plan: BenchPlan
     device: str = "cpu"
     threads: int = 0
     assumed_w: float | None = None
-    again: bool = False  # also what was measured before
-    rounds: int = 1  # through all of them; more than one to hold them against each other on a machine that drifts
-    lengths_s: tuple[float, ...] = ()  # of windows, each of which is tried, in the place of the plan's
-    budget_s: float | None = None  # what would end later is not begun, and configurations keep their order
+    again: bool = False  # also configurations that were measured before
+    rounds: int = 1  # through all of them; more than one to compare them on a machine that drifts
+    lengths_s: tuple[float, ...] = ()  # of windows, all of which are tried, in place of the plan's
+    budget_s: float | None = None  # rows that would end later are not started, and configurations keep their order
 
 
 class Sweep:
-    """Use as a context manager; everything that was started ends with it."""
+    """A sweep. Use as a context manager; the processes and threads that it starts end with it."""
 
     def __init__(
         self,
         request: Request,
         database: Database,
-        tell: Tell,
+        report: OnProgress,
         source: EnergySource | NoSource | None = None,
         references: References | None = None,
     ) -> None:
-        """Take what to measure, where rows go, and who is told.
+        """Take the request, the database, and a receiver of the progress.
 
         Args:
-            request: what was asked for.
-            database: gets the rows.
-            tell: is called with every step.
-            source: of energy, or why there is none, as found while this process was root; None: it is looked for here.
-            references: the reference speeds of CPUs, of earlier sweeps; None: this one begins anew.
+            request: the user's request.
+            database: stores the rows.
+            report: called with every change of the progress.
+            source: of energy, or why there is none, as opened while this process was root; None: it is opened here.
+            references: reference speeds of CPUs from earlier sweeps; None: this sweep measures its own.
         """
         self._references = references or References(None)
-        self._request, self._database, self._tell, self._given_source = request, database, tell, source
+        self._request, self._database, self._report, self._given_source = request, database, report, source
         self._stack = ExitStack()
         self._worker: WorkerProcess | None = None
         self._poller: Poller | None = None
@@ -134,12 +134,12 @@ class Sweep:
             self._worker.close()
 
     def run(self) -> list[BenchRow]:
-        """Measure what is not there yet; the rows.
+        """Measure the configurations that are not in the database yet; return the rows.
 
         Raises:
-            UserError: the device is not there or is being measured by another one.
+            UserError: the device does not exist, or another sweep measures it.
         """
-        asked_s = time.monotonic()
+        request_s = time.monotonic()
         worker = self._opened()
         device = self._database.device(self._kind, worker.device.name, worker.device.uuid)
         environment = self._database.environment(self._environment(worker.device))
@@ -151,31 +151,31 @@ class Sweep:
             return []
         plan = self._planned()
         lengths_s, budget_s = self._request.lengths_s or (plan.seconds,), self._request.budget_s
-        run = self._database.begin_run(self._request.plan, *self._idle())
+        run = self._database.start_run(self._request.plan, *self._idle())
         rows: list[BenchRow] = []
         entries = [
             (*entry, length_s)
             for length_s in random.Random(plan.seed).sample(lengths_s, len(lengths_s))
             for entry in self._entries(wanted)
         ]
-        begin = time.monotonic()
+        start_s = time.monotonic()
         visits = [1 if reference else plan.visits for _, reference, _ in entries]
-        seen: dict[int, list[Visit]] = {}  # of those that are not finished
+        seen: dict[int, list[Visit]] = {}  # of the unfinished entries
         finished: set[int] = set()
         for number, entry in enumerate(turns := _in_turn(visits), 1):
             if entry in finished:  # an earlier visit failed
                 continue
             now_s = time.monotonic()
-            each_s = (now_s - begin) / (number - 1) if number > 1 else 0.0
-            if budget_s is not None and number > 1 and now_s - asked_s + each_s > budget_s:
+            each_s = (now_s - start_s) / (number - 1) if number > 1 else 0.0
+            if budget_s is not None and number > 1 and now_s - request_s + each_s > budget_s:
                 self._show(notice=f"{len(entries) - len(finished)} of {len(entries)} have no room in {budget_s:.0f} s")
                 break
             configuration, reference, length_s = entries[entry]
             before = seen.setdefault(entry, [])
             measured = self._measure(configuration, replace(plan, seconds=length_s, visits=visits[entry]), before)
-            left_s = (len(turns) - number) * (time.monotonic() - begin) / number
+            left_s = (len(turns) - number) * (time.monotonic() - start_s) / number
             if budget_s is not None:
-                left_s = max(0.0, min(left_s, budget_s - (time.monotonic() - asked_s)))
+                left_s = max(0.0, min(left_s, budget_s - (time.monotonic() - request_s)))
             if measured is None:
                 self._show("done", left_s=left_s)
                 continue
@@ -208,12 +208,12 @@ class Sweep:
         return self._worker
 
     def _opened(self) -> WorkerProcess:
-        """Open worker, energy source and lock. Whoever is refused must not have disturbed the one who measures."""
+        """Open worker, energy source and lock. A sweep that is refused must not disturb the one that measures."""
         if self._request.device == "cpu":
             self._open_source("")
             self._lock()
             return self._started()
-        worker = self._started()  # it knows which GPU is meant
+        worker = self._started()  # it knows the GPU's UUID
         self._open_source(worker.device.uuid)
         self._lock()
         return worker
@@ -223,7 +223,7 @@ class Sweep:
         self._stack.enter_context(exclusively(lock_path(self._source), trouble))
 
     def _open_source(self, uuid: str) -> None:
-        source = self._given_source or look_for_source(self._request.device, uuid)
+        source = self._given_source or find_source(self._request.device, uuid)
         if isinstance(source, NoSource):
             self._no_energy = str(source)
             self._show(notice=f"no energy: {source}", source=self._no_energy)
@@ -234,7 +234,7 @@ class Sweep:
         self._stack.callback(self._poller.close)
 
     def _planned(self) -> BenchPlan:
-        """Return the plan, with what the energy source needs."""
+        """Return the plan, adapted to the energy source."""
         plan = self._request.plan
         if self._poller is None:
             return plan
@@ -256,11 +256,9 @@ class Sweep:
         return {**device.environment(), **limits, "python": platform.python_version(), "kernel": platform.release()}
 
     def _measure(self, configuration: Configuration, whole: BenchPlan, visits: list[Visit]) -> BenchRow | None:
-        """Return the next visit, which is added to the others.
+        """Make the next visit and append it to ``visits``.
 
-        Return the row when that was the last, whatever happens to the worker.
-
-        None: it will be visited again.
+        Return the row after the last visit, or when the worker failed; None: the configuration is visited again.
         """
         plan, several = whole.of_visit(len(visits)), whole.visits > 1
         visit, of = (len(visits) + 1, whole.visits) if several else (0, 0)
@@ -294,17 +292,17 @@ class Sweep:
         return evaluate(configuration, whole, joined(visits), assumed_w=self._request.assumed_w)
 
     def _reference_ns(self, device: Ready, now_ns: float | None) -> float | None:
-        """Return what the yardstick takes at the reference speed of the CPU; None without one."""
+        """Return the yardstick's time at the reference speed of the CPU; None without a yardstick."""
         if now_ns is None:
             return None
         parts = (device.name, f"{device.threads} threads", f"torch {device.torch}", device.capability or "")
         return self._references.of(", ".join(parts), now_ns)
 
     def _follow(self, worker: WorkerProcess, plan: BenchPlan, states: list[DeviceState]) -> Done | Failed:
-        """Listen until the measurement is done. Raises WorkerEnded, also when the worker falls silent."""
+        """Receive messages until the measurement is done. Raises WorkerEnded, also when the worker falls silent."""
         notified = False
         limit_s = SILENT_S + plan.warm_up_s + plan.seconds * 10
-        heard = time.monotonic()
+        heard_s = time.monotonic()
         while True:
             reply = worker.receive(0.1)
             if reply is None:
@@ -317,10 +315,10 @@ class Sweep:
                     worker.settled()
                     notified = True
                 self._show_power()
-                if time.monotonic() - heard > limit_s:
+                if time.monotonic() - heard_s > limit_s:
                     raise WorkerEnded(f"it said nothing for {limit_s:.0f} s")
                 continue
-            heard = time.monotonic()
+            heard_s = time.monotonic()
             if isinstance(reply, Done | Failed):
                 return reply
             if reply.name == "window" and self._source is not None:
@@ -356,11 +354,11 @@ class Sweep:
     def _show(self, phase: str | None = None, **changes: Any) -> None:
         once = {"notice": "", "row": None}
         self._now = replace(self._now, phase=phase or self._now.phase, **(once | changes))
-        self._tell(self._now)
+        self._report(self._now)
 
 
-def look_for_source(device: str, uuid: str) -> EnergySource | NoSource:
-    """Return the energy of a device, or why there is none."""
+def find_source(device: str, uuid: str) -> EnergySource | NoSource:
+    """Return the energy source of a device, or why there is none."""
     try:
         return open_source(device, uuid)
     except NoSource as error:
@@ -368,9 +366,9 @@ def look_for_source(device: str, uuid: str) -> EnergySource | NoSource:
 
 
 def _entries(wanted: list[Configuration], rounds: int, seed: int) -> list[tuple[Configuration, bool]]:
-    """Return what is measured one after another, and whether as a reference.
+    """Return the configurations in the order of measurement, and whether each is a reference.
 
-    In another order than that of the grid: or what drifts with time looks like what a parameter does.
+    The order differs from that of the grid, or drift over time would look like the effect of a parameter.
     """
     chance = random.Random(seed)
     orders = [chance.sample(wanted, len(wanted)) for _ in range(rounds)]
@@ -380,7 +378,7 @@ def _entries(wanted: list[Configuration], rounds: int, seed: int) -> list[tuple[
 
 
 def _with_references(order: list[Configuration], reference: Configuration) -> list[tuple[Configuration, bool]]:
-    """Return the configurations, and in a long list the reference at both ends and in between."""
+    """Return the configurations; in a long list also the reference, at both ends and in between."""
     if len(order) < REFERENCE_EVERY:
         return [(c, False) for c in order]
     entries = []
@@ -392,7 +390,7 @@ def _with_references(order: list[Configuration], reference: Configuration) -> li
 
 
 def _in_turn(visits: list[int]) -> list[int]:
-    """Return the numbers of the entries, each as often as it is visited; some neighbours at a time take turns."""
+    """Return the indices of the entries, each once for every visit; groups of neighbours take turns."""
     turns = []
     for first in range(0, len(visits), VISITED_IN_TURN):
         some = range(first, min(first + VISITED_IN_TURN, len(visits)))

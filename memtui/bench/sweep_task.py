@@ -1,7 +1,7 @@
-"""The sweep in a process of its own, beside a screen: drawing must not delay a reading of the energy counter.
+"""The sweep in a process of its own, apart from the screen: drawing must not delay a reading of the energy counter.
 
-What the sweep reports comes as one JSON object a line: ``SweepUpdate`` while it goes on, then ``SweepEnded`` or
-``SweepFailed``. The rows that were finished are in the database, however it ends.
+The sweep reports one JSON object a line: ``SweepUpdate`` while it runs, then ``SweepEnded`` or ``SweepFailed``. The
+finished rows are in the database, however the sweep ends.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from memtui.bench import text
 from memtui.bench.configuration import Titles
 from memtui.bench.result import BenchRow
-from memtui.bench.sweep import SweepProgress, Tell
+from memtui.bench.sweep import OnProgress, SweepProgress
 from memtui.core.processes import BackgroundTask
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRow:
-    """What a screen shows of a row.
+    """A row as a screen shows it.
 
     Attributes:
         line: as it is printed when the screen is left.
         label: title of the configuration.
-        name: the same, without what all configurations have in common.
+        name: title without the values that all configurations have in common.
         words: flags, reasons and intervals, spelled out.
         ok: neither failed nor flagged.
     """
@@ -37,20 +37,20 @@ class FinishedRow:
 
     @classmethod
     def of(cls, row: BenchRow, titles: Titles) -> FinishedRow:
-        """Describe a row. ``titles``: what configurations are called beside each other."""
+        """Describe a row. ``titles``: short titles of all configurations."""
         configuration, ok = row.configuration, row.status == "ok" and not row.flags
-        words = tuple(text.remarks(row))
-        return cls(text.BenchLine.of(row), configuration.title, titles.of(configuration), words, ok)
+        remarks = tuple(text.remarks(row))
+        return cls(text.BenchLine.of(row), configuration.title, titles.of(configuration), remarks, ok)
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> FinishedRow:
-        line = text.BenchLine.from_dict(plain["line"])
-        return cls(**{**plain, "line": line, "words": tuple(plain["words"])})
+    def from_dict(cls, document: Mapping[str, Any]) -> FinishedRow:
+        line = text.BenchLine.from_dict(document["line"])
+        return cls(**{**document, "line": line, "words": tuple(document["words"])})
 
 
 @dataclass(frozen=True, slots=True)
 class SweepUpdate:
-    """What goes on. The attributes are those of ``SweepProgress``; ``configuration`` is its title."""
+    """Progress of the sweep. The attributes are those of ``SweepProgress``; ``configuration`` is its title."""
 
     phase: str
     number: int
@@ -74,13 +74,13 @@ class SweepUpdate:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> SweepUpdate:
-        row = plain["row"]
-        return cls(**{**plain, "row": None if row is None else FinishedRow.from_dict(row)})
+    def from_dict(cls, document: Mapping[str, Any]) -> SweepUpdate:
+        row = document["row"]
+        return cls(**{**document, "row": None if row is None else FinishedRow.from_dict(row)})
 
 
 def update_of(progress: SweepProgress, titles: Titles) -> SweepUpdate:
-    """Return the message about it. ``titles``: what configurations are called beside each other."""
+    """Return the message about a progress. ``titles``: short titles of all configurations."""
     configuration, row = progress.configuration, progress.row
     return SweepUpdate(
         phase=progress.phase,
@@ -105,14 +105,14 @@ def update_of(progress: SweepProgress, titles: Titles) -> SweepUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SweepEnded:
-    """Came to its own end; ``lines`` are what the rows amount to."""
+    """The sweep has ended; ``lines`` are the summary of its rows."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepFailed:
-    """Ended early; ``text`` says why."""
+    """The sweep ended early; ``text`` says why."""
 
     text: str
 
@@ -120,30 +120,30 @@ class SweepFailed:
 SweepMessage = SweepUpdate | SweepEnded | SweepFailed
 
 
-def message_from_dict(plain: Mapping[str, Any]) -> SweepMessage:
-    """Return the message that became this JSON object; the last one is ``BackgroundTask``'s own."""
-    if "error" in plain:
-        return SweepFailed(plain["error"])
-    if "over" in plain:
-        return SweepEnded(tuple(plain["over"]))
-    return SweepUpdate.from_dict(plain)
+def message_from_dict(document: Mapping[str, Any]) -> SweepMessage:
+    """Return the message of a JSON object; the last one is ``BackgroundTask``'s own."""
+    if "error" in document:
+        return SweepFailed(document["error"])
+    if "over" in document:
+        return SweepEnded(tuple(document["over"]))
+    return SweepUpdate.from_dict(document)
 
 
 class SweepProcess(BackgroundTask):
-    """Starts at once.
+    """The process of the sweep.
 
     Attributes:
-        lines: of the rows that are finished.
-        skipped: measured before.
+        lines: lines of the finished rows.
+        skipped: number of configurations that were measured before.
     """
 
-    def __init__(self, work: Callable[[Tell], list[str]], titles: Titles | None = None) -> None:
-        """Start ``work``, which measures and returns the last lines, in a child; no thread may run yet."""
+    def __init__(self, work: Callable[[OnProgress], list[str]], titles: Titles | None = None) -> None:
+        """Start ``work``, which measures and returns the summary, in a child; no thread may run yet."""
         self.skipped = 0
         self.lines: list[text.BenchLine] = []
         self._received: list[SweepMessage] = []
         titles = titles or Titles([])
-        super().__init__(lambda say: work(lambda progress: say(update_of(progress, titles).to_dict())))
+        super().__init__(lambda send: work(lambda progress: send(update_of(progress, titles).to_dict())))
 
     def note(self, word: dict[str, Any]) -> None:
         super().note(word)
@@ -155,12 +155,12 @@ class SweepProcess(BackgroundTask):
                 self.lines.append(message.row.line)
 
     def receive(self, seconds: float) -> list[SweepMessage]:
-        """Return the messages that came meanwhile, with the first of them, or none after so long."""
+        """Wait for a message, at most ``seconds``; return it with those that came with it, or nothing."""
         self.receive_messages(seconds)
         received, self._received = self._received, []
         return received
 
     @property
     def measured(self) -> list[text.BenchLine]:
-        """Without references."""
+        """Lines of the finished rows, without references."""
         return [line for line in self.lines if not line.reference]

@@ -1,4 +1,4 @@
-"""Rows of measurements as lines of text and as plain data."""
+"""Rows of measurements as lines of text and as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FLAGS = {
     "power_two_levels": "the power has two levels",
     "power_outliers": "the power has outliers",
 }
-WORTH_A_WORD = 0.02  # off the reference speed
+NOTABLE_SPEED = 0.02  # off the reference speed
 COLUMNS = (("time", 8), ("+-", 6), ("IQR", 6), ("watts", 7), ("J/call", 8), ("TFLOP/s", 7), ("GB/s", 6))
 LEAST_NAME = 32  # cells of a configuration; in fewer too little is left of a name, and the terminal may break the line
 _FIGURES = sum(width + 2 for _, width in COLUMNS)
 
 
 def head(common: str = "") -> str:
-    """Return the line above the rows, with what all configurations have in common."""
+    """Return the line above the rows, with the common values of all configurations."""
     return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + f"  {heading(common)}"
 
 
@@ -46,14 +46,14 @@ def heading(common: str) -> str:
 
 
 def names(titles: Titles, columns: int | None) -> dict[Configuration, str]:
-    """Return the titles in the room that a terminal of so many columns leaves them; None: as much as they need."""
+    """Return the titles shortened for a terminal of ``columns`` columns; None: as long as they are."""
     return shortened(titles, None if columns is None else columns - _FIGURES)
 
 
 def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
-    """Return the titles in so many cells, so that they still differ.
+    """Return the titles shortened to ``room`` cells, so that they still differ.
 
-    Titles are whole where that is too little to tell anything.
+    Titles stay whole where the room is too small.
     """
     every = titles.all()
     if room is None or room < LEAST_NAME:
@@ -64,16 +64,16 @@ def shortened(titles: Titles, room: int | None) -> dict[Configuration, str]:
 
 @dataclass(frozen=True)
 class BenchLine:
-    """What a table prints of a row.
+    """A row as a table prints it.
 
     Attributes:
         cells: figures, in the order of ``COLUMNS``.
         title: the whole title of the configuration.
         reason: why there are no figures; empty where there are.
-        flags: of the row.
-        energy_reason: why there is no energy; empty where there is one.
-        estimated: its energy is of assumed watts.
-        reference: it was measured to see drift.
+        flags: flags of the row.
+        energy_reason: why the energy is not known; empty where it is.
+        estimated: whether its energy is that of assumed watts.
+        reference: whether it was measured to see drift.
     """
 
     cells: tuple[str, ...]
@@ -93,13 +93,13 @@ class BenchLine:
         return cls(cells(row), row.configuration.title, reason, row.flags, no_energy, estimated, row.reference)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> BenchLine:
-        """Return what ``asdict`` made plain, from JSON."""
-        return cls(**{**plain, "cells": tuple(plain["cells"]), "flags": tuple(plain["flags"])})
+    def from_dict(cls, document: dict[str, Any]) -> BenchLine:
+        """Invert ``asdict``, also after JSON."""
+        return cls(**{**document, "cells": tuple(document["cells"]), "flags": tuple(document["flags"])})
 
 
 def line(row: BenchLine, name: str = "") -> str:
-    """Return one row under the name of its configuration. What is not known is ``n/a``; an estimate has a ``~``."""
+    """Return one row under the name of its configuration. Unknown figures are ``n/a``; an estimate has a ``~``."""
     title = name or row.title
     if row.reason:
         return f"{title}: {row.reason}"
@@ -109,7 +109,7 @@ def line(row: BenchLine, name: str = "") -> str:
 
 
 def lines(rows: Sequence[BenchLine], titles: Titles, columns: int | None) -> list[str]:
-    """Return a whole table with its head in the order of the rows, for a terminal of so many columns; None: any."""
+    """Return a whole table with its head, for a terminal of ``columns`` columns; None: any width."""
     short = {configuration.title: name for configuration, name in names(titles, columns).items()}
     return [head(titles.common), *(line(row, short.get(row.title, "")) for row in rows)]
 
@@ -134,11 +134,11 @@ def cells(row: BenchRow) -> tuple[str, ...]:
 
 
 def remarks(row: BenchRow) -> list[str]:
-    """Return what there is to say of a row beside its figures: its flags, then its energy."""
+    """Return the remarks about a row besides its figures: its flags, then its energy."""
     if row.status != "ok":
         return [row.reason]
     sentences = ["; ".join(FLAGS.get(flag, flag) for flag in row.flags)] if row.flags else []
-    if row.speed is not None and row.follows is not None and abs(row.speed - 1) > WORTH_A_WORD:
+    if row.speed is not None and row.follows is not None and abs(row.speed - 1) > NOTABLE_SPEED:
         sentences.append(
             f"measured {duration(row.measured_ns)} while the CPU ran at {row.speed:.0%} of its reference speed, which "
             f"{row.follows:.0%} of this time follows"
@@ -149,7 +149,7 @@ def remarks(row: BenchRow) -> list[str]:
 
 
 def foot(rows: Iterable[BenchLine]) -> list[str]:
-    """Return what has to be said of the rows together: energy that is missing, and each flag in words."""
+    """Return the remarks about all rows together: missing energy, and each flag spelled out."""
     listed = list(rows)
     reasons = {row.energy_reason for row in listed if row.energy_reason}
     sentences = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons)]

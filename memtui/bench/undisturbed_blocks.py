@@ -1,4 +1,4 @@
-"""Which blocks of the windows of a row count: those in which the CPU ran at its full speed, by the yardstick."""
+"""The blocks of the windows of a row that count: those in which the CPU ran at its full speed, by the yardstick."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.robust_mean import mean_interval
-from memtui.bench.cpu_speed import at_reference, share_that_follows
+from memtui.bench.cpu_speed import scaled_to_reference, share_that_follows
 from memtui.bench.plan import BenchWindow
 
-ENOUGH = 5  # quiet blocks for one of the medians that make an interval
+ENOUGH = 5  # quiet blocks for each median of an interval
 FEW = 10  # quiet blocks are worth less than all blocks
 WIDE = 0.05  # half an interval by its middle: more is a row to repeat
 
@@ -24,12 +24,12 @@ class UndisturbedBlocks:
     Attributes:
         parts: f8[n] nanoseconds a call; each gives one median, and their interval is that of the time.
         quiet: share of the blocks between readings at the CPU's full speed; None without a yardstick.
-        disturbed: there are too few of them.
-        sheltered: enough of them lie between others; all that count do then. A neighbour that comes and goes within
-            a block, between two fast readings, is not seen.
-        measured_ns: median of them as they were measured, before they were brought to the reference speed.
-        speed: of the CPU, by its reference speed: 1 is that; None where that is not known.
-        follows: share of the time that follows it, by which they were brought there; None: not known, so they were not.
+        disturbed: whether there are too few quiet blocks.
+        sheltered: whether enough quiet blocks lie between other quiet blocks; then only those count, since a neighbour
+            that comes and goes within a block, between two fast readings, is not seen.
+        measured_ns: median of the quiet blocks as measured, before they were scaled to the reference speed.
+        speed: speed of the CPU by its reference speed; None where the reference is not known.
+        follows: share of the time that follows the speed, used for scaling; None: not known, so nothing was scaled.
     """
 
     parts: list[NDArray[np.float64]]
@@ -47,7 +47,7 @@ class UndisturbedBlocks:
 
     @property
     def wide(self) -> bool:
-        """Whether the time is not known well enough."""
+        """Whether the interval of the time is too wide."""
         interval = self.interval
         return interval is not None and interval[2] - interval[0] > WIDE * interval[0]
 
@@ -59,10 +59,10 @@ def counted(
 
     Args:
         windows: at least one.
-        parts: to make of the quiet blocks, in the order of time; a window may have none.
-        limit_ns: what the yardstick takes at most while the CPU runs at its full speed; None: there was none, all
-            blocks count and each window is a part.
-        reference_ns: what it takes at the speed to which blocks are brought; the limit's when not given.
+        parts: number of parts of the quiet blocks, in the order of time; a window may have no quiet block.
+        limit_ns: longest time of the yardstick at the CPU's full speed; None without a yardstick: all blocks count
+            and each window is a part.
+        reference_ns: time of the yardstick at the speed to which blocks are scaled; ``limit_ns`` when not given.
     """
     each = [np.asarray(w.block_ns, np.float64) for w in windows]
     if limit_ns is None:
@@ -79,7 +79,7 @@ def counted(
         return UndisturbedBlocks(each, share, True, False)
     yards = np.concatenate([np.asarray(w.yard_ns, np.float64) for w in windows])
     follows = share_that_follows(blocks, yards)
-    same = at_reference(quiet, yards[chosen], reference_ns or limit_ns, follows)
+    same = scaled_to_reference(quiet, yards[chosen], reference_ns or limit_ns, follows)
     return UndisturbedBlocks(
         np.array_split(same, min(parts, len(same))),
         share,
@@ -92,7 +92,7 @@ def counted(
 
 
 def _between_others(fast: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return those of the blocks of a window whose neighbours are among them, too."""
+    """Return the fast blocks of a window whose neighbours are fast, too."""
     among = fast.copy()
     among[1:] &= fast[:-1]
     among[:-1] &= fast[1:]
@@ -100,19 +100,19 @@ def _between_others(fast: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def quiet_blocks(block_ns: ArrayLike, yard_ns: ArrayLike, limit_ns: float) -> NDArray[np.float64]:
-    """Return those blocks in which the CPU ran at its full speed.
+    """Return the blocks in which the CPU ran at its full speed.
 
     Args:
         block_ns: f8[n].
-        yard_ns: f8[n], the longer one of the readings before and after each.
-        limit_ns: of a reading.
+        yard_ns: f8[n], the longer of the readings before and after each block.
+        limit_ns: longest reading at full speed.
     """
     return np.asarray(block_ns, np.float64)[np.asarray(yard_ns) <= limit_ns]
 
 
 def enough(blocks: int, quiet: int, parts: int) -> bool:
-    """Whether so many quiet blocks of all blocks do for a median in each of so many parts.
+    """Whether ``quiet`` of ``blocks`` blocks are enough for a median in each of ``parts`` parts.
 
-    Where calls take long there are few blocks; then half of them have to be quiet.
+    Where calls take long there are few blocks; then half of the blocks have to be quiet.
     """
     return quiet >= max(parts, min(parts * ENOUGH, blocks // 2))

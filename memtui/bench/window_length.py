@@ -1,7 +1,7 @@
-"""How long a window has to be: error and interval of time and energy against its length.
+"""The length that a window needs: error and interval of time and energy against its length.
 
-A sensor that speaks every 20 to 100 ms says little about 50 ms. Do long windows make up for it? The same configuration
-is measured with windows of many lengths; the longest ones are the truth the others are held against.
+A sensor with a reading every 20 to 100 ms tells little about 50 ms. Do long windows make up for it? The same
+configuration is measured with windows of many lengths; the longest windows are the truth for the others.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from memtui.bench.text import NONE
 
 LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 QUICK_LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-ENOUGH = 0.01  # of the value: a window is long enough when error and half interval are within it
+ENOUGH = 0.01  # of the value: a window is long enough when error and half interval are below this share
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Of one quantity at one length.
+    """Precision of one quantity at one length.
 
     Attributes:
         spread: standard deviation over windows by their mean.
         half_width: half of the 95 % interval by the mean.
-        error: of the mean against that of the longest windows, signed.
+        error: signed error of the mean against that of the longest windows.
     """
 
     spread: float
@@ -50,7 +50,7 @@ class LengthPoint:
 
 
 def study(rows: Sequence[BenchRow]) -> list[LengthPoint]:
-    """Return the points by length, rising; rows that failed are left out."""
+    """Return the points by length, rising; failed rows are left out."""
     measured = sorted((row for row in rows if row.status == "ok"), key=lambda row: row.plan.seconds)
     if not measured:
         return []
@@ -66,7 +66,7 @@ def _times(row: BenchRow) -> list[float]:
 
 
 def _watts(row: BenchRow) -> list[float]:
-    """Return the watts of each window by the counter or, without one, by the sensor; empty where one is missing."""
+    """Return the watts of each window by the counter or, without it, by the sensor; empty where a window lacks both."""
     if row.energy_j is None:
         return []
     some = [e.counter if row.energy_status == MEASURED else e.integral for e in row.energies]
@@ -82,7 +82,7 @@ def _precision(values: Sequence[float], truth: Sequence[float]) -> Precision | N
 
 
 def shortest(points: Sequence[LengthPoint], what: str) -> float | None:
-    """Return the seconds of the shortest window from which on all do, for ``time`` or ``energy``; None: none does."""
+    """Return the shortest length from which on all are precise, for ``time`` or ``energy``; None: no length is."""
     seconds = None
     for point in reversed(points):
         precision: Precision | None = getattr(point, what)

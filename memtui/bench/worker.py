@@ -1,7 +1,7 @@
-"""The process that measures: it runs the operators, and is the only one that imports torch.
+"""The process that measures: the worker runs the operators, and is the only process that imports torch.
 
-It takes the messages of ``messages`` on its standard input and answers on its standard output. The end of the input is
-its end: the worker looks for that between blocks, so it does not outlive the one who started it.
+The worker receives the messages of ``messages`` on its standard input and answers on its standard output. It ends with
+its input, which it polls between blocks, so it does not outlive the sweep.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from memtui.bench.messages import (
 from memtui.bench.plan import BenchPlan
 from memtui.probes.host import processor_name
 
-ROOM = 0.8  # of the memory that is free may be taken
+ROOM = 0.8  # of the free memory may be used
 
 
 class Worker:
-    """Measures on one device what it is asked for."""
+    """Measures requested configurations on one device."""
 
     def __init__(self, device: str, threads: int) -> None:
-        """Raise ImportError without torch, and RuntimeError where there is no such device."""
+        """Prepare a device. Raises ImportError without torch, and RuntimeError where the device does not exist."""
         import torch
 
         self._torch, self._device = torch, device
         self._input = b""
         self._power_settled = False
-        # One CPU is left to the rest of the machine: threads that wait for each other at the end of every call all wait
-        # for the one that was disturbed.
+        # One CPU is left to the rest of the machine: threads wait for each other at the end of every call, so all of
+        # them would wait for a thread that was disturbed.
         torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))
         self._yardstick: Yardstick | None = None
         if device.startswith("cuda"):
             if not torch.cuda.is_available():
                 raise RuntimeError(f"{device}: this PyTorch ({torch.__version__}) finds no CUDA device")
-            torch.cuda.set_device(device)  # raises for a number that is not there
+            torch.cuda.set_device(device)  # raises for a number that does not exist
             self._cache_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
         else:
             self._cache_bytes = last_level_cache_bytes()
@@ -94,7 +94,7 @@ class Worker:
         send(Done(tuple(windows), settled, limit_ns, usual_ns, tensors.walked_bytes, tensors.copies))
 
     def _check_room(self, configuration: Configuration) -> None:
-        """Raise OutOfMemory for what cannot fit: Linux promises more memory than it has, and kills who then uses it."""
+        """Raise OutOfMemory for tensors that cannot fit: Linux overcommits memory, and kills a process that uses it."""
         operator, p = configuration.operator, configuration.parameters
         size = operator.moved_bytes(p, 4) * (3 if configuration.both_ways else 1)
         on_cpu = self._device == "cpu"
@@ -118,7 +118,7 @@ class Worker:
         )
 
     def _settled(self) -> bool:
-        """Whether the other side said so. Raises Interrupted when it is gone."""
+        """Whether the sweep reported that the power has settled. Raises Interrupted when the sweep is gone."""
         while select.select([0], [], [], 0)[0]:
             chunk = os.read(0, 1 << 16)
             if not chunk:
@@ -145,7 +145,7 @@ def send(message: Ready | Reply | Unable) -> None:
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Return the size of the largest cache of the first CPU; 0 where the kernel does not tell."""
+    """Return the size of the largest cache of the first CPU; 0 where the kernel does not report it."""
     sizes = [0]
     for path in root.glob("index*/size"):
         text = path.read_text().strip()

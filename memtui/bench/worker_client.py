@@ -1,4 +1,4 @@
-"""The worker, seen from the one who started it."""
+"""The sweep's side of the worker process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WorkerProcess(JsonLineProcess):
     """One worker on one device.
 
     Attributes:
-        device: what the worker said of itself: versions, name and UUID of the device.
+        device: description by the worker: versions, name and UUID of the device.
     """
 
     def __init__(self, device: str, threads: int) -> None:
@@ -22,21 +22,21 @@ class WorkerProcess(JsonLineProcess):
 
         Args:
             device: ``cpu`` or ``cuda:N``.
-            threads: of its own; 0: one less than there are CPUs.
+            threads: threads of the worker; 0: one less than the number of CPUs.
         """
         argv = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
         super().__init__([sys.executable, *argv])
         self.device = ready_from_dict(self.ready)
 
     def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
-        """Ask for a measurement; ``receive`` what becomes of it. Raises WorkerEnded."""
+        """Request a measurement; ``receive`` returns its result. Raises WorkerEnded."""
         self.send_message(MeasureRequest(configuration.text, plan).to_dict())
 
     def settled(self) -> None:
-        """Tell the worker that the power has settled. Raises WorkerEnded."""
+        """Notify the worker that the power has settled. Raises WorkerEnded."""
         self.send_message(PowerSettled().to_dict())
 
     def receive(self, seconds: float) -> Reply | None:
-        """Return the next answer; None when there was none for so long. Raises WorkerEnded."""
-        plain = self.receive_message(seconds)
-        return None if plain is None else reply_from_dict(plain)
+        """Return the next answer; None when none came within ``seconds``. Raises WorkerEnded."""
+        document = self.receive_message(seconds)
+        return None if document is None else reply_from_dict(document)

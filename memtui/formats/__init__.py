@@ -1,1 +1,1 @@
-"""What other tools wrote about memory, as sessions: one file for each format, one registry (``detect``)."""
+"""Importers of memory logs and traces of other tools: one module for each format, one registry (``detect``)."""

@@ -1,4 +1,4 @@
-"""Allocations and frees as a file tells of them, in order, become a trace: which free is of which block."""
+"""Turn the allocations and frees of a file, in order, into a trace: match every free to its block."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class _Block:
     size_bytes: int
     category: int
     layer: int
-    row: int  # of the allocation; -1: it was there before
+    row: int  # of the allocation; -1: the block existed before
 
 
 class Ledger:
-    """Takes what a file says, row by row; ``trace`` is what it comes to.
+    """Collects the allocations and frees of a file, row by row; ``trace`` returns them as a trace.
 
-    A file with addresses says which block is freed. One without says how much: then it is the newest block alive of
-    that key and size, else of that category and size, else memory that was there before, else parts of the newest
-    blocks. Sums, also those by category, are right either way.
+    A file with addresses says which block is freed. A file without addresses gives the size only: then the newest block
+    alive of that key and size is freed, else one of that category and size, else memory that existed before, else parts
+    of the newest blocks. Sums, also those by category, are right either way.
 
     Attributes:
-        base: bytes by category that were there before and are not accounted for yet.
+        base: bytes by category that existed before and are not assigned to blocks yet.
         split: frees that took a block in parts.
     """
 
@@ -44,17 +44,17 @@ class Ledger:
         self._live: dict[int, dict[int, None]] = defaultdict(dict)  # by category, in the order they came
         self._by_key: dict[tuple[Hashable, int], list[int]] = defaultdict(list)
         self._by_category: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self._held: dict[Hashable, int] = {}  # by address
+        self._allocated: dict[Hashable, int] = {}  # by address
         self._parts: dict[int, list[int]] = defaultdict(list)  # of a row: further blocks
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def existing(self, size_bytes: int, address: Hashable = None) -> None:
-        """Add a block that was there before."""
+        """Add a block that existed before."""
         block = self._new(size_bytes, UNKNOWN, -1, -1)
         if address is not None:
-            self._held[address] = block
+            self._allocated[address] = block
 
     def allocate(
         self,
@@ -68,11 +68,11 @@ class Ledger:
         address: Hashable = None,
         key: Hashable = None,
     ) -> None:
-        """Enter a block; of no bytes, an operation that allocated nothing. A free will be known by ``key``."""
+        """Enter a block; no bytes: an operation that allocated nothing. ``key`` matches the free to the block."""
         block = self._new(size_bytes, category, self._name(layer), len(self._rows))
         self._rows.append((t_ns, block, phase, self._name(op)))
         if address is not None:
-            self._held[address] = block
+            self._allocated[address] = block
         elif size_bytes:
             self._by_key[key, size_bytes].append(block)
             self._by_category[category, size_bytes].append(block)
@@ -80,8 +80,8 @@ class Ledger:
             del self._live[category][block]
 
     def free_at(self, t_ns: int, address: Hashable, op: str, *, phase: int = BETWEEN) -> bool:
-        """Free the block at an address; False where none is known there."""
-        block = self._held.pop(address, None)
+        """Free the block at an address; return False where no block is known there."""
+        block = self._allocated.pop(address, None)
         if block is None:
             return False
         self._free(t_ns, block, phase, op)
@@ -97,9 +97,9 @@ class Ledger:
         phase: int = BETWEEN,
         key: Hashable = None,
     ) -> None:
-        """Take so many bytes of a category away.
+        """Free ``size_bytes`` of a category.
 
-        Raises NotImportable: there are not so many.
+        Raises NotImportable: fewer bytes are allocated.
         """
         live = self._live[category]
         for waiting in (self._by_key[key, size_bytes], self._by_category[category, size_bytes]):
@@ -132,14 +132,14 @@ class Ledger:
         for block in going:
             self._free(t_ns, block, phase, op)
 
-    def _cut(self, block: int, keep_bytes: int) -> int:
-        """Take a part off a block, so that ``keep_bytes`` of it stay; the number of the part."""
-        known = self._blocks[block]
-        part_bytes = known.size_bytes - keep_bytes
-        known.size_bytes = keep_bytes
-        part = self._add(_Block(part_bytes, known.category, known.layer, known.row))
-        if known.row >= 0:
-            self._parts[known.row].append(part)
+    def _cut(self, number: int, keep_bytes: int) -> int:
+        """Split a block so that ``keep_bytes`` of it stay; return the number of the other part."""
+        block = self._blocks[number]
+        part_bytes = block.size_bytes - keep_bytes
+        block.size_bytes = keep_bytes
+        part = self._add(_Block(part_bytes, block.category, block.layer, block.row))
+        if block.row >= 0:
+            self._parts[block.row].append(part)
         return part
 
     def _new(self, size_bytes: int, category: int, layer: int, row: int) -> int:
@@ -157,26 +157,26 @@ class Ledger:
         self._rows.append((t_ns, block, phase, self._name(op)))
 
     def _name(self, text: str) -> int:
-        """Return the number of a name; -1 of none."""
+        """Return the number of a name; -1 of an empty name."""
         return self._names.setdefault(text, len(self._names)) if text else -1
 
     def trace(self, start_ns: int, end_ns: int) -> StepTrace:
-        """Return all rows. Raises NotImportable: they are not a trace."""
+        """Return all rows as a trace. Raises NotImportable: the rows are not a valid trace."""
         for category, rest in self.base.items():
             if rest > 0:
                 self._new(rest, category, -1, -1)
         before = [
-            (start_ns, one.size_bytes, block, one.category, BETWEEN, -1, one.layer)
-            for block, one in enumerate(self._blocks)
-            if one.row < 0 and one.size_bytes
+            (start_ns, record.size_bytes, block, record.category, BETWEEN, -1, record.layer)
+            for block, record in enumerate(self._blocks)
+            if record.row < 0 and record.size_bytes
         ]
         rows = []
-        for at, (t_ns, block, phase, op) in enumerate(self._rows):
-            one = self._blocks[block]
-            made = one.row == at
-            rows.append((t_ns, one.size_bytes if made else -one.size_bytes, block, one.category, phase, op, one.layer))
-            for part in self._parts.get(at, ()):
-                rows.append((t_ns, self._blocks[part].size_bytes, part, one.category, phase, op, one.layer))
+        for index, (t_ns, block, phase, op) in enumerate(self._rows):
+            record = self._blocks[block]
+            delta_bytes = record.size_bytes if record.row == index else -record.size_bytes
+            rows.append((t_ns, delta_bytes, block, record.category, phase, op, record.layer))
+            for part in self._parts.get(index, ()):
+                rows.append((t_ns, self._blocks[part].size_bytes, part, record.category, phase, op, record.layer))
         columns = np.array([*before, *rows], np.int64).reshape(-1, 7).T.copy()
         if columns.shape[1]:
             columns[2] = np.unique(columns[2], return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""``memtui import``: what it takes; ``command`` runs it."""
+"""Arguments of ``memtui import``; ``command`` runs it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it multiplies no matrices; numpy would start threads for it
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy would start threads for products that an import never computes
     from memtui.formats.command import describe, import_all, to_dict
 
     drop_root()

@@ -1,7 +1,7 @@
 """The Chrome trace of PyTorch's profiler (``export_chrome_trace`` with ``profile_memory=True``).
 
-Its ``[memory]`` instant events have bytes, address and device, and no operator: that is whatever runs in the same
-thread at that moment. Times are microseconds after ``baseTimeNanoseconds``.
+Its ``[memory]`` instant events have bytes, address and device, but no operator: the operator is the one that runs in
+the same thread at that moment. Times are microseconds after ``baseTimeNanoseconds``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ABSENT = (
 )
 
 
-_Event = dict[str, Any]  # as the file has it: nothing of it is known to be right
+_Event = dict[str, Any]  # as in the file, not validated
 
 
 class _Span(NamedTuple):
@@ -47,17 +47,17 @@ class _Change(NamedTuple):
     device: str
 
 
-def recognises(plain: Any) -> bool:
-    """Whether JSON is of that form: an object with ``traceEvents``, or the list of events itself."""
-    if isinstance(plain, dict):
-        return isinstance(plain.get("traceEvents"), list)
-    return isinstance(plain, list) and bool(plain) and all(isinstance(one, dict) for one in plain[:100])
+def recognises(document: Any) -> bool:
+    """Whether a JSON document is a Chrome trace: an object with ``traceEvents``, or the list of events itself."""
+    if isinstance(document, dict):
+        return isinstance(document.get("traceEvents"), list)
+    return isinstance(document, list) and bool(document) and all(isinstance(event, dict) for event in document[:100])
 
 
-def parse(plain: Any) -> Imported:
-    """Raise NotImportable."""
-    events = plain["traceEvents"] if isinstance(plain, dict) else plain
-    base_ns = plain.get("baseTimeNanoseconds", 0) if isinstance(plain, dict) else 0
+def parse(document: Any) -> Imported:
+    """Return the content of a trace. Raises NotImportable."""
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    base_ns = document.get("baseTimeNanoseconds", 0) if isinstance(document, dict) else 0
     if type(base_ns) is not int or not 0 <= base_ns < _MOST_NS:
         raise NotImportable("baseTimeNanoseconds is no time")
     spans: dict[object, list[_Span]] = defaultdict(list)
@@ -86,7 +86,7 @@ def parse(plain: Any) -> Imported:
 
 
 def _tells(event: _Event, name: Any) -> bool:
-    """Whether what runs then says something about memory: an operator, an annotation, a module."""
+    """Whether an event is a span that memory can be attributed to: an operator, an annotation, a module."""
     kind = event.get("cat")
     return isinstance(name, str) and (kind in ("cpu_op", "user_annotation") or name.startswith(_MODULE))
 
@@ -99,9 +99,9 @@ def _time(event: _Event, base_ns: int) -> int:
 
 
 def _change(event: _Event, base_ns: int) -> _Change:
-    known = event["args"]
-    size, total = known["Bytes"], known.get("Total Allocated", 0)
-    kind, number, address = known.get("Device Type", 0), known.get("Device Id", -1), known.get("Addr", 0)
+    args = event["args"]
+    size, total = args["Bytes"], args.get("Total Allocated", 0)
+    kind, number, address = args.get("Device Type", 0), args.get("Device Id", -1), args.get("Addr", 0)
     if not all(type(value) is int for value in (size, total, kind, number, address)):
         raise ValueError("a number of a memory event is none")
     device = MAIN_MEMORY if kind == 0 else f"cuda:{number}" if kind == 1 else f"device {kind}:{number}"
@@ -116,32 +116,34 @@ def _part(
     ledger = Ledger({UNKNOWN: max(0, changes[0].total_bytes - changes[0].bytes)})
     around = _Around(spans)
     for change in changes:
-        op, layer, phase = around.at(change)
+        op, layer, phase = around.scope_of(change)
         if change.bytes > 0:
-            ledger.free_at(change.t_ns, change.address, "", phase=phase)  # a free that the trace does not tell of
+            ledger.free_at(change.t_ns, change.address, "", phase=phase)  # a free that the trace lacks
             ledger.allocate(change.t_ns, change.bytes, op, phase=phase, layer=layer, address=change.address)
         elif change.bytes < 0 and not ledger.free_at(change.t_ns, change.address, op, phase=phase):
             ledger.base[UNKNOWN] = max(0, ledger.base[UNKNOWN] + change.bytes)
             ledger.existing(-change.bytes, change.address)
             ledger.free_at(change.t_ns, change.address, op, phase=phase)
     trace = ledger.trace(changes[0].t_ns, changes[-1].t_ns)
-    steps = sorted(span.start_ns for found in spans.values() for span in found if span.name.startswith(_OPTIMISE))
+    steps = sorted(
+        span.start_ns for thread_spans in spans.values() for span in thread_spans if span.name.startswith(_OPTIMISE)
+    )
     return Part(with_kinds(trace, steps), device, begins)
 
 
 class _Around:
-    """What runs in a thread at a moment; asked in the order of time."""
+    """Spans around a moment in a thread; queried in the order of time."""
 
     def __init__(self, spans: dict[object, list[_Span]]) -> None:
-        # Of two that begin together the longer one is around the other; of equal ones that which was named first.
+        # Of two spans that begin together the longer one encloses the other; of equal spans the first in the file.
         self._waiting: dict[object, Iterator[_Span]] = {
-            thread: iter(sorted(found, key=lambda span: (span.start_ns, -span.end_ns, span.number)))
-            for thread, found in spans.items()
+            thread: iter(sorted(thread_spans, key=lambda span: (span.start_ns, -span.end_ns, span.number)))
+            for thread, thread_spans in spans.items()
         }
         self._next = {thread: next(waiting, None) for thread, waiting in self._waiting.items()}
         self._stack: dict[object, list[_Span]] = defaultdict(list)
 
-    def at(self, change: _Change) -> tuple[str, str, int]:
+    def scope_of(self, change: _Change) -> tuple[str, str, int]:
         """Return (path of operators, layer, phase)."""
         stack = self._stack[change.thread]
         coming = self._next.get(change.thread)
@@ -152,10 +154,10 @@ class _Around:
             coming = self._next[change.thread] = next(self._waiting[change.thread], None)
         while stack and stack[-1].end_ns < change.t_ns:
             stack.pop()
-        return _words(tuple(span.name for span in stack))
+        return _scope(tuple(span.name for span in stack))
 
 
-def _words(names: tuple[str, ...]) -> tuple[str, str, int]:
+def _scope(names: tuple[str, ...]) -> tuple[str, str, int]:
     ops = [name for name in names if not name.startswith((_MODULE, _STEP))]
     layers = [name.removeprefix(_MODULE) for name in names if name.startswith(_MODULE)]
     if any(name.startswith("autograd::engine") for name in ops):

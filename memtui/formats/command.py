@@ -1,4 +1,4 @@
-"""``memtui import``: files and folders in, sessions out; a bad file is a line, the others go on."""
+"""``memtui import``: turn files and folders into sessions; a bad file is reported in a line, the others go on."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.session_writer import Range, in_range, write
 
 ENDING = ".memtui"
-Say = Callable[[str], object]
+Notify = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one file: the session and what is in it, or why there is none."""
+    """Result of one file: the session and its content, or the reason why there is no session."""
 
     path: Path
     session: Path | None = None
@@ -31,34 +31,34 @@ class Outcome:
 
 
 def import_all(
-    given: list[Path], output: Path, say: Say, *, wanted: Range = (None, None), force: bool = False
+    given: list[Path], output: Path, notify: Notify, *, wanted: Range = (None, None), force: bool = False
 ) -> list[Outcome]:
     """Import every file, and the files of every folder, into ``output``: a file where one is given, else a folder.
 
-    ``say`` takes a line for each file that is bad, and for each thing that is wrong with one that is not.
+    ``notify`` receives a line for each bad file, and for each warning about a good one.
 
     Raises:
         UserError: nothing could be imported.
     """
-    paths = [path for one in given for path in _files(one)]
+    paths = [path for source in given for path in _files(source)]
     several = len(given) > 1 or given[0].is_dir()
     if several and output.exists() and not output.is_dir():
         raise UserError(f"{output}: is a file; several sessions need a folder")
     into_folder = several or output.is_dir()
-    found = []
+    outcomes = []
     for number, path in enumerate(paths, start=1):
         progress_line.update(f"{path} ({number} of {len(paths)})" if several else str(path))
-        found.append(_one(path, output / f"{path.name}{ENDING}" if into_folder else output, wanted, force))
-    bad = [outcome for outcome in found if outcome.session is None]
-    if len(bad) == len(found):
-        raise UserError(_none(given, bad))
-    for outcome in found:
+        outcomes.append(_import_path(path, output / f"{path.name}{ENDING}" if into_folder else output, wanted, force))
+    bad = [outcome for outcome in outcomes if outcome.session is None]
+    if len(bad) == len(outcomes):
+        raise UserError(_all_failed(given, bad))
+    for outcome in outcomes:
         if outcome.imported is None:
-            say(outcome.reason)
+            notify(outcome.reason)
         else:
             for warning in outcome.imported.about.warnings:
-                say(f"{outcome.path}: {warning}")
-    return found
+                notify(f"{outcome.path}: {warning}")
+    return outcomes
 
 
 def _files(given: Path) -> list[Path]:
@@ -73,12 +73,12 @@ def _files(given: Path) -> list[Path]:
     return files
 
 
-def _one(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:
-    made: list[Path] = []
+def _import_path(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:
+    created: list[Path] = []
     written = False
     try:
         imported = in_range(import_file(path), wanted)
-        made = _made(output.parent)
+        created = _ensure_folder(output.parent)
         write(imported, output, force=force)
         written = True
     except NotImportable as error:
@@ -87,18 +87,18 @@ def _one(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:
         return Outcome(path, reason=str(error))
     finally:
         if not written:
-            take_away(made)
+            take_away(created)
     return Outcome(path, output, imported)
 
 
-def _made(folder: Path) -> list[Path]:
+def _ensure_folder(folder: Path) -> list[Path]:
     try:
         return make_folder(folder)
     except OSError as error:
         raise refused(folder, error, CREATE, remedy="choose another place with -o") from None
 
 
-def _none(given: list[Path], bad: list[Outcome]) -> str:
+def _all_failed(given: list[Path], bad: list[Outcome]) -> str:
     if len(bad) == 1:
         return bad[0].reason
     where = str(given[0]) if len(given) == 1 else f"{len(given)} names"
@@ -107,7 +107,7 @@ def _none(given: list[Path], bad: list[Outcome]) -> str:
 
 
 def describe(outcome: Outcome) -> str:
-    """Return one line about a session that was written."""
+    """Return one line about a written session."""
     assert outcome.imported is not None
     parts = outcome.imported.parts
     rows = sum(len(part.trace) - part.trace.existing for part in parts)
@@ -116,7 +116,7 @@ def describe(outcome: Outcome) -> str:
 
 
 def to_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return what ``--json`` prints, but for its version."""
+    """Return the document that ``--json`` prints, without its version."""
     return {
         "sessions": [
             {

@@ -1,8 +1,8 @@
 """The snapshot of PyTorch's CUDA allocator (``torch.cuda.memory._dump_snapshot``), a pickle.
 
 ``{"segments": [...], "device_traces": [[{"action", "addr", "size", "time_us", "frames"}, ...], ...]}``, as
-``torch/cuda/_memory_viz.py`` reads it. A block is freed when that is completed; the trace is a ring, so its begin may
-be missing.
+``torch/cuda/_memory_viz.py`` reads it. A block is freed when the free is completed; the trace is a ring, so its start
+may be missing.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _ABSENT = (
 )
 
 
-_Object = dict[str, Any]  # a segment, an event or a frame as the file has it: nothing of it is known to be right
+_Object = dict[str, Any]  # a segment, an event or a frame as in the file, not validated
 
 
-def recognises(plain: Any) -> bool:
-    """Whether it is of that form."""
-    return isinstance(plain, dict) and isinstance(plain.get("device_traces"), list)
+def recognises(snapshot: Any) -> bool:
+    """Whether an unpickled object is a CUDA memory snapshot."""
+    return isinstance(snapshot, dict) and isinstance(snapshot.get("device_traces"), list)
 
 
-def parse(plain: Any) -> Imported:
-    """Raise NotImportable."""
+def parse(snapshot: Any) -> Imported:
+    """Return the content of a snapshot. Raises NotImportable."""
     try:
-        marks: list[Event] = []
+        oom_events: list[Event] = []
         clock = NO_CLOCK
         parts = []
-        for device, events in enumerate(plain["device_traces"]):
+        for device, events in enumerate(snapshot["device_traces"]):
             timed = all("time_us" in event for event in events)
             clock = WALL if timed and events else clock
-            part = _part(device, events, _alive(plain.get("segments", []), device), timed, marks)
+            part = _part(device, events, _alive(snapshot.get("segments", []), device), timed, oom_events)
             if part is not None:
                 parts.append(part)
     except NotImportable:
@@ -51,12 +51,12 @@ def parse(plain: Any) -> Imported:
         raise NotImportable(f"is no snapshot of CUDA memory: {type(error).__name__}: {error}") from None
     if not parts:
         raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
-    marks.sort(key=lambda mark: mark.t_ns)
-    return Imported(tuple(parts), ImportedFrom(FORMAT, clock=clock, absent=_ABSENT), tuple(marks))
+    oom_events.sort(key=lambda event: event.t_ns)
+    return Imported(tuple(parts), ImportedFrom(FORMAT, clock=clock, absent=_ABSENT), tuple(oom_events))
 
 
 def _alive(segments: list[_Object], device: int) -> dict[int, int]:
-    """Return the bytes of the blocks that are in use when the snapshot is taken, by address."""
+    """Return the sizes of the blocks in use when the snapshot was taken, by address."""
     sizes = {}
     for segment in segments:
         if segment.get("device", 0) != device:
@@ -70,7 +70,9 @@ def _alive(segments: list[_Object], device: int) -> dict[int, int]:
     return sizes
 
 
-def _part(device: int, events: list[_Object], alive: dict[int, int], timed: bool, marks: list[Event]) -> Part | None:
+def _part(
+    device: int, events: list[_Object], alive: dict[int, int], timed: bool, oom_events: list[Event]
+) -> Part | None:
     if not events and not alive:
         return None
     ledger, names = Ledger(), _Names()
@@ -84,7 +86,7 @@ def _part(device: int, events: list[_Object], alive: dict[int, int], timed: bool
         action = event["action"]
         if action == "alloc":
             address = _whole(event["addr"])
-            ledger.free_at(t_ns, address, "")  # a free that the trace does not tell of
+            ledger.free_at(t_ns, address, "")  # a free that the trace lacks
             ledger.allocate(t_ns, _whole(event["size"]), names.of(event), address=address)
             ours.add(address)
         elif action == gone:
@@ -95,7 +97,7 @@ def _part(device: int, events: list[_Object], alive: dict[int, int], timed: bool
                 ledger.free_at(t_ns, address, op)
         elif action == "oom":
             free = f", {size(_whole(event['device_free']))} were free" if "device_free" in event else ""
-            marks.append(Event(t_ns, "mark", f"out of memory: {size(_whole(event['size']))} asked for{free}"))
+            oom_events.append(Event(t_ns, "mark", f"out of memory: {size(_whole(event['size']))} asked for{free}"))
     for address, size_bytes in alive.items():
         if address not in ours:
             ledger.existing(size_bytes)
@@ -116,17 +118,17 @@ def _whole(value: Any) -> int:
 
 
 class _Names:
-    """What stands in place of an operator, by frames: those of one place are one list."""
+    """Names for the stack frames of allocations, in place of operators; equal stacks share one list object."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}  # by identity; the frames are kept so that it stays theirs
+        self._cached: dict[int, tuple[Any, str]] = {}  # by identity; the reference to the frames keeps their id valid
 
     def of(self, event: _Object) -> str:
         """Return ``forward (model.py:42)``; empty without frames."""
         frames = event.get("frames") or []
-        if id(frames) not in self._known:
-            self._known[id(frames)] = frames, _name(frames)
-        return self._known[id(frames)][1]
+        if id(frames) not in self._cached:
+            self._cached[id(frames)] = frames, _name(frames)
+        return self._cached[id(frames)][1]
 
 
 def _name(frames: list[_Object]) -> str:

@@ -1,4 +1,4 @@
-"""Which formats there are, and which of them a file is: told by what is in it, not by its name."""
+"""The registry of formats; the format of a file is detected by its content, not by its name."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
 def import_file(path: Path) -> Imported:
-    """Return what a file says. Raises NotImportable, without the name of the file."""
+    """Return the content of a file. Raises NotImportable, without the name of the file."""
     imported = import_bytes(read_file(path))
     return replace(imported, about=replace(imported.about, file=storable(path.name)))
 
 
 def import_bytes(data: bytes) -> Imported:
-    """Return the same of what is in it. Only what that needs is loaded: a third of the time of a small text."""
+    """Return the content of the bytes of a file. Only the needed modules are imported: a small text takes a third."""
     if data.startswith(SQLITE_MAGIC):
         raise NotImportable("is a database, perhaps a session (memtui replay), and not what other tools write")
     if _PICKLE.match(data):
         from memtui.formats import cuda_snapshot
-        from memtui.formats.safe_pickle import load_plain
+        from memtui.formats.safe_pickle import load_pickle
 
-        plain = load_plain(data)
-        if not cuda_snapshot.recognises(plain):
+        document = load_pickle(data)
+        if not cuda_snapshot.recognises(document):
             raise NotImportable("is a pickle, but no CUDA memory snapshot")
-        return cuda_snapshot.parse(plain)
+        return cuda_snapshot.parse(document)
     if _JSON.match(data):
         from memtui.formats import chrome_trace, memory_timeline, mxnet_analysis
 
-        plain = parse_json(data)
+        document = parse_json(data)
         for form in (chrome_trace, memory_timeline, mxnet_analysis):
-            if form.recognises(plain):
-                return form.parse(plain)
+            if form.recognises(document):
+                return form.parse(document)
         raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
     for text in _TEXTS:
         if text.recognises(data):

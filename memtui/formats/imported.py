@@ -1,4 +1,4 @@
-"""What an importer makes of a file: the same for every format."""
+"""The result of an importer, the same for every format."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from memtui.core.errors import UserError
 from memtui.core.samples import MAIN_MEMORY, Event
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 
-MOST_WARNINGS = 20  # of one file; how many more there are is said
+MOST_WARNINGS = 20  # of one file; further warnings are only counted
 
 
 class NotImportable(UserError):
-    """The file is of no format that is known, or damaged; the text says why, without the name of the file."""
+    """The file has an unknown format or is damaged; the text says why, without the name of the file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """All that a file tells of the memory of one device.
+    """Content of a file about the memory of one device.
 
     Attributes:
         trace: every row.
-        device: as PyTorch calls it; main memory where the file does not say.
-        begins: (time, number) of the training steps that the file tells of.
+        device: name as in PyTorch; main memory where the file does not say.
+        begins: (time, number) of the training steps in the file.
     """
 
     trace: StepTrace
@@ -37,31 +37,31 @@ class Imported:
 
     Attributes:
         parts: one for each device.
-        about: where it comes from, and what the file does not know.
-        marks: what it says besides, by time.
-        driver: what a driver said of its memory, by time.
+        about: origin of the file, and the information that it lacks.
+        events: other events in the file, by time.
+        driver: memory that a driver reported, by time.
     """
 
     parts: tuple[Part, ...]
     about: ImportedFrom
-    marks: tuple[Event, ...] = ()
+    events: tuple[Event, ...] = ()
     driver: tuple[DriverMemory, ...] = ()
 
 
 class Warnings:
-    """What is wrong with a file that can be read all the same: the first ones, and how many there are."""
+    """Warnings about a file that can be read all the same: the first ones, and the number of the others."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._first: list[str] = []
         self._more = 0
 
-    def say(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """Count one more warning."""
-        if len(self._said) < MOST_WARNINGS:
-            self._said.append(text)
+        if len(self._first) < MOST_WARNINGS:
+            self._first.append(text)
         else:
             self._more += 1
 
     def lines(self) -> tuple[str, ...]:
         """Return all warnings, as lines."""
-        return (*self._said, *([f"and {self._more} more like these"] if self._more else []))
+        return (*self._first, *([f"and {self._more} more like these"] if self._more else []))

@@ -1,4 +1,4 @@
-"""Kinds of memory by what became of it, for files that name phases and no kinds."""
+"""Infer kinds of memory from the lifetime of blocks, for files with phases but without kinds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _ACTIVATIONS, _GRADIENTS, _TEMPORARIES, _UNKNOWN = (
 
 
 def with_kinds(trace: StepTrace, optimiser_ns: Sequence[int] = ()) -> StepTrace:
-    """Return the trace with a kind for each block that came within it and is of none yet.
+    """Return the trace with a kind for each allocated block whose kind is unknown.
 
-    Allocated in the forward pass and alive when the next backward pass begins: activations. Allocated in the backward
-    pass and alive when the optimiser begins: gradients. Everything else that came and went: temporaries. What stays is
-    unknown: it may be a state, or anything. Nothing is told apart where there is no backward pass.
+    Blocks allocated in the forward pass and alive when the next backward pass begins are activations. Blocks allocated
+    in the backward pass and alive when the optimiser begins are gradients. All other blocks that were freed are
+    temporaries. A block that stays is unknown: it may be a state, or anything. Without a backward pass the trace stays
+    as it is.
 
     Args:
         trace: a whole file.
-        optimiser_ns: when steps of the optimiser begin, rising; without any, its first rows say so.
+        optimiser_ns: start of each step of the optimiser, rising; without it, the rows of the optimiser's phase count.
     """
     n = len(trace)
     backward = np.flatnonzero(trace.phase == _BACKWARD)
@@ -40,18 +41,18 @@ def with_kinds(trace: StepTrace, optimiser_ns: Sequence[int] = ()) -> StepTrace:
     optimiser = np.flatnonzero(trace.phase == _OPTIMISER)
     if len(optimiser_ns):
         optimiser = np.searchsorted(trace.t_ns, optimiser_ns)
-    kept = (trace.phase[born] == _FORWARD) & (died >= _next(backward, born, n))
+    activations = (trace.phase[born] == _FORWARD) & (died >= _next(backward, born, n))
     gradients = (trace.phase[born] == _BACKWARD) & (died >= _next(optimiser, born, n))
     kind = np.where(died < n, _TEMPORARIES, _UNKNOWN)
-    kind[kept] = _ACTIVATIONS
+    kind[activations] = _ACTIVATIONS
     kind[gradients] = _GRADIENTS
     of_block = np.full(n, -1)
     of_block[trace.block[born]] = kind
-    found = of_block[trace.block]
-    return replace(trace, category=np.where(found >= 0, found, trace.category))
+    kinds = of_block[trace.block]
+    return replace(trace, category=np.where(kinds >= 0, kinds, trace.category))
 
 
 def _next(rows: NDArray[np.int64], born: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Return the first of some rows after each birth; beyond all of them where there is none."""
-    place = np.searchsorted(rows, born, side="right")
-    return np.append(rows, n + 1)[place]
+    """Return the first of some rows after each birth; a number beyond all rows where there is no such row."""
+    index = np.searchsorted(rows, born, side="right")
+    return np.append(rows, n + 1)[index]

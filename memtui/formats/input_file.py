@@ -1,4 +1,4 @@
-"""Reads a stranger's file whole, within limits: also of what a small file unpacks to."""
+"""Read an untrusted file whole, within limits on its size, also on the size after unpacking."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_file(path: Path) -> bytes:
-    """Return what is in a file, unpacked where it is gzip. Raises NotImportable."""
+    """Return the content of a file, unpacked where it is gzip. Raises NotImportable."""
     try:
         with open_regular(path) as file:
             _check_size(os.fstat(file.fileno()).st_size)
@@ -32,7 +32,7 @@ def read_file(path: Path) -> bytes:
         raise NotImportable(f"cannot be read: {why(path, error)}") from None
     except NotImportable:
         raise
-    except UserError as error:  # it is not a plain file
+    except UserError as error:  # not a regular file
         raise NotImportable(str(error).removeprefix(f"{path}: ")) from None
     _check_size(len(data))
     if data.startswith(_GZIP):
@@ -57,7 +57,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """Return one JSON value; numbers that are none (NaN, Infinity) are refused. Raises NotImportable."""
+    """Return one JSON value; NaN and Infinity are refused. Raises NotImportable."""
     try:
         return json.loads(data, parse_constant=_no_number)
     except RecursionError:

@@ -21,12 +21,12 @@ from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
 SUMS, RAW = "memory timeline", "raw memory timeline"
 _KINDS = (
     *("weights", "optimiser state", "inputs", "temporaries", "activations", "gradients"),
-    *("temporaries", "unknown"),  # details of autograd; what the profiler could not tell
+    *("temporaries", "unknown"),  # details of autograd; not known to the profiler
 )
 _OF_TORCH = tuple(CATEGORIES.index(kind) for kind in _KINDS)
 _PREEXISTING, _CREATE, _VERSION, _DESTROY = 1, 2, 3, 4
 _MOST = 1 << 61
-_WALL_NS = 10**18  # since 1970 that was in 2001; no machine has been up for so long
+_WALL_NS = 10**18  # since 1970: in 2001; no machine has an uptime of 31 years
 _ABSENT = (
     "operators, layers and phases: the timeline has none",
     "the device: the file does not say whose memory it is",
@@ -35,31 +35,31 @@ _ABSENT_SUMS = "blocks: the file has sums by kind, so a row is what a sum rose o
 _ABSENT_RAW = "addresses: which block is freed is known by its kind and size"
 
 
-def recognises(plain: Any) -> bool:
-    """Whether JSON is one of both."""
-    return _is_raw(plain) or _is_sums(plain)
+def recognises(document: Any) -> bool:
+    """Whether a JSON document is a memory timeline, as sums or raw."""
+    return _is_raw(document) or _is_sums(document)
 
 
-def _is_sums(plain: Any) -> bool:
+def _is_sums(document: Any) -> bool:
     return (
-        isinstance(plain, list)
-        and len(plain) == 2
-        and all(isinstance(one, list) for one in plain)
-        and (not plain[1] or isinstance(plain[1][0], list))
+        isinstance(document, list)
+        and len(document) == 2
+        and all(isinstance(column, list) for column in document)
+        and (not document[1] or isinstance(document[1][0], list))
     )
 
 
-def _is_raw(plain: Any) -> bool:
-    return isinstance(plain, list) and bool(plain) and all(_is_row(one) for one in plain[:100])
+def _is_raw(document: Any) -> bool:
+    return isinstance(document, list) and bool(document) and all(_is_row(row) for row in document[:100])
 
 
-def _is_row(one: Any) -> bool:
-    return isinstance(one, list) and len(one) == 4 and all(type(value) is int for value in one)
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 4 and all(type(value) is int for value in row)
 
 
-def parse(plain: Any) -> Imported:
-    """Raise NotImportable."""
-    return _parse_raw(plain) if _is_raw(plain) else _parse_sums(plain)
+def parse(document: Any) -> Imported:
+    """Return the content of a timeline. Raises NotImportable."""
+    return _parse_raw(document) if _is_raw(document) else _parse_sums(document)
 
 
 def _table(rows: Any, columns: int) -> NDArray[np.int64]:
@@ -75,9 +75,9 @@ def _table(rows: Any, columns: int) -> NDArray[np.int64]:
     return table.astype(np.int64)
 
 
-def _parse_sums(plain: Any) -> Imported:
-    times = _table([[t] for t in plain[0]], 1)[:, 0]
-    sums = _table(plain[1], len(_OF_TORCH) + 1)[:, 1:]
+def _parse_sums(document: Any) -> Imported:
+    times = _table([[t] for t in document[0]], 1)[:, 0]
+    sums = _table(document[1], len(_OF_TORCH) + 1)[:, 1:]
     if len(times) != len(sums):
         raise NotImportable(f"has {len(times)} times and {len(sums)} rows of sums")
     if (np.diff(times) < 0).any() or times[0] < 0 or times[-1] >= _MOST // 1000:
@@ -97,8 +97,8 @@ def _parse_sums(plain: Any) -> Imported:
     return _imported(SUMS, ledger, t_ns[0], t_ns[-1], _ABSENT_SUMS)
 
 
-def _parse_raw(plain: Any) -> Imported:
-    table = _table(plain, 4)
+def _parse_raw(document: Any) -> Imported:
+    table = _table(document, 4)
     timed = table[table[:, 1] != _PREEXISTING]
     times = timed[:, 0]
     if len(times) and (times.min() < 0 or times.max() >= _MOST):

@@ -1,4 +1,4 @@
-r"""What ``memory_analysis.py`` of tbd-tools makes of an MXNet log (``*_ANALYSIS``).
+r"""The output of ``memory_analysis.py`` of tbd-tools for an MXNet log (``*_ANALYSIS``).
 
 JSON: ``{"in_arg": [1048608.0, ["(in_arg:source_embed_weight).\n"]], ...}``, total bytes and tags of each category.
 """
@@ -20,20 +20,22 @@ _ABSENT = (
 )
 
 
-def recognises(plain: Any) -> bool:
-    """Whether JSON is of that form, if perhaps damaged."""
-    if not isinstance(plain, dict) or not plain or "traceEvents" in plain:
+def recognises(document: Any) -> bool:
+    """Whether a JSON document is such an analysis, valid or damaged."""
+    if not isinstance(document, dict) or not document or "traceEvents" in document:
         return False
-    return any(isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) for value in plain.values())
+    return any(
+        isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) for value in document.values()
+    )
 
 
-def parse(plain: Any) -> Imported:
-    """Raise NotImportable."""
+def parse(document: Any) -> Imported:
+    """Return the content of an analysis. Raises NotImportable."""
     try:
-        known = checked_sums(plain)
+        raw_sums = checked_sums(document)
     except ValueError as error:
         raise NotImportable(str(error)) from None
-    sums = {storable(key): (total, tuple(map(storable, tags))) for key, (total, tags) in known.items()}
+    sums = {storable(key): (total, tuple(map(storable, tags))) for key, (total, tags) in raw_sums.items()}
     ledger = Ledger()
     for row, (key, (total, _)) in enumerate(sums.items()):
         ledger.allocate(row, int(total), key, category=kind_of_key(key))

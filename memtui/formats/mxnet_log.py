@@ -1,13 +1,13 @@
 r"""The log that MXNet 0.12 with the memory patch of tbd-tools writes to standard error.
 
-A line stands there only where the driver was asked for memory, which the pool of MXNet does when nothing in it fits::
+The log has a line only where the driver was asked for memory, which MXNet's pool does when no free block fits::
 
     [mem] Allocate 1048608 bytes GPU memory (in_arg:source_embed_weight).
     [mem] 11170 MB GPU global memory free, total 12196 MB.
     [mem] Release GPU memory.
     [trace] In InitGraph.
 
-Some operators say ``Allocate 3 MB GPU memory (mask_workspace).`` There is no time in it: times are numbers of lines.
+Some operators write ``Allocate 3 MB GPU memory (mask_workspace).`` The log has no times: times are numbers of lines.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ _ABSENT = (
 
 
 def recognises(data: bytes) -> bool:
-    """Whether any line is one of the patch's allocations."""
+    """Whether a line is an allocation of the patch."""
     return _ALLOCATE.search(data) is not None or _IN_MB.search(data) is not None
 
 
 def parse(data: bytes) -> Imported:
-    """Return the whole log. Raises NotImportable."""
+    """Return the content of a log. Raises NotImportable."""
     ledger, wrong = Ledger(), Warnings()
-    marks: list[Event] = []
+    events: list[Event] = []
     driver: list[DriverMemory] = []
     coarse: list[str] = []
     releases = number = 0
     for number, line in enumerate(data.split(b"\n"), 1):
         if b"[" not in line and b"Allocate" not in line:
             continue
-        if found := _ALLOCATE.search(line):
-            tag = _text(found[2])
-            ledger.allocate(number, int(found[1]), tag, category=kind_of_tag(tag))
-        elif found := _IN_MB.search(line):
-            tag = _text(found[2])
-            ledger.allocate(number, int(found[1]) * MIB, tag, category=kind_of_tag(tag))
+        if match := _ALLOCATE.search(line):
+            tag = _text(match[2])
+            ledger.allocate(number, int(match[1]), tag, category=kind_of_tag(tag))
+        elif match := _IN_MB.search(line):
+            tag = _text(match[2])
+            ledger.allocate(number, int(match[1]) * MIB, tag, category=kind_of_tag(tag))
             coarse.append(tag)
-        elif found := _FREE.search(line):
-            driver.append(DriverMemory(number, int(found[1]) * MIB, int(found[2]) * MIB))
+        elif match := _FREE.search(line):
+            driver.append(DriverMemory(number, int(match[1]) * MIB, int(match[2]) * MIB))
         elif b"[mem] Release GPU memory" in line:
             releases += 1
         elif b"[mem] Allocate" in line:
-            wrong.say(f"line {number} is no whole allocation")
-        elif found := _MARK.search(line):
-            marks.append(Event(number, "mark", _text(found[1].strip())))
+            wrong.add(f"line {number} is no whole allocation")
+        elif match := _MARK.search(line):
+            events.append(Event(number, "mark", _text(match[1].strip())))
     if not len(ledger):
         raise NotImportable("no line of it is an allocation of MXNet's memory patch ([mem] Allocate ... bytes ...)")
     absent = _ABSENT + ((f"what was given back by {releases} release line{'s' * (releases > 1)}",) if releases else ())
     about = ImportedFrom(FORMAT, clock=LINES, driver=True, absent=absent, warnings=wrong.lines(), coarse=tuple(coarse))
-    return Imported((Part(ledger.trace(0, number), "cuda"),), about, tuple(marks), tuple(driver))
+    return Imported((Part(ledger.trace(0, number), "cuda"),), about, tuple(events), tuple(driver))
 
 
 def _text(raw: bytes) -> str:

@@ -1,7 +1,7 @@
-"""What the tags of an MXNet memory log stand for, by two sets of rules, and the tag for an allocation of a trace.
+"""The meaning of tags of an MXNet memory log, by two sets of rules, and the tag for an allocation of a trace.
 
-The tags are those of ``memprofilerv12.patch`` of github.com/tbd-ai/tbd-tools, for MXNet 0.12. ``compat_key`` is what
-its ``memory_analysis.py`` makes of them: the first of an ordered list of substrings, with what that gets wrong.
+The tags are those of ``memprofilerv12.patch`` of github.com/tbd-ai/tbd-tools, for MXNet 0.12. ``compat_key`` returns
+the key that its ``memory_analysis.py`` finds: the first match of an ordered list of substrings, its mistakes included.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ COMPAT = {
     "untagged": "Unknown (From Python Side)",
     "warning!,ctx_source_unclear": "Unknown (From C++ side)",
 }
-"""The substrings in the order in which they are tried, and what the original calls them."""
+"""The substrings in the order in which they are tried, and their names in the original."""
 COMPAT_WEIGHTS = ("in_arg", "arg_grad")
 COMPAT_UNKNOWN = ("untagged", "warning!,ctx_source_unclear")
 
@@ -75,7 +75,7 @@ _KINDS = (
     ("untagged", "unknown"),
     ("warning!", "unknown"),
 )
-_BEGINS = ("optimizer_weight_update_", "optimizer_grad_update_", "aux_state:", "aux_state_re:", "workspace:")
+_PREFIXES = ("optimizer_weight_update_", "optimizer_grad_update_", "aux_state:", "aux_state_re:", "workspace:")
 _OF_KIND = {
     "weights": "in_arg:{layer}",
     "gradients": "arg_grad:{layer}",
@@ -96,15 +96,15 @@ def raw_tag(tag: str) -> str:
 
 @lru_cache(1 << 16)
 def compat_key(raw: str) -> str | None:
-    """Return the category of a raw tag; None: the original knows none, and drops it."""
+    """Return the category of a raw tag; None where the original drops the tag."""
     return next((key for key in COMPAT if key in raw), None)
 
 
 @lru_cache(1 << 16)
 def kind_of_tag(tag: str) -> int:
-    """Return the index into CATEGORIES, by what a tag begins with. A tag that is one bare name is an input array."""
-    for begin, kind in _KINDS:
-        if tag.startswith(begin):
+    """Return the index into CATEGORIES, by the prefix of a tag. A tag that is one bare name is an input array."""
+    for prefix, kind in _KINDS:
+        if tag.startswith(prefix):
             return CATEGORIES.index(kind)
     if ":" in tag or "," in tag or tag == "unknown":
         return CATEGORIES.index("unknown")
@@ -112,15 +112,15 @@ def kind_of_tag(tag: str) -> int:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Return what a tag begins with, which is MXNet's own, and the rest, which is a name out of the model."""
-    for begin in (*_BEGINS, *(begin for begin, _ in _KINDS)):
-        if tag.startswith(begin):
-            return begin, tag.removeprefix(begin)
+    """Return the prefix of a tag, which is MXNet's own, and the rest, which is a name out of the model."""
+    for prefix in (*_PREFIXES, *(prefix for prefix, _ in _KINDS)):
+        if tag.startswith(prefix):
+            return prefix, tag.removeprefix(prefix)
     return "", tag
 
 
 def kind_of_key(key: str) -> int:
-    """Return what a category of the original adds up, as far as its name tells."""
+    """Return the index into CATEGORIES of a category of the original, as far as its name tells."""
     names = {"in_arg": "weights", "arg_grad": "gradients", "aux_state": "buffers", "optimizer": "optimiser state"}
     names |= {"workspace": "temporaries"} | dict.fromkeys(COMPAT_UNKNOWN, "unknown")
     names |= dict.fromkeys(("(source)", "(target)", "(target_label)", "(data)"), "inputs")
@@ -128,7 +128,7 @@ def kind_of_key(key: str) -> int:
 
 
 def tag_for(category: int, layer: str, op: str) -> str:
-    """Return what the patch would have called an allocation: one word."""
+    """Return the tag that the patch would have given an allocation: one word."""
     op = op.rpartition("/")[2]
-    words = _OF_KIND[CATEGORIES[category]].format(layer=layer or op or "unknown", op=op or layer or "unknown")
-    return _BLANK.sub("_", words)
+    tag = _OF_KIND[CATEGORIES[category]].format(layer=layer or op or "unknown", op=op or layer or "unknown")
+    return _BLANK.sub("_", tag)

@@ -1,4 +1,4 @@
-"""Writes what was imported as a session: recorded steps, marks, and where they come from."""
+"""Write imported data as a session: recorded steps, events, and their origin."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from memtui.session.validation import check_device
 from memtui.session.writer import SessionWriter
 
 TRACKER = "import"
-_INTERVAL_NS = 200_000_000  # of a recording; here there is none
+_INTERVAL_NS = 200_000_000  # the default of a recording; an import has no interval
 Range = tuple[float | None, float | None]
-"""From and to, seconds after the begin (numbers of lines where there is no clock); None: no limit."""
+"""From and to, seconds after the start (numbers of lines where there is no clock); None: no limit."""
 
 
 def write(imported: Imported, path: Path, *, force: bool = False) -> None:
-    """Make the session, whole or not at all. Raises UserError and SessionError."""
-    steps = _stretches(imported)  # before anything is replaced: it may be refused
+    """Write the session, whole or not at all. Raises UserError and SessionError."""
+    steps = _stretches(imported)  # before a file is replaced: it may raise
     try:
         if not force and os.path.lexists(path):
             raise FileExistsError
@@ -47,7 +47,7 @@ def write(imported: Imported, path: Path, *, force: bool = False) -> None:
 
 
 def _draft(path: Path) -> Path:
-    """Return where the session is made, without what a killed import has left there."""
+    """Return the path of the draft, after removing the files of a killed import."""
     draft = path.with_name(f".{path.name}.part")
     for name in (draft, *sqlite_temporary_files(draft)):
         if os.path.lexists(name) and is_own_file(name):
@@ -56,33 +56,33 @@ def _draft(path: Path) -> Path:
 
 
 def in_range(imported: Imported, wanted: Range) -> Imported:
-    """Return only what lies in a range of time. Raises NotImportable: nothing does."""
+    """Return the rows and events in a range of time. Raises NotImportable: the range has no rows."""
     if wanted == (None, None):
         return imported
     if imported.about.sums is not None:
         raise NotImportable("knows sums only, so there is no range of it")
-    begin_ns = min(part.trace.start_ns for part in imported.parts)
+    start_ns = min(part.trace.start_ns for part in imported.parts)
     unit = 1 if imported.about.counts else 10**9
-    low, high = (None if limit is None else begin_ns + round(limit * unit) for limit in wanted)
+    low, high = (None if limit is None else start_ns + round(limit * unit) for limit in wanted)
     low_ns, high_ns = 0 if low is None else low, 1 << 62 if high is None else high
     parts = [replace(part, trace=within(part.trace, low_ns, high_ns)) for part in imported.parts]
     if not any(len(part.trace) > part.trace.existing for part in parts):
         end = max(part.trace.end_ns for part in imported.parts)
         what = "lines" if imported.about.counts else "s"
-        raise NotImportable(f"has nothing in that range: it is {(end - begin_ns) / unit:g} {what} long")
+        raise NotImportable(f"has nothing in that range: it is {(end - start_ns) / unit:g} {what} long")
     return replace(
         imported,
         parts=tuple(parts),
-        marks=tuple(mark for mark in imported.marks if low_ns <= mark.t_ns < high_ns),
-        driver=tuple(one for one in imported.driver if low_ns <= one.t_ns < high_ns),
+        events=tuple(event for event in imported.events if low_ns <= event.t_ns < high_ns),
+        driver=tuple(record for record in imported.driver if low_ns <= record.t_ns < high_ns),
     )
 
 
 def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, StepTrace]]) -> None:
-    begin_ns = min(part.trace.start_ns for part in imported.parts)
+    start_ns = min(part.trace.start_ns for part in imported.parts)
     end_ns = max(part.trace.end_ns for part in imported.parts)
     writer.put_meta(
-        hello=_hello(imported, begin_ns).to_dict(),
+        hello=_hello(imported, start_ns).to_dict(),
         recorder_pid=os.getpid(),
         imported=imported.about.to_dict(),
         end={"t_ns": end_ns, "kind": "imported", "text": ""},
@@ -92,31 +92,31 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, Step
         writer.insert([trace_record(number, trace)])
         if device != MAIN_MEMORY:
             writer.insert([AllocationDeviceRecord(number, device)])
-    writer.insert(imported.marks)
+    writer.insert(imported.events)
     writer.insert(imported.driver)
 
 
 def _stretches(imported: Imported) -> list[tuple[str, StepTrace]]:
-    """Return the steps with their devices. Raises NotImportable: one has more rows than a session takes."""
+    """Return the steps with their devices. Raises NotImportable: a step has more rows than a session may have."""
     steps = [(part.device, trace) for part in imported.parts for trace in stretches(part.trace, part.begins)]
     if any(len(trace) > MAX_ROWS for _, trace in steps):
         raise NotImportable(f"has more than {MAX_ROWS} blocks alive at once")
     return steps
 
 
-def _hello(imported: Imported, begin_ns: int) -> Hello:
-    """Return a greeting that claims nothing about a machine or a process: the file does not know them."""
+def _hello(imported: Imported, start_ns: int) -> Hello:
+    """Return a Hello without data about a machine or a process: the file has no such data."""
     why = f"imported from a file ({imported.about.format}), which knows no pages"
-    none = Capability("wss", False, why)
+    no_pages = Capability("wss", False, why)
     return Hello(
         __version__,
-        Clock(begin_ns, begin_ns if imported.about.clock == WALL else 0, 0, ""),
+        Clock(start_ns, start_ns if imported.about.clock == WALL else 0, 0, ""),
         Host("", "", "", 0, 0),
         Target(0, 0, imported.about.file, ""),
         Options(_INTERVAL_NS),
         TRACKER,
         "off",
         "off",
-        wss=none,
-        pages=replace(none, name="pages"),
+        wss=no_pages,
+        pages=replace(no_pages, name="pages"),
     )

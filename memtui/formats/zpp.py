@@ -26,12 +26,12 @@ _ABSENT = (
 
 
 def recognises(data: bytes) -> bool:
-    """Whether the first line that is not empty is of that form."""
+    """Whether the first line that is not empty has the four columns."""
     return _LINE.fullmatch(data[: 1 << 16].lstrip().partition(b"\n")[0]) is not None
 
 
 def parse(data: bytes) -> Imported:
-    """Return the whole text; commas in place of blanks and carriage returns are taken, too. Raises NotImportable."""
+    """Return the content of a text; commas for blanks and carriage returns are accepted. Raises NotImportable."""
     text = _Text()
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -45,26 +45,26 @@ def parse(data: bytes) -> Imported:
 
 
 class _Text:
-    """Enters line by line what a text says."""
+    """Collects the allocations of a text line by line."""
 
     def __init__(self) -> None:
         self._ledger, self._warnings = Ledger(), Warnings()
         self._first_ns: int | None = None
         self._last_us = self._usage_bytes = 0
-        self._operations: dict[bytes, tuple[str, int]] = {}  # and their phases, by what a line has
+        self._operations: dict[bytes, tuple[str, int]] = {}  # and their phases, by the bytes of the line
 
     def add(self, number: int, match: re.Match[bytes]) -> None:
         """Enter a line. Raises NotImportable, with its number."""
         t_us, usage_bytes, change_bytes = int(match[1]), int(match[2]), int(match[3])
         if self._first_ns is None:
-            self._begin(number, t_us, usage_bytes - change_bytes)
+            self._start(number, t_us, usage_bytes - change_bytes)
         if not self._last_us <= t_us < MOST_US:
             why = "is no time" if t_us >= MOST_US else f"is earlier than line {number - 1}"
             raise NotImportable(f"line {number} {why}: lines are in the order of time")
         self._last_us = t_us
         self._usage_bytes += change_bytes
         if usage_bytes != self._usage_bytes:
-            self._warnings.say(
+            self._warnings.add(
                 f"line {number} says {usage_bytes} bytes are in use; the changes so far come to {self._usage_bytes}"
             )
         op, phase = self._operation(match[4])
@@ -77,7 +77,7 @@ class _Text:
             raise NotImportable(f"line {number} {error}") from None
 
     def imported(self) -> Imported:
-        """Return what the lines come to. Raises NotImportable where there was none."""
+        """Return the content of the lines. Raises NotImportable where there was no line."""
         if self._first_ns is None:
             raise NotImportable("has no line")
         trace = with_kinds(self._ledger.trace(self._first_ns, self._last_us * 1000))
@@ -86,8 +86,8 @@ class _Text:
             (Part(trace),), ImportedFrom(FORMAT, clock=WALL, absent=_absent(self._ledger), warnings=warnings)
         )
 
-    def _begin(self, number: int, t_us: int, before_bytes: int) -> None:
-        """Take what was in use before the first line."""
+    def _start(self, number: int, t_us: int, before_bytes: int) -> None:
+        """Enter the bytes in use before the first line."""
         if before_bytes < 0:
             raise NotImportable(f"line {number} allocates more than it says is in use")
         self._ledger = Ledger({UNKNOWN: before_bytes})
@@ -120,11 +120,11 @@ _BLANK = re.compile(r"[ \t\r\n\v\f]")
 def zpp_lines(trace: StepTrace, since_epoch_ns: int = 0) -> Iterator[str]:
     r"""Yield ``%d %d %d %s\n``: microseconds since 1970, bytes in use then, change in bytes, path of the operation.
 
-    What was there before has no line of its own: it is in the second number of all of them.
+    Blocks that existed before have no line of their own: they are in the second number of all lines.
 
     Args:
         trace: a recorded step; rows of no bytes are lines like others.
-        since_epoch_ns: what makes its times those of the wall clock.
+        since_epoch_ns: offset from the trace's times to the wall clock.
     """
     paths: dict[tuple[int, int, int], str] = {}
     columns = (trace.t_ns + since_epoch_ns) // 1000, trace.usage_bytes, trace.delta_bytes
@@ -138,7 +138,7 @@ def zpp_lines(trace: StepTrace, since_epoch_ns: int = 0) -> Iterator[str]:
 
 
 def _path(trace: StepTrace, phase: int, layer: int, op: int) -> str:
-    """Return ``forward/features.0/aten::conv2d``; a name that has its scope keeps it. One word: blanks become ``_``."""
+    """Return ``forward/features.0/aten::conv2d``; a name with its scope stays as it is. Blanks become ``_``."""
     path = "/".join(filter(None, (trace.name(layer), trace.name(op)))) or "unknown"
     scope = SCOPES.get(PHASES[phase], "")
     return _BLANK.sub("_", path if path.startswith(scope) else scope + path)

@@ -109,7 +109,7 @@ def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> A
 
 def _moment_of_peak(reader: ReportSource, step: RecordedStep) -> PeakMoment:
     trace = reader.step_trace(step)
-    blocks = [block for block in trace.made_by(trace.peak_row) if block.size_bytes] if trace.peak_row >= 0 else []
+    blocks = [block for block in trace.new_blocks(trace.peak_row) if block.size_bytes] if trace.peak_row >= 0 else []
     return PeakMoment(
         pid=step.pid,
         step=step.step,

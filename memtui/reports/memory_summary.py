@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memtui.analysis.alike import Group
-from memtui.analysis.released_memory import NOTABLE_GIVEN_BACK, given_back_bytes
+from memtui.analysis.released_memory import NOTABLE_RELEASED, released_bytes
 from memtui.analysis.resident import MEANING, PSS, RSS, SEVERAL_TIMES, SUM_OF_RSS, Resident, touched_fraction
 from memtui.core.samples import SHARED_UNKNOWN, Status
 from memtui.core.units import duration, percent, size
@@ -171,7 +171,7 @@ def touched_of_resident(wss_bytes: np.ndarray, resident: Resident) -> TouchedFra
 
 def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
     """Return the upper bound of released memory in a window and in a second, of the samples that are ``alike``."""
-    released = {sample: size_bytes for sample, size_bytes in given_back_bytes(rows).items() if sample in alike}
+    released = {sample: size_bytes for sample, size_bytes in released_bytes(rows).items() if sample in alike}
     values = np.array(list(released.values()), np.float64)
     spans = {row["sample"]: row["end_ns"] - row["start_ns"] for row in rows if row["sample"] in released}
     per_s = float(values.sum()) / (sum(spans.values()) / SECOND_NS) if spans else None
@@ -222,7 +222,7 @@ def resident_lines(rss: SizeSummary, pss: SizeSummary, name: str) -> list[str]:
 
 def released_lines(released: ReleasedSummary, wss: SizeSummary) -> list[str]:
     """Return the line of released memory, where it may be a notable part of the working set."""
-    if released.mean is None or wss.mean is None or released.mean < NOTABLE_GIVEN_BACK * wss.mean:
+    if released.mean is None or wss.mean is None or released.mean < NOTABLE_RELEASED * wss.mean:
         return []
     return [
         f"given back   up to {size(released.mean)} in a window (mean; {size(released.max)} in one), "

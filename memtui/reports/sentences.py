@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.analysis.memory_sentences import Figures, in_words
+from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.core.units import percent, size
 from memtui.reports.allocation_summary import AllocationSummary
 from memtui.reports.report import Report
@@ -28,7 +28,7 @@ METHOD_OF_TENSORS = (
 
 def sentences(report: Report) -> list[str]:
     """Return the known figures as sentences."""
-    figures = [] if report.imported is not None else [forms[0] for forms in in_words(_figures(report))]
+    figures = [] if report.imported is not None else [forms[0] for forms in sentences_of(_figures(report))]
     everywhere = [report.allocations, *report.device_allocations.values()]
     tensors = [_of_allocations(allocations) for allocations in everywhere if allocations is not None]
     return [*figures, *map(_of_learning, report.learning), *filter(None, tensors)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import StepTrace
-from memtui.analysis.peak_segment import segment_of, segment_words, telling
+from memtui.analysis.peak_segment import representative_step, segment_label, segment_of
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import duration, size
 from memtui.reports.source import ReportSource
@@ -182,7 +182,7 @@ def peak_step(recorded: Sequence[RecordedStep], about: About | None) -> tuple[Re
 
     The segment is empty where the peak is in no segment, or the segments are unknown (``about`` is None).
     """
-    peak: RecordedStep | None = telling(recorded)
+    peak: RecordedStep | None = representative_step(recorded)
     if peak is None or about is None:
         return peak, ()
     return peak, segment_of(peak.peak_layer, about.segments)
@@ -213,7 +213,7 @@ def learning_lines(summaries: Sequence[LearningSummary]) -> list[str]:
 def _peak_clause(summary: LearningSummary, peak: str) -> str:
     if not summary.peak_segment:
         return f"the peak, {peak}, is in none"
-    segment = segment_words(summary.peak_segment)
+    segment = segment_label(summary.peak_segment)
     if summary.one_segment_at_a_time:
         return f"{segment} alone sets the peak, {peak}; nothing else would lower it"
     return f"the peak, {peak}, is in {segment}"

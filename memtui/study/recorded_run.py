@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.page_raster import Picture, picture_of
-from memtui.analysis.released_memory import given_back_bytes
+from memtui.analysis.released_memory import released_bytes
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.vma_filter import parse_filter
 from memtui.analysis.window_merging import merge_windows, reuse_of
@@ -73,7 +73,7 @@ class Trace:
         """f8[n]: bytes that the tree released in each window, at most; NaN: unknown; see ``released_memory``."""
         if not len(self.samples):
             return np.empty(0)
-        by_sample = given_back_bytes(self._reader.process_samples(0, self.samples.newest))
+        by_sample = released_bytes(self._reader.process_samples(0, self.samples.newest))
         return np.array([by_sample.get(sample, np.nan) for sample in self.samples.sample.tolist()])
 
     @cached_property

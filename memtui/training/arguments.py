@@ -1,4 +1,4 @@
-"""``memtui train``: what it takes, and how it is run: with a screen, recorded without one, or plainly."""
+"""Arguments of ``memtui train``, and its three ways to run: with a screen, recorded without a screen, or unrecorded."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    """Train with the screen on a terminal; else without, and recorded only where a session is asked for."""
+    """Train with the screen on a terminal; else without it, and recorded only where a session is requested."""
     from memtui.recording.supervisor.launch import Launch
     from memtui.training.command import (
         MEMORY_ONLY_EVERY,
@@ -90,14 +90,14 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     from memtui.recording.supervisor.foreground import record
 
     with result_file() as result:
-        words = what.argv("--result", str(result), *(("--progress-to", "stderr") if args.json else ()))
+        argv = what.argv("--result", str(result), *(("--progress-to", "stderr") if args.json else ()))
 
-        def tell(path: Path, shown: bool) -> None:
+        def print_result(path: Path, shown: bool) -> None:
             if args.json and result.exists():
                 print_document(what, result, path)
 
-        launch = Launch(words, trace_every=every)
-        return record(lambda: observe(args, launch), console, tell, program=True)
+        launch = Launch(argv, trace_every=every)
+        return record(lambda: observe(args, launch), console, print_result, program=True)
 
 
 TRAIN = Command(

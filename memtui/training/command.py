@@ -1,4 +1,4 @@
-"""``memtui train``: what words ask for, checked before anything starts, and what came of it. Knows no torch."""
+"""``memtui train``: the request on the command line, checked before anything starts, and its result. Without torch."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from memtui.training.settings import (
 )
 from memtui.training.user_networks import names_in, sequence_in
 
-MEMORY_ONLY_EVERY = 2  # steps between recorded ones, where it ends after the fifth iteration, which is to be one
+MEMORY_ONLY_EVERY = 2  # steps between recorded ones, so that the fifth and last iteration is recorded
 _SHORT = ("type", "learning_rate", "batch_size", "epochs", "cost_function", "dataset_name", "sequence", "seed", "data")
 _FLAGS = ("memory_only", "save_graph", "gather_stats")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """A training that can start."""
+    """A validated training that can start."""
 
     network: str
     settings: Settings
 
     def argv(self, *more: str) -> tuple[str, ...]:
-        """Return the program that trains."""
+        """Return the command line of the process that trains."""
         changes = json.dumps(self.settings.changes())
         command = (sys.executable, "-P", "-m", "memtui.training.torch.worker", self.network, changes)
         return (*command, *more)
 
 
 def request_of(args: argparse.Namespace) -> TrainRequest:
-    """Return what the words ask for. Files that they name are read with the rights of the user who typed them.
+    """Return the request of the command line. Files that it names are read with the rights of the user who typed it.
 
     Raises:
         UserError: an unknown network, layer, rule or key, shapes that do not fit, files that are missing.
@@ -76,7 +76,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         )
     if isinstance(settings.sequence, str) and settings.sequence in functions:
         layers = sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
-        if not isinstance(layers, list) or not all(isinstance(one, dict) for one in layers):
+        if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
             raise UserError(f"{args.definitions}: {settings.sequence} returns no list of layers")
         settings = replace(settings, sequence=tuple(layers))
     elif isinstance(settings.sequence, str) and settings.sequence not in SEQUENCES and functions:
@@ -88,7 +88,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 @contextmanager
 def result_file() -> Iterator[Path]:
-    """Yield a file for the process that trains to leave its result in; it may run as another user than this one."""
+    """Yield a file for the result of the process that trains; the process may run as another user than this one."""
     with tempfile.TemporaryDirectory(prefix="memtui-train-") as folder:
         path = Path(folder) / "result.json"
         if borrows_root():
@@ -97,7 +97,7 @@ def result_file() -> Iterator[Path]:
 
 
 def run_unrecorded(what: TrainRequest, *, as_json: bool) -> int:
-    """Train without a recording, in a child; the exit code, which is its own."""
+    """Train without a recording, in a child; return the exit code of the child."""
     with result_file() as path:
         more = ["--result", str(path), "--progress-line", "--exit-with-parent", str(os.getpid())]
         more += ["--progress-to", "stderr"] if as_json else []
@@ -105,19 +105,19 @@ def run_unrecorded(what: TrainRequest, *, as_json: bool) -> int:
             try:
                 code = child.wait()
             except KeyboardInterrupt:
-                code = child.wait()  # it heard ^C, too
+                code = child.wait()  # the child received ^C, too
         if as_json and code == 0:
             print_document(what, path, None)
     return code if code >= 0 else 128 - code
 
 
 def print_document(what: TrainRequest, path: Path, session: Path | None) -> None:
-    """Print the JSON document of a training that has ended. Raises UserError where it left no result."""
+    """Print the JSON document of an ended training. Raises UserError where it left no result."""
     print(json.dumps(document(what, read_result(path), session), indent=2, allow_nan=False))
 
 
 def document(what: TrainRequest, result: TrainingResult, session: Path | None) -> dict[str, Any]:
-    """Return what ``--json`` prints. Accuracy is in percent; what is not there is None, and a reason says why."""
+    """Return the document that ``--json`` prints. Accuracy is in percent; missing values are None, with a reason."""
     return {
         "network": what.network,
         "type": what.settings.type,
@@ -129,8 +129,8 @@ def document(what: TrainRequest, result: TrainingResult, session: Path | None) -
     }
 
 
-def print_networks(say: Callable[[str], object]) -> None:
-    """Print the networks that have a name, with what differs from the defaults."""
+def print_networks(print_line: Callable[[str], object]) -> None:
+    """Print the bundled networks, each with its settings that differ from the defaults."""
     for name, table in NETWORKS.items():
         rest = ", ".join(f"{key} {value}" for key, value in table.items() if key != "sequence")
-        say(f"{name:<14} {len(SEQUENCES[name][0])} layers" + (f", {rest}" if rest else ""))
+        print_line(f"{name:<14} {len(SEQUENCES[name][0])} layers" + (f", {rest}" if rest else ""))

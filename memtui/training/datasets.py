@@ -1,4 +1,4 @@
-"""What networks are trained on: digits that come along, generated clusters, and files of MNIST and CIFAR. No torch."""
+"""Data sets to train on: bundled digits, generated clusters, and files of MNIST and CIFAR. Without torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memtui.training.network_specs import Shape
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
 CLASSES = {"digits": 10, "clusters": 10, "mnist": 10, "cifar10": 10, "cifar100": 100}
-_DIGITS, _EVERY = 1797, 6  # of so many digits one is held back
+_DIGITS, _EVERY = 1797, 6  # number of digits; one in six is held out for the test
 _PHOTO = (3, 32, 32)
 _IDX = {"images": 2051, "labels": 2049}  # magic numbers: http://yann.lecun.com/exdb/mnist/
 _MOST_BYTES = 1 << 30  # of a file, packed or not: the largest of these has 0.15 GiB
@@ -31,26 +31,26 @@ _MOST_BYTES = 1 << 30  # of a file, packed or not: the largest of these has 0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Data:
-    """Examples to learn from, and others to measure by.
+    """Examples for training, and held-out examples for the test.
 
     Attributes:
-        images, held_back: f4[n, *shape], from 0 to 1 where they are pictures.
-        labels, held_back_labels: i8[n], from 0.
+        images, test_images: f4[n, *shape], from 0 to 1 where they are pictures.
+        labels, test_labels: i8[n], from 0.
     """
 
     images: Images
     labels: Labels
-    held_back: Images
-    held_back_labels: Labels
+    test_images: Images
+    test_labels: Labels
 
     @property
     def shape(self) -> Shape:
-        """Of one example."""
+        """Shape of one example."""
         return tuple(self.images.shape[1:])
 
 
 def shape_of(name: str, wanted: Shape) -> Shape:
-    """Return the shape of an example, for a network that ``wanted`` is the shape of generated data for."""
+    """Return the shape of an example; ``wanted``: the shape of data that would be generated for the network."""
     if name == "clusters":
         return wanted
     if name == "digits":
@@ -59,7 +59,7 @@ def shape_of(name: str, wanted: Shape) -> Shape:
 
 
 def examples(name: str, shape: Shape) -> int | None:
-    """Return how many there are to learn from; None of a data set whose files say that."""
+    """Return the number of training examples; None for a data set read from files."""
     if name == "digits":
         return _DIGITS - _DIGITS // _EVERY
     return _clusters(shape)[0] if name == "clusters" else None
@@ -75,13 +75,13 @@ def load(name: str, shape: Shape, folder: str | None, seed: int) -> Data:
     """Return a data set by name.
 
     Args:
-        name: of ``CLASSES``.
-        shape: as ``shape_of`` says.
-        folder: with the files of one that does not come along.
-        seed: of generated data.
+        name: a key of ``CLASSES``.
+        shape: the result of ``shape_of``.
+        folder: folder with the files of a data set that is not bundled.
+        seed: seed of generated data.
 
     Raises:
-        UserError: files are missing (which are expected), damaged or of another kind.
+        UserError: files are missing (the message lists the expected ones), damaged or of another kind.
     """
     if name == "digits":
         return _digits(shape)
@@ -91,7 +91,7 @@ def load(name: str, shape: Shape, folder: str | None, seed: int) -> Data:
 
 
 def check_files(name: str, folder: str | None) -> None:
-    """Raise UserError unless the files of a data set are there; those that come along always are."""
+    """Raise UserError unless the files of a data set exist; a bundled or generated data set needs no files."""
     if name == "mnist":
         for part, kind in _MNIST:
             _idx_path(Path(folder or "."), part, kind)
@@ -100,7 +100,7 @@ def check_files(name: str, folder: str | None) -> None:
 
 
 def _digits(shape: Shape) -> Data:
-    """Load the digits; one in six is held back. For 28x28 each pixel becomes 3x3, with a border of two."""
+    """Load the digits; one in six is held out. For 28x28 each pixel becomes 3x3, with a border of two."""
     raw = np.frombuffer(lzma.decompress(files("memtui.training").joinpath("data/digits.xz").read_bytes()), np.uint8)
     images = raw[: 64 * _DIGITS].reshape(_DIGITS, 1, 8, 8).astype(np.float32) / np.float32(16)
     if shape[-1] == 28:
@@ -108,32 +108,32 @@ def _digits(shape: Shape) -> Data:
     return _parted(images, raw[64 * _DIGITS :].astype(np.int64), np.arange(_DIGITS) % _EVERY == _EVERY - 1)
 
 
-def _parted(images: Images, labels: Labels, held: NDArray[np.bool_]) -> Data:
-    return Data(images[~held], labels[~held], images[held], labels[held])
+def _parted(images: Images, labels: Labels, is_test: NDArray[np.bool_]) -> Data:
+    return Data(images[~is_test], labels[~is_test], images[is_test], labels[is_test])
 
 
 def _clusters(shape: Shape) -> tuple[int, int]:
-    """Return the examples, and those held back."""
+    """Return the numbers of training and test examples."""
     return (5000, 2000) if len(shape) == 1 else (1000, 400)
 
 
 def clusters(shape: Shape, seed: int) -> Data:
-    """Return ten Gaussian clusters: 5,000 examples and 2,000 held back of vectors, 1,000 and 400 of pictures."""
+    """Return ten Gaussian clusters: 5,000 training and 2,000 test examples of vectors, 1,000 and 400 of pictures."""
     rng = np.random.default_rng(seed)
-    many, held = _clusters(shape)
-    labels = rng.integers(0, 10, many + held)
+    count, test_count = _clusters(shape)
+    labels = rng.integers(0, 10, count + test_count)
     if len(shape) == 1:
         centres = rng.normal(0, _APART / shape[0] ** 0.5, (10, *shape)).astype(np.float32)
     else:  # patches, which convolutions and pools can tell apart
         size = -(-shape[1] // 4), -(-shape[2] // 4)
         patches = rng.normal(0, 0.5, (10, shape[0], *size)).astype(np.float32)
         centres = patches.repeat(4, 2).repeat(4, 3)[:, :, : shape[1], : shape[2]]
-    images = rng.standard_normal((many + held, *shape), np.float32)
+    images = rng.standard_normal((count + test_count, *shape), np.float32)
     images += centres[labels]
-    return Data(images[:many], labels[:many], images[many:], labels[many:])
+    return Data(images[:count], labels[:count], images[count:], labels[count:])
 
 
-_APART = 4.2  # of the centres: with this, a network of 64-100-30-10 is right about 96 times of 100
+_APART = 4.2  # spread of the centres: a network of 64-100-30-10 then reaches an accuracy of about 96 %
 
 _MNIST = tuple((part, kind) for part in ("train", "t10k") for kind in _IDX)
 _CIFAR = {
@@ -153,9 +153,9 @@ def _idx_path(folder: Path, part: str, kind: str) -> Path:
 
 
 def _mnist(folder: Path, _: str) -> Data:
-    found = [_idx(_idx_path(folder, part, kind), kind) for part, kind in _MNIST]
-    images = [part.astype(np.float32)[:, None] / np.float32(255) for part in found[::2]]
-    labels = [part.astype(np.int64) for part in found[1::2]]
+    parts = [_idx(_idx_path(folder, part, kind), kind) for part, kind in _MNIST]
+    images = [part.astype(np.float32)[:, None] / np.float32(255) for part in parts[::2]]
+    labels = [part.astype(np.int64) for part in parts[1::2]]
     for some, named, (part, _kind) in zip(images, labels, _MNIST[::2], strict=True):
         if len(some) != len(named):
             raise UserError(f"{folder}: {part} has {len(some)} images and {len(named)} labels")
@@ -208,7 +208,7 @@ def _cifar(folder: Path, name: str) -> Data:
 
 
 def _records(paths: Iterable[Path], name: str) -> tuple[Images, Labels]:
-    """Return records of one label byte (CIFAR-100: coarse and fine) and 3,072 of the picture."""
+    """Return images and labels from records of one label byte (CIFAR-100: coarse and fine) and 3,072 of the picture."""
     heads = _CIFAR[name][3]
     parts = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Networks as lists of layers, the shapes that go through them, and what is wrong with a list. Knows no torch."""
+"""Networks as lists of layers, the shapes that go through them, and the validation of a list. Without torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memtui.core.errors import UserError
 from memtui.core.text import nearest
 
 Shape = tuple[int, ...]  # of one example: (features,) or (channels, height, width)
-LayerSpec = dict[str, Any]  # {"layer": name, parameter: value, ...}, every parameter there
+LayerSpec = dict[str, Any]  # {"layer": name, parameter: value, ...} with every parameter
 _NEEDED = object()
 
 # Parameters in the order in which a call may give them, and their defaults. Names are those of ZPP-MEM.
@@ -68,7 +68,7 @@ def _liao_mnist(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
 
 
 def _liao_cifar(norm: Sequence[LayerSpec]) -> list[LayerSpec]:
-    """Return it; without normalisation there is no ReLU behind the second pool."""
+    """Return the network; without normalisation there is no ReLU behind the second pool."""
     first = [_conv(5, 32), _pool("Max", 3, 2), _RELU, *norm]
     second = [_conv(5, 64), _pool("Average", 3, 2), *((_RELU, *norm) if norm else ())]
     third = [_conv(5, 64), _pool("Average", 3, 2), _RELU, *norm]
@@ -84,7 +84,7 @@ def _vgg_16() -> list[LayerSpec]:
 
 
 def _resnet(counts: Sequence[int], bottleneck: bool) -> list[LayerSpec]:
-    """Return the network of He et al. 2015, with the 3x3 convolution that images of 32x32 begin with."""
+    """Return the network of He et al. 2015, with the 3x3 convolution for images of 32x32 first."""
     layers: list[LayerSpec] = [_conv(3, 64), _BN, _RELU]
     for stage, count in enumerate(counts):
         filters = 64 << stage
@@ -121,14 +121,14 @@ SEQUENCES: dict[str, tuple[list[LayerSpec], Shape]] = {
 
 
 def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list[LayerSpec]:
-    """Return the layers of a network, whole and checked.
+    """Return the layers of a network, complete and validated.
 
     Args:
         sequence: a name of ``SEQUENCES``, or layers that are written out.
-        outputs: how many classes there are.
+        outputs: number of classes.
 
     Raises:
-        UserError: an unknown name, layer or parameter (with the nearest one), a value that cannot be.
+        UserError: an unknown name, layer or parameter (with the nearest known name), an invalid value.
     """
     if isinstance(sequence, str):
         if sequence not in SEQUENCES:
@@ -141,13 +141,13 @@ def layers_of(sequence: str | Sequence[Mapping[str, Any]], outputs: int) -> list
 
 
 def has_weights(layer: LayerSpec) -> bool:
-    """Whether a layer, or one inside of it, has a matrix of weights."""
+    """Whether a layer, or a layer inside of it, has a matrix of weights."""
     inside = layer.get("layers", ()) or [part for part in (layer.get("head"),) if part]
     return layer["layer"] in WEIGHTS or any(map(has_weights, inside))
 
 
 def data_shape(sequence: str | Sequence[Mapping[str, Any]]) -> Shape:
-    """Return the shape of an example, where data is generated for a network."""
+    """Return the shape of the examples that are generated for a network."""
     if isinstance(sequence, str) and sequence in SEQUENCES:
         return SEQUENCES[sequence][1]
     first = sequence[0] if sequence and not isinstance(sequence, str) else {}
@@ -155,7 +155,7 @@ def data_shape(sequence: str | Sequence[Mapping[str, Any]]) -> Shape:
 
 
 def _whole(given: object, outputs: int, where: str) -> LayerSpec:
-    """Return one layer with all its parameters, each of the type that it has. Raises UserError."""
+    """Return one layer with all its parameters, each converted to its type. Raises UserError."""
     if not isinstance(given, Mapping) or not isinstance(given.get("layer"), str):
         raise UserError(f"layer {where} is no table with a layer in it: {{layer = 'ReLu'}}")
     name: str = ALSO_CALLED.get(given["layer"]) or given["layer"]
@@ -200,7 +200,7 @@ def _number(value: Any, *_: Any) -> float:
 
 
 def _pair(value: Any, *_: Any) -> tuple[int, int]:
-    """Return the height and width; one number is both. Of four, as TensorFlow has strides, the middle two."""
+    """Return (height, width); one number is both. Of four numbers, as in TensorFlow's strides, the middle two count."""
     parts = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
     parts = parts[1:3] if len(parts) == 4 else parts
     if len(parts) != 2:
@@ -250,34 +250,34 @@ _CHECKS: dict[str, Callable[[Any, int, str], Any]] = {
 
 
 def shape_after(layer: LayerSpec, shape: Shape, where: str = "") -> Shape:
-    """Return what a layer makes of an example of some shape. Raises UserError where it cannot take it."""
+    """Return the output shape of a layer for an input shape. Raises UserError where the layer cannot take the input."""
     name = layer["layer"]
     title = f"layer {where} ({name})"
     if name == "FullyConnected":
         if len(shape) > 1 and not layer["flatten"]:
-            raise UserError(f"{title} gets {_words(shape)}: flatten=true makes a vector of it")
+            raise UserError(f"{title} gets {_shape_text(shape)}: flatten=true makes a vector of it")
         return (layer["units"],)
     if name == "Block":
         return _shape_after_all((layer["head"], *layer["tail"]), shape, where)
     if name == "Residual":
         after = _shape_after_all(layer["layers"], shape, where)
         if after != shape and len(after) != 3:
-            raise UserError(f"{title} makes {_words(after)} of {_words(shape)}: there is no sum of both")
+            raise UserError(f"{title} makes {_shape_text(after)} of {_shape_text(shape)}: there is no sum of both")
         return after
     return _shape_after_window(layer, shape, title) if name in _WINDOWED else shape
 
 
 def _shape_after_all(layers: Sequence[LayerSpec], shape: Shape, where: str) -> Shape:
-    """Return what layers inside of another one make of an example, one after another. Raises UserError."""
+    """Return the output shape of a chain of layers inside of another layer. Raises UserError."""
     for n, layer in enumerate(layers):
         shape = shape_after(layer, shape, f"{where}.{n}")
     return shape
 
 
 def _shape_after_window(layer: LayerSpec, shape: Shape, title: str) -> Shape:
-    """Return what a convolution or a pool makes of an image. Raises UserError, which begins with ``words``."""
+    """Return the output shape of a convolution or a pool. Raises UserError, whose message begins with ``title``."""
     if len(shape) != 3:
-        raise UserError(f"{title} needs channels, height and width, and gets {_words(shape)}")
+        raise UserError(f"{title} needs channels, height and width, and gets {_shape_text(shape)}")
     window = layer.get("filter_dim") or layer.get("kernel_size")
     if window is None:
         return (shape[0], 1, 1)
@@ -287,17 +287,17 @@ def _shape_after_window(layer: LayerSpec, shape: Shape, title: str) -> Shape:
     else:
         size = tuple((n - w) // s + 1 for n, w, s in zip(shape[1:], window, strides, strict=True))
     if min(size) < 1:
-        raise UserError(f"{title}: a window of {window[0]}x{window[1]} does not fit into {_words(shape)}")
+        raise UserError(f"{title}: a window of {window[0]}x{window[1]} does not fit into {_shape_text(shape)}")
     return (layer.get("num_of_filters", shape[0]), *size)
 
 
 def check_shapes(layers: Sequence[LayerSpec], shape: Shape, outputs: int) -> None:
-    """Raise UserError unless examples of a shape go through and come out as one number for each class."""
+    """Raise UserError unless the layers accept examples of a shape and return one number for each class."""
     for n, layer in enumerate(layers):
         shape = shape_after(layer, shape, str(n))
     if shape != (outputs,):
-        raise UserError(f"the sequence ends with {_words(shape)}, and there are {outputs} classes")
+        raise UserError(f"the sequence ends with {_shape_text(shape)}, and there are {outputs} classes")
 
 
-def _words(shape: Shape) -> str:
+def _shape_text(shape: Shape) -> str:
     return "x".join(map(str, shape)) if len(shape) > 1 else f"a vector of {shape[0]}"

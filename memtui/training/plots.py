@@ -1,4 +1,4 @@
-"""The recorded iteration as ZPP-MEM wrote it: its text, and a picture. Knows no torch."""
+"""The recorded iteration in the files of ZPP-MEM: a text, and a picture. Without torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from memtui.analysis.allocation_trace import StepTrace
-from memtui.analysis.peak_segment import peak_of, segment_words
+from memtui.analysis.peak_segment import peak_of, segment_label
 from memtui.core.errors import FAILURE
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.units import size
@@ -23,7 +23,7 @@ def write_plots(trace: StepTrace, run: str, title: str, segments: tuple[tuple[st
     """Write ``plots/RUN_train_N_meta.txt`` and ``plots/RUN_train_N.svg``, N the number of the iteration from 1.
 
     Raises:
-        UserError: they cannot be written.
+        UserError: the files cannot be written.
     """
     stem = f"{run}_train_{trace.step + 1}"
     folder = Path(FOLDER)
@@ -43,12 +43,12 @@ def write_plots(trace: StepTrace, run: str, title: str, segments: tuple[tuple[st
 def draw(trace: StepTrace, title: str, segments: tuple[tuple[str, ...], ...]) -> Drawing:
     """Draw memory above the start of the step over its time."""
     peak = peak_of(trace, segments)
-    words = title
+    caption = title
     if peak is not None:
-        where = f", in {segment_words(peak.segment)}" if peak.segment else ""
-        words += f"; peak {size(peak.above_start_bytes)} above the start of the iteration{where} ({peak.op})"
-    lines = wrap(words, COLUMN_PT - 8, SMALL_PT, 3)
-    drawing = Drawing(COLUMN_PT, 8 + 96 + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, words)
+        where = f", in {segment_label(peak.segment)}" if peak.segment else ""
+        caption += f"; peak {size(peak.above_start_bytes)} above the start of the iteration{where} ({peak.op})"
+    lines = wrap(caption, COLUMN_PT - 8, SMALL_PT, 3)
+    drawing = Drawing(COLUMN_PT, 8 + 96 + 22 + len(lines) * (SMALL_PT + 1.2) + 3, title, caption)
     above = np.maximum(trace.usage_bytes - trace.start_bytes, 0)
     across = time_scale((trace.end_ns - trace.start_ns) / 1e9)
     axes = Axes(drawing, 38.0, 8.0, COLUMN_PT - 46.0, 96.0, across, bytes_scale(float(above.max(initial=1)) * 1.02))

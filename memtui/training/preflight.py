@@ -1,4 +1,4 @@
-"""What is checked of a training before anything is started: shapes, files, PyTorch. Knows no torch."""
+"""Checks of a training before anything is started: shapes, files, PyTorch is installed. Does not import torch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from memtui.training.settings import FROM_FOLDER, Settings
 
 
 def check(settings: Settings) -> None:
-    """Raise UserError for layers whose shapes do not fit, and for data whose files are missing."""
+    """Raise UserError for layers whose shapes do not fit, and for missing files of a data set."""
     layers = layers_of(settings.sequence, CLASSES[settings.dataset_name])
     shape = shape_of(settings.dataset_name, data_shape(settings.sequence))
     check_shapes(layers, shape, CLASSES[settings.dataset_name])
     if settings.dataset_name in FROM_FOLDER:
         check_files(settings.dataset_name, settings.data)
-    if (many := examples(settings.dataset_name, shape)) is not None:
-        check_batch(settings.batch_size, many)
+    if (count := examples(settings.dataset_name, shape)) is not None:
+        check_batch(settings.batch_size, count)
     if settings.restore_model:
         check_readable(Path(settings.restore_model_path or ""))
     if settings.save_model:
@@ -29,6 +29,6 @@ def check(settings: Settings) -> None:
 
 
 def check_torch() -> None:
-    """Raise UserError where there is no PyTorch."""
+    """Raise UserError where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise UserError("training needs PyTorch, which is not installed: pip install 'memtui[torch]'", FAILURE)

@@ -1,4 +1,4 @@
-"""What came of a training, as the process that trained leaves it for the one that started it."""
+"""The result of a training, as the process that trains leaves it for the process that started it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from memtui.core.errors import FAILURE, UserError
 
 @dataclass(frozen=True, slots=True)
 class PeakMemory:
-    """The fullest moment of a recorded iteration; None where none was recorded, and ``peak_reason`` says why.
+    """The peak of a recorded iteration; None where no iteration was recorded, and ``peak_reason`` says why.
 
     Attributes:
-        peak_bytes: all that was known to be held.
-        peak_above_start_bytes: of it, what was not there when the iteration began.
-        peak_by_category: bytes.
-        activation_bytes: of activations.
-        peak_segment: its layers; None where it was in none.
-        peak_segment_bytes: what was allocated in them since the iteration began, and was held then.
-        peak_op: what allocated last.
-        peak_reason: why nothing is known; "" where something is.
+        peak_bytes: bytes in use.
+        peak_above_start_bytes: bytes in use above those at the start of the iteration.
+        peak_by_category: bytes by category.
+        activation_bytes: bytes of activations.
+        peak_segment: layers of the segment of the peak; None where the peak is in no segment.
+        peak_segment_bytes: bytes in use that those layers allocated since the iteration began.
+        peak_op: operator that allocated last.
+        peak_reason: why the peak is not known; "" where it is known.
     """
 
     peak_bytes: int | None = None
@@ -38,17 +38,17 @@ class PeakMemory:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """Of a training that came to its end.
+    """Result of a training that ended.
 
     Attributes:
-        epochs: that were finished.
-        iterations: that ran.
+        epochs: finished epochs.
+        iterations: finished iterations.
         accuracy: in percent; None: not measured, and ``reason`` says why.
-        loss: the last one, perhaps infinite; None: not measured.
-        stopped: why it stopped before its last epoch; None: it did not.
-        files: that were written.
-        reason: why there is no accuracy; "" where there is one.
-        peak: of its memory.
+        loss: the last loss, perhaps infinite; None: not measured.
+        stopped: why the training stopped before its last epoch; None: it did not.
+        files: written files.
+        reason: why the accuracy was not measured; "" where it was.
+        peak: peak of its memory.
     """
 
     epochs: int
@@ -61,21 +61,21 @@ class TrainingResult:
     peak: PeakMemory
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready object, in which the peak has no object of its own."""
-        plain = asdict(self)
-        peak = plain.pop("peak")
-        return plain | peak
+        """Return a JSON-ready object; the fields of the peak are inlined."""
+        document = asdict(self)
+        peak = document.pop("peak")
+        return document | peak
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> TrainingResult:
-        """Return what ``to_dict`` made plain. Raises TypeError and KeyError for anything else."""
+    def from_dict(cls, document: Mapping[str, Any]) -> TrainingResult:
+        """Invert ``to_dict``. Raises TypeError and KeyError for anything else."""
         own, of_peak = ([f.name for f in fields(of) if f.name != "peak"] for of in (cls, PeakMemory))
-        peak = PeakMemory(**{name: plain[name] for name in of_peak})
-        return cls(**{name: plain[name] for name in own}, peak=peak)
+        peak = PeakMemory(**{name: document[name] for name in of_peak})
+        return cls(**{name: document[name] for name in own}, peak=peak)
 
 
 def read_result(path: Path) -> TrainingResult:
-    """Return the result that a training left in a file. Raises UserError where there is none."""
+    """Return the result that a training left in a file. Raises UserError where the file has no result."""
     try:
         return TrainingResult.from_dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""What is to be trained, and how: the settings of one training, checked, from names, TOML tables and ``key=value``."""
+"""The settings of one training, parsed and validated from names, TOML tables and ``key=value``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHOICES = {"type": LEARNING_RULES, "dataset_name": DATASETS, "cost_function": C
 _LEAST = {"batch_size": 1, "epochs": 1, "eval_period": 1, "stat_period": 1, "seed": 0}
 _MOST = dict.fromkeys(("batch_size", "epochs", "eval_period", "stat_period"), 10**9) | {"seed": MOST_SEED}
 
-Layer = Mapping[str, Any]  # {"layer": name, ...}: one of a sequence that is written out
+Layer = Mapping[str, Any]  # {"layer": name, ...}: a layer of a sequence that is written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Settings:
         data: folder with the files of a data set that is not shipped.
         sequence: the network: a name, or its layers.
         cost_function: of ``COSTS``.
-        momentum: of the stochastic gradient descent; 0 is plain.
+        momentum: of the stochastic gradient descent; 0: without momentum.
         gather_stats: write mean and spread of weights, activations and errors every ``stat_period`` iterations.
         save_graph: write operators and edges of one iteration.
         memory_only: stop after the fifth iteration, whose allocations are written.
-        restore_model_path: weights to begin with, where ``restore_model`` says so.
-        save_model_path: where weights go after training, where ``save_model`` says so.
-        minimum_accuracy: (epoch, percent): from the end of that epoch on the training must reach so much, or it stops.
+        restore_model_path: file of the initial weights, with ``restore_model``.
+        save_model_path: file for the trained weights, with ``save_model``.
+        minimum_accuracy: (epoch, percent): the accuracy required from the end of that epoch on, or training stops.
         eval_period: iterations between two measurements of the accuracy.
         seed: of weights, feedback, data order.
     """
@@ -72,53 +72,53 @@ class Settings:
         return asdict(self)
 
     def changes(self) -> dict[str, Any]:
-        """Return the same of what differs from the defaults, which ``settings_from`` takes."""
+        """Return a JSON-ready object of the settings that differ from the defaults; ``settings_from`` inverts it."""
         defaults = asdict(Settings())
         return {key: value for key, value in asdict(self).items() if value != defaults[key]}
 
 
 def settings_from(changes: Mapping[str, Any]) -> Settings:
-    """Return what ``changes`` made plain, and JSON perhaps went through since."""
-    plain = {key: value for key, value in changes.items() if key in KEYS}
+    """Invert ``Settings.changes``, also after a round trip through JSON."""
+    values = {key: value for key, value in changes.items() if key in KEYS}
     for key in ("minimum_accuracy", "sequence"):
-        if isinstance(plain.get(key), list):
-            plain[key] = tuple(tuple(pair) if key == "minimum_accuracy" else pair for pair in plain[key])
-    return Settings(**plain)
+        if isinstance(values.get(key), list):
+            values[key] = tuple(tuple(pair) if key == "minimum_accuracy" else pair for pair in values[key])
+    return Settings(**values)
 
 
 KEYS = tuple(field.name for field in fields(Settings))
 _OF_IMAGES = ("liao_cifar", "vgg", "resnet")
 _IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}
-# The networks that have a name; each differs from the defaults in what stands here.
+# The bundled networks, each with its settings that differ from the defaults.
 NETWORKS: dict[str, dict[str, Any]] = {
     name: {"sequence": name} | (_IMAGES if name.startswith(_OF_IMAGES) else {}) for name in BUNDLED_NETWORKS
 }
 
 
 def settings_of(name: str, changes: Mapping[str, Any], more: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
-    """Return the settings of a network that has a name.
+    """Return the settings of a network by name.
 
     Args:
-        name: of ``NETWORKS`` or ``more``.
-        changes: key -> value, which may be text, as the command line has it.
-        more: the user's own networks; ``extends`` names the one that theirs differs from.
+        name: a key of ``NETWORKS`` or ``more``.
+        changes: key -> value, which may be text, as on the command line.
+        more: the user's own networks; ``extends`` names the network that a table builds on.
 
     Raises:
-        UserError: an unknown name or key (with the nearest one), or a value that cannot be.
+        UserError: an unknown name or key (with the nearest known one), or an invalid value.
     """
     return _checked({**_resolved(name, more or {}), **changes})
 
 
 def networks_from_file(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the networks of a TOML file: each table is one. Raises UserError, with the line where it is not TOML."""
-    plain = read_toml(path)
-    check_networks(plain, str(path))
-    return plain
+    """Return the networks of a TOML file, one for each table. Raises UserError, with the line of a syntax error."""
+    networks = read_toml(path)
+    check_networks(networks, str(path))
+    return networks
 
 
-def check_networks(plain: Mapping[str, Any], where: str) -> None:
-    """Raise UserError for what is not a table of settings; ``where`` they stand begins its line."""
-    for name, table in plain.items():
+def check_networks(networks: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for a network that is not a table of settings; the message begins with ``where``."""
+    for name, table in networks.items():
         if not isinstance(table, dict):
             raise UserError(f"{where}: {name} is no table: a network is written [name], its settings below it")
         check_keys(table, f"{where}: [{name}]", ("extends",))
@@ -134,7 +134,7 @@ def check_keys(given: Iterable[str], where: str, more: tuple[str, ...] = ()) -> 
 
 
 def parse_changes(texts: Iterable[str]) -> dict[str, str]:
-    """Parse ``key=value`` as the command line has it. Raises UserError."""
+    """Parse ``key=value`` of the command line. Raises UserError."""
     changes: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -146,7 +146,7 @@ def parse_changes(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _resolved(name: str, more: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a network's settings after those it extends; a table of the user's may extend ours of the same name."""
+    """Return a network's settings on top of those it extends; a user's table may extend ours of the same name."""
     unused, chain = dict(more), []
     wanted: str | None = name
     while wanted is not None:
@@ -197,12 +197,12 @@ def _check_needed(settings: Settings) -> None:
 
 @cache
 def _kinds() -> dict[str, Any]:
-    """Return the type of each key; to find them out takes longer than to check a training."""
+    """Return the type of each key; cached, since evaluating the hints takes longer than to check a training."""
     return get_type_hints(Settings)
 
 
 def _value(key: str, kind: Any, value: Any) -> Any:
-    """Return a value of the type that the key has, from that type or from text. Raises UserError."""
+    """Convert a value, or its text, to the type of a key. Raises UserError."""
     try:
         if key == "minimum_accuracy":
             return _minimum(value)

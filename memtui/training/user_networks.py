@@ -1,8 +1,8 @@
-"""Networks as functions in a Python file, as ZPP-MEM has them: ``name(output_size) -> [layers]``.
+"""Networks as functions in a Python file, as in ZPP-MEM: ``name(output_size) -> [layers]``.
 
 The file is the user's program, so it runs in a process of its own, which has this one's rights (the user's, also under
-sudo): ``python -m memtui.training.user_networks FILE OUTPUTS NAME`` prints its layers as JSON. In it the names of
-layers (``FullyConnected(100, flatten=True)``) are there already.
+sudo): ``python -m memtui.training.user_networks FILE OUTPUTS NAME`` prints its layers as JSON. The names of layers
+(``FullyConnected(100, flatten=True)``) are predefined in the file.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MOST_S = 30.0
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the functions of a file that could be networks. Raises UserError: it cannot be run."""
+    """Return the functions of a file that could be networks. Raises UserError: the file cannot be run."""
     return _run(path).names
 
 
 def sequence_in(path: Path, name: str, outputs: int) -> Any:
-    """Return what such a function returns, for so many classes. Raises UserError: there is none, or it fails."""
+    """Return the result of a function of a file for ``outputs`` classes. Raises UserError: it is missing, or fails."""
     answer = _run(path, str(outputs), name)
     if name not in answer.names:
         raise UserError(f"{path} has no function {name}; {nearest(name, answer.names or ('none',))}")
@@ -40,12 +40,12 @@ def sequence_in(path: Path, name: str, outputs: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the process of a file prints.
+    """Output of the process that runs a file.
 
     Attributes:
         names: functions that could be networks.
-        layers: what the function of the given name returned; None without one. Nothing of it is checked.
-        error: why there is neither; "" where there is.
+        layers: result of the function of the given name, not validated; None without a name.
+        error: why the file could not be run; "" where it ran.
     """
 
     names: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ def _constructor(name: str) -> Callable[..., LayerSpec]:
 
 
 def _main(path: str, outputs: str = "", name: str = "") -> _Answer:
-    """Run a file in this process, and its function of the given name, if any."""
+    """Run a file in this process, and its function of the given name, if a name is given."""
     layers = {name: _constructor(name) for name in LAYERS}
     layers |= {also: layers[name] for also, name in ALSO_CALLED.items()}
     try:

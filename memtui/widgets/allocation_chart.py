@@ -57,7 +57,7 @@ class AllocationChart(Panel):
         """Return what is held at the cursor."""
         if not len(self.view):
             return []
-        return legend(self.view.held_by_category(self.row).tolist(), self.draw_style, width - len(self.title) - 8)
+        return legend(self.view.usage_by_category(self.row).tolist(), self.draw_style, width - len(self.title) - 8)
 
     def footing(self) -> Line:
         """Return what happened at the cursor."""
@@ -95,7 +95,7 @@ class AllocationChart(Panel):
         key = index, columns, rows, by_letter(draw_style)
         if self._picture is None or self._picture[0] != key:
             starts = _column_starts(index, columns)
-            by_category = np.array([index.held_by_category(row) for row in _rows_of(index, starts).tolist()])
+            by_category = np.array([index.usage_by_category(row) for row in _rows_of(index, starts).tolist()])
             self._picture = (
                 key,
                 starts,
@@ -106,7 +106,7 @@ class AllocationChart(Panel):
 
 def _column_starts(index: StepIndex, columns: int) -> NDArray[np.int64]:
     """Return the first row of each column; all allocations that existed at the start of the step are one row."""
-    first = index.begin_row
+    first = index.start_row
     return first + np.arange(columns) * (len(index) - first) // columns
 
 

@@ -43,13 +43,13 @@ def page_set(window: tuple[frozenset, frozenset, frozenset]) -> PageSet:
 
 def naive(some: list, shift: int) -> dict[int, int]:
     """Touches by chunk, page by page."""
-    found: Counter[int] = Counter()
+    result: Counter[int] = Counter()
     for pages, huge, giant in some:
         numbers = list(pages)
         numbers += [page for block in huge for page in range(block * PER_BLOCK, (block + 1) * PER_BLOCK)]
         numbers += [page for one in giant for page in range(one * PER_GIANT, (one + 1) * PER_GIANT)]
-        found.update(page >> (shift - 12) for page in numbers)
-    return dict(found)
+        result.update(page >> (shift - 12) for page in numbers)
+    return dict(result)
 
 
 def by_chunk(found: TouchSum) -> dict[int, int]:
@@ -61,22 +61,22 @@ def taken(some: list) -> TouchSum | None:
     tally = TouchTally()
     for window in some:
         tally.add(page_set(window))
-    return tally.take()
+    return tally.pop()
 
 
 @settings(deadline=None, max_examples=50)
 @given(windows)
 def test_a_sum_is_the_naive_one_and_survives_storing(some):
-    found = taken(some)
+    result = taken(some)
     if not some:
-        assert found is None
+        assert result is None
         return
-    assert (found.windows, found.shift) == (len(some), CHUNK_SHIFT)
-    assert by_chunk(found) == naive(some, CHUNK_SHIFT)
-    again = decode_touch_sum(encode_touch_sum(found))
-    assert (again.windows, again.shift) == (found.windows, found.shift)
-    np.testing.assert_array_equal(again.groups, found.groups)
-    np.testing.assert_array_equal(again.touches, found.touches)
+    assert (result.windows, result.shift) == (len(some), CHUNK_SHIFT)
+    assert by_chunk(result) == naive(some, CHUNK_SHIFT)
+    again = decode_touch_sum(encode_touch_sum(result))
+    assert (again.windows, again.shift) == (result.windows, result.shift)
+    np.testing.assert_array_equal(again.groups, result.groups)
+    np.testing.assert_array_equal(again.touches, result.touches)
 
 
 @settings(deadline=None, max_examples=50)
@@ -98,34 +98,34 @@ def test_sums_add_up_in_the_larger_chunks(some, others, coarser):
 def test_much_memory_has_larger_chunks(monkeypatch):
     monkeypatch.setattr(access_counts, "MAX_GROUPS", 4)
     pages = range(0, 1000 * PER_CHUNK, 4)  # 1000 chunks with 4 touches each, in 32 groups
-    found = taken([(pages, (), ())])
-    assert (found.shift, len(found.groups)) == (CHUNK_SHIFT + 3, 4)
-    assert by_chunk(found) == dict.fromkeys(range(125), 32)
+    result = taken([(pages, (), ())])
+    assert (result.shift, len(result.groups)) == (CHUNK_SHIFT + 3, 4)
+    assert by_chunk(result) == dict.fromkeys(range(125), 32)
 
 
 def test_what_was_taken_is_not_counted_again():
     tally = TouchTally()
     tally.add(PageSet.from_pages([1, 2]))
-    assert by_chunk(tally.take()) == {0: 2}
-    assert tally.take() is None
+    assert by_chunk(tally.pop()) == {0: 2}
+    assert tally.pop() is None
     tally.add(PageSet.from_pages([40]))
-    found = tally.take()
-    assert (found.windows, by_chunk(found)) == (1, {2: 1})
+    result = tally.pop()
+    assert (result.windows, by_chunk(result)) == (1, {2: 1})
 
 
 def test_every_level_adds_up_all_windows_of_it_and_the_last_sum_has_what_is_left():
-    levels, found = TouchLevels(), {level: [] for level in range(4)}
+    levels, result = TouchLevels(), {level: [] for level in range(4)}
     samples = 4096 + 1024 + 256 + 64 + 5
     for sample in range(samples):
         levels.tally.add(PageSet.from_pages([16 * sample]))
         if (sample + 1) % 64 == 0 or sample + 1 == samples:
             for level, one in levels.end(sample + 1):
-                found[level].append((sample, one.windows, by_chunk(one)))
+                result[level].append((sample, one.windows, by_chunk(one)))
     for level, size in enumerate(SUMMED_SAMPLES):
         whole = [(n + size - 1, size, dict.fromkeys(range(n, n + size), 1)) for n in range(0, samples - size + 1, size)]
         if level == 0:
             whole.append((samples - 1, 5, dict.fromkeys(range(samples - 5, samples), 1)))
-        assert found[level] == whole
+        assert result[level] == whole
 
 
 def test_a_process_that_ended_is_in_the_sums_above():

@@ -40,10 +40,10 @@ def test_without_a_budget_only_the_same_interval_is_alike_and_with_one_its_order
     assert like(intervals, 0, exact=True).tolist() == [True] + [False] * 5
     assert like(intervals, 0, exact=False).tolist() == [True, True, True, False, False, False]
     assert groups(intervals, intervals, exact=True)[0].interval_ns == (7700, 7700)
-    found = groups(intervals, intervals, exact=False)
-    assert [g.interval_ns for g in found] == [(7000, 7700), (200, 280), (400, 400)]
-    assert sum(g.time_fraction for g in found) == pytest.approx(1)
-    assert np.sum([g.windows for g in found], axis=0).tolist() == [1] * 6  # each in one group
+    result = groups(intervals, intervals, exact=False)
+    assert [g.interval_ns for g in result] == [(7000, 7700), (200, 280), (400, 400)]
+    assert sum(g.time_fraction for g in result) == pytest.approx(1)
+    assert np.sum([g.windows for g in result], axis=0).tolist() == [1] * 6  # each in one group
 
 
 @pytest.mark.parametrize("budget", [False, True])
@@ -73,9 +73,9 @@ def test_resident_memory_weighs_as_long_as_it_was_there(tmp_path):
     reader = Source(path)
     reader._session._samples.table = replace(reader.samples, rss_bytes=np.repeat([10.0 * MIB, 100.0 * MIB], 10))
     lengths = reader.samples.end_ns - reader.samples.start_ns
-    found = report_of(reader, "s").rss_bytes
-    assert found.mean == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
-    assert (found.median, found.max) == (100 * MIB, 100 * MIB)
+    result = report_of(reader, "s").rss_bytes
+    assert result.mean == pytest.approx(np.average(reader.samples.rss_bytes, weights=lengths))
+    assert (result.median, result.max) == (100 * MIB, 100 * MIB)
     reader.close()
 
 
@@ -90,14 +90,14 @@ def test_an_end_that_is_in_no_window_is_told(tmp_path):
 
 def test_reuse_is_said_of_windows_as_long_as_they_were(tmp_path):
     """Reading may take longer than the interval that was asked for."""
-    for long_ns, said in ((203 * MS, "0.2 s"), (1200 * MS, "1.2 s")):
+    for long_ns, expected in ((203 * MS, "0.2 s"), (1200 * MS, "1.2 s")):
         late = [
             replace(m, asked_ns=200 * MS) if isinstance(m, Window) else m for m in messages(20, interval_ns=long_ns)
         ]
         reader = Session(write_session(tmp_path / f"{long_ns}.memtui", late))
         presenter = Presenter(reader, follow=False)
         presenter.playhead.seek(float(reader.samples.end_ns[-1]))
-        assert presenter.view(5.0).reuse.interval == said
+        assert presenter.view(5.0).reuse.interval == expected
         reader.close()
 
 
@@ -106,12 +106,12 @@ def test_the_screen_says_the_true_interval_and_the_median_of_windows_like_the_on
     reader._samples.table = replace(reader.samples, wss_bytes=np.repeat([10.0 * MIB, 90.0 * MIB], 10))
     samples = reader.samples
     presenter = Presenter(reader, follow=False)
-    for at, true_s, median_mib, length in (
+    for index, true_s, median_mib, length in (
         (9, 0.203, 10, "200 ms"),
         (11, 2.003, 90, "2.0 s"),
         (19, 2.003, 90, "2.0 s"),
     ):
-        presenter.playhead.seek(float(samples.end_ns[at]))
+        presenter.playhead.seek(float(samples.end_ns[index]))
         view = presenter.view(5.0)
         assert view.header.true_s == pytest.approx(true_s)
         assert view.graph.median_bytes == view.graph.max_bytes == median_mib * MIB

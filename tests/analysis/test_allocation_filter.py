@@ -37,23 +37,23 @@ def test_a_row_is_shown_when_all_terms_match(drawn, terms):
     columns = np.array(rows, np.int64).reshape(-1, 7).T
     trace = StepTrace.from_columns(columns, step=0, start_ns=100, end_ns=10**6, existing=existing, names=NAMES)
     index = StepIndex(trace)
-    found = parse_row_filter("  ".join("!" * inverted + term for term, inverted in terms))(index)
+    result = parse_row_filter("  ".join("!" * inverted + term for term, inverted in terms))(index)
     if not terms:
-        assert found is None
+        assert result is None
         return
     for row in range(len(trace)):
-        words = (
+        names = (
             trace.name(int(trace.op[row])).lower(),
             trace.name(int(index.layer[row])).lower(),
             CATEGORIES[trace.category[row]],
             PHASES[trace.phase[row]],
             abs(int(trace.delta_bytes[row])),
         )
-        assert found[row] == all(TERMS[term](words) != inverted for term, inverted in terms)
+        assert result[row] == all(TERMS[term](names) != inverted for term, inverted in terms)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("text", "why"),
     [
         ("mm >", "> is no size, as >1MiB is"),
         ("<much", "<much is no size, as <1MiB is"),
@@ -62,7 +62,7 @@ def test_a_row_is_shown_when_all_terms_match(drawn, terms):
         ("! mm", "! stands before nothing"),
     ],
 )
-def test_what_is_no_filter_is_told_in_a_line(words, why):
+def test_what_is_no_filter_is_told_in_a_line(text, why):
     with pytest.raises(ValueError, match=r"^") as caught:
-        parse_row_filter(words)
+        parse_row_filter(text)
     assert str(caught.value) == why

@@ -104,7 +104,7 @@ def test_a_broken_invariant_is_a_sentence(rows, sentence):
         trace_of(rows, 1)
     assert "\n" not in str(caught.value)
     columns = np.array(rows, np.int64).T
-    assert any(sentence in found for found in replace_columns(trace_of(SOUND, 1), columns).check())
+    assert any(sentence in result for result in replace_columns(trace_of(SOUND, 1), columns).check())
 
 
 def replace_columns(trace: StepTrace, columns: np.ndarray) -> StepTrace:
@@ -114,8 +114,8 @@ def replace_columns(trace: StepTrace, columns: np.ndarray) -> StepTrace:
 
 def test_negative_usage_is_named():
     rows = [SOUND[0], (110, -64, 1, 0, 0, -1, -1), (120, -64, 2, 0, 0, -1, -1)]
-    found = replace_columns(trace_of(SOUND, 1), np.array(rows, np.int64).T).check()
-    assert "usage is negative after row 2" in found
+    result = replace_columns(trace_of(SOUND, 1), np.array(rows, np.int64).T).check()
+    assert "usage is negative after row 2" in result
 
 
 GOOD = {"step": 3, "start_ns": 100, "end_ns": 10**6, "existing": 1, "names": NAMES}
@@ -177,18 +177,18 @@ def test_whatever_is_changed_is_refused_or_sound(drawn, data):
         where = data.draw(st.integers(0, 6)), data.draw(st.integers(0, len(rows) - 1))
         columns[where] = data.draw(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-2, 8))
     try:
-        found = StepTrace.from_columns(columns, **(GOOD | {"existing": existing}))
+        trace = StepTrace.from_columns(columns, **(GOOD | {"existing": existing}))
     except ValueError:
         return
-    assert found.check() == []
-    assert (found.usage_bytes >= 0).all()
-    assert (found.by_category() >= 0).all()
+    assert trace.check() == []
+    assert (trace.usage_bytes >= 0).all()
+    assert (trace.by_category() >= 0).all()
 
 
 def test_an_empty_step():
-    found = StepTrace.from_columns(np.zeros((7, 0), np.int64), **(GOOD | {"existing": 0}))
-    assert (len(found), found.peak_row, found.peak_bytes, found.returns_to_start) == (0, -1, 0, True)
-    assert found.by_category().shape == (0, len(CATEGORIES))
+    trace = StepTrace.from_columns(np.zeros((7, 0), np.int64), **(GOOD | {"existing": 0}))
+    assert (len(trace), trace.peak_row, trace.peak_bytes, trace.returns_to_start) == (0, -1, 0, True)
+    assert trace.by_category().shape == (0, len(CATEGORIES))
 
 
 def test_a_column_of_another_length_or_type_is_named():

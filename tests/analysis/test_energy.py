@@ -53,7 +53,7 @@ def polled(load: Load, tick_s: float, phase_s: float, until_s: float, seed: int 
 def off(found: Energy, load: Load) -> float:
     """Relative error against the energy that was really drawn in the measured stretch."""
     assert found.energy_j is not None, found.reason
-    true = load.energy_j(found.end_ns / NS) - load.energy_j(found.begin_ns / NS)
+    true = load.energy_j(found.end_ns / NS) - load.energy_j(found.start_ns / NS)
     return abs(found.energy_j / float(true) - 1)
 
 
@@ -68,10 +68,10 @@ def off(found: Energy, load: Load) -> float:
 def test_a_window_on_the_counters_own_edges_is_right(kind, tick_s, phase, window_s, begin_s):
     load, tolerance = Load(kind[0]), kind[1]
     t, e = polled(load, tick_s, phase * tick_s, begin_s + window_s + 0.3)
-    found = from_counter(t, e, int(begin_s * NS), int((begin_s + window_s) * NS))
-    assert off(found, load) <= tolerance
-    assert found.begin_ns >= begin_s * NS
-    assert found.end_ns - (begin_s + window_s) * NS <= (tick_s + 0.002) * NS
+    energy = from_counter(t, e, int(begin_s * NS), int((begin_s + window_s) * NS))
+    assert off(energy, load) <= tolerance
+    assert energy.start_ns >= begin_s * NS
+    assert energy.end_ns - (begin_s + window_s) * NS <= (tick_s + 0.002) * NS
     assert tick_ns(t, e) == pytest.approx(tick_s * NS, abs=1.1 * MS)
 
 
@@ -91,9 +91,9 @@ def test_the_naive_window_is_not():
 def test_constant_power_is_no_reason_for_0_j():
     """A sensor that never changes has no edges, and an integral all the same."""
     t = np.arange(0, 3 * NS, 50 * MS)
-    found = from_power(t, np.full(len(t), 300.0), NS, 2 * NS)
-    assert found.energy_j == pytest.approx(300)
-    assert found.power_w == pytest.approx(300)
+    energy = from_power(t, np.full(len(t), 300.0), NS, 2 * NS)
+    assert energy.energy_j == pytest.approx(300)
+    assert energy.power_w == pytest.approx(300)
 
 
 @given(st.sampled_from(["plateau", "ramp"]), st.floats(0.5, 5))
@@ -101,28 +101,28 @@ def test_constant_power_is_no_reason_for_0_j():
 def test_the_integral_of_a_sensor_is_right(kind, window_s):
     load = Load(kind)
     t = np.arange(0.001, window_s + 1, 0.02)
-    found = from_power((t * NS).astype(np.int64), load.power_w(t), int(0.3 * NS), int((0.3 + window_s) * NS))
-    assert off(found, load) <= 0.01
+    energy = from_power((t * NS).astype(np.int64), load.power_w(t), int(0.3 * NS), int((0.3 + window_s) * NS))
+    assert off(energy, load) <= 0.01
 
 
 def test_a_reset_is_no_measurement():
     t, e = polled(Load("plateau"), 0.05, 0, 3)
     e[len(e) // 2 :] -= 100
-    found = from_counter(t, e, NS // 2, 2 * NS)
-    assert (found.energy_j, found.power_w) == (None, None)
-    assert "reset" in found.reason
+    energy = from_counter(t, e, NS // 2, 2 * NS)
+    assert (energy.energy_j, energy.power_w) == (None, None)
+    assert "reset" in energy.reason
 
 
 def test_a_counter_that_stands_still_is_not_0_j():
     t = np.arange(0, NS, MS)
-    found = from_counter(t, np.full(len(t), 5.0), 0, NS // 2)
-    assert (found.energy_j, found.reason) == (None, "the energy counter did not change")
+    energy = from_counter(t, np.full(len(t), 5.0), 0, NS // 2)
+    assert (energy.energy_j, energy.reason) == (None, "the energy counter did not change")
 
 
 def test_a_counter_that_was_not_read_long_enough_says_so():
     t, e = polled(Load("plateau"), 0.1, 0, 1.05)
-    found = from_counter(t, e, NS // 2, int(1.04 * NS))
-    assert (found.energy_j, found.reason) == (None, "the energy counter was not read until its next step")
+    energy = from_counter(t, e, NS // 2, int(1.04 * NS))
+    assert (energy.energy_j, energy.reason) == (None, "the energy counter was not read until its next step")
 
 
 def test_a_reset_right_at_either_end_of_the_window_is_seen_and_one_after_it_is_not():
@@ -130,9 +130,9 @@ def test_a_reset_right_at_either_end_of_the_window_is_seen_and_one_after_it_is_n
     for falls, known in ((2, False), (3, False), (4, True)):
         e = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5]) + 10
         e[falls:] -= 5
-        found = from_counter(t, e, NS, 3 * NS)
-        assert (found.energy_j is not None) == known, falls
-        assert found.reason == ("" if known else "the energy counter went back: it was reset")
+        energy = from_counter(t, e, NS, 3 * NS)
+        assert (energy.energy_j is not None) == known, falls
+        assert energy.reason == ("" if known else "the energy counter went back: it was reset")
 
 
 def test_steps_of_less_than_a_joule_are_no_reset():
@@ -144,10 +144,10 @@ def test_a_counter_or_a_sensor_of_no_power_does_not_work():
     """Below the watt it may be right: a small board that sleeps."""
     t = np.arange(6) * NS
     for watts, works in ((0.0, False), (-1.0, False), (0.5, True), (1.0, True)):
-        found = from_power(t, np.full(6, watts), NS, 3 * NS)
-        assert found.energy_j == (2 * watts if works else None)
-        assert found.reason == ("" if works else "no energy was drawn: the sensor does not work")
-        assert (found.begin_ns, found.end_ns) == (NS, 3 * NS)
+        energy = from_power(t, np.full(6, watts), NS, 3 * NS)
+        assert energy.energy_j == (2 * watts if works else None)
+        assert energy.reason == ("" if works else "no energy was drawn: the sensor does not work")
+        assert (energy.start_ns, energy.end_ns) == (NS, 3 * NS)
 
 
 def test_the_time_between_steps_needs_two_of_them():
@@ -158,21 +158,21 @@ def test_the_time_between_steps_needs_two_of_them():
 
 def test_readings_may_be_plain_lists():
     """Of any numbers: times are 64-bit integers, so that of long after the epoch no ns is lost, and values floats."""
-    at = 1_790_000_000_000_000_001
-    times, values = edges([at, at + 1, at + 3], [1, 2, 3])
+    t_ns = 1_790_000_000_000_000_001
+    times, values = edges([t_ns, t_ns + 1, t_ns + 3], [1, 2, 3])
     assert (times.dtype, values.dtype) == (np.int64, np.float64)
-    assert times.tolist() == [at + 1, at + 3]
+    assert times.tolist() == [t_ns + 1, t_ns + 3]
     assert edges(np.array([0.0, 1.0]), [0, 1])[0].dtype == np.int64
-    found = from_power([0, NS, 2 * NS], [True, 2, None], 0, 2 * NS)
-    assert (found.energy_j, found.steps) == (3.5, 2)
+    energy = from_power([0, NS, 2 * NS], [True, 2, None], 0, 2 * NS)
+    assert (energy.energy_j, energy.steps) == (3.5, 2)
     assert from_power(np.array([0.5, 1.5]), [1.0, 1.0], 1, 2).steps == 1, "whole nanoseconds"
 
 
 def test_a_window_between_two_steps_of_the_counter_has_no_energy():
     """Both borders would be moved to the same step, and no time lies between it and itself."""
     t, e = np.array([0, 100, 200, 300]) * MS, np.array([0.0, 10.0, 20.0, 30.0])
-    found = from_counter(t, e, 110 * MS, 150 * MS)
-    assert (found.energy_j, found.power_w, found.reason) == (None, None, "the energy counter did not change")
+    energy = from_counter(t, e, 110 * MS, 150 * MS)
+    assert (energy.energy_j, energy.power_w, energy.reason) == (None, None, "the energy counter did not change")
     assert from_counter(t, e, 190 * MS, 110 * MS).energy_j is None, "a window that ends before it begins"
 
 
@@ -219,6 +219,6 @@ def test_more_than_the_board_can_draw_is_no_measurement():
 )  # fmt: skip
 def test_two_sensors_are_held_against_each_other_and_never_blended(ratio, verdict):
     counter, integral = Energy(0, NS, 187.0), Energy(0, 2 * NS, 2 * 187.0 * ratio)
-    found = agreement(counter, integral)
-    assert (round(found.ratio, 6), found.verdict) == (round(ratio, 6), verdict)
+    result = agreement(counter, integral)
+    assert (round(result.ratio, 6), result.verdict) == (round(ratio, 6), verdict)
     assert agreement(Energy(0, NS, None, "absent"), integral) is None

@@ -29,10 +29,10 @@ range_lists = st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 700)), max
 
 def owners(ranges: list[HeatRange]) -> dict[int, int]:
     """Naive: page number -> index of the shortest range that holds it (the last of equals)."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for i in sorted(range(len(ranges)), key=lambda i: ranges[i].start - ranges[i].end):
-        found.update(dict.fromkeys(range(ranges[i].start // PAGE, ranges[i].end // PAGE), i))
-    return found
+        result.update(dict.fromkeys(range(ranges[i].start // PAGE, ranges[i].end // PAGE), i))
+    return result
 
 
 @settings(deadline=None)

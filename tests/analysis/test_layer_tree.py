@@ -49,12 +49,14 @@ def test_each_subtree_is_the_sum_of_the_names_that_begin_so(trace):
         assert set(np.flatnonzero(tree.below(node)).tolist()) == inside
     assert tree.allocated_bytes[tree.depth == 0].sum() == sum(bytes_ for _, bytes_ in allocated if bytes_ > 0)
     for row in range(len(trace)):
-        held = tree.held(row)
+        held = tree.usage_by_category(row)
         for node in nodes:
             of = [b for b in trace.live_at(row) if is_in(trace.name(b.layer), tree.path(node))]
             for category in range(len(CATEGORIES)):
                 assert held[node, category] == sum(b.size_bytes for b in of if b.category == category)
-        assert held[tree.depth == 0].sum(axis=0).tolist() == index.held_by_category(row).tolist(), "parts and the whole"
+        assert held[tree.depth == 0].sum(axis=0).tolist() == index.usage_by_category(row).tolist(), (
+            "parts and the whole"
+        )
 
 
 @settings(deadline=None, max_examples=30)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.analysis.memory_sentences import Figures, in_words
+from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.reports.report import build_report
 from memtui.reports.sentences import sentences
@@ -25,13 +25,13 @@ def path(tmp_path):
 
 def test_the_screen_at_the_end_says_what_the_report_says(path):
     """But for reuse distances, which are kept in bins there and exactly here."""
-    said = sentences(build_report(path))
+    lines = sentences(build_report(path))
     reader = Session(path)
     shown = [forms[0] for forms in Presenter(reader, follow=False).view().words.sentences]
     reader.close()
-    assert len(shown) == len(said) == 3
-    assert (shown[0], shown[2]) == (said[0], said[2])
-    assert shown[1].split()[:4] == said[1].split()[:4]
+    assert len(shown) == len(lines) == 3
+    assert (shown[0], shown[2]) == (lines[0], lines[2])
+    assert shown[1].split()[:4] == lines[1].split()[:4]
 
 
 def test_the_sentences_are_about_what_was_measured_up_to_the_cursor(path):
@@ -39,16 +39,16 @@ def test_the_sentences_are_about_what_was_measured_up_to_the_cursor(path):
     presenter = Presenter(reader, follow=False)
     reader._samples.table = replace(reader.samples, wss_bytes=np.arange(1, 41) * float(MIB))
     samples = reader.samples
-    said = []
-    for at in (4, 20, 39):
-        presenter.playhead.seek(float(samples.end_ns[at]))
-        said.append(presenter.view().words.sentences[0][0])
-    assert "touches 3.00 MiB in the median" in said[0]
-    assert "and 5.00 MiB at most" in said[0]
-    assert "touches 11.0 MiB in the median" in said[1]
-    assert "and 40.0 MiB at most" in said[2]
+    lines = []
+    for index in (4, 20, 39):
+        presenter.playhead.seek(float(samples.end_ns[index]))
+        lines.append(presenter.view().words.sentences[0][0])
+    assert "touches 3.00 MiB in the median" in lines[0]
+    assert "and 5.00 MiB at most" in lines[0]
+    assert "touches 11.0 MiB in the median" in lines[1]
+    assert "and 40.0 MiB at most" in lines[2]
     presenter.playhead.seek(float(samples.end_ns[4]))
-    assert presenter.view().words.sentences[0][0] == said[0]
+    assert presenter.view().words.sentences[0][0] == lines[0]
     reader.close()
 
 
@@ -61,19 +61,19 @@ def test_without_a_working_set_only_the_cost_is_said(tmp_path):
 
 def test_bounds_more_than_sixteen_times_apart_are_not_spoken_of():
     near, far = ((4 * MIB, high) for high in (64 * MIB, 64 * MIB + 1))
-    assert "An LRU memory of 64.0 MiB" in in_words(Figures(reuse_bytes=near))[0][0]
-    assert in_words(Figures(reuse_bytes=far)) == []
+    assert "An LRU memory of 64.0 MiB" in sentences_of(Figures(reuse_bytes=near))[0][0]
+    assert sentences_of(Figures(reuse_bytes=far)) == []
     assert not bounds_are_close(0, 4096)
 
 
 def test_every_shorter_form_of_a_sentence_is_a_sentence_too():
-    for forms in in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.13)):
+    for forms in sentences_of(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.13)):
         assert sorted(forms, key=len, reverse=True) == list(forms)
         assert all(form.endswith(".") and form[0].isupper() for form in forms)
 
 
 def test_without_pauses_and_cpu_nothing_is_said_of_them():
-    assert in_words(Figures(window_s=0.2, wss_median_bytes=MIB, wss_max_bytes=2 * MIB)) == [
+    assert sentences_of(Figures(window_s=0.2, wss_median_bytes=MIB, wss_max_bytes=2 * MIB)) == [
         (
             "In a window of 200 ms the program touches 1.00 MiB in the median, and 2.00 MiB at most.",
             "In a window of 200 ms the program touches 1.00 MiB in the median.",

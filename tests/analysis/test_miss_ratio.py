@@ -80,9 +80,9 @@ def test_any_order_inside_windows_lies_between_the_bounds(windows, random):
 def test_size_for_is_the_smallest_size(windows, ratio, first):
     curve = curve_of(windows)
     sizes = range(0, 20 * PAGE, PAGE)
-    for i, found in enumerate(curve.size_for(ratio, first_touches=first)):
+    for i, result in enumerate(curve.size_for(ratio, first_touches=first)):
         enough = [s for s in sizes if curve.miss_ratio_at(s, first_touches=first)[i] <= ratio]
-        assert found == (enough[0] if enough else None)
+        assert result == (enough[0] if enough else None)
 
 
 def test_a_loop_fits_or_does_not():

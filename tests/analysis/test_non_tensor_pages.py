@@ -25,12 +25,12 @@ PART = dict(zip(NAMES, (0, 0, 0, 1, 2, 1, 1), strict=True))
 @st.composite
 def mappings(draw) -> list[SimpleNamespace]:
     """Ranges that may lie in one another; each has another length, so that the shortest is one."""
-    found = []
+    result = []
     for pages in draw(st.lists(st.integers(1, 50), unique=True, max_size=6)):
         start = draw(st.integers(0, 60 - pages // 2))
         name = draw(st.sampled_from(NAMES))
-        found.append(SimpleNamespace(start=start << 12, end=(start + pages) << 12, perms="rw-p", name=name))
-    return found
+        result.append(SimpleNamespace(start=start << 12, end=(start + pages) << 12, perms="rw-p", name=name))
+    return result
 
 
 @given(maps(), mappings(), PAGES)
@@ -82,11 +82,11 @@ WINDOWS = st.lists(st.dictionaries(st.integers(0, 5), st.sampled_from([0, 4096, 
 
 @given(WINDOWS)
 def test_sums_over_windows(windows):
-    told = [
+    reported = [
         Window(n, np.array(list(one), np.intp), np.array(list(one.values()), np.int64), np.zeros(len(REST), np.int64))
         for n, one in enumerate(windows)
     ]
-    sums = TensorSums.of(reversed(told), 6)
+    sums = TensorSums.of(reversed(reported), 6)
     for tensor in range(6):
         seen = [(n, one[tensor]) for n, one in enumerate(windows) if tensor in one]
         assert sums.windows[tensor] == len(seen)
@@ -109,7 +109,7 @@ def test_groups_are_sums(by, tensors):
         key = {"kind": kind, "layer": name, "layer and kind": (kind, name), "tensor": n}[by]
         expected[key] = expected.get(key, 0) + value
     assert grouped(np.array(values, np.int64), group, len(first)).tolist() == list(expected.values())
-    assert [group[at] for at in first] == list(range(len(first)))
+    assert [group[index] for index in first] == list(range(len(first)))
 
 
 def test_no_tensors_at_all():
@@ -127,17 +127,17 @@ def test_kinds_of_the_rows_of_a_heat_map(tensors, rows, starts):
         HeatRange(n, a << 12, b << 12, "x", 1) for n, (a, b) in enumerate(zip(edges, [*edges[1:], 60], strict=True))
     ]
     layout = Layout.build([one for one in ranges if one.start < one.end], rows, 2)
-    found = bin_kinds(layout, tensors)
-    assert len(found) == rows * 2
+    kinds = bin_kinds(layout, tensors)
+    assert len(kinds) == rows * 2
     for number, source in enumerate(layout.source.tolist()):
         held = [0] * len(CATEGORIES)
         for low, high in layout.addresses_of(source) if source >= 0 else ():
             for start, size, kind in tensors.columns.T.tolist():
                 held[kind] += max(0, min(high, start + size) - max(low, start))
         if source < 0 or sum(held) * 4 < layout.bin_bytes[source] or not sum(held):
-            assert found[number] == NO_KIND
+            assert kinds[number] == NO_KIND
         else:
-            assert held[found[number]] == max(held)
+            assert held[kinds[number]] == max(held)
 
 
 @given(maps(), st.integers(0, 200_000), st.integers(1, 50_000))
@@ -146,5 +146,5 @@ def test_the_largest_tensor_in_a_range(tensors, start, size_bytes):
         max(0, min(start + size_bytes, first + size) - max(start, first))
         for first, size, _ in tensors.columns.T.tolist()
     ]
-    found = tensors.largest_in(start, start + size_bytes)
-    assert (held[found] == max(held)) if found is not None else not any(held)
+    largest = tensors.largest_in(start, start + size_bytes)
+    assert (held[largest] == max(held)) if largest is not None else not any(held)

@@ -46,7 +46,7 @@ class Watching:
         cpu_ns += elapsed_ns * self.standing_ppm // 10**6
         self.now_ns, self.cpu_ns = self.now_ns + elapsed_ns, self.cpu_ns + cpu_ns
         self.spent_ns += max(paused_ns, cpu_ns)  # of a window; below its share is each by itself
-        self.budget.note(self.now_ns, paused_ns, self.cpu_ns)
+        self.budget.record(self.now_ns, paused_ns, self.cpu_ns)
 
     @property
     def share_ppm(self) -> float:
@@ -241,8 +241,8 @@ def test_the_interval_of_a_real_recording_is_stretched_to_its_budget(tmp_path):
             assert target.stdout is not None
             target.stdout.readline()
             path = tmp_path / "s.memtui"
-            words = ("--interval", 0.03, "--max-overhead", "5%", "--duration", 8, "-o", path, *TRACKER)
-            done = memtui("record", target.pid, *words)
+            argv = ("--interval", 0.03, "--max-overhead", "5%", "--duration", 8, "-o", path, *TRACKER)
+            done = memtui("record", target.pid, *argv)
         finally:
             target.kill()
     assert done.returncode == 0, done.stderr
@@ -261,8 +261,8 @@ def test_the_recorders_words_bring_no_window_before_its_time():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as target:
         try:
             order = order_for(target.pid, tracker="rss", interval_ns=S, duration_ns=5 * S // 2)
-            found = finish(ordered(order, b"".join(b"recorder %d\n" % n for n in range(1000))))
+            result = finish(ordered(order, b"".join(b"recorder %d\n" % n for n in range(1000))))
         finally:
             target.kill()
-    assert found.returncode == 0
-    assert 2 <= len(found.windows) <= 3
+    assert result.returncode == 0
+    assert 2 <= len(result.windows) <= 3

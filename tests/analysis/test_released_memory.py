@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.released_memory import given_back_bytes
+from memtui.analysis.released_memory import released_bytes
 from memtui.core.page_set import PAGE_BYTES
 from memtui.core.samples import Window
 from memtui.probes.usage import UsageProbe
@@ -57,9 +57,9 @@ def test_it_is_what_went_and_never_less_than_what_was_touched_of_it(windows):
         rows.append(row(sample, 1, faults, len(there) * PAGE_BYTES, beside * PAGE_BYTES))
         went_by_window[sample] = went * PAGE_BYTES
         unseen_by_window[sample] = len(touched - there) * PAGE_BYTES
-    found = given_back_bytes(rows)
-    assert found == went_by_window
-    assert all(found[sample] >= unseen for sample, unseen in unseen_by_window.items())
+    by_sample = released_bytes(rows)
+    assert by_sample == went_by_window
+    assert all(by_sample[sample] >= unseen for sample, unseen in unseen_by_window.items())
 
 
 def test_of_several_processes_and_of_windows_that_are_not_known():
@@ -70,8 +70,8 @@ def test_of_several_processes_and_of_windows_that_are_not_known():
         *(row(4, 1, 600, 12 * MIB), row(4, 3, 900, MIB)),  # a huge page came: no faults for it
         *(row(5, 1, None, None), row(5, 3, 901, MIB)),
     ]
-    assert given_back_bytes(rows) == {1: 3 * MIB, 4: 0, 5: PAGE_BYTES}
-    assert given_back_bytes([]) == {}
+    assert released_bytes(rows) == {1: 3 * MIB, 4: 0, 5: PAGE_BYTES}
+    assert released_bytes([]) == {}
 
 
 def test_of_a_real_process():
@@ -85,9 +85,9 @@ def test_of_a_real_process():
             target.do(act)
             usage = probe.read(target.pid)
             rows.append(row(sample, 1, usage.minor_faults, usage.rss_bytes, major_faults=usage.major_faults))
-    found = given_back_bytes(rows)
+    by_sample = released_bytes(rows)
     for sample, expected in {1: PAGES, 2: 0, 3: 2 * PAGES, 4: 0}.items():
-        assert abs(found[sample] - expected * PAGE_BYTES) <= ROUNDING_BYTES, sample
+        assert abs(by_sample[sample] - expected * PAGE_BYTES) <= ROUNDING_BYTES, sample
 
 
 def churning(faults):
@@ -106,9 +106,9 @@ def test_the_report_says_it_where_it_matters(tmp_path):
     assert "given back" not in format_report(quiet)
 
     busy = build_report(write_session(tmp_path / "busy.memtui", churning(512)))
-    found = busy.given_back_bytes
-    assert found.median == found.max == 2 * MIB
-    assert found.per_s == 10 * MIB
+    result = busy.given_back_bytes
+    assert result.median == result.max == 2 * MIB
+    assert result.per_s == 10 * MIB
     assert "given back   up to 2.00 MiB in a window (mean; 2.00 MiB in one), 10.0 MiB/s" in format_report(busy)
 
     short = build_report(write_session(tmp_path / "short.memtui", messages(1))).given_back_bytes
@@ -117,10 +117,10 @@ def test_the_report_says_it_where_it_matters(tmp_path):
 
 
 def test_the_screen_says_it_of_the_window_at_the_cursor(tmp_path):
-    for faults, said in {0: 0, 512: 2 * MIB}.items():
+    for faults, expected in {0: 0, 512: 2 * MIB}.items():
         reader = Session(write_session(tmp_path / f"{faults}.memtui", churning(faults)))
         presenter = Presenter(reader, follow=False)
-        assert presenter.view().header.given_back_bytes == said
+        assert presenter.view().header.given_back_bytes == expected
         presenter.playhead.home()
         assert presenter.view().header.given_back_bytes is None, "of the first window it is not known"
         reader.close()

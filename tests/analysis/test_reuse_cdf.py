@@ -63,9 +63,9 @@ def test_distance_and_shift_of_known_curves():
 
 
 def test_quantiles_of_returning_touches():
-    found = quantiles(Counts([10, 20, 30, 40]))
-    assert found[0.5] == (20 * PAGE_BYTES, 20 * PAGE_BYTES)
-    assert found[0.95] == (40 * PAGE_BYTES, 40 * PAGE_BYTES)
+    bounds = quantiles(Counts([10, 20, 30, 40]))
+    assert bounds[0.5] == (20 * PAGE_BYTES, 20 * PAGE_BYTES)
+    assert bounds[0.95] == (40 * PAGE_BYTES, 40 * PAGE_BYTES)
 
 
 def test_advice_is_one_size_where_two_intervals_agree_and_a_range_where_not():

@@ -64,13 +64,13 @@ class Naive:
             if (p >> 9 << 21, HUGE) not in now and (p >> 18 << 30, GIANT) not in now
         }
         for address, size in now:  # splits: giants first, then huge pages
-            if size < GIANT and (at := self.last.pop((address >> 30 << 30, GIANT), 0)):
+            if size < GIANT and (window := self.last.pop((address >> 30 << 30, GIANT), 0)):
                 for i in range(512):
-                    self.last[(address >> 30 << 30) + i * HUGE, HUGE] = at
+                    self.last[(address >> 30 << 30) + i * HUGE, HUGE] = window
         for address, size in now:
-            if size < HUGE and (at := self.last.pop((address >> 21 << 21, HUGE), 0)):
+            if size < HUGE and (window := self.last.pop((address >> 21 << 21, HUGE), 0)):
                 for i in range(512):
-                    self.last[(address >> 21 << 21) + i * PAGE, PAGE] = at
+                    self.last[(address >> 21 << 21) + i * PAGE, PAGE] = window
         before = dict(self.last)
         old = {}
         for address, size in now:
@@ -79,7 +79,7 @@ class Naive:
             old[address, size] = self.last.pop((address, size), inherited)
         self.window += 1
         self.last.update(dict.fromkeys(now, self.window))
-        found: Counter = Counter()
+        result: Counter = Counter()
         firsts = first_bytes = 0
         for page in now:
             i = old[page]
@@ -88,8 +88,8 @@ class Naive:
                 continue
             upper = sum(size for (_, size), w in self.last.items() if w >= i)
             lower = page[1] + sum(size for (_, size), w in before.items() if w > i)
-            found[upper, lower] += 1
-        return found, firsts, first_bytes
+            result[upper, lower] += 1
+        return result, firsts, first_bytes
 
 
 def compare(sequence: list[PageSet]) -> None:
@@ -97,11 +97,11 @@ def compare(sequence: list[PageSet]) -> None:
     for pages in sequence:
         expected, firsts, first_bytes = naive.touch(pages)
         sample = tracker.touch(pages)
-        found: Counter = Counter()
+        result: Counter = Counter()
         for u, low, n in zip(sample.upper_bytes, sample.lower_bytes, sample.counts, strict=True):
             assert low <= u
-            found[int(u), int(low)] += int(n)
-        assert (found, sample.first_touches, sample.first_touch_bytes) == (expected, firsts, first_bytes)
+            result[int(u), int(low)] += int(n)
+        assert (result, sample.first_touches, sample.first_touch_bytes) == (expected, firsts, first_bytes)
         assert tracker.seen_bytes == sum(size for _, size in naive.last)
 
 
@@ -184,10 +184,10 @@ def test_long_sessions_drop_windows_without_pages():
         pages = make(rng.integers(0, 60, rng.integers(1, 6)))
         expected, _, _ = naive.touch(pages)
         sample = tracker.touch(pages)
-        found: Counter = Counter()
+        result: Counter = Counter()
         for u, low, n in zip(sample.upper_bytes.tolist(), sample.lower_bytes.tolist(), sample.counts, strict=True):
-            found[u, low] += int(n)
-        assert found == expected
+            result[u, low] += int(n)
+        assert result == expected
     assert tracker._slots <= 512  # 60 pages: at most 60 windows matter
 
 
@@ -224,13 +224,13 @@ def test_what_is_told_of_ranges_adds_up_to_the_whole(sequence, cuts):
     parts = []
     for within in pairwise(edges):
         tracker = ReuseTracker()
-        told = [tracker.touch(pages, within) for pages in sequence]
+        reported = [tracker.touch(pages, within) for pages in sequence]
         assert tracker.seen_bytes == whole.seen_bytes
-        parts.append(told)
+        parts.append(reported)
     for number, expected in enumerate(every):
-        found = [part[number] for part in parts]
-        assert sum(sample.first_touch_bytes for sample in found) == expected.first_touch_bytes
-        assert tally(found) == tally([expected])
+        result = [part[number] for part in parts]
+        assert sum(sample.first_touch_bytes for sample in result) == expected.first_touch_bytes
+        assert tally(result) == tally([expected])
 
 
 def test_a_touch_is_told_of_its_own_page_only():

@@ -69,12 +69,12 @@ def test_quantiles_are_order_statistics(rows, q):
     exact, histogram = ExactReuse(), ReuseHistogram()
     exact.add(sample(rows))
     histogram.add(sample(rows))
-    found, binned = exact.quantile(q), histogram.quantile(q)
-    assert found is not None
+    result, binned = exact.quantile(q), histogram.quantile(q)
+    assert result is not None
     assert binned is not None
     for i in range(2):
         truth = naive_quantile([r[i] for r in rows for _ in range(r[2])], q)
-        assert found[i] == truth
+        assert result[i] == truth
         # A bin is 9 % wide, or one page at small distances.
         assert (binned[0] <= truth) if i == 0 else (binned[1] >= truth)
         assert abs(binned[i] - truth) <= max(0.1 * truth, PAGE)
@@ -138,7 +138,7 @@ def test_damaged_storage_is_refused(data):
 
 def test_many_samples_are_merged_along_the_way():
     exact = ExactReuse()
-    exact._MERGE_AT = 10
+    exact._MERGE_ENTRIES = 10
     for i in range(100):
         exact.add(sample([(PAGE * (i % 7 + 1), PAGE * (i % 7 + 2), 1)]))
     assert exact._waiting_entries < 10

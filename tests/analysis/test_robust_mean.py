@@ -30,20 +30,20 @@ def idle(share: float) -> np.ndarray:
 
 
 def test_clean_readings_agree():
-    found = averages(clean())
-    assert found.verdict == "agree"
-    assert found.best == found.mean == pytest.approx(TRUE_W, abs=0.5)
-    assert found.error == pytest.approx(SIGMA_W / np.sqrt(COUNT), rel=0.1)
+    result = averages(clean())
+    assert result.verdict == "agree"
+    assert result.best == result.mean == pytest.approx(TRUE_W, abs=0.5)
+    assert result.error == pytest.approx(SIGMA_W / np.sqrt(COUNT), rel=0.1)
 
 
 @pytest.mark.parametrize(
     ("share", "mean", "mean_3s"), [(0.05, 245.2, 249.2), (0.15, 235.8, 242.6), (0.40, 211.9, 211.9)]
 )
 def test_a_ramp_pulls_the_means_down(share, mean, mean_3s):
-    found = averages(ramp(share))
-    assert found.mean == pytest.approx(mean, abs=0.7)
-    assert found.mean_3s == pytest.approx(mean_3s, abs=0.7)
-    assert found.median == pytest.approx(TRUE_W, abs=2.5)
+    result = averages(ramp(share))
+    assert result.mean == pytest.approx(mean, abs=0.7)
+    assert result.mean_3s == pytest.approx(mean_3s, abs=0.7)
+    assert result.median == pytest.approx(TRUE_W, abs=2.5)
 
 
 def test_the_cause_of_a_long_ramp_is_a_drift():
@@ -60,16 +60,16 @@ def test_one_pass_of_rejection_fails_from_a_tenth_on():
 
 def test_bursts_are_no_fault_and_their_median_is_no_mean():
     values = np.where(np.arange(COUNT) % 5 < 3, 300.0, 120.0) + np.random.default_rng(3).normal(0, 1, COUNT)
-    found = averages(values)
-    assert found.median == pytest.approx(300, abs=1)
-    assert (found.verdict, found.best) == ("two levels", pytest.approx(228, abs=1))
+    result = averages(values)
+    assert result.median == pytest.approx(300, abs=1)
+    assert (result.verdict, result.best) == ("two levels", pytest.approx(228, abs=1))
 
 
 @given(st.lists(st.floats(1, 1000), min_size=1, max_size=10))
 def test_ten_values_reject_none(values):
-    found = averages(values)
-    assert found.mean_3s == pytest.approx(found.mean)
-    assert found.verdict in ("agree", "too few")
+    result = averages(values)
+    assert result.mean_3s == pytest.approx(result.mean)
+    assert result.verdict in ("agree", "too few")
 
 
 def test_readings_that_failed_are_left_out():

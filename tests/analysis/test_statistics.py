@@ -20,16 +20,16 @@ def known(values):
 @settings(deadline=None)
 @given(st.lists(numbers, max_size=30))
 def test_holes_are_left_out(values):
-    found = summary(values)
+    result = summary(values)
     rest = known(values)
-    assert (found.count, found.missing) == (len(rest), len(values) - len(rest))
+    assert (result.count, result.missing) == (len(rest), len(values) - len(rest))
     if not rest:
-        assert found.mean is found.median is found.p95 is found.min is found.max is None
+        assert result.mean is result.median is result.p95 is result.min is result.max is None
         return
-    assert found.mean == pytest.approx(plain.fmean(rest))
-    assert found.median == plain.median(rest)
-    assert (found.min, found.max) == (min(rest), max(rest))
-    assert found.p95 == pytest.approx(np.quantile(rest, 0.95))
+    assert result.mean == pytest.approx(plain.fmean(rest))
+    assert result.median == plain.median(rest)
+    assert (result.min, result.max) == (min(rest), max(rest))
+    assert result.p95 == pytest.approx(np.quantile(rest, 0.95))
 
 
 @settings(deadline=None)
@@ -44,9 +44,9 @@ def test_weights_are_repetitions(pairs, q):
     assert mean(values, weights) == pytest.approx(plain.fmean(repeated))
     expected = next(v for v in repeated if sum(w <= v for w in repeated) >= q * len(repeated))
     assert quantile(values, q, weights) == expected
-    found = summary(values, weights)
-    assert (found.mean, found.median) == (mean(values, weights), quantile(values, 0.5, weights))
-    assert found.p95 == quantile(values, 0.95, weights)
+    result = summary(values, weights)
+    assert (result.mean, result.median) == (mean(values, weights), quantile(values, 0.5, weights))
+    assert result.p95 == quantile(values, 0.95, weights)
 
 
 def test_a_value_in_a_long_window_weighs_more_only_when_asked():
@@ -71,17 +71,17 @@ def test_bad_quantile():
 )
 def test_intervals_are_those_of_the_tables(n, k, covers):
     """Order statistics (k, n+1-k) at 95 %: e.g. Conover, Practical Nonparametric Statistics, binomial tables."""
-    found = median_interval(range(1, n + 1))
-    assert found is not None
-    assert (found.low, found.high) == (k, n + 1 - k)
-    assert found.confidence == pytest.approx(covers, abs=1e-6)
-    assert found.median == (n + 1) / 2
+    interval = median_interval(range(1, n + 1))
+    assert interval is not None
+    assert (interval.low, interval.high) == (k, n + 1 - k)
+    assert interval.confidence == pytest.approx(covers, abs=1e-6)
+    assert interval.median == (n + 1) / 2
 
 
 def test_too_few_values_have_no_interval():
-    found = median_interval([3, None, 1, 2, 5, 4])
-    assert found is not None
-    assert (found.median, found.low, found.high, found.confidence, found.count) == (3, None, None, 0, 5)
+    interval = median_interval([3, None, 1, 2, 5, 4])
+    assert interval is not None
+    assert (interval.median, interval.low, interval.high, interval.confidence, interval.count) == (3, None, None, 0, 5)
     assert median_interval([None]) is None
     with pytest.raises(ValueError, match="confidence"):
         median_interval([1], 95)
@@ -91,22 +91,22 @@ def test_the_interval_covers_as_often_as_it_says():
     rng = np.random.default_rng(4)
     hits = 0
     for row in rng.exponential(size=(4000, 20)):
-        found = median_interval(row)
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        hits += found.low <= math.log(2) <= found.high
+        interval = median_interval(row)
+        assert interval is not None
+        assert interval.low is not None
+        assert interval.high is not None
+        hits += interval.low <= math.log(2) <= interval.high
     assert abs(hits / 4000 - 0.9586) < 0.013  # four standard errors
 
 
 def test_ratio_of_pairs():
     before = [1.0, 2, 4, 8, None, 0, 16, 32]
     after = [1.1, 2.2, 4.4, 8.8, 1, 1, 17.6, 35.2]
-    found = ratio_of_pairs(after, before)
-    assert found is not None
-    assert found.count == 6
-    assert found.median == pytest.approx(1.1)
-    assert found.low == pytest.approx(1.1)
+    interval = ratio_of_pairs(after, before)
+    assert interval is not None
+    assert interval.count == 6
+    assert interval.median == pytest.approx(1.1)
+    assert interval.low == pytest.approx(1.1)
     assert ratio_of_pairs([1], [0]) is None
     with pytest.raises(ValueError, match="equal lengths"):
         ratio_of_pairs([1], [])

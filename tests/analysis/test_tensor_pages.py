@@ -42,10 +42,10 @@ def test_each_tensor_counts_its_own_part_of_a_touched_page(tensors, touched):
 
 @given(maps())
 def test_a_map_as_a_blob(tensors):
-    found = decode_map(encode_map(tensors))
-    assert np.array_equal(found.columns, tensors.columns)
-    assert found.names == tensors.names
-    assert found.exists_bytes().sum() == tensors.size_bytes.sum()
+    decoded = decode_map(encode_map(tensors))
+    assert np.array_equal(decoded.columns, tensors.columns)
+    assert decoded.names == tensors.names
+    assert decoded.exists_bytes().sum() == tensors.size_bytes.sum()
 
 
 def test_a_part_of_a_large_page():
@@ -88,23 +88,23 @@ DATA_SET = (sessions.DATA, 64 << 20, INPUTS)
 def test_the_working_set_by_category(tmp_path):
     path = session(tmp_path, (2, told(2, HOT)), (8, told(8, HOT, DATA_SET)))
     reader = Source(path)
-    found = tensor_summary(reader)
+    result = tensor_summary(reader)
     total = np.mean([reader.page_set(n, 1).size_bytes for n in range(2, 20) if n != 7])
     reader.close()
-    assert found.pid == 4242
-    parts = {part.category: part for part in found.parts}
+    assert result.pid == 4242
+    parts = {part.category: part for part in result.parts}
     assert parts["weights"].touched_bytes == parts["weights"].exists_bytes == 3 << 20
-    later = 12 / found.windows  # of the windows that know of the data set
+    later = 12 / result.windows  # of the windows that know of the data set
     assert parts["inputs"].touched_bytes == pytest.approx((8 << 20) * later)
     assert parts["inputs"].exists_bytes == pytest.approx((64 << 20) * later)
-    assert found.rest_bytes + sum(p.touched_bytes for p in parts.values()) == pytest.approx(total, rel=1e-3)
+    assert result.rest_bytes + sum(p.touched_bytes for p in parts.values()) == pytest.approx(total, rel=1e-3)
     text = format_report(build_report(path))
     assert "by tensor    touched in a window, of what there is: weights 3.00 MiB of 3.00 MiB" in text
     assert "\nby layer     b " in text
     assert "\nhot tensors  b.weight inputs 8.00 MiB of 64.0 MiB, a.weight weights 3.00 MiB of 3.00 MiB" in text
     assert "\ncold tensors b.weight inputs 8.00 MiB of 64.0 MiB\n" in text
-    rest = {part.part: part.touched_bytes for part in found.rest}
-    assert sum(rest.values()) == pytest.approx(found.rest_bytes)
+    rest = {part.part: part.touched_bytes for part in result.rest}
+    assert sum(rest.values()) == pytest.approx(result.rest_bytes)
     assert rest["stack"] == 8 * 4096
     assert rest["libraries and files"] == 0, "code is left out at capture"
     assert rest["no known range"] == 0
@@ -139,8 +139,8 @@ def test_the_table_of_tensors(tmp_path):
     with (tmp_path / "redacted" / "tensors.csv").open() as file:
         hidden = list(csv.DictReader(file))
     assert [row["name"] for row in hidden] == [f"layer-{n + 1}" for n in range(len(rows))]
-    plain = [{**row, "name": ""} for row in rows.values()]
-    assert [{**row, "name": ""} for row in hidden] == plain, "sums of pages, at true addresses, tell none"
+    document = [{**row, "name": ""} for row in rows.values()]
+    assert [{**row, "name": ""} for row in hidden] == document, "sums of pages, at true addresses, tell none"
 
 
 def test_what_was_told_as_parquet(tmp_path):
@@ -183,10 +183,10 @@ def test_small_tensors_are_never_touched_more_than_they_are(tmp_path):
     small = [(sessions.HEAP + n * 8192 + 64, 36, WEIGHTS) for n in range(3)]
     path = session(tmp_path, (2, told(2, *small)))
     reader = Source(path)
-    found = tensor_summary(reader)
+    result = tensor_summary(reader)
     reader.close()
-    (weights,) = found.parts
+    (weights,) = result.parts
     assert weights.touched_bytes == weights.exists_bytes == 3 * 36
-    rest = {part.part: part.touched_bytes for part in found.rest}
+    rest = {part.part: part.touched_bytes for part in result.rest}
     assert rest["page rounding"] == 3 * (4096 - 36)
     assert "weights 108 B of 108 B" in format_report(build_report(path))

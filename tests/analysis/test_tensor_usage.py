@@ -30,16 +30,16 @@ def steps(draw):
 def test_each_stretch_has_its_fullest_moment(step):
     t_ns, held, start_ns, end_ns = step
     op = np.arange(len(t_ns)) + 5
-    found = stretches(t_ns, held, op, start_ns, end_ns, 7)
-    assert found[0, 0] == start_ns
-    assert found[1, -1] == end_ns
-    assert (found[0, 1:] == found[1, :-1]).all()
-    assert (found[2] == 7).all()
-    assert found.shape[1] <= MOST_STRETCHES
-    for begin, end, _, which, *there in found.T.tolist():
+    columns = stretches(t_ns, held, op, start_ns, end_ns, 7)
+    assert columns[0, 0] == start_ns
+    assert columns[1, -1] == end_ns
+    assert (columns[0, 1:] == columns[1, :-1]).all()
+    assert (columns[2] == 7).all()
+    assert columns.shape[1] <= MOST_STRETCHES
+    for start, end, _, which, *there in columns.T.tolist():
         # What holds when it begins, and all that follows within it; changes of one moment follow each other.
-        inside = [n for n, t in enumerate(t_ns.tolist()) if begin < t < end]
-        before = [n for n, t in enumerate(t_ns.tolist()) if t <= begin]
+        inside = [n for n, t in enumerate(t_ns.tolist()) if start < t < end]
+        before = [n for n, t in enumerate(t_ns.tolist()) if t <= start]
         fullest = max(int(held[n].sum()) for n in (*before[-1:], *inside))
         assert sum(there) == fullest
         assert there == held[which - 5].tolist()
@@ -49,20 +49,20 @@ def test_a_long_step_has_a_bounded_number_of_stretches():
     end_ns = 10_000 * STRETCH_NS
     t_ns = np.linspace(0, end_ns, 5000).astype(np.int64)
     held = np.random.default_rng(0).integers(0, 1000, (5000, KINDS))
-    found = stretches(t_ns, held, np.zeros(5000, np.int64), 0, end_ns, 0)
-    assert found.shape[1] == MOST_STRETCHES
-    assert found[4:].sum(axis=0).max() == held[:-1].sum(axis=1).max()
+    columns = stretches(t_ns, held, np.zeros(5000, np.int64), 0, end_ns, 0)
+    assert columns.shape[1] == MOST_STRETCHES
+    assert columns[4:].sum(axis=0).max() == held[:-1].sum(axis=1).max()
 
 
 @given(st.lists(steps(), max_size=5))
 def test_joining_loses_no_peak_and_makes_nothing_longer_than_a_stretch(parts):
     columns = [np.empty((4 + KINDS, 0), np.int64)]
-    at = 0
+    index = 0
     for number, (t_ns, held, start_ns, end_ns) in enumerate(parts):
-        found = stretches(t_ns, held, np.zeros(len(t_ns), np.int64), start_ns, end_ns, number)
-        found[:2] += at - start_ns
-        at = int(found[1, -1])
-        columns.append(found)
+        result = stretches(t_ns, held, np.zeros(len(t_ns), np.int64), start_ns, end_ns, number)
+        result[:2] += index - start_ns
+        index = int(result[1, -1])
+        columns.append(result)
     before = np.concatenate(columns, axis=1)
     after = joined(before.copy())
     assert after.shape[1] <= before.shape[1]
@@ -94,10 +94,10 @@ def test_a_message_comes_back_out_of_its_row():
     record = progress_record(3, told())
     scalars = scalars_of(record)
     assert scalars == ProgressRow(3, 1, 5, 2, 100, 260, sum(range(KINDS)), "1 step in 2", "", 9)
-    found = decode_progress(scalars, record.data)
-    assert found.ends_ns.tolist() == [200, 260]
-    assert (found.usage.columns == told().usage).all()
-    assert found.usage.names == ("aten::mm",)
+    decoded = decode_progress(scalars, record.data)
+    assert decoded.ends_ns.tolist() == [200, 260]
+    assert (decoded.usage.columns == told().usage).all()
+    assert decoded.usage.names == ("aten::mm",)
 
 
 def changed(row: int, column: int, value: int) -> np.ndarray:

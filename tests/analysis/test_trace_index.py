@@ -32,24 +32,24 @@ def test_it_says_what_the_step_says(drawn):
     )
     categories = trace.by_category()
     for row in range(len(trace)):
-        assert index.held_by_category(row).tolist() == categories[row].tolist()
+        assert index.usage_by_category(row).tolist() == categories[row].tolist()
         alive = np.flatnonzero(index.alive(row))
-        found = [
+        result = [
             (int(trace.block[index.born[n]]), int(index.size_bytes[n]), int(trace.t_ns[index.born[n]])) for n in alive
         ]
-        assert found == [(b.block, b.size_bytes, b.since_ns) for b in trace.live_at(row)]
+        assert result == [(b.block, b.size_bytes, b.since_ns) for b in trace.live_at(row)]
         born = next(r for r in range(row + 1) if trace.block[r] == trace.block[row])
         assert index.layer[row] == trace.layer[born], "a free is of the layer whose memory it is"
 
 
 def comes_to_nothing(trace) -> set[int]:
     """Rows by the words of docs/guide/trace.md."""
-    found: set[int] = set()
+    result: set[int] = set()
     for row in range(trace.existing, len(trace) - 1):
         both = trace.delta_bytes[row] > 0 and trace.block[row + 1] == trace.block[row]
         if both and trace.delta_bytes[row + 1] == -trace.delta_bytes[row] and row != trace.peak_row:
-            found |= {row, row + 1}
-    return found
+            result |= {row, row + 1}
+    return result
 
 
 @settings(deadline=None, max_examples=30)
@@ -71,6 +71,6 @@ def test_a_pair_inside_a_pair_hides_only_itself():
 
 def test_what_was_there_before_is_one_row():
     rows = [(100, 4, n, 0, 3, -1, 2) for n in range(5)]
-    assert StepIndex(trace_of(rows, 5)).begin_row == 4
-    assert StepIndex(trace_of(rows[:0], 0)).begin_row == 0
+    assert StepIndex(trace_of(rows, 5)).start_row == 4
+    assert StepIndex(trace_of(rows[:0], 0)).start_row == 0
     assert StepIndex(trace_of(rows[:0], 0)).peak_row == -1

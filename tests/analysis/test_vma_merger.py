@@ -87,10 +87,10 @@ def test_what_always_holds(history):
             assert (segments.ends[:-1] <= segments.starts[1:]).all()
             for v, row in zip(table, ids, strict=True):
                 if v.perms.startswith("---") == closed:
-                    at = np.searchsorted(segments.ends, v.start, side="right")
-                    assert segments.rows[at] == row
-                    assert segments.starts[at] <= v.start
-                    assert v.end <= segments.ends[at]
+                    index = np.searchsorted(segments.ends, v.start, side="right")
+                    assert segments.rows[index] == row
+                    assert segments.starts[index] <= v.start
+                    assert v.end <= segments.ends[index]
         assert merger.assign(list(table), sample).tolist() == ids  # the same table again changes nothing
 
 

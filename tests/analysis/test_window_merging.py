@@ -21,15 +21,15 @@ def page_set(pages) -> PageSet:
 @given(accesses=st.lists(PAGES, max_size=24), count=st.integers(1, 6))
 def test_the_union_of_neighbours_is_the_long_window(accesses, count):
     merged = [set(pages.pages().tolist()) for pages in merge_windows(list(map(page_set, accesses)), count)]
-    long = [set().union(*accesses[at : at + count]) for at in range(0, len(accesses) - count + 1, count)]
+    long = [set().union(*accesses[index : index + count]) for index in range(0, len(accesses) - count + 1, count)]
     assert merged == long
 
 
 @given(accesses=st.lists(PAGES, min_size=1, max_size=12), count=st.integers(1, 4))
 def test_a_longer_window_never_touches_less(accesses, count):
     windows = list(map(page_set, accesses))
-    for pages, at in zip(merge_windows(windows, count), range(0, len(windows), count), strict=False):
-        assert pages.size_bytes >= max(one.size_bytes for one in windows[at : at + count])
+    for pages, index in zip(merge_windows(windows, count), range(0, len(windows), count), strict=False):
+        assert pages.size_bytes >= max(one.size_bytes for one in windows[index : index + count])
 
 
 @given(accesses=st.lists(PAGES, max_size=12), count=st.integers(1, 4))
@@ -37,8 +37,8 @@ def test_reuse_of_merged_windows_is_that_of_long_ones(accesses, count):
     exact = reuse_of(merge_windows(list(map(page_set, accesses)), count))
     tracker = ReuseTracker()
     touches = 0
-    for at in range(0, len(accesses) - count + 1, count):
-        touches += tracker.touch(page_set(set().union(*accesses[at : at + count]))).touches
+    for index in range(0, len(accesses) - count + 1, count):
+        touches += tracker.touch(page_set(set().union(*accesses[index : index + count]))).touches
     assert exact.touches == touches
 
 
@@ -62,5 +62,5 @@ def test_a_page_that_came_in_two_sizes_counts_in_the_larger_one():
 
 @given(one=PAGES, other=PAGES)
 def test_similarity_is_the_jaccard_index(one, other):
-    found = similarity(page_set(one), page_set(other))
-    assert found == (len(one & other) / len(one | other) if one | other else None)
+    index = similarity(page_set(one), page_set(other))
+    assert index == (len(one & other) / len(one | other) if one | other else None)

@@ -40,10 +40,10 @@ def range_lists(draw, base: int = 0):
 
 def naive_pages(pages: PageSet) -> set[int]:
     """Every 4 KiB page number below 2 GiB or among the small and huge pages; giants as ranges elsewhere."""
-    found = {int(p) for p in pages.pages()}
+    result = {int(p) for p in pages.pages()}
     for h in pages.huge.tolist():
-        found.update(range(h * 512, h * 512 + 512))
-    return found
+        result.update(range(h * 512, h * 512 + 512))
+    return result
 
 
 def naive_bytes(pages: PageSet, start: int, end: int) -> int:
@@ -70,12 +70,12 @@ def test_select_keeps_the_pages_of_kept_ranges(pages, ranges, data):
     def inside(low, size):
         return any(max(a, low) < min(b, low + size) for a, b in kept)
 
-    found = select(pages, starts, ends, keep)
-    assert found.pages().tolist() == [p for p in pages.pages().tolist() if inside(p * PAGE, PAGE)]
-    assert found.huge.tolist() == [h for h in pages.huge.tolist() if inside(h << 21, 1 << 21)]
-    assert found.giant.tolist() == [g for g in pages.giant.tolist() if inside(g << 30, 1 << 30)]
-    assert found.bits.any(axis=1).all()
-    assert PageSet.decode(found.encode()).size_bytes == found.size_bytes
+    result = select(pages, starts, ends, keep)
+    assert result.pages().tolist() == [p for p in pages.pages().tolist() if inside(p * PAGE, PAGE)]
+    assert result.huge.tolist() == [h for h in pages.huge.tolist() if inside(h << 21, 1 << 21)]
+    assert result.giant.tolist() == [g for g in pages.giant.tolist() if inside(g << 30, 1 << 30)]
+    assert result.bits.any(axis=1).all()
+    assert PageSet.decode(result.encode()).size_bytes == result.size_bytes
 
 
 @settings(deadline=None)

@@ -37,16 +37,16 @@ def rows_in(path) -> list[dict]:
 
 
 def test_operators_are_listed():
-    found = memtui("bench", "list")
-    assert found.returncode == 0
-    assert all(name in found.stdout for name in CATALOGUE)
-    plain = json.loads(memtui("bench", "list", "--json").stdout)
-    assert {one["name"] for one in plain["operators"]} == set(CATALOGUE)
-    assert plain["operators"][0]["parameters"]["cin"] == 64
+    result = memtui("bench", "list")
+    assert result.returncode == 0
+    assert all(name in result.stdout for name in CATALOGUE)
+    document = json.loads(memtui("bench", "list", "--json").stdout)
+    assert {one["name"] for one in document["operators"]} == set(CATALOGUE)
+    assert document["operators"][0]["parameters"]["cin"] == 64
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "message"),
     [
         (("conv3d",), "there is no operator conv3d; did you mean conv2d"),
         (("zzz",), "there is no operator zzz; memtui bench list names them"),
@@ -78,28 +78,28 @@ def test_operators_are_listed():
         (("db", "info", "--db", "/nowhere.db"), "/nowhere.db: No such file"),
     ],
 )
-def test_bad_input_is_one_line(words, said):
-    found = memtui("bench", *words)
-    assert found.returncode == 2
-    assert found.stdout == ""
-    assert said in found.stderr
-    assert found.stderr.count("\n") == 1
+def test_bad_input_is_one_line(argv, message):
+    result = memtui("bench", *argv)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_malformed_toml_names_the_line(tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text("[relu.grid]\nelements = [1,\n\nx = ]\n")
-    found = memtui("bench", "relu", "--config", path)
-    assert found.returncode == 2
-    assert "line 4" in found.stderr
+    result = memtui("bench", "relu", "--config", path)
+    assert result.returncode == 2
+    assert "line 4" in result.stderr
 
 
 def test_a_foreign_database_is_refused(tmp_path):
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as file:
         file.execute("CREATE TABLE t(x)")
-    found = memtui("bench", "relu", "--db", path)
-    assert (found.returncode, "is not a database of memtui bench" in found.stderr) == (2, True)
+    result = memtui("bench", "relu", "--db", path)
+    assert (result.returncode, "is not a database of memtui bench" in result.stderr) == (2, True)
 
 
 class TestMeasured:
@@ -111,23 +111,23 @@ class TestMeasured:
 
     def test_rows_are_printed_and_kept(self, tmp_path):
         path = tmp_path / "bench.db"
-        words = ("bench", "relu", "--grid", "elements=1000,2000", *FAST, "--db", path, "--assume-watts", "50")
-        found = memtui(*words, timeout=120)
-        assert found.returncode == 0, found.stderr
-        lines = found.stdout.splitlines()
+        argv = ("bench", "relu", "--grid", "elements=1000,2000", *FAST, "--db", path, "--assume-watts", "50")
+        result = memtui(*argv, timeout=120)
+        assert result.returncode == 0, result.stderr
+        lines = result.stdout.splitlines()
         assert lines[0].split()[:8] == ["time", "+-", "IQR", "watts", "J/call", "TFLOP/s", "GB/s", "configuration"]
         assert lines[0].endswith("configuration (all: cache=warm)"), "what is the same in all rows is told once"
         assert sum("relu elements=" in line for line in lines) == 2
         assert any("~ is an estimate" in line for line in lines)
         assert len(rows_in(path)) == 2
 
-        again = memtui(*words, timeout=120)
+        again = memtui(*argv, timeout=120)
         assert "2 configurations were measured before" in again.stdout
         assert len(rows_in(path)) == 2
 
-        plain = json.loads(memtui(*words, "--json", "--again", timeout=120).stdout)
-        assert len(plain["rows"]) == 2
-        one = plain["rows"][0]
+        document = json.loads(memtui(*argv, "--json", "--again", timeout=120).stdout)
+        assert len(document["rows"]) == 2
+        one = document["rows"][0]
         assert one["call_ns"] > 0
         assert one["parameters"]["elements"] in (1000, 2000)
         assert (one["energy_j"] is None) == (one["energy_status"] == "unavailable")
@@ -137,8 +137,8 @@ class TestMeasured:
     def test_what_is_finished_survives_and_is_not_repeated(self, tmp_path, how):
         path = tmp_path / "bench.db"
         grid = "elements=" + ",".join(str(1000 * n) for n in range(1, 7))
-        words = [*COMMAND, "bench", "relu", "--grid", grid, *FAST, "--db", str(path)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        argv = [*COMMAND, "bench", "relu", "--grid", grid, *FAST, "--db", str(path)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
             seen = 0
             while seen < 3:  # the head and two rows
                 assert bench.stdout.readline()
@@ -151,20 +151,20 @@ class TestMeasured:
         assert bench.returncode == (130 if how == signal.SIGINT else -how)
         end = time.monotonic() + 10
         while True:  # the worker of a killed one ends by itself, and the lock was the dead one's
-            found = subprocess.run(words, capture_output=True, text=True)
-            if found.returncode == 0 or time.monotonic() > end:
+            result = subprocess.run(argv, capture_output=True, text=True)
+            if result.returncode == 0 or time.monotonic() > end:
                 break
-        assert found.returncode == 0, found.stderr
-        assert f"{len(before)} configurations were measured before" in found.stdout
+        assert result.returncode == 0, result.stderr
+        assert f"{len(before)} configurations were measured before" in result.stdout
         after = rows_in(path)
         assert len(after) == len({r["configuration"] for r in after}) == 6
 
     def test_a_log_hears_of_a_sweep_with_json(self, tmp_path):
-        words = ["bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "60", "--json"]
-        with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+        argv = ["bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "60", "--json"]
+        with subprocess.Popen([*COMMAND, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
             try:
-                said = iter(bench.stderr.readline, "")
-                line = next(line for line in said if "measuring" in line)
+                lines = iter(bench.stderr.readline, "")
+                line = next(line for line in lines if "measuring" in line)
             finally:
                 bench.send_signal(signal.SIGINT)
             out, _ = bench.communicate(timeout=20)
@@ -174,8 +174,8 @@ class TestMeasured:
         assert out == "", "standard output is for the document"
 
     def test_a_second_bench_on_the_device_names_the_first(self, tmp_path):
-        words = [*COMMAND, "bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "20"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        argv = [*COMMAND, "bench", "relu", *FAST, "--db", str(tmp_path / "a.db"), "--seconds", "20"]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
             try:
                 fd = os.open(WHOLE_MACHINE, os.O_RDONLY)
                 end = time.monotonic() + 60
@@ -183,15 +183,15 @@ class TestMeasured:
                     assert time.monotonic() < end
                     time.sleep(0.01)
                 os.close(fd)
-                found = memtui("bench", "relu", *FAST, "--db", tmp_path / "b.db")
-                assert found.returncode == 1
-                assert f"cpu is being measured by process {first.pid}: wait" in found.stderr.splitlines()[-1]
+                result = memtui("bench", "relu", *FAST, "--db", tmp_path / "b.db")
+                assert result.returncode == 1
+                assert f"cpu is being measured by process {first.pid}: wait" in result.stderr.splitlines()[-1]
             finally:
                 first.kill()
 
     def test_a_study_of_windows(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(window_length, "QUICK_LENGTHS_S", (0.02, 0.05, 0.2))
-        words = (
+        argv = (
             "bench",
             "resolution",
             "relu",
@@ -202,7 +202,7 @@ class TestMeasured:
             str(tmp_path / "x.db"),
             "--json",
         )
-        assert main(list(words)) == 0
+        assert main(list(argv)) == 0
         points = json.loads(capsys.readouterr().out)["points"]
         assert [point["seconds"] for point in points] == [0.02, 0.05, 0.2]
         assert points[-1]["time"]["error"] == 0
@@ -214,12 +214,12 @@ def test_databases_are_merged_and_told_of(tmp_path):
     for path, m in zip(paths, (1, 2), strict=True):
         with closing(Database(path)) as database:
             add(database, row(make("linear", {"m": m})))
-    found = memtui("bench", "db", "merge", paths[1], "--db", paths[0])
-    assert (found.returncode, "1 new rows" in found.stdout) == (0, True)
+    result = memtui("bench", "db", "merge", paths[1], "--db", paths[0])
+    assert (result.returncode, "1 new rows" in result.stdout) == (0, True)
     lines = memtui("bench", "db", "info", "--db", paths[0]).stdout.splitlines()
     assert [lines[0], *(line.partition(":")[0] for line in lines[1:])] == [str(paths[0]), "rows", "measured"]
-    plain = json.loads(memtui("bench", "db", "info", "--db", paths[0], "--json").stdout)
-    assert plain["measurements"] == {"linear": 2}
+    document = json.loads(memtui("bench", "db", "info", "--db", paths[0], "--json").stdout)
+    assert document["measurements"] == {"linear": 2}
     out = tmp_path / "rows.csv"
     assert memtui("bench", "db", "export", out, "--db", paths[0]).returncode == 0
     with out.open() as file:

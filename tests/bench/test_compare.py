@@ -32,21 +32,21 @@ def paths(tmp_path):
     sides[1][3] = row(CONFIGURATIONS[3], (1e6,))
     sides[0].append(row(CONFIGURATIONS[4], calm))
     sides[1].append(failed(CONFIGURATIONS[4], PLAN, "out of memory", ""))
-    found = []
+    result = []
     for name, rows in zip(("a", "b"), sides, strict=True):
         with closing(Database(tmp_path / f"{name}.db")) as database:
             add(database, *rows)
-        found.append(tmp_path / f"{name}.db")
-    return found
+        result.append(tmp_path / f"{name}.db")
+    return result
 
 
 def test_verdicts(paths):
     with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
-        found = {one.configuration: one for one in compare(a, b)[0]}
-    assert [found[c].verdict for c in CONFIGURATIONS[:4]] == [SAME, SLOWER, FASTER, UNKNOWN]
-    assert CONFIGURATIONS[4] not in found, "a failure is no figure"
-    assert found[CONFIGURATIONS[1]].time[0] == pytest.approx(1.2, rel=1e-4)
-    assert found[CONFIGURATIONS[3]].time is None
+        result = {one.configuration: one for one in compare(a, b)[0]}
+    assert [result[c].verdict for c in CONFIGURATIONS[:4]] == [SAME, SLOWER, FASTER, UNKNOWN]
+    assert CONFIGURATIONS[4] not in result, "a failure is no figure"
+    assert result[CONFIGURATIONS[1]].time[0] == pytest.approx(1.2, rel=1e-4)
+    assert result[CONFIGURATIONS[3]].time is None
 
 
 @pytest.mark.parametrize(("known", "verdict"), [(True, SAME), (False, SLOWER)])
@@ -66,47 +66,47 @@ def test_a_neighbour_of_b_is_no_difference(tmp_path, known, verdict):
             databases[-1],
             evaluate(CONFIGURATIONS[0], PLAN, Visit(tuple(some), Series(), Conditions(yard_limit_ns=limit_ns))),
         )
-    (found,) = compare(*databases)[0]
+    (result,) = compare(*databases)[0]
     for database in databases:
         database.close()
-    assert found.verdict == verdict
+    assert result.verdict == verdict
 
 
 def test_what_another_version_wrote_is_left_out_and_told(paths):
     for path in paths:
         of_another_version(path, CONFIGURATIONS[0], "unheard")
     with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
-        found, unknown = compare(a, b)
-    assert (len(found), unknown) == (3, 1)
-    told = memtui("bench", "compare", *paths)
-    assert told.returncode == 0
-    assert told.stderr == "1 are left out, which another version of memtui wrote\n"
+        result, unknown = compare(a, b)
+    assert (len(result), unknown) == (3, 1)
+    result = memtui("bench", "compare", *paths)
+    assert result.returncode == 0
+    assert result.stderr == "1 are left out, which another version of memtui wrote\n"
 
 
 def test_energy_of_the_same_source_only(tmp_path):
-    made = row(CONFIGURATIONS[0], (1e6, 1e6, 1e6), series(lambda t: 250.0))
+    slow = row(CONFIGURATIONS[0], (1e6, 1e6, 1e6), series(lambda t: 250.0))
     more = row(CONFIGURATIONS[0], (1e6, 1e6, 1e6), series(lambda t: 300.0))
     for other, expected in (
         (more, 1.2),
         (replace(more, energy_source="rapl"), None),
         (replace(more, energy_j=None), None),
     ):
-        for path, one in ((tmp_path / "a.db", made), (tmp_path / "b.db", other)):
+        for path, one in ((tmp_path / "a.db", slow), (tmp_path / "b.db", other)):
             with closing(Database(path)) as database:
                 add(database, one)
         with closing(Database(tmp_path / "a.db")) as a, closing(Database(tmp_path / "b.db")) as b:
-            ((found,), _) = compare(a, b)
-        assert found.energy == (None if expected is None else pytest.approx(expected, rel=0.01))
+            ((result,), _) = compare(a, b)
+        assert result.energy == (None if expected is None else pytest.approx(expected, rel=0.01))
 
 
 def test_as_it_is_typed(paths, tmp_path):
-    found = memtui("bench", "compare", *paths)
-    assert found.returncode == 0, found.stderr
-    assert "1.200 [1.1" in found.stdout
-    assert found.stdout.count("slower") == 1
-    assert "n/a: one window only on a side" in found.stdout
-    plain = json.loads(memtui("bench", "compare", *paths, "--json").stdout)
-    assert [one["verdict"] for one in plain["rows"]] == [SAME, SLOWER, FASTER, UNKNOWN]
+    result = memtui("bench", "compare", *paths)
+    assert result.returncode == 0, result.stderr
+    assert "1.200 [1.1" in result.stdout
+    assert result.stdout.count("slower") == 1
+    assert "n/a: one window only on a side" in result.stdout
+    document = json.loads(memtui("bench", "compare", *paths, "--json").stdout)
+    assert [one["verdict"] for one in document["rows"]] == [SAME, SLOWER, FASTER, UNKNOWN]
     refused = memtui("bench", "compare", paths[0])
     assert (refused.returncode, "name two databases" in refused.stderr) == (2, True)
     Database(tmp_path / "empty.db").close()

@@ -52,13 +52,13 @@ def test_grids():
     assert parse_grid(["cin=32, 64", "bias=true", "format=channels_last"]) == {
         "cin": [32, 64], "bias": [True], "format": ["channels_last"]
     }  # fmt: skip
-    found = product("conv2d", {"cin": [32, 64], "k": [1, 3], "dtype": ["fp32", "bf16"]})
-    assert len(found) == len({c.key for c in found}) == 8
+    result = product("conv2d", {"cin": [32, 64], "k": [1, 3], "dtype": ["fp32", "bf16"]})
+    assert len(result) == len({c.key for c in result}) == 8
     assert len(product("conv2d", {"cin": [64], "groups": [64, "depthwise"]})) == 1, "the same thing said twice"
 
 
 @pytest.mark.parametrize(
-    ("texts", "words"),
+    ("texts", "message"),
     [
         (["cin"], "not of the form"),
         (["=3"], "not of the form"),
@@ -66,13 +66,13 @@ def test_grids():
         (["cin=1", "cin=2"], "twice"),
     ],
 )
-def test_grids_that_are_none(texts, words):
-    with pytest.raises(ValueError, match=words):
+def test_grids_that_are_none(texts, message):
+    with pytest.raises(ValueError, match=message):
         parse_grid(texts)
 
 
 @pytest.mark.parametrize(
-    ("op", "grid", "words"),
+    ("op", "grid", "message"),
     [
         ("relu", {"cin": [3]}, "relu has no parameter cin; it has elements, dtype"),
         ("conv2d", {"h": [2, 56], "k": [7], "p": [0]}, "h=2 k=7 p=0: a kernel of 7 does not fit"),
@@ -85,22 +85,22 @@ def test_grids_that_are_none(texts, words):
         ("relu", {"elements": list(range(1, MANY + 2))}, "more than"),
     ],
 )
-def test_grids_that_cannot_be(op, grid, words):
-    with pytest.raises(ValueError, match=words):
+def test_grids_that_cannot_be(op, grid, message):
+    with pytest.raises(ValueError, match=message):
         product(op, grid)
 
 
 def test_a_file_has_grids_and_lists(tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text("[conv2d.grid]\ncin = [32, 64]\nk = 1\n[[conv2d.list]]\ncin = 3\n[relu.grid]\nelements = [5]\n")
-    found = from_file(path, "conv2d", {"dtype": "bf16"})
-    assert sorted(c.parameters["cin"] for c in found) == [3, 32, 64]
-    assert {c.conditions["dtype"] for c in found} == {"bf16"}
+    result = from_file(path, "conv2d", {"dtype": "bf16"})
+    assert sorted(c.parameters["cin"] for c in result) == [3, 32, 64]
+    assert {c.conditions["dtype"] for c in result} == {"bf16"}
     assert [c.parameters["elements"] for c in from_file(path, "relu", {})] == [5]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[conv2d.grid]\ncin = [32,\nk = \n", "is not TOML.*line 3"),
         ("[conv3d.grid]\ncin = [32]\n", r"\[conv3d\] is no operator"),
@@ -113,10 +113,10 @@ def test_a_file_has_grids_and_lists(tmp_path):
         ("[conv2d.grid]\ncin = [[3]]\n", "cin is a whole number"),
     ],
 )
-def test_files_that_are_wrong_name_the_place(tmp_path, text, words):
+def test_files_that_are_wrong_name_the_place(tmp_path, text, message):
     path = tmp_path / "sweep.toml"
     path.write_text(text)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         from_file(path, "conv2d", {})
 
 
@@ -142,40 +142,40 @@ def test_every_operator_is_in_the_small_space():
 @pytest.mark.parametrize("space", SPACES)
 def test_spaces_have_each_configuration_once_and_keep_what_is_asked(space):
     for name in CATALOGUE:
-        found = SPACES[space](name, {"cache": "warm"})
-        assert len({c.key for c in found}) == len(found)
-        assert {c.conditions["cache"] for c in found} <= {"warm"}
-        assert all(set(c.conditions) == set(CONDITIONS) for c in found)
+        result = SPACES[space](name, {"cache": "warm"})
+        assert len({c.key for c in result}) == len(result)
+        assert {c.conditions["cache"] for c in result} <= {"warm"}
+        assert all(set(c.conditions) == set(CONDITIONS) for c in result)
 
 
 def test_sparsity_has_all_shares_and_patterns():
-    found = [c.conditions for c in in_space("sparsity", "conv2d", {})]
-    assert {c["weight_zeros"] for c in found} == {c["input_zeros"] for c in found} == {0, 50, 90}
-    assert {c["zeros"] for c in found} == {"random", "2:4", "channels"}
-    assert sum(c["weight_zeros"] == c["input_zeros"] == 0 for c in found) == 1
+    result = [c.conditions for c in in_space("sparsity", "conv2d", {})]
+    assert {c["weight_zeros"] for c in result} == {c["input_zeros"] for c in result} == {0, 50, 90}
+    assert {c["zeros"] for c in result} == {"random", "2:4", "channels"}
+    assert sum(c["weight_zeros"] == c["input_zeros"] == 0 for c in result) == 1
 
 
 def test_the_space_to_fit_to_is_wide_and_small_enough():
-    found = in_space("predict", "conv2d", {})
-    assert len(found) == 240
-    kinds = Counter((p["k"], p["s"], p["groups"] > 1) for p in (c.parameters for c in found))
+    result = in_space("predict", "conv2d", {})
+    assert len(result) == 240
+    kinds = Counter((p["k"], p["s"], p["groups"] > 1) for p in (c.parameters for c in result))
     assert kinds == {(k, s, grouped): 20 if grouped else 10 for k in (1, 3, 5, 7) for s in (1, 2) for grouped in (0, 1)}
-    assert len({(c.parameters["cin"], c.parameters["cout"]) for c in found}) > 50
-    assert {c.parameters["n"] for c in found} == {1, 2, 4, 8, 16, 32}
-    assert max(c.flops for c in found) <= 10**9
-    assert max(c.flops for c in found if c.parameters["groups"] > 1) <= 10**8
-    assert max(c.moved_bytes for c in found) <= 64 << 20
+    assert len({(c.parameters["cin"], c.parameters["cout"]) for c in result}) > 50
+    assert {c.parameters["n"] for c in result} == {1, 2, 4, 8, 16, 32}
+    assert max(c.flops for c in result) <= 10**9
+    assert max(c.flops for c in result if c.parameters["groups"] > 1) <= 10**8
+    assert max(c.moved_bytes for c in result) <= 64 << 20
 
 
 def test_the_space_to_fit_to_is_the_same_everywhere():
     """Machines take parts of it, and databases of years are put together: another draw would be another space."""
-    found = in_space("predict", "conv2d", {})
-    text = "\n".join(c.text for c in found)
+    result = in_space("predict", "conv2d", {})
+    text = "\n".join(c.text for c in result)
     assert (
         hashlib.sha256(text.encode()).hexdigest() == "41c210868514d81c122fb9edbe5bf769385cad21b137155166a629c1687b60e3"
     )
     other = in_space("predict", "conv2d", {"dtype": "bf16", "cache": "warm", "mode": "forward-backward"})
-    assert [c.parameters for c in other] == [c.parameters for c in found]
+    assert [c.parameters for c in other] == [c.parameters for c in result]
 
 
 def test_a_space_without_the_operator_says_what_it_has():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench.configuration import make
-from memtui.bench.cpu_speed import SMOOTHED, References, at_reference, share_that_follows
+from memtui.bench.cpu_speed import SMOOTHED, References, scaled_to_reference, share_that_follows
 from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.result import Conditions, Series, Visit, evaluate
 from memtui.bench.text import remarks
@@ -42,8 +42,8 @@ def row(speeds, share, seed=0, reference_ns=38_000.0):
 
 @given(st.floats(0, 1), st.integers(0, 1000))
 def test_the_share_that_follows_is_found(share, seed):
-    found = share_that_follows(*blocks([0.94, 1.0, 1.06, 0.97, 1.03], share, seed))
-    assert found == pytest.approx(share, abs=0.15)
+    result = share_that_follows(*blocks([0.94, 1.0, 1.06, 0.97, 1.03], share, seed))
+    assert result == pytest.approx(share, abs=0.15)
 
 
 @given(st.integers(0, 1000), st.integers(0, 2 * SMOOTHED))
@@ -53,7 +53,7 @@ def test_of_a_steady_cpu_and_of_few_blocks_nothing_is_said(seed, few):
         assert share_that_follows(*blocks([1.0] * 5, 0.5, seed, noise)) in (None, 0.0)
     block_ns, yard_ns = blocks([0.9, 1.1], 0.5, seed)
     assert share_that_follows(block_ns[:few], yard_ns[:few]) is None
-    assert (at_reference(block_ns, yard_ns, 30_000.0, None) == block_ns).all()
+    assert (scaled_to_reference(block_ns, yard_ns, 30_000.0, None) == block_ns).all()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
@@ -64,8 +64,8 @@ def test_rows_of_a_fast_and_of_a_slow_minute_agree(share):
     assert fast.measured_ns == pytest.approx(1e6 / 1.08**share, rel=0.02)
     assert (fast.speed, slow.speed) == pytest.approx((1.09, 0.93), abs=0.02)
     assert fast.low_ns < fast.call_ns < fast.high_ns
-    said = [word for word in remarks(fast) if word.startswith("measured ")]
-    assert ["of its reference speed" in word for word in said] == [True]
+    lines = [word for word in remarks(fast) if word.startswith("measured ")]
+    assert ["of its reference speed" in word for word in lines] == [True]
 
 
 def test_a_reference_that_no_clock_explains_is_flagged():
@@ -77,9 +77,9 @@ def test_a_steady_row_far_from_the_reference_is_flagged_and_left_as_it_was():
     block_ns, yard_ns = blocks([0.8] * 5, 1.0, noise=0.002)
     window = BenchWindow(0, 1, 1, tuple(block_ns), None, 0, tuple(yard_ns))
     conditions = Conditions(yard_limit_ns=60_000.0, reference_ns=38_000.0)
-    found = evaluate(CONFIGURATION, PLAN, Visit((window,), Series(), conditions))
-    assert found.flags == ("off_speed",)
-    assert found.call_ns == found.measured_ns == pytest.approx(1.25e6, rel=0.01)
+    result = evaluate(CONFIGURATION, PLAN, Visit((window,), Series(), conditions))
+    assert result.flags == ("off_speed",)
+    assert result.call_ns == result.measured_ns == pytest.approx(1.25e6, rel=0.01)
     near = evaluate(CONFIGURATION, PLAN, Visit((window,), Series(), replace(conditions, reference_ns=47_000.0)))
     assert near.flags == ()
 

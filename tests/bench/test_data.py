@@ -24,13 +24,13 @@ def data(op: str, cache_bytes: int = 0, **given) -> Data:
 
 
 def test_inputs_are_walked_in_a_line_and_again_from_the_begin():
-    made = data("relu", elements=1000)
-    places = [x[0].data_ptr() for x in islice(made.walk()[0], len(made.inputs) + 1)]
+    tensors = data("relu", elements=1000)
+    places = [x[0].data_ptr() for x in islice(tensors.walk()[0], len(tensors.inputs) + 1)]
     assert all(b - a == 4096 for a, b in pairwise(places[:-1])), "4000 bytes, and the next multiple"
     assert places[-1] == places[0]
-    assert len(made.inputs) == MIB // 4096
+    assert len(tensors.inputs) == MIB // 4096
     assert all(place % ALIGN_BYTES == places[0] % ALIGN_BYTES for place in places)
-    assert made.walked_bytes == len(made.inputs) * 4000
+    assert tensors.walked_bytes == len(tensors.inputs) * 4000
 
 
 def test_the_buffer_is_larger_than_the_cache():
@@ -40,18 +40,18 @@ def test_the_buffer_is_larger_than_the_cache():
 
 
 def test_two_inputs_of_a_call_are_different_memory():
-    made = data("add", elements=1000)
-    seen = [t.data_ptr() for x in made.inputs for t in x]
+    tensors = data("add", elements=1000)
+    seen = [t.data_ptr() for x in tensors.inputs for t in x]
     assert len(set(seen)) == len(seen)
 
 
 def test_weights_take_turns_and_are_distinct_memory():
-    made = data("conv2d", cin=8, cout=8, h=8, bias=True)
-    assert made.copies == data_module.COPIES
-    seen = [w.data_ptr() for copy in made.weights for w in copy]
-    assert len(set(seen)) == len(seen) == 2 * made.copies
-    in_turn = [w[0].data_ptr() for w in islice(made.walk()[1], made.copies + 1)]
-    assert len(set(in_turn)) == made.copies
+    tensors = data("conv2d", cin=8, cout=8, h=8, bias=True)
+    assert tensors.copies == data_module.COPIES
+    seen = [w.data_ptr() for copy in tensors.weights for w in copy]
+    assert len(set(seen)) == len(seen) == 2 * tensors.copies
+    in_turn = [w[0].data_ptr() for w in islice(tensors.walk()[1], tensors.copies + 1)]
+    assert len(set(in_turn)) == tensors.copies
     assert in_turn[0] == in_turn[-1]
     assert data("conv2d", cin=8, cout=8, h=8, weights="same").copies == 1
     assert data("conv2d", cin=512, cout=512, h=8).copies == 1, "8 sets of 9 MiB are more than the buffer"
@@ -59,8 +59,8 @@ def test_weights_take_turns_and_are_distinct_memory():
 
 def test_weights_that_are_one_memory_are_found(monkeypatch):
     kept = {}
-    first = Data._made
-    monkeypatch.setattr(Data, "_made", lambda self, t, *rest: kept.setdefault(t, first(self, t, *rest)))
+    first = Data._weight
+    monkeypatch.setattr(Data, "_weight", lambda self, t, *rest: kept.setdefault(t, first(self, t, *rest)))
     with pytest.raises(RuntimeError, match="same memory"):
         data("conv2d", cin=8, cout=8, h=8)
 
@@ -76,14 +76,14 @@ def test_numbers_are_random_and_the_same_for_the_same_seed():
 
 @pytest.mark.parametrize(("dtype", "kind"), [("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16")])
 def test_types(dtype, kind):
-    made = data("linear", m=8, dtype=dtype, **{"in": 64, "out": 32})
-    assert {t.dtype for t in (*made.inputs[0], *made.weights[0])} == {getattr(torch, kind)}
+    tensors = data("linear", m=8, dtype=dtype, **{"in": 64, "out": 32})
+    assert {t.dtype for t in (*tensors.inputs[0], *tensors.weights[0])} == {getattr(torch, kind)}
     assert data("embedding", vocab=10, dim=4, tokens=50, dtype=dtype).inputs[0][0].dtype == torch.int64
 
 
 def test_indices_stay_below_their_end():
-    found = data("embedding", vocab=10, dim=4, tokens=500).inputs[0][0]
-    assert (int(found.min()), int(found.max())) == (0, 9)
+    result = data("embedding", vocab=10, dim=4, tokens=500).inputs[0][0]
+    assert (int(result.min()), int(result.max())) == (0, 9)
 
 
 def zeros(tensor) -> float:
@@ -92,30 +92,30 @@ def zeros(tensor) -> float:
 
 @pytest.mark.parametrize("share", [10, 50, 90])
 def test_zeros_by_chance(share):
-    made = data("linear", m=100, input_zeros=share, weight_zeros=share, **{"in": 200, "out": 100})
-    assert zeros(made.inputs[0][0]) == pytest.approx(share / 100, abs=0.02)
-    assert zeros(made.weights[0][0]) == pytest.approx(share / 100, abs=0.02)
+    tensors = data("linear", m=100, input_zeros=share, weight_zeros=share, **{"in": 200, "out": 100})
+    assert zeros(tensors.inputs[0][0]) == pytest.approx(share / 100, abs=0.02)
+    assert zeros(tensors.weights[0][0]) == pytest.approx(share / 100, abs=0.02)
 
 
 def test_two_of_every_four_are_zero():
-    made = data("conv2d", cin=16, cout=8, h=8, weight_zeros=50, zeros="2:4")
-    assert ((made.weights[0][0].reshape(-1, 4) == 0).sum(1) == 2).all()
-    assert zeros(made.inputs[0][0]) == 0
+    tensors = data("conv2d", cin=16, cout=8, h=8, weight_zeros=50, zeros="2:4")
+    assert ((tensors.weights[0][0].reshape(-1, 4) == 0).sum(1) == 2).all()
+    assert zeros(tensors.inputs[0][0]) == 0
 
 
 def test_whole_channels_are_zero():
-    made = data("conv2d", cin=10, cout=20, h=8, n=2, input_zeros=50, weight_zeros=90, zeros="channels")
-    assert [bool((made.inputs[3][0][:, c] == 0).all()) for c in range(10)] == [True] * 5 + [False] * 5
-    assert sum(bool((w == 0).all()) for w in made.weights[0][0]) == 18
-    made = data("linear", m=4, input_zeros=50, zeros="channels", **{"in": 8, "out": 3})
-    assert [bool((made.inputs[0][0][:, c] == 0).all()) for c in range(8)] == [True] * 4 + [False] * 4
+    tensors = data("conv2d", cin=10, cout=20, h=8, n=2, input_zeros=50, weight_zeros=90, zeros="channels")
+    assert [bool((tensors.inputs[3][0][:, c] == 0).all()) for c in range(10)] == [True] * 5 + [False] * 5
+    assert sum(bool((w == 0).all()) for w in tensors.weights[0][0]) == 18
+    tensors = data("linear", m=4, input_zeros=50, zeros="channels", **{"in": 8, "out": 3})
+    assert [bool((tensors.inputs[0][0][:, c] == 0).all()) for c in range(8)] == [True] * 4 + [False] * 4
 
 
 def test_channels_last_is_another_order_of_the_same_shape():
-    made = data("conv2d", cin=16, cout=8, h=8, format="channels_last")
-    assert made.inputs[0][0].shape == (8, 16, 8, 8)
-    assert made.inputs[0][0].is_contiguous(memory_format=torch.channels_last)
-    assert made.weights[0][0].is_contiguous(memory_format=torch.channels_last)
+    tensors = data("conv2d", cin=16, cout=8, h=8, format="channels_last")
+    assert tensors.inputs[0][0].shape == (8, 16, 8, 8)
+    assert tensors.inputs[0][0].is_contiguous(memory_format=torch.channels_last)
+    assert tensors.weights[0][0].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_where_memory_is_short_the_buffer_becomes_smaller(monkeypatch):
@@ -127,14 +127,14 @@ def test_where_memory_is_short_the_buffer_becomes_smaller(monkeypatch):
         return first(self, tensor, count)
 
     monkeypatch.setattr(Data, "_numbers", short)
-    made = data("relu", elements=1000)
-    assert 50 < len(made.inputs) < 100
+    tensors = data("relu", elements=1000)
+    assert 50 < len(tensors.inputs) < 100
     with pytest.raises(OutOfMemory):
         data("relu", elements=60_000)
 
 
 def test_what_torch_says_when_memory_is_short():
-    with pytest.raises(RuntimeError) as found:
+    with pytest.raises(RuntimeError) as result:
         torch.empty(1 << 60, dtype=torch.uint8)
-    assert out_of_memory(found.value)
+    assert out_of_memory(result.value)
     assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None

@@ -142,24 +142,24 @@ def calls(path: Path, whole: Path, folder: Path) -> list[list[str]]:
 
 def wrong(change: Callable[[Path, random.Random], None], chance: random.Random, whole: Path, folder: Path, capsys):
     """What was wrong with the calls on a changed database."""
-    found = []
+    result = []
     path = folder / "bench.db"
     for number in range(len(calls(path, whole, folder))):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         shutil.copyfile(whole, path)
         change(path, random.Random(chance.getstate()[1][0]))
-        words = calls(path, whole, folder)[number]
+        argv = calls(path, whole, folder)[number]
         with within(SECONDS):
-            code = main([*words, "--no-config"])
+            code = main([*argv, "--no-config"])
         out, err = capsys.readouterr()
-        said = err.splitlines()
-        if code not in (0, 1, 2) or (code and len(said) != 1) or "--debug" in err or "Traceback" in err:
-            found.append(f"{' '.join(words[:3])}: exit {code}, {err[-300:]!r}")
+        lines = err.splitlines()
+        if code not in (0, 1, 2) or (code and len(lines) != 1) or "--debug" in err or "Traceback" in err:
+            result.append(f"{' '.join(argv[:3])}: exit {code}, {err[-300:]!r}")
         if any(ord(char) < 32 and char != "\n" for char in out + err):
-            found.append(f"{' '.join(words[:3])}: not fit for a terminal: {out + err!r}")
+            result.append(f"{' '.join(argv[:3])}: not fit for a terminal: {out + err!r}")
     chance.random()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -169,13 +169,13 @@ def test_a_database_that_was_made_to_harm(name, whole, tmp_path, capsys):
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_database_that_was_damaged(part, whole, tmp_path, capsys):
-    found = []
+    result = []
     for number in range(part, MUTATIONS, 4):
         change = BY_CHANCE[number % len(BY_CHANCE)]
-        found += [f"{number}, {change.__name__}: {one}" for one in wrong(
+        result += [f"{number}, {change.__name__}: {one}" for one in wrong(
             change, random.Random(number), whole, tmp_path / "x", capsys
         )]  # fmt: skip
-    assert found == []
+    assert result == []
 
 
 def test_a_view_is_told_from_a_table(whole, tmp_path, capsys):
@@ -272,15 +272,15 @@ def test_a_cache_that_was_damaged(number, tmp_path):
         path.write_bytes(before)
         BY_CHANCE[number % 5](path, random.Random(100 * number + again))
         with within(SECONDS):
-            said = ""
+            message = ""
             try:
                 with Cache(path) as cache:
                     for n in range(200):
                         cache.get(Fields(n))
                     cache.put([(Fields(-1), Fields(2))])
             except UserError as error:
-                said = str(error)
-        assert "\n" not in said
+                message = str(error)
+        assert "\n" not in message
 
 
 @pytest.mark.parametrize("kind", ["view", "trigger", "pipe", "device"])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.bench.configuration import make
-from memtui.bench.jobs import PASSED_ON, longest_minutes, part_words, script
+from memtui.bench.jobs import PASSED_ON, longest_minutes, part_argv, script
 from memtui.bench.plan import BenchPlan
 from memtui.cli.parser import build_parser
 from tests.support.bench_jobs import FAST, GRID, keys_in
@@ -24,16 +24,16 @@ OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "
        "unflagged", "force", "help", "debug", "no_config", "color", "theme", "ascii", "no_mouse"}  # fmt: skip
 
 
-def parsed(*words: str) -> argparse.Namespace:
-    return build_parser().parse_args(["bench", *words])
+def parsed(*argv: str) -> argparse.Namespace:
+    return build_parser().parse_args(["bench", *argv])
 
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """One with a name that the shell would take apart."""
-    made = tmp_path / "a b'c\"$(touch broken)`d`"
-    made.mkdir()
-    return made
+    path = tmp_path / "a b'c\"$(touch broken)`d`"
+    path.mkdir()
+    return path
 
 
 def test_every_option_is_passed_on_or_not_by_intention():
@@ -64,13 +64,13 @@ def test_every_option_is_passed_on_or_not_by_intention():
 def test_a_part_measures_what_was_asked(options):
     given = [name if value is None else f"{name}={value}" for name, value in options.items()]
     args = parsed("relu", *given, "--grid=elements=5", "--json", "--jobs=2")
-    again = parsed(*part_words(args)[1:])
+    again = parsed(*part_argv(args)[1:])
     assert {name: getattr(again, name) for name in PASSED_ON} == {name: getattr(args, name) for name in PASSED_ON}
     assert (again.what, again.device, again.json, again.tui, again.no_config) == ("relu", "cpu", False, False, True)
 
 
 def test_a_job_sees_the_gpu_that_it_was_given():
-    assert "--device=cuda:0" in part_words(parsed("relu", "--device", "cuda:3"))
+    assert "--device=cuda:0" in part_argv(parsed("relu", "--device", "cuda:3"))
     text = script(parsed("relu", "--device", "cuda:3"), [make("relu", {})])
     assert "#SBATCH --gres=gpu:1\n" in text
     assert "#SBATCH --exclusive\n" in script(parsed("relu"), [make("relu", {})]), (
@@ -92,7 +92,7 @@ def test_the_time_that_is_asked_for_is_enough():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "message"),
     [
         (("relu", "--shard", "0/2"), "--shard is one part"),
         (("relu", "--json"), "prints a script: no JSON"),
@@ -105,17 +105,17 @@ def test_the_time_that_is_asked_for_is_enough():
         (("relu", "--grid", "q=1"), "relu has no parameter q"),
     ],
 )
-def test_bad_input_is_one_line(words, said):
-    found = memtui("bench", *words, "--print-sbatch")
-    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
-    assert said in found.stderr
+def test_bad_input_is_one_line(argv, message):
+    result = memtui("bench", *argv, "--print-sbatch")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert message in result.stderr
 
 
 def test_the_script_is_a_script_wherever_it_lies(folder):
-    found = memtui("bench", "relu", *GRID, "--db", "x y.db", "--print-sbatch", cwd=folder)
-    assert found.returncode == 0, found.stderr
-    assert subprocess.run(["bash", "-n"], input=found.stdout, text=True, check=False).returncode == 0
-    head, _, code = found.stdout.partition("exec ")
+    result = memtui("bench", "relu", *GRID, "--db", "x y.db", "--print-sbatch", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert subprocess.run(["bash", "-n"], input=result.stdout, text=True, check=False).returncode == 0
+    head, _, code = result.stdout.partition("exec ")
     assert all(line.startswith("#") for line in head.splitlines())
     assert "#SBATCH" not in code, "sbatch reads no options behind the first command"
 
@@ -124,8 +124,8 @@ def test_the_script_is_a_script_wherever_it_lies(folder):
 def test_run_as_slurm_would(folder):
     """Each task with its number; then the command that the script tells, by a stand-in for sbatch."""
     pytest.importorskip("torch", reason="torch is not installed")
-    words = ("bench", "relu", *GRID, *FAST, "--db", "x y.db", "--jobs", "2", "--print-sbatch")
-    text = memtui(*words, cwd=folder).stdout
+    argv = ("bench", "relu", *GRID, *FAST, "--db", "x y.db", "--jobs", "2", "--print-sbatch")
+    text = memtui(*argv, cwd=folder).stdout
     elsewhere = folder.parent
     for task in (1, 0):
         environment = {**os.environ, "SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "1"}
@@ -135,9 +135,11 @@ def test_run_as_slurm_would(folder):
         assert done.returncode == 0, done.stderr
     parts = [folder / f"x y-{number}-of-2.db" for number in range(2)]
     assert [len(keys_in(path)) for path in parts] == [2, 1]
-    told = next(line.lstrip("# ") for line in text.splitlines() if "--wrap" in line)
+    command = next(line.lstrip("# ") for line in text.splitlines() if "--wrap" in line)
     stand_in = 'sbatch() { while [ "$1" != --wrap ]; do shift; done; sh -c "$2"; }\n'
-    done = subprocess.run(["bash", "-c", stand_in + told], cwd=elsewhere, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", stand_in + command], cwd=elsewhere, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert keys_in(folder / "x y.db") == sorted(
         make("relu", {"elements": n, "cache": "warm"}).key for n in (100, 200, 300)

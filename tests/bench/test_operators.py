@@ -44,9 +44,9 @@ def made(tensor: Tensor):
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_its_output_has_the_shape_it_says(name):
     operator, p = CATALOGUE[name], parameters_of(name)
-    found = operator.bind(torch, p)(*(tuple(map(made, some(p))) for some in (operator.inputs, operator.weights)))
-    assert tuple(found.shape or (1,)) == operator.output(p)
-    assert torch.isfinite(found).all()
+    result = operator.bind(torch, p)(*(tuple(map(made, some(p))) for some in (operator.inputs, operator.weights)))
+    assert tuple(result.shape or (1,)) == operator.output(p)
+    assert torch.isfinite(result).all()
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -58,8 +58,8 @@ def test_it_can_be_called_again_and_again(name, seed):
     inputs, weights = (tuple(map(made, some(p))) for some in (operator.inputs, operator.weights))
     call = operator.bind(torch, p)
     for _ in range(10 if name == "resnet50" else 2000):
-        found = call(inputs, weights)
-    assert torch.isfinite(found).all()
+        result = call(inputs, weights)
+    assert torch.isfinite(result).all()
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_its_operations_are_those_that_pytorch_counts(name, more):
 def test_it_has_a_backward_pass(name):
     operator, p = CATALOGUE[name], parameters_of(name)
     inputs, weights = (tuple(map(made, some(p))) for some in (operator.inputs, operator.weights))
-    asked = [t.requires_grad_() for t in (*inputs, *weights) if t.is_floating_point()]
-    found = operator.bind(torch, p)(inputs, weights)
-    gradients = torch.autograd.grad(found, asked, torch.ones_like(found), allow_unused=True)
+    requested = [t.requires_grad_() for t in (*inputs, *weights) if t.is_floating_point()]
+    result = operator.bind(torch, p)(inputs, weights)
+    gradients = torch.autograd.grad(result, requested, torch.ones_like(result), allow_unused=True)
     assert any(g is not None for g in gradients)
 
 
@@ -110,7 +110,7 @@ def test_words_become_numbers():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "words"),
+    ("name", "given", "message"),
     [
         ("conv2d", {"kernel": 3}, "no parameter kernel; it has n, cin"),
         ("conv2d", {"k": 7, "h": 3, "p": 1}, "kernel of 7 does not fit"),
@@ -128,12 +128,12 @@ def test_words_become_numbers():
         ("batchnorm", {"n": 1, "h": 1, "train": True}, "more than one value"),
     ],
 )
-def test_what_cannot_be_is_said(name, given, words):
-    with pytest.raises(ValueError, match=words):
+def test_what_cannot_be_is_said(name, given, message):
+    with pytest.raises(ValueError, match=message):
         CATALOGUE[name].resolve(given)
 
 
 def test_they_are_listed_without_torch():
     code = "import sys; sys.modules['torch'] = None\nfrom memtui.bench.operators import CATALOGUE as c; print(len(c))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(found.stdout) == len(CATALOGUE) >= 20
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(result.stdout) == len(CATALOGUE) >= 20

@@ -50,7 +50,7 @@ def add(path, found: list[BenchRow], *, name="here", threads=1) -> str:
     """A run of them on a device; its name."""
     with closing(Database(path)) as database:
         device, environment = database.device("cpu", name, ""), database.environment({"threads": threads})
-        run = database.begin_run(PLAN, None, "")
+        run = database.start_run(PLAN, None, "")
         for one in found:
             database.add(one, run, device, environment)
     return run
@@ -67,7 +67,7 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "message"),
     [
         ((), "predict fit [OP...], predict eval [OP...], or predict run OP"),
         (("learn",), "bench predict has no 'learn'"),
@@ -82,21 +82,21 @@ def path(tmp_path):
         (("fit", "--db", "/nowhere.db"), "/nowhere.db: No such file"),
     ],
 )
-def test_bad_input_is_one_line(words, said):
-    if "--db" in words:
+def test_bad_input_is_one_line(argv, message):
+    if "--db" in argv:
         pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    found = memtui("bench", "predict", *words)
-    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
-    assert said in found.stderr
+    result = memtui("bench", "predict", *argv)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert message in result.stderr
 
 
 def test_without_scikit_learn_it_says_what_to_install(path):
     add(path, rows(CONVOLUTIONS[:30]))
     code = "import sys; sys.modules['sklearn'] = None; from memtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    words = [sys.executable, "-c", code, "bench", "predict", "fit", "--db", str(path)]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (1, "", 1)
-    assert "pip install 'memtui[predict]'" in found.stderr
+    argv = [sys.executable, "-c", code, "bench", "predict", "fit", "--db", str(path)]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'memtui[predict]'" in result.stderr
 
 
 def test_nothing_else_loads_scikit_learn():
@@ -110,37 +110,37 @@ class TestRows:
         measured = rows(CONVOLUTIONS[:30])
         lost = [failed(c, PLAN, "out of memory", "") for c in CONVOLUTIONS[30:40]]
         add(path, [*measured, *lost, replace(measured[0], reference=True, call_ns=1.0)])
-        found = loaded_from(path)
-        assert {row.configuration for row in found.rows} == set(CONVOLUTIONS[:30])
-        assert found.left_out == {}
-        assert min(row.call_ns for row in found.rows) > 1
+        result = loaded_from(path)
+        assert {row.configuration for row in result.rows} == set(CONVOLUTIONS[:30])
+        assert result.left_out == {}
+        assert min(row.call_ns for row in result.rows) > 1
 
     def test_what_has_no_time_or_is_unknown_is_left_out_and_told(self, path):
         first, second, *others = rows(CONVOLUTIONS[:30])
         add(path, [replace(first, call_ns=None), replace(second, call_ns=0.0), *others])
         of_another_version(path, CONVOLUTIONS[5], "conv9d")
-        found = loaded_from(path)
-        assert len(found.rows) == 27
-        assert found.left_out == {"without a time": 2, "of a configuration that this memtui does not know": 1}
+        result = loaded_from(path)
+        assert len(result.rows) == 27
+        assert result.left_out == {"without a time": 2, "of a configuration that this memtui does not know": 1}
 
     def test_the_longest_measurement_counts_and_the_newest_of_these(self, path):
         first, second = rows(CONVOLUTIONS[:30], slow=2), rows(CONVOLUTIONS[:30])
         short = rows(CONVOLUTIONS[:30], slow=3, plan=BenchPlan(windows=3, seconds=0.05))
         add(path, [*first, *second, *short])
-        found = loaded_from(path)
-        assert [row.call_ns for row in found.rows] == [row.call_ns for row in second]
-        assert found.left_out == {"measured again": 60}
+        result = loaded_from(path)
+        assert [row.call_ns for row in result.rows] == [row.call_ns for row in second]
+        assert result.left_out == {"measured again": 60}
 
     def test_of_one_device_and_one_environment(self, path):
         old = add(path, rows(CONVOLUTIONS[:25], slow=10), name="other")
         add(path, rows(CONVOLUTIONS[:40], slow=5), threads=8)
         add(path, rows(CONVOLUTIONS[:20]))
         newest = add(path, rows(CONVOLUTIONS[20:30]))
-        found = loaded_from(path)
-        assert (found.place.device, found.place.environment, found.place.run) == ("here", {"threads": 1}, newest)
-        assert len(found.rows) == 30, "all runs of the place"
-        assert max(row.call_ns / call_ns(row.configuration) for row in found.rows) < 1.5
-        assert [(p.device, p.configurations) for p in found.others] == [("here", 40), ("other", 25)]
+        result = loaded_from(path)
+        assert (result.place.device, result.place.environment, result.place.run) == ("here", {"threads": 1}, newest)
+        assert len(result.rows) == 30, "all runs of the place"
+        assert max(row.call_ns / call_ns(row.configuration) for row in result.rows) < 1.5
+        assert [(p.device, p.configurations) for p in result.others] == [("here", 40), ("other", 25)]
         assert loaded_from(path, run=old[:6]).place.device == "other"
         with pytest.raises(UserError, match="no run whose name begins with zz"):
             loaded_from(path, run="zz")
@@ -169,18 +169,20 @@ class TestRows:
         sure = with_energy(rows(CONVOLUTIONS[:25]))
         doubted = with_energy(rows(CONVOLUTIONS[25:30], flags=("sensor_disagreement",)))
         add(path, [*with_energy(rows(CONVOLUTIONS[30:40]), "another"), *rows(CONVOLUTIONS[40:50]), *doubted, *sure])
-        found = loaded_from(path)
-        assert (found.energy_source, found.energy_reason) == ("rapl cpu_package", "")
-        assert np.exp(found.energy().log) == pytest.approx([r.energy_j for r in sure])
-        assert len(found.time().rows) == 50
+        result = loaded_from(path)
+        assert (result.energy_source, result.energy_reason) == ("rapl cpu_package", "")
+        assert np.exp(result.energy().log) == pytest.approx([r.energy_j for r in sure])
+        assert len(result.time().rows) == 50
 
-    @pytest.mark.parametrize(("count", "said"), [(0, "it was not measured: no RAPL"), (4, "4 usable rows are too few")])
-    def test_without_energy_there_is_a_reason(self, path, count, said):
+    @pytest.mark.parametrize(
+        ("count", "message"), [(0, "it was not measured: no RAPL"), (4, "4 usable rows are too few")]
+    )
+    def test_without_energy_there_is_a_reason(self, path, count, message):
         some = rows(CONVOLUTIONS[:30], energy_reason="no RAPL")
         add(path, [*with_energy(some[:count]), *some[count:]])
-        found = loaded_from(path)
-        assert found.energy() is None
-        assert said in found.energy_reason
+        result = loaded_from(path)
+        assert result.energy() is None
+        assert message in result.energy_reason
 
 
 class TestFitted:
@@ -192,19 +194,19 @@ class TestFitted:
 
     def test_fit_says_on_what_and_by_what(self, path):
         add(path, with_energy(rows(CONVOLUTIONS[:200])))
-        plain = json.loads(memtui("bench", "predict", "fit", "--db", path, "--json", timeout=120).stdout)
-        assert (plain["rows"], plain["time"]["rows"], plain["energy"]["rows"]) == (200, 200, 200)
+        document = json.loads(memtui("bench", "predict", "fit", "--db", path, "--json", timeout=120).stdout)
+        assert (document["rows"], document["time"]["rows"], document["energy"]["rows"]) == (200, 200, 200)
         for target in ("time", "energy"):
-            found = plain[target]["features"]
-            assert sum(one["importance"] for one in found) == pytest.approx(1)
-            assert found == sorted(found, key=lambda one: -one["importance"])
-            assert {"log2 flops", "log2 bytes", "way=conv2d depthwise"} <= {one["name"] for one in found}
-            assert all(one["low"] < one["high"] for one in found)
+            result = document[target]["features"]
+            assert sum(one["importance"] for one in result) == pytest.approx(1)
+            assert result == sorted(result, key=lambda one: -one["importance"])
+            assert {"log2 flops", "log2 bytes", "way=conv2d depthwise"} <= {one["name"] for one in result}
+            assert all(one["low"] < one["high"] for one in result)
         text = memtui("bench", "predict", "fit", "--db", path, timeout=120).stdout
         assert "fitted to 200 rows of" in text
         assert "conv2d depthwise: ns for each\n" in text
         assert "conv2d depthwise: nJ for each\n" in text
-        units = plain["time"]["steps"]["conv2d blocks of channels"]
+        units = document["time"]["steps"]["conv2d blocks of channels"]
         assert all(value >= 0 for value in units.values())
         assert units["operations, filled"] > 0
 
@@ -213,10 +215,10 @@ class TestFitted:
                    *rows(CONVOLUTIONS[80:160], flags=("noisy",), energy_reason="no RAPL"),
                    *(BenchRow(make("relu", {"elements": 1 << n}), PLAN, call_ns=2.0**n, energy_reason="no RAPL")
                      for n in range(5, 20))])  # fmt: skip
-        found = memtui("bench", "predict", "eval", "--db", path, "--json", timeout=240)
-        assert found.returncode == 0, found.stderr
-        plain = json.loads(found.stdout)
-        sections = {(s["kind"], s["op"]): s for s in plain["time"]["sections"]}
+        result = memtui("bench", "predict", "eval", "--db", path, "--json", timeout=240)
+        assert result.returncode == 0, result.stderr
+        document = json.loads(result.stdout)
+        sections = {(s["kind"], s["op"]): s for s in document["time"]["sections"]}
         shapes = sections["shapes", ""]["scores"]
         assert set(shapes) == {"steps and trees", "log-linear", "nearest"}
         assert shapes["steps and trees"]["rows"] == 175
@@ -225,9 +227,9 @@ class TestFitted:
         assert sections["unflagged", ""]["scores"]["nearest"]["rows"] == 95
         assert sections["of operator", "relu"]["scores"]["log-linear"]["rows"] == 15
         assert sections["left out", "relu"]["scores"]["nearest"]["rows"] == 15
-        assert (sections["left out", "conv2d"]["scores"], plain["energy"]["sections"]) == ({}, [])
+        assert (sections["left out", "conv2d"]["scores"], document["energy"]["sections"]) == ({}, [])
         assert "the others have 15 rows" in sections["left out", "conv2d"]["reason"]
-        assert plain["energy"]["reason"] == "it was not measured: no RAPL"
+        assert document["energy"]["reason"] == "it was not measured: no RAPL"
         text = memtui("bench", "predict", "eval", "conv2d", "--unflagged", "--db", path, timeout=240).stdout
         assert text.count("steps and trees") == 1 + ("outside" in text)
         assert "rows: 80, 0 of them flagged; left out: 80 flagged" in text
@@ -237,17 +239,17 @@ class TestFitted:
         with terminals() as start:
             terminal = start("bench", "predict", "eval", "--db", path)
             assert terminal.end(240) == 0
-            said = terminal.output.decode()
-        assert "memtui bench: predict eval: fitting models to 80 rows" in said
-        assert said.rindex("steps and trees") > said.rindex("fitting models"), "the answer is alone in the end"
+            text = terminal.output.decode()
+        assert "memtui bench: predict eval: fitting models to 80 rows" in text
+        assert text.rindex("steps and trees") > text.rindex("fitting models"), "the answer is alone in the end"
 
     def test_run_predicts_with_a_range(self, path):
         add(path, with_energy(rows(CONVOLUTIONS[::2])))
-        words = ("bench", "predict", "run", "conv2d", "--space", "predict", "--db", path, "--json")
-        plain = json.loads(memtui(*words, timeout=120).stdout)
-        unseen = [one for one in plain["predictions"] if one["measured_ns"] is None]
+        argv = ("bench", "predict", "run", "conv2d", "--space", "predict", "--db", path, "--json")
+        document = json.loads(memtui(*argv, timeout=120).stdout)
+        unseen = [one for one in document["predictions"] if one["measured_ns"] is None]
         true = {c.key: call_ns(c) for c in CONVOLUTIONS}
-        assert (len(plain["predictions"]), len(unseen)) == (240, 120)
+        assert (len(document["predictions"]), len(unseen)) == (240, 120)
         inside = [one["low_ns"] < true[one["key"]] < one["high_ns"] for one in unseen]
         assert np.mean(inside) == pytest.approx(0.9, abs=0.1)
         errors = [abs(one["call_ns"] / true[one["key"]] - 1) for one in unseen]
@@ -259,15 +261,15 @@ class TestFitted:
     def test_run_flags_what_is_outside(self, path):
         add(path, rows(CONVOLUTIONS, energy_reason="no RAPL"))
         grid = ("--grid", "h=28,500", "--grid", "n=8", "--grid", "groups=1", "--grid", "cin=64", "--grid", "cout=64")
-        found = memtui("bench", "predict", "run", "conv2d", *grid, "--db", path, timeout=120)
-        assert found.returncode == 0, found.stderr
-        inside, outside = (line for line in found.stdout.splitlines() if "  conv2d h=" in line)
-        assert "configuration (all: n=8 cin=64 cout=64" in found.stdout
+        result = memtui("bench", "predict", "run", "conv2d", *grid, "--db", path, timeout=120)
+        assert result.returncode == 0, result.stderr
+        inside, outside = (line for line in result.stdout.splitlines() if "  conv2d h=" in line)
+        assert "configuration (all: n=8 cin=64 cout=64" in result.stdout
         assert "[outside: " not in inside
         assert "[outside: log2 flops" in outside
-        assert "1 of 2 are outside of what was measured" in found.stdout
-        assert "energy: n/a: it was not measured: no RAPL" in found.stdout
-        plain = json.loads(memtui("bench", "predict", "run", "gelu", "--db", path, "--json", timeout=120).stdout)
-        (one,) = plain["predictions"]
+        assert "1 of 2 are outside of what was measured" in result.stdout
+        assert "energy: n/a: it was not measured: no RAPL" in result.stdout
+        document = json.loads(memtui("bench", "predict", "run", "gelu", "--db", path, "--json", timeout=120).stdout)
+        (one,) = document["predictions"]
         assert one["outside"] == ["op=gelu"]
         assert (one["energy_j"], one["energy_low_j"]) == (None, None)

@@ -19,17 +19,17 @@ from tests.support.bench_strategies import convolutions
 @pytest.mark.parametrize("op", CATALOGUE)
 def test_every_operator_is_described_by_finite_numbers(op):
     for configuration in in_space("small", op, {}):
-        found = describe(configuration)
-        assert found.op == op
-        assert np.isfinite(list(found.features.values())).all()
-        assert all(f"op={other}" not in found.features for other in set(CATALOGUE) - {op})
-        words = " ".join(found.features)
-        assert all(f"{op}.{key}" in words for key in configuration.parameters)
-        assert all(key in words for key in CONDITIONS)
+        described = describe(configuration)
+        assert described.op == op
+        assert np.isfinite(list(described.features.values())).all()
+        assert all(f"op={other}" not in described.features for other in set(CATALOGUE) - {op})
+        names = " ".join(described.features)
+        assert all(f"{op}.{key}" in names for key in configuration.parameters)
+        assert all(key in names for key in CONDITIONS)
 
 
 def test_a_convolution_by_hand():
-    found = describe(make("conv2d", {"n": 2, "cin": 64, "cout": 128, "h": 8, "k": 3, "groups": 4})).features
+    result = describe(make("conv2d", {"n": 2, "cin": 64, "cout": 128, "h": 8, "k": 3, "groups": 4})).features
     flops, moved_bytes = 2 * 2 * 128 * 8 * 8 * 16 * 9, 4 * (2 * 64 * 64 + 128 * 16 * 9 + 2 * 128 * 64)
     expected = {
         FLOPS: flops, BYTES: moved_bytes, "log2 intensity": flops / moved_bytes, "log2 flops by output": 2 * 16 * 9,
@@ -37,9 +37,9 @@ def test_a_convolution_by_hand():
         "log2 conv2d.rows": 2 * 8 * 8, "log2 conv2d.columns": 32, "log2 conv2d.summed": 16 * 9,
         "log2 conv2d.cin in steps of": 16, "log2 conv2d.cout in steps of": 32, "log2 conv2d.k": 4,
     }  # fmt: skip
-    assert {name: found[name] for name in expected} == pytest.approx({k: log2(v) for k, v in expected.items()})
-    assert (found["way=conv2d blocks of channels"], found["number bytes"], found["backward"]) == (1, 4, 0)
-    assert (found["dtype=fp32"], found["cache=cold"], found["op=conv2d"]) == (1, 1, 1)
+    assert {name: result[name] for name in expected} == pytest.approx({k: log2(v) for k, v in expected.items()})
+    assert (result["way=conv2d blocks of channels"], result["number bytes"], result["backward"]) == (1, 4, 0)
+    assert (result["dtype=fp32"], result["cache=cold"], result["op=conv2d"]) == (1, 1, 1)
 
 
 @given(convolutions(), convolutions())

@@ -60,19 +60,19 @@ def test_the_ways_are_those_of_onednn():
     torch = pytest.importorskip("torch")
     if torch.backends.cpu.get_cpu_capability() != "AVX512":
         pytest.skip(f"the ways are those of AVX512, and this CPU has {torch.backends.cpu.get_cpu_capability()}")
-    asked = sorted(in_space("predict", "conv2d", {}), key=lambda c: c.flops)[:120]  # the quick half
+    requested = sorted(in_space("predict", "conv2d", {}), key=lambda c: c.flops)[:120]  # the quick half
     done = subprocess.run(
-        [sys.executable, "-c", _CALLS], input=json.dumps([c.parameters for c in asked]), text=True,
+        [sys.executable, "-c", _CALLS], input=json.dumps([c.parameters for c in requested]), text=True,
         capture_output=True, check=True, timeout=120, env=os.environ | {"ONEDNN_VERBOSE": "1"},
     )  # fmt: skip
-    said = done.stdout.split("begin\n")[1:]
-    assert len(said) == len(asked)
+    messages = done.stdout.split("begin\n")[1:]
+    assert len(messages) == len(requested)
     wrong = []
-    for configuration, lines in zip(asked, said, strict=True):
-        found = [line.split(",")[6] for line in lines.splitlines() if ",exec,cpu,convolution," in line]
+    for configuration, message in zip(requested, messages, strict=True):
+        result = [line.split(",")[6] for line in message.splitlines() if ",exec,cpu,convolution," in line]
         names = _NAMES.get(steps_of(configuration).way)
-        if (names is None) != (not found) or (names and not any(name in found[0] for name in names)):
-            wrong.append((configuration.title, steps_of(configuration).way, found))
+        if (names is None) != (not result) or (names and not any(name in result[0] for name in names)):
+            wrong.append((configuration.title, steps_of(configuration).way, result))
     assert len(wrong) <= 2, wrong  # versions of oneDNN differ in single ones
 
 
@@ -115,7 +115,7 @@ def test_large_tensors_take_new_memory():
     ],
 )
 def test_ways_that_are_not_known_are_one(given, way):
-    found = steps_of(make("conv2d", {"n": 2, "cin": 64, **given}))
-    assert found.way == way
-    assert found.amounts is found.general
-    assert set(found.general) == {"call", "operations", "bytes"}
+    result = steps_of(make("conv2d", {"n": 2, "cin": 64, **given}))
+    assert result.way == way
+    assert result.amounts is result.general
+    assert set(result.general) == {"call", "operations", "bytes"}

@@ -42,27 +42,31 @@ def test_the_convolutions_are_those_of_the_table():
     expected = {
         tuple(row[:5]): tuple(row[5:]) for row in (list(map(int, r.split())) for r in CONVOLUTIONS.split("\n")[1:-1])
     }
-    found = {}
-    for made, count in resnet50_counts().items():
-        if made.op == "conv2d":
-            p = made.parameters
-            found[p["cin"], p["cout"], p["k"], p["s"], p["h"]] = count, made.flops // 2
-    assert found == expected
-    assert len(found) == 23
-    assert sum(count for count, _ in found.values()) == 53
+    result = {}
+    for configuration, count in resnet50_counts().items():
+        if configuration.op == "conv2d":
+            p = configuration.parameters
+            result[p["cin"], p["cout"], p["k"], p["s"], p["h"]] = count, configuration.flops // 2
+    assert result == expected
+    assert len(result) == 23
+    assert sum(count for count, _ in result.values()) == 53
 
 
 def test_operations_and_operators():
     counts = resnet50_counts()
-    macs = sum(made.flops // 2 * count for made, count in counts.items() if made.op in ("conv2d", "linear"))
+    macs = sum(
+        configuration.flops // 2 * count
+        for configuration, count in counts.items()
+        if configuration.op in ("conv2d", "linear")
+    )
     assert macs == 4_089_184_256
     calls = Counter()
-    for made, count in counts.items():
-        calls[made.op] += count
+    for configuration, count in counts.items():
+        calls[configuration.op] += count
     assert calls == {
         "conv2d": 53, "batchnorm": 53, "relu": 49, "add": 16, "maxpool": 1, "adaptiveavgpool": 1, "linear": 1
     }  # fmt: skip
-    assert Counter(made.op for made in counts)["add"] == 4
+    assert Counter(configuration.op for configuration in counts)["add"] == 4
 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 224), (2, 65)])
@@ -70,21 +74,21 @@ def test_the_network_calls_them_in_this_order(n, size):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from torch import nn
 
-    made = resnet50.network(torch).eval()
-    assert sum(p.numel() for p in made.parameters()) == 25_557_032
-    assert sum(b.numel() for b in made.buffers()) == 53_173
+    network = resnet50.network(torch).eval()
+    assert sum(p.numel() for p in network.parameters()) == 25_557_032
+    assert sum(b.numel() for b in network.buffers()) == 53_173
     names = {
         nn.Conv2d: "conv2d", nn.BatchNorm2d: "batchnorm", nn.ReLU: "relu", nn.Linear: "linear", nn.MaxPool2d: "maxpool",
         nn.AdaptiveAvgPool2d: "adaptiveavgpool",
     }  # fmt: skip
     seen = []
-    for module in made.modules():
+    for module in network.modules():
         if type(module) in names:
             module.register_forward_hook(
                 lambda m, x, y: seen.append((names[type(m)], tuple(x[0].shape), tuple(y.shape)))
             )
     with torch.inference_mode():
-        assert made(torch.randn(n, 3, size, size)).shape == (n, 1000)
+        assert network(torch.randn(n, 3, size, size)).shape == (n, 1000)
 
     # Modules do not show the additions. A ReLU is listed by its elements alone.
     expected = []
@@ -92,5 +96,5 @@ def test_the_network_calls_them_in_this_order(n, size):
         p = CATALOGUE[op].resolve(given)
         if op != "add":
             expected.append((op, CATALOGUE[op].inputs(p)[0].elements, CATALOGUE[op].output(p)))
-    found = [(op, prod(x), (prod(y),) if op == "relu" else y) for op, x, y in seen]
-    assert found == expected
+    result = [(op, prod(x), (prod(y),) if op == "relu" else y) for op, x, y in seen]
+    assert result == expected

@@ -12,11 +12,11 @@ from tests.support.bench_readings import CONFIGURATION, MS, PLAN, S, series, win
 
 
 def test_time_is_the_median_of_blocks_with_an_interval_over_windows():
-    found = windows((1.0e6, 1.1e6, 1.2e6))
-    found[2] = replace(found[2], block_ns=(9e6, *found[2].block_ns[1:]))  # a hiccup does not move it
-    row = evaluate(CONFIGURATION, PLAN, Visit(tuple(found), Series(reason="none here"), Conditions()))
+    result = windows((1.0e6, 1.1e6, 1.2e6))
+    result[2] = replace(result[2], block_ns=(9e6, *result[2].block_ns[1:]))  # a hiccup does not move it
+    row = evaluate(CONFIGURATION, PLAN, Visit(tuple(result), Series(reason="none here"), Conditions()))
     assert row.call_ns == 1.1e6
-    assert row.mean_ns == pytest.approx(np.mean([w.call_ns for w in found]))
+    assert row.mean_ns == pytest.approx(np.mean([w.call_ns for w in result]))
     # Student's t with 2 degrees of freedom: 4.303 standard errors of three medians.
     expected = 4.303 * np.std([1.0e6, 1.1e6, 1.2e6], ddof=1) / np.sqrt(3)
     assert row.high_ns - 1.1e6 == 1.1e6 - row.low_ns == pytest.approx(expected, rel=1e-3)
@@ -36,15 +36,15 @@ def test_no_source_is_no_energy_and_says_why():
 
 def test_two_visits_are_one_row():
     """The counter went on between them, and whatever spoils one of them spoils the row."""
-    found, all_of_it = windows((1.0e6, 1.1e6, 1.2e6)), series(lambda t: 250.0, idle_w=60.0)
-    cut = int(np.searchsorted(all_of_it.t_ns, found[1].end_ns + 200 * MS))
+    result, all_of_it = windows((1.0e6, 1.1e6, 1.2e6)), series(lambda t: 250.0, idle_w=60.0)
+    cut = int(np.searchsorted(all_of_it.t_ns, result[1].end_ns + 200 * MS))
     sides = [
         replace(all_of_it, **{name: getattr(all_of_it, name)[part] for name in ("t_ns", "energy_j", "power_w")})
         for part in (slice(cut), slice(cut, None))
     ]
-    whole = evaluate(CONFIGURATION, PLAN, Visit(tuple(found), all_of_it, Conditions()))
-    first = Visit(tuple(found[:2]), sides[0], Conditions(yard_limit_ns=50.0), 100, 3)
-    second = Visit(tuple(found[2:]), sides[1], Conditions(False, 0.5, ("neighbours",), yard_limit_ns=40.0), 100, 3)
+    whole = evaluate(CONFIGURATION, PLAN, Visit(tuple(result), all_of_it, Conditions()))
+    first = Visit(tuple(result[:2]), sides[0], Conditions(yard_limit_ns=50.0), 100, 3)
+    second = Visit(tuple(result[2:]), sides[1], Conditions(False, 0.5, ("neighbours",), yard_limit_ns=40.0), 100, 3)
     both = joined([first, second])
     assert joined([first]) is first
     assert both.conditions == Conditions(False, 0.5, ("neighbours",), yard_limit_ns=40.0)
@@ -73,17 +73,17 @@ def test_without_a_counter_the_sensor_is_integrated():
 
 
 def test_a_counter_that_was_reset_gives_no_measured_energy():
-    found = series(lambda t: 250.0, sensor=False)
-    back = found.energy_j.copy()
-    back[found.t_ns > 10.5 * S] -= 300
-    row = evaluate(CONFIGURATION, PLAN, Visit(windows(), replace(found, energy_j=back), Conditions()))
+    result = series(lambda t: 250.0, sensor=False)
+    back = result.energy_j.copy()
+    back[result.t_ns > 10.5 * S] -= 300
+    row = evaluate(CONFIGURATION, PLAN, Visit(windows(), replace(result, energy_j=back), Conditions()))
     assert (row.energy_status, row.energy_j) == (UNAVAILABLE, None)
     assert "reset" in row.energy_reason
 
 
 def test_two_sensors_that_disagree_are_flagged_and_not_blended():
-    found = series(lambda t: 250.0)
-    row = evaluate(CONFIGURATION, PLAN, Visit(windows(), replace(found, power_w=found.power_w * 0.8), Conditions()))
+    result = series(lambda t: 250.0)
+    row = evaluate(CONFIGURATION, PLAN, Visit(windows(), replace(result, power_w=result.power_w * 0.8), Conditions()))
     assert "sensor_disagreement" in row.flags
     assert row.energy_j == pytest.approx(0.250, rel=0.005)
 
@@ -124,8 +124,8 @@ def test_what_is_quiet_has_no_flag():
 
 
 def test_blocks_that_vary_are_flagged():
-    found = [replace(w, block_ns=(1e6, 1.4e6) * 25) for w in windows()]
-    assert evaluate(CONFIGURATION, PLAN, Visit(tuple(found), Series(), Conditions())).flags == ("noisy",)
+    result = [replace(w, block_ns=(1e6, 1.4e6) * 25) for w in windows()]
+    assert evaluate(CONFIGURATION, PLAN, Visit(tuple(result), Series(), Conditions())).flags == ("noisy",)
 
 
 def test_one_window_has_no_interval():

@@ -285,9 +285,9 @@ def endless(tell) -> list[str]:
 def test_leaving_ends_it():
     process = SweepProcess(endless)
     assert process.wait_for_start()
-    begin = time.monotonic()
+    start = time.monotonic()
     process.end()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - start < 5
 
 
 class TestInATerminal:

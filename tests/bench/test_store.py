@@ -22,20 +22,20 @@ from tests.support.bench_readings import PLAN, series, windows
 
 @pytest.fixture
 def database(tmp_path):
-    with closing(Database(tmp_path / "state" / "bench.db")) as made:
-        yield made
+    with closing(Database(tmp_path / "state" / "bench.db")) as stored:
+        yield stored
 
 
 def test_what_goes_in_comes_out(database):
-    made = row(reference=False)
-    add(database, made, failed(CONFIGURATIONS[1], PLAN, "out of memory", "much"))
-    found, lost = database.rows()
+    stored = row(reference=False)
+    add(database, stored, failed(CONFIGURATIONS[1], PLAN, "out of memory", "much"))
+    result, lost = database.rows()
     for name in ("call_ns", "iqr_ns", "energy_j", "power_3s_w", "walked_bytes", "copies", "energy_status", "status"):
-        assert found[name] == getattr(made, name), name
-    assert from_text(found["text"]) == CONFIGURATIONS[0]
-    assert (found["op"], found["device_name"], found["idle_w"]) == ("linear", "here", 60.0)
-    assert json.loads(found["environment_text"]) == ENVIRONMENT
-    assert (found["flops"], found["moved_bytes"]) == (made.configuration.flops, made.configuration.moved_bytes)
+        assert result[name] == getattr(stored, name), name
+    assert from_text(result["text"]) == CONFIGURATIONS[0]
+    assert (result["op"], result["device_name"], result["idle_w"]) == ("linear", "here", 60.0)
+    assert json.loads(result["environment_text"]) == ENVIRONMENT
+    assert (result["flops"], result["moved_bytes"]) == (stored.configuration.flops, stored.configuration.moved_bytes)
     assert (lost["status"], lost["reason"], lost["call_ns"], lost["energy_j"]) == (
         "failed",
         "out of memory: much",
@@ -48,12 +48,12 @@ def test_what_goes_in_comes_out(database):
 
 
 def test_raw_values_are_kept(database):
-    made = row()
-    add(database, made)
+    stored = row()
+    add(database, stored)
     with closing(sqlite3.connect(database.path)) as file:
         kept = file.execute("SELECT block_ns, counter_j, counter_ns, integral_j, state FROM window").fetchall()
     for (blocks, counter_j, counter_ns, integral_j, state), window, energy in zip(
-        kept, made.windows, made.energies, strict=True
+        kept, stored.windows, stored.energies, strict=True
     ):
         assert tuple(np.frombuffer(blocks, "<f8")) == window.block_ns
         assert (counter_j, integral_j) == (energy.counter.energy_j, energy.integral.energy_j)
@@ -92,8 +92,8 @@ def test_databases_are_merged_without_doubles(database, tmp_path):
         assert database.merge(other.path) == 0
         add(other, row(CONFIGURATIONS[2]), name="there")
         assert database.merge(other.path) == 1
-    found = list(database.rows())
-    assert [r["device_name"] for r in found] == ["there", "here", "there"], "oldest first"
+    result = list(database.rows())
+    assert [r["device_name"] for r in result] == ["there", "here", "there"], "oldest first"
     assert database.counts()["window"] == 9
     assert database.merge(database.path) == 0
 
@@ -103,8 +103,8 @@ def test_many_open_a_new_file_at_once(tmp_path):
 
     def use():
         try:
-            with closing(Database(path)) as made:
-                add(made, row())
+            with closing(Database(path)) as stored:
+                add(stored, row())
         except Exception as error:
             errors.append(error)
 
@@ -114,8 +114,8 @@ def test_many_open_a_new_file_at_once(tmp_path):
     for thread in threads:
         thread.join()
     assert errors == []
-    with closing(Database(path)) as made:
-        assert made.counts()["measurement"] == 6
+    with closing(Database(path)) as stored:
+        assert stored.counts()["measurement"] == 6
 
 
 def foreign(path):
@@ -141,7 +141,7 @@ def another_column(path):
 
 
 @pytest.mark.parametrize(
-    ("make_it", "words"),
+    ("make_it", "message"),
     [
         (another_column, "its tables are not those of format 3"),
         (foreign, "file is not a database"),
@@ -150,10 +150,10 @@ def another_column(path):
         (lambda path: path.mkdir(), "is not a file, but a folder"),
     ],
 )
-def test_files_that_are_none_of_ours(tmp_path, make_it, words):
+def test_files_that_are_none_of_ours(tmp_path, make_it, message):
     path = tmp_path / "file.db"
     make_it(path)
-    with pytest.raises(DatabaseError, match=words):
+    with pytest.raises(DatabaseError, match=message):
         Database(path)
 
 
@@ -193,9 +193,9 @@ def test_a_file_of_the_second_format_goes_on(tmp_path, database):
     path = of_older_format(tmp_path / "old.db", 2, SINCE_2)
     assert database.merge(path) == 1
     with closing(Database(path)) as old:
-        (found,) = old.rows()
-        assert (found["speed"], found["follows"], found["reference_ns"]) == (None, None, None)
-        assert found["call_ns"] == row().call_ns
+        (result,) = old.rows()
+        assert (result["speed"], result["follows"], result["reference_ns"]) == (None, None, None)
+        assert result["call_ns"] == row().call_ns
         add(old, row(CONFIGURATIONS[2]))
 
 
@@ -204,11 +204,11 @@ def test_a_file_of_the_first_format_goes_on(tmp_path, database):
     path = of_older_format(tmp_path / "old.db", 1, SINCE_1)
     assert database.merge(path) == 1
     with closing(Database(path)) as old:
-        (found,) = old.rows()
-        assert (found["quiet"], found["yard_limit_ns"]) == (None, None)
-        assert found["call_ns"] == row().call_ns
-        assert len(old.window_means(found["id"])) == 3
-        assert old.quiet_means(found["id"]) == []
+        (result,) = old.rows()
+        assert (result["quiet"], result["yard_limit_ns"]) == (None, None)
+        assert result["call_ns"] == row().call_ns
+        assert len(old.window_means(result["id"])) == 3
+        assert old.quiet_means(result["id"]) == []
         add(old, row(CONFIGURATIONS[2]))
     assert database.merge(path) == 1
 
@@ -216,12 +216,12 @@ def test_a_file_of_the_first_format_goes_on(tmp_path, database):
 def test_of_a_disturbed_cpu_windows_have_their_quiet_blocks(database):
     yards = (40.0,) * 10 + (70.0,) * 40
     some = [replace(w, block_ns=(1e6,) * 10 + (1.5e6,) * 40, yard_ns=yards) for w in windows((1.4e6, 1.4e6, 1.4e6))]
-    made = evaluate(
+    stored = evaluate(
         CONFIGURATIONS[0], PLAN, Visit(tuple(some), series(lambda t: 250.0), Conditions(yard_limit_ns=44.0))
     )
-    add(database, made)
-    (found,) = database.rows()
-    assert (found["call_ns"], found["quiet"], found["flags"]) == (1e6, 0.2, "")
-    assert found["mean_ns"] == pytest.approx(1.4e6, rel=1e-3)
-    assert database.quiet_means(found["id"]) == [1e6] * 3
-    assert database.window_means(found["id"]) == pytest.approx([1.4e6] * 3, rel=1e-3)
+    add(database, stored)
+    (result,) = database.rows()
+    assert (result["call_ns"], result["quiet"], result["flags"]) == (1e6, 0.2, "")
+    assert result["mean_ns"] == pytest.approx(1.4e6, rel=1e-3)
+    assert database.quiet_means(result["id"]) == [1e6] * 3
+    assert database.window_means(result["id"]) == pytest.approx([1.4e6] * 3, rel=1e-3)

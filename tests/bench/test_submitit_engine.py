@@ -23,14 +23,14 @@ WORDS = ("bench", "relu", *GRID, *FAST, "--engine", "submitit")
 
 def test_without_submitit_it_says_what_to_install(tmp_path):
     code = "import sys; sys.modules['submitit'] = None; from memtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    words = [sys.executable, "-c", code, *WORDS, "--db", str(tmp_path / "x.db")]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (1, "", 1)
-    assert "pip install 'memtui[submitit]'" in found.stderr
+    argv = [sys.executable, "-c", code, *WORDS, "--db", str(tmp_path / "x.db")]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'memtui[submitit]'" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "message"),
     [
         (("relu", "--shard", "0/2"), "--shard is one part"),
         (("resnet50",), "are for configurations of an operator"),
@@ -39,10 +39,10 @@ def test_without_submitit_it_says_what_to_install(tmp_path):
         (("relu", "--db", "/proc/none/x.db"), "/proc/none/x.db: cannot be used"),
     ],
 )
-def test_bad_input_is_one_line(words, said):
-    found = memtui("bench", "--engine", "submitit", *words)
-    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
-    assert said in found.stderr
+def test_bad_input_is_one_line(argv, message):
+    result = memtui("bench", "--engine", "submitit", *argv)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert message in result.stderr
 
 
 class TestRun:
@@ -60,36 +60,39 @@ class TestRun:
 
     def test_parts_run_and_are_merged(self, tmp_path, here):
         path = tmp_path / "x y.db"
-        words = (*WORDS, "--jobs", "2", "--db", path)
-        found = memtui(*words, timeout=240, env=here)
-        assert (found.returncode, found.stderr) == (0, "")
-        assert found.stdout.splitlines()[:2] == ["part 0 of 2: 2 new rows", "part 1 of 2: 1 new rows"]
-        assert f"3 new rows in {path}" in found.stdout
+        argv = (*WORDS, "--jobs", "2", "--db", path)
+        result = memtui(*argv, timeout=240, env=here)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.splitlines()[:2] == ["part 0 of 2: 2 new rows", "part 1 of 2: 1 new rows"]
+        assert f"3 new rows in {path}" in result.stdout
         parts = [tmp_path / f"x y-{number}-of-2.db" for number in range(2)]
         assert [len(keys_in(part)) for part in parts] == [2, 1]
         assert keys_in(path) == sorted(key for part in parts for key in keys_in(part))
         assert (tmp_path / "x y-jobs").stat().st_mode & 0o777 == 0o700
 
-        plain = json.loads(memtui(*words, "--json", timeout=240, env=here).stdout)
-        assert [(part["number"], part["rows"], part["reason"]) for part in plain["parts"]] == [(0, 0, ""), (1, 0, "")]
+        document = json.loads(memtui(*argv, "--json", timeout=240, env=here).stdout)
+        assert [(part["number"], part["rows"], part["reason"]) for part in document["parts"]] == [
+            (0, 0, ""),
+            (1, 0, ""),
+        ]
         assert len(keys_in(path)) == 3, "what was measured is not measured again"
 
     def test_a_failed_part_is_a_line_and_the_others_stay(self, tmp_path, here):
         (tmp_path / "x-0-of-2.db").write_text("this is no database")
-        found = memtui(*WORDS, "--jobs", "2", "--db", tmp_path / "x.db", timeout=240, env=here)
-        assert found.returncode == 1
-        assert found.stderr.count("\n") == 1
-        assert "part 0 of 2: " in found.stderr
-        assert "x-0-of-2.db: cannot be read: file is not a database" in found.stderr
-        assert "part 1 of 2: 1 new rows" in found.stdout
+        result = memtui(*WORDS, "--jobs", "2", "--db", tmp_path / "x.db", timeout=240, env=here)
+        assert result.returncode == 1
+        assert result.stderr.count("\n") == 1
+        assert "part 0 of 2: " in result.stderr
+        assert "x-0-of-2.db: cannot be read: file is not a database" in result.stderr
+        assert "part 1 of 2: 1 new rows" in result.stdout
         assert len(keys_in(tmp_path / "x.db")) == 1
 
     def test_on_slurm_they_are_an_array(self, tmp_path):
         """A stand-in for it: what is submitted asks for a node of its own, and results come back."""
         path, slurm = tmp_path / "x.db", tmp_path / "slurm"
-        found = memtui(*WORDS, "--jobs", "2", "--db", path, timeout=240, env=slurm_stub.install(slurm))
-        assert (found.returncode, found.stderr) == (0, "")
-        assert found.stdout.splitlines()[:2] == ["part 0 of 2: 2 new rows", "part 1 of 2: 1 new rows"]
+        result = memtui(*WORDS, "--jobs", "2", "--db", path, timeout=240, env=slurm_stub.install(slurm))
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.splitlines()[:2] == ["part 0 of 2: 2 new rows", "part 1 of 2: 1 new rows"]
         assert len(keys_in(path)) == 3
         options = (slurm / "submitted.sh").read_text()
         assert "#SBATCH --array=0-1" in options
@@ -98,8 +101,8 @@ class TestRun:
         assert "#SBATCH --job-name=memtui-relu\n" in options
 
     def test_an_interrupt_ends_the_jobs(self, tmp_path, here):
-        words = [sys.executable, "-m", "memtui", *WORDS, "--jobs", "2", "--seconds", "30", "--db", tmp_path / "x.db"]
-        with subprocess.Popen(words, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+        argv = [sys.executable, "-m", "memtui", *WORDS, "--jobs", "2", "--seconds", "30", "--db", tmp_path / "x.db"]
+        with subprocess.Popen(argv, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
             fd = os.open(WHOLE_MACHINE, os.O_RDONLY)
             try:
                 wait_until(lambda: lock_holder(fd), 60, 0.02)

@@ -62,8 +62,8 @@ def no_energy(monkeypatch):
 
 @pytest.fixture
 def database(tmp_path):
-    with closing(Database(tmp_path / "bench.db")) as made:
-        yield made
+    with closing(Database(tmp_path / "bench.db")) as opened:
+        yield opened
 
 
 def run(database, configurations=TWO, tell=lambda progress: None, **more):
@@ -72,8 +72,8 @@ def run(database, configurations=TWO, tell=lambda progress: None, **more):
 
 
 def test_rows_are_measured_and_stored(database):
-    told: list[SweepProgress] = []
-    rows = run(database, tell=told.append, assumed_w=10.0)
+    reported: list[SweepProgress] = []
+    rows = run(database, tell=reported.append, assumed_w=10.0)
     assert {row.configuration for row in rows} == set(TWO)
     for row in rows:
         assert row.status == "ok"
@@ -83,35 +83,35 @@ def test_rows_are_measured_and_stored(database):
         assert row.estimate_j == pytest.approx(10 * row.call_ns / 1e9)
         assert (row.energy_j, row.energy_reason) == (None, "none in this test")
     assert {r["configuration"] for r in database.rows()} == {c.key for c in TWO}
-    assert [p.phase for p in told if p.row] == ["done", "done"]
-    assert [p.number for p in told if p.row] == [1, 2]
-    assert {"data", "warm-up", "window"} <= {p.phase for p in told}
-    assert any("none in this test" in p.notice for p in told)
+    assert [p.phase for p in reported if p.row] == ["done", "done"]
+    assert [p.number for p in reported if p.row] == [1, 2]
+    assert {"data", "warm-up", "window"} <= {p.phase for p in reported}
+    assert any("none in this test" in p.notice for p in reported)
 
 
 def test_all_sweeps_have_the_reference_speed_of_the_first(database, tmp_path):
     request = Request(TWO, PLAN, threads=1, again=True)
-    found = set()
+    result = set()
     for _ in range(2):
         references = References(tmp_path / "speed.json")
         with Sweep(request, database, lambda progress: None, None, references) as sweep:
-            found |= {row.reference_ns for row in sweep.run()}
-    (reference_ns,) = found
+            result |= {row.reference_ns for row in sweep.run()}
+    (reference_ns,) = result
     assert 1000 < reference_ns < 1e9, "nanoseconds of a yardstick of 45 us, on a machine that may be busy"
-    assert {r["reference_ns"] for r in database.rows()} == found
+    assert {r["reference_ns"] for r in database.rows()} == result
 
 
 def test_visits_of_configurations_take_turns(database):
-    told: list[SweepProgress] = []
-    rows = run(database, tell=told.append, plan=replace(PLAN, windows=3, visits=2))
+    reported: list[SweepProgress] = []
+    rows = run(database, tell=reported.append, plan=replace(PLAN, windows=3, visits=2))
     assert [len(row.windows) for row in rows] == [3, 3]
     first, second = (sorted(w.begin_ns for w in row.windows) for row in rows)
     assert first[1] < second[0], "two windows in the first visit"
     assert second[1] < first[2] < second[2]
-    seen = dict.fromkeys((p.configuration, p.visit, p.visits) for p in told if p.phase == "window")
+    seen = dict.fromkeys((p.configuration, p.visit, p.visits) for p in reported if p.phase == "window")
     order = [row.configuration for row in rows]
     assert [*seen] == [(c, visit, 2) for visit in (1, 2) for c in order]
-    assert [p.number for p in told if p.row] == [1, 2]
+    assert [p.number for p in reported if p.row] == [1, 2]
 
 
 def test_what_fails_in_one_visit_is_one_row(database):
@@ -126,9 +126,9 @@ def test_visits_are_made_in_groups(visits):
     turns = _in_turn(visits)
     assert {entry: turns.count(entry) for entry in set(turns)} == dict(enumerate(visits))
     for first in range(0, len(visits), VISITED_IN_TURN):
-        own = [at for at, entry in enumerate(turns) if first <= entry < first + VISITED_IN_TURN]
+        own = [index for index, entry in enumerate(turns) if first <= entry < first + VISITED_IN_TURN]
         assert own == [*range(own[0], own[-1] + 1)], "whoever kills the sweep loses one group at most"
-        group = [turns[at] for at in own]
+        group = [turns[index] for index in own]
         if len({visits[entry] for entry in group}) == 1 < len({*group}):
             assert all(a != b for a, b in pairwise(group)), "somebody else's lies between two of one configuration"
 
@@ -144,10 +144,10 @@ def test_windows_are_shared_among_visits(windows, visits, medians):
 
 def test_what_is_there_is_not_measured_again(database):
     run(database, TWO[:1])
-    told: list[SweepProgress] = []
-    rows = run(database, tell=told.append)
+    reported: list[SweepProgress] = []
+    rows = run(database, tell=reported.append)
     assert [row.configuration for row in rows] == TWO[1:]
-    assert told[-1].skipped == 1
+    assert reported[-1].skipped == 1
     assert run(database) == []
     assert len(run(database, again=True)) == 2
 
@@ -267,9 +267,9 @@ def test_idle_power_is_measured_only_where_something_else_is(database, monkeypat
     monkeypatch.setattr(sweep_module, "open_source", lambda device, uuid: Constant())
     phases = []
     for _ in range(2):
-        told: list[SweepProgress] = []
-        run(database, TWO[:1], tell=told.append)
-        phases.append({p.phase for p in told})
+        reported: list[SweepProgress] = []
+        run(database, TWO[:1], tell=reported.append)
+        phases.append({p.phase for p in reported})
     assert "idle" in phases[0]
     assert phases[1] == {"start"}
 
@@ -286,19 +286,23 @@ def test_a_held_down_clock_and_neighbours_are_flagged(database, monkeypatch):
 
 def test_a_reference_is_measured_again_and_again():
     order = [make("relu", {"elements": n}) for n in range(1, 2 * REFERENCE_EVERY + 1)]
-    found = _with_references(order, order[0])
-    assert [at for at, (_, reference) in enumerate(found) if reference] == [0, REFERENCE_EVERY + 1, len(found) - 1]
-    assert [c for c, reference in found if not reference] == order
-    assert {c for c, reference in found if reference} == {order[0]}
+    result = _with_references(order, order[0])
+    assert [index for index, (_, reference) in enumerate(result) if reference] == [
+        0,
+        REFERENCE_EVERY + 1,
+        len(result) - 1,
+    ]
+    assert [c for c, reference in result if not reference] == order
+    assert {c for c, reference in result if reference} == {order[0]}
     assert all(not reference for _, reference in _with_references(order[:5], order[0]))
 
 
 def test_what_has_no_room_in_the_budget_is_not_begun(database):
     """The first is measured in any case, the others in the order that was asked for."""
-    told: list[SweepProgress] = []
+    reported: list[SweepProgress] = []
     many = [make("relu", {"elements": 1000 * n, "cache": "warm"}) for n in range(9, 0, -1)]
-    assert [row.configuration for row in run(database, many, told.append, budget_s=0.001)] == many[:1]
-    assert any("8 of 9 have no room" in p.notice for p in told)
+    assert [row.configuration for row in run(database, many, reported.append, budget_s=0.001)] == many[:1]
+    assert any("8 of 9 have no room" in p.notice for p in reported)
     assert [row.configuration for row in run(database, many[:3], budget_s=600, again=True)] == many[:3]
     twice = run(database, many[:2], budget_s=600, again=True, rounds=2)
     assert [row.configuration for row in twice] == many[:2] * 2

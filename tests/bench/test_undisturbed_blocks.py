@@ -35,12 +35,12 @@ class Machine:
         monkeypatch.setattr(loop.time, "process_time_ns", lambda: int(self.now))
 
     def work(self, ns: float) -> int:
-        begin, left = self.now, ns
+        start, left = self.now, ns
         while left > 0:  # half a millisecond at a time
             done = min(left, MS / 2)
             self.now += done * self.slow(self.now)
             left -= done
-        return int(self.now - begin)
+        return int(self.now - start)
 
 
 class Load:
@@ -60,7 +60,7 @@ class Load:
 class Stick(Yardstick):
     def __init__(self, machine):
         self._machine = machine
-        self._seen, self._beside = [], []
+        self._seen, self._load_readings = [], []
         self._last_ns = self._waited_ns = 0
 
     def _read(self):
@@ -153,8 +153,8 @@ def test_calls_that_take_long(monkeypatch):
 @given(st.lists(st.tuples(st.floats(1, 1e9), st.floats(1, 1e6)), max_size=60), st.floats(1, 1e6))
 def test_quiet_blocks_are_those_beside_fast_readings(pairs, limit_ns):
     blocks, yards = [list(side) for side in zip(*pairs, strict=True)] or ([], [])
-    found = quiet_blocks(blocks, yards, limit_ns)
-    assert found.tolist() == [block for block, yard in pairs if yard <= limit_ns]
+    result = quiet_blocks(blocks, yards, limit_ns)
+    assert result.tolist() == [block for block, yard in pairs if yard <= limit_ns]
 
 
 def test_blocks_among_quiet_ones_are_preferred():
@@ -163,9 +163,9 @@ def test_blocks_among_quiet_ones_are_preferred():
     pattern = [(1.0, fast)] * 6 + [(1.3, slow), (1.2, fast), (1.3, slow)]
     blocks, yards = zip(*pattern * 10, strict=True)
     window = BenchWindow(0, 1, 1, blocks, yard_ns=yards)
-    found = counted([window], 5, 43.0)
-    assert (found.quiet, found.disturbed, found.sheltered) == (pytest.approx(7 / 9), False, True)
-    assert {float(value) for part in found.parts for value in part} == {1.0}
+    result = counted([window], 5, 43.0)
+    assert (result.quiet, result.disturbed, result.sheltered) == (pytest.approx(7 / 9), False, True)
+    assert {float(value) for part in result.parts for value in part} == {1.0}
     lonely = [(1.0, fast), (1.3, slow)] * 30
     blocks, yards = zip(*lonely, strict=True)
     few = counted([BenchWindow(0, 1, 1, blocks, yard_ns=yards)], 5, 43.0)

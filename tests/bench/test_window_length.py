@@ -19,12 +19,12 @@ S = 10**9
 def row(seconds: float, factors=(1.0, 1.0, 1.0), watts=None) -> BenchRow:
     plan = BenchPlan(windows=len(factors), seconds=seconds)
     windows = tuple(BenchWindow(0, round(1e6 * f * 1000), 1000, (1e6 * f,)) for f in factors)
-    found = BenchRow(CONFIGURATION, plan, windows=windows)
+    result = BenchRow(CONFIGURATION, plan, windows=windows)
     if watts is None:
-        return found
+        return result
     nothing = Energy(0, S, None, "no counter")
     energies = tuple(WindowEnergy(Energy(0, S, w), nothing) for w in watts)
-    return replace(found, energies=energies, energy_status=MEASURED, energy_j=1.0)
+    return replace(result, energies=energies, energy_status=MEASURED, energy_j=1.0)
 
 
 def test_error_and_interval_against_the_longest():
@@ -51,9 +51,9 @@ def test_energy():
     )
     assert shortest(points, "energy") == 2.0
     assert points[0].energy.spread == pytest.approx(0.2)
-    plain = to_dict(points)
-    assert plain["shortest_s"] == {"time": 0.1, "energy": 2.0}
-    assert plain["points"][0]["energy"]["error"] == pytest.approx(0)
+    document = to_dict(points)
+    assert document["shortest_s"] == {"time": 0.1, "energy": 2.0}
+    assert document["points"][0]["energy"]["error"] == pytest.approx(0)
     assert any("energy: 1 % is reached from 2 s on" in text for text in lines(points))
 
 

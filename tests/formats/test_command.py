@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_segments import joined, stretches, within
 from memtui.formats.detect import import_bytes
-from memtui.formats.safe_pickle import load_plain
+from memtui.formats.safe_pickle import load_pickle
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
 from tests.support.allocation_screen import step
@@ -35,16 +35,16 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def imported(capsys, name: str, data: bytes | str, *words: str) -> Path:
+def imported(capsys, name: str, data: bytes | str, *argv: str) -> Path:
     Path(name).write_bytes(data.encode() if isinstance(data, str) else data)
-    code, out, err = run(capsys, "import", name, "-o", "s.memtui", *words)
+    code, out, err = run(capsys, "import", name, "-o", "s.memtui", *argv)
     assert (code, err) == (0, ""), err
     assert out.startswith("s.memtui: ")
     return Path("s.memtui")
 
 
-def exported(capsys, form: str, *words: str) -> Path:
-    code, out, err = run(capsys, "export", "s.memtui", "--to", form, "-o", form, *words)
+def exported(capsys, form: str, *argv: str) -> Path:
+    code, out, err = run(capsys, "export", "s.memtui", "--to", form, "-o", form, *argv)
     assert (code, err) == (0, ""), err
     (path,) = out.split()
     return Path(path)
@@ -83,7 +83,7 @@ def test_a_log_comes_back_as_its_allocations(capsys):
     assert [line for line in again.split(b"\n") if b"Allocate" in line] == lines
     first, second = (import_bytes(data) for data in (mxnet_log(), again))
     assert [one[1:] for one in first.driver] == [one[1:] for one in second.driver]
-    assert [mark.text for mark in first.marks] == [mark.text for mark in second.marks]
+    assert [mark.text for mark in first.events] == [mark.text for mark in second.events]
 
 
 def test_a_chrome_trace_has_the_same_bytes_again(capsys):
@@ -119,8 +119,8 @@ def test_what_memtui_traced_goes_out_step_by_step(capsys):
     since_epoch_ns = int(trace.t_ns[trace.existing]) - clock.monotonic_ns + clock.wall_ns
     assert int(part.trace.t_ns[part.trace.existing]) == since_epoch_ns // 1000 * 1000
     log = import_bytes(Path("mxnet/s-step-20.log").read_bytes())
-    made = int(trace.delta_bytes[trace.delta_bytes > 0].sum())
-    assert int(log.parts[0].trace.delta_bytes.sum()) == made
+    allocated_bytes = int(trace.delta_bytes[trace.delta_bytes > 0].sum())
+    assert int(log.parts[0].trace.delta_bytes.sum()) == allocated_bytes
 
 
 def test_a_session_without_steps_has_nothing_to_give(capsys):
@@ -135,8 +135,8 @@ def test_redacted_exports_name_nothing(capsys):
     text = exported(capsys, "analysis", "--redact").read_text()
     assert "source_embed" not in text
     assert json.loads(text)["in_arg"][0] == 1048608.0
-    for words in (("report", "s.memtui", "--redact"), ("report", "s.memtui", "--redact", "--json")):
-        _, out, _ = run(capsys, *words)
+    for argv in (("report", "s.memtui", "--redact"), ("report", "s.memtui", "--redact", "--json")):
+        _, out, _ = run(capsys, *argv)
         assert "secret-project" not in out
         assert "InitGraph" not in out
     imported(capsys, "secret-project.json", json.dumps(A1_ANALYSIS), "--force")
@@ -154,10 +154,10 @@ def test_the_report_says_where_it_is_from_and_what_is_not_known(capsys):
     assert "mark         at line 2: In InitGraph." in out
     assert "working set" not in out
     _, out, _ = run(capsys, "report", "s.memtui", "--json")
-    found = json.loads(out)["imported"]
-    assert found["driver_memory"][0] == {"line": 4, "free_bytes": 12194 << 20, "total_bytes": 12196 << 20}
-    assert len(found["driver_memory"]) == len(A1)
-    assert found["clock"] == "lines"
+    result = json.loads(out)["imported"]
+    assert result["driver_memory"][0] == {"line": 4, "free_bytes": 12194 << 20, "total_bytes": 12196 << 20}
+    assert len(result["driver_memory"]) == len(A1)
+    assert result["clock"] == "lines"
 
 
 def test_tables_have_the_rows(capsys):
@@ -198,9 +198,9 @@ def test_a_long_trace_is_several_steps_of_a_session(capsys, monkeypatch):
     text = zpp_text(2000)
     imported(capsys, "x.txt", text)
     reader = Session(Path("s.memtui"))
-    found = reader.allocations.steps()
-    assert len(found) >= 4
-    assert max(one.rows for one in found) < 1000
+    steps = reader.allocations.steps()
+    assert len(steps) >= 4
+    assert max(one.rows for one in steps) < 1000
     reader.close()
     assert exported(capsys, "zpp").read_text() == text
 
@@ -222,9 +222,9 @@ def test_a_folder_of_logs_is_a_session_each_and_a_bad_one_a_line(capsys):
     assert sorted(path.name for path in Path("out").iterdir()) == ["a.log.memtui", "b.txt.memtui"]
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in Path("out").iterdir())
     code, out, err = run(capsys, "import", "logs", "-o", "out", "--json", "--force")
-    found = json.loads(out)
-    assert [one["format"] for one in found["sessions"]] == ["MXNet log", "ZPP-MEM text"]
-    assert [one["file"] for one in found["failed"]] == ["logs/c"]
+    document = json.loads(out)
+    assert [one["format"] for one in document["sessions"]] == ["MXNet log", "ZPP-MEM text"]
+    assert [one["file"] for one in document["failed"]] == ["logs/c"]
 
 
 @pytest.mark.parametrize(
@@ -287,10 +287,10 @@ def test_a_write_that_fails_leaves_no_half_a_session(capsys, monkeypatch):
 def test_a_kill_leaves_no_half_a_session_under_its_name(capsys, tmp_path):
     """A session is there whole or not at all, and what is left of a killed one is in nobody's way."""
     Path("x.txt").write_text(zpp_text(60_000))
-    words = [sys.executable, "-m", "memtui", "import", "x.txt", "-o", "s.memtui"]
+    argv = [sys.executable, "-m", "memtui", "import", "x.txt", "-o", "s.memtui"]
     drafts = 0
     for _ in range(6):
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}) as child:
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}) as child:
             while child.poll() is None and not Path(".s.memtui.part").exists():
                 time.sleep(0.001)
             child.kill()
@@ -339,22 +339,22 @@ def plain(trace: StepTrace):
 
 @given(traces(), st.integers(1, 12), st.lists(st.tuples(st.integers(90, 140), st.integers(0, 99)), max_size=3))
 def test_stretches_are_sound_and_come_together_again(trace, longest, begins):
-    found = list(stretches(trace, sorted(begins), longest))
-    for one in found:
+    result = list(stretches(trace, sorted(begins), longest))
+    for one in result:
         assert one.check() == []
-    assert plain(joined(found)) == plain(trace)
-    assert max(one.peak_bytes for one in found) == trace.peak_bytes
-    assert sum(map(len, found)) <= 20 * len(trace)
+    assert plain(joined(result)) == plain(trace)
+    assert max(one.peak_bytes for one in result) == trace.peak_bytes
+    assert sum(map(len, result)) <= 20 * len(trace)
 
 
 @given(traces(), st.integers(90, 140), st.integers(0, 40))
 def test_a_range_has_the_rows_of_that_time(trace, first, length):
-    found = within(trace, first, first + length)
-    assert found.check() == []
+    part = within(trace, first, first + length)
+    assert part.check() == []
     rows = (trace.t_ns >= first) & (trace.t_ns < first + length)
     rows[: trace.existing] = False
-    assert found.delta_bytes[found.existing :].tolist() == trace.delta_bytes[rows].tolist()
-    assert found.usage_bytes[found.existing :].tolist() == trace.usage_bytes[rows].tolist()
+    assert part.delta_bytes[part.existing :].tolist() == trace.delta_bytes[rows].tolist()
+    assert part.usage_bytes[part.existing :].tolist() == trace.usage_bytes[rows].tolist()
 
 
 values = st.recursive(
@@ -367,4 +367,4 @@ values = st.recursive(
 def test_a_pickle_of_data_is_read_as_python_reads_it(value, protocol):
     if "float" not in str(type(value)):
         shared = [value, value]
-        assert load_plain(pickle.dumps(shared, protocol)) == shared
+        assert load_pickle(pickle.dumps(shared, protocol)) == shared

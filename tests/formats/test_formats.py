@@ -37,18 +37,18 @@ def kinds(trace) -> dict[str, int]:
 
 
 def test_an_mxnet_log_has_an_order_and_no_clock():
-    found = import_bytes(mxnet_log())
-    trace = only(found)
+    imported = import_bytes(mxnet_log())
+    trace = only(imported)
     assert [(trace.name(op), size) for op, size in zip(trace.op.tolist(), trace.delta_bytes.tolist(), strict=True)] == [
         *A1
     ]
     assert trace.t_ns.tolist() == list(range(3, 33, 3))  # numbers of lines
-    assert found.about.clock == "lines"
-    assert found.about.driver
-    assert any(text.startswith("frees: ") for text in found.about.absent)
-    assert [(mark.t_ns, mark.text) for mark in found.marks] == [(2, "In InitGraph."), (33, "Finished binding.")]
-    assert found.driver[0] == (4, 12195 * MIB - MIB, 12196 * MIB)
-    assert len(found.driver) == 10
+    assert imported.about.clock == "lines"
+    assert imported.about.driver
+    assert any(text.startswith("frees: ") for text in imported.about.absent)
+    assert [(mark.t_ns, mark.text) for mark in imported.events] == [(2, "In InitGraph."), (33, "Finished binding.")]
+    assert imported.driver[0] == (4, 12195 * MIB - MIB, 12196 * MIB)
+    assert len(imported.driver) == 10
     assert kinds(trace) == {
         "weights": 1048608,
         "gradients": 1048608,
@@ -62,33 +62,33 @@ def test_an_mxnet_log_has_an_order_and_no_clock():
 
 
 def test_an_allocation_in_mb_is_one_and_is_marked():
-    found = import_bytes(mxnet_log(in_mb=(("mask_workspace", 3),)))
-    trace = only(found)
+    imported = import_bytes(mxnet_log(in_mb=(("mask_workspace", 3),)))
+    trace = only(imported)
     assert int(trace.delta_bytes[-1]) == 3145728
     assert CATEGORIES[int(trace.category[-1])] == "temporaries"
-    assert found.about.coarse == ("mask_workspace",)
+    assert imported.about.coarse == ("mask_workspace",)
 
 
 def test_a_line_that_was_cut_is_told_and_the_rest_counts():
     data = mxnet_log() + b"[mem] Allocate 4194"
-    found = import_bytes(data)
-    assert len(only(found)) == 10
+    imported = import_bytes(data)
+    assert len(only(imported)) == 10
     last = data.count(b"\n") + 1
-    assert found.about.warnings == (f"line {last} is no whole allocation",)
+    assert imported.about.warnings == (f"line {last} is no whole allocation",)
 
 
 # The analysis of MXNet logs
 
 
 def test_an_analysis_knows_sums():
-    found = import_bytes(json.dumps(A1_ANALYSIS, indent=2).encode())
-    assert found.about.sums == {key: (total, tuple(tags)) for key, (total, tags) in A1_ANALYSIS.items()}
-    assert int(only(found).peak_bytes) == 9_438_208
-    assert found.about.clock == "none"
+    imported = import_bytes(json.dumps(A1_ANALYSIS, indent=2).encode())
+    assert imported.about.sums == {key: (total, tuple(tags)) for key, (total, tags) in A1_ANALYSIS.items()}
+    assert int(only(imported).peak_bytes) == 9_438_208
+    assert imported.about.clock == "none"
 
 
 @pytest.mark.parametrize(
-    ("plain", "why"),
+    ("document", "why"),
     [
         ({"in_arg": [0.5, []]}, "no whole number"),
         ({"in_arg": [-1.0, []]}, "no number of bytes"),
@@ -98,9 +98,9 @@ def test_an_analysis_knows_sums():
         ({"in_arg": [1e300, []]}, "no number of bytes"),
     ],
 )
-def test_a_damaged_analysis(plain, why):
+def test_a_damaged_analysis(document, why):
     with pytest.raises(NotImportable, match=why):
-        import_bytes(json.dumps(plain).encode())
+        import_bytes(json.dumps(document).encode())
 
 
 # ZPP-MEM
@@ -125,9 +125,9 @@ def test_zpp_comes_back_to_the_byte():
 
 
 def test_a_wrong_usage_is_told_by_its_line():
-    found = import_bytes(ZPP.replace("235520 20224", "235521 20224").encode())
-    assert [line.partition(" says")[0] for line in found.about.warnings] == ["line 2"]
-    assert only(found).peak_bytes == 235520
+    imported = import_bytes(ZPP.replace("235520 20224", "235521 20224").encode())
+    assert [line.partition(" says")[0] for line in imported.about.warnings] == ["line 2"]
+    assert only(imported).peak_bytes == 235520
 
 
 def test_commas_and_carriage_returns_are_taken():
@@ -176,8 +176,8 @@ def test_usage_is_that_of_the_text_whatever_is_freed(changes, base):
     trace = only(import_bytes("".join(lines).encode()))
     # A free may have been of several blocks: then several rows have its time, the last of them its usage.
     seen = {int(t): int(used) for t, used in zip(trace.t_ns, trace.usage_bytes, strict=True)}
-    said = {int(line.split()[0]) * 1000: int(line.split()[1]) for line in lines}
-    assert seen == said or {**seen, int(trace.start_ns): said[int(trace.start_ns)]} == said
+    by_time = {int(line.split()[0]) * 1000: int(line.split()[1]) for line in lines}
+    assert seen == by_time or {**seen, int(trace.start_ns): by_time[int(trace.start_ns)]} == by_time
     assert int(trace.usage_bytes[-1]) == usage
     assert trace.check() == []
 
@@ -199,7 +199,7 @@ def chrome(*events, base=10**18) -> bytes:
 
 
 def test_a_memory_event_belongs_to_what_runs_around_it():
-    found = import_bytes(
+    imported = import_bytes(
         chrome(
             span("nn.Module: Net_0", 0, 50, "python_function"),
             span("aten::linear", 1, 20),
@@ -213,7 +213,7 @@ def test_a_memory_event_belongs_to_what_runs_around_it():
             memory(82, 16, 9, 48),
         )
     )
-    trace = only(found)
+    trace = only(imported)
     assert [trace.name(op) for op in trace.op.tolist()] == [
         "aten::linear/aten::addmm",
         "aten::linear",
@@ -234,8 +234,8 @@ def test_memory_from_before_the_trace_is_there_when_it_is_freed():
 
 
 def test_each_device_is_a_part():
-    found = import_bytes(chrome(memory(1, 10, 1), memory(2, 20, 1, device=(1, 3))))
-    assert [(part.device, int(part.trace.peak_bytes)) for part in found.parts] == [("cpu", 10), ("cuda:3", 20)]
+    imported = import_bytes(chrome(memory(1, 10, 1), memory(2, 20, 1, device=(1, 3))))
+    assert [(part.device, int(part.trace.peak_bytes)) for part in imported.parts] == [("cpu", 10), ("cuda:3", 20)]
 
 
 def test_profiler_steps_cut_the_trace():
@@ -250,11 +250,11 @@ def test_a_trace_without_memory_says_how_to_get_it():
 
 
 def snapshot(events, blocks=()) -> bytes:
-    address, found = 1000, []
+    address, result = 1000, []
     for size, state in blocks:
-        found.append({"address": address, "size": size, "requested_size": size, "state": state, "frames": []})
+        result.append({"address": address, "size": size, "requested_size": size, "state": state, "frames": []})
         address += size
-    segments = [{"device": 0, "address": 1000, "total_size": address - 1000, "blocks": found}] if found else []
+    segments = [{"device": 0, "address": 1000, "total_size": address - 1000, "blocks": result}] if result else []
     return pickle.dumps({"segments": segments, "device_traces": [list(events)]})
 
 
@@ -270,7 +270,7 @@ FRAMES = (
 
 def test_a_snapshot_frees_when_the_free_is_completed():
     t = 1_700_000_000_000_000
-    found = import_bytes(
+    imported = import_bytes(
         snapshot(
             [
                 traced("segment_alloc", 1000, 4096, t),
@@ -284,14 +284,14 @@ def test_a_snapshot_frees_when_the_free_is_completed():
             [(1024, "inactive"), (512, "active_allocated")],
         )
     )
-    (part,) = found.parts
+    (part,) = imported.parts
     trace = part.trace
     assert part.device == "cuda:0"
     # At 2024 the segments have a block that the trace never named: it was there all the time.
     assert trace.start_bytes == 64 + 512
     assert trace.usage_bytes.tolist()[trace.existing :] == [576 + 512, 576 + 768, 576 + 256, 576 + 192]
     assert trace.name(int(trace.op[trace.existing])) == "forward (model.py:42)"
-    assert [mark.text for mark in found.marks] == ["out of memory: 1.00 GiB asked for, 1.00 MiB were free"]
+    assert [mark.text for mark in imported.events] == ["out of memory: 1.00 GiB asked for, 1.00 MiB were free"]
 
 
 class Hostile:
@@ -374,16 +374,18 @@ def test_the_good_ones_are_good(data):
 def test_a_damaged_file_gives_a_result_or_one_error(good, data):
     raw = bytearray(good)
     for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(raw) - 1))
+        index = data.draw(st.integers(0, len(raw) - 1))
         match data.draw(st.integers(0, 3)):
             case 0:
-                raw[at] = data.draw(st.integers(0, 255))
+                raw[index] = data.draw(st.integers(0, 255))
             case 1:
-                del raw[at : at + data.draw(st.integers(1, 20))]
+                del raw[index : index + data.draw(st.integers(1, 20))]
             case 2:
-                raw[at:at] = data.draw(st.binary(max_size=8))
+                raw[index:index] = data.draw(st.binary(max_size=8))
             case _:
-                raw[at:at] = data.draw(st.sampled_from([b"9" * 30, b"-", b"null", b"[]", b'"x"', b"1e400", b"\n"]))
+                raw[index:index] = data.draw(
+                    st.sampled_from([b"9" * 30, b"-", b"null", b"[]", b'"x"', b"1e400", b"\n"])
+                )
         raw = raw or bytearray(b"x")
     took_in_or_refused(bytes(raw))
 
@@ -412,10 +414,10 @@ def test_any_pickle_of_data_gives_a_result_or_one_error(plain):
 
 def took_in_or_refused(raw: bytes) -> None:
     try:
-        found = import_bytes(raw)
+        imported = import_bytes(raw)
     except NotImportable:
         return
-    for part in found.parts:
+    for part in imported.parts:
         assert part.trace.check() == []
 
 
@@ -444,8 +446,8 @@ def test_names_that_are_no_text_can_be_stored():
 
 @given(st.lists(st.lists(st.integers(0, 50), min_size=8, max_size=8), min_size=1, max_size=12))
 def test_sums_of_a_timeline_stay_what_they_are(rows):
-    plain = [list(range(5, 5 + len(rows))), [[0, *row] for row in rows]]
-    trace = only(import_bytes(json.dumps(plain).encode()))
+    document = [list(range(5, 5 + len(rows))), [[0, *row] for row in rows]]
+    trace = only(import_bytes(json.dumps(document).encode()))
     order = (
         "weights",
         "optimiser state",
@@ -457,8 +459,8 @@ def test_sums_of_a_timeline_stay_what_they_are(rows):
         "unknown",
     )
     held = trace.by_category()
-    for at, row in enumerate(rows):
-        places = np.flatnonzero(trace.t_ns <= (5 + at) * 1000)
-        found = dict(zip(CATEGORIES, held[places[-1]].tolist(), strict=True)) if len(places) else {}
+    for index, row in enumerate(rows):
+        places = np.flatnonzero(trace.t_ns <= (5 + index) * 1000)
+        result = dict(zip(CATEGORIES, held[places[-1]].tolist(), strict=True)) if len(places) else {}
         for kind in set(order):
-            assert found.get(kind, 0) == sum(size for name, size in zip(order, row, strict=True) if name == kind)
+            assert result.get(kind, 0) == sum(size for name, size in zip(order, row, strict=True) if name == kind)

@@ -71,8 +71,8 @@ def test_the_timeline_of_sums_keeps_its_sums(profiled):
     times, sums = json.loads((profiled / "timeline.json").read_text())
     trace = only(profiled / "timeline.json")
     last = {int(t): int(used) for t, used in zip(trace.t_ns, trace.usage_bytes, strict=True)}
-    said = {t * 1000: sum(row) for t, row in zip(times, sums, strict=True)}
-    assert {t: said[t] for t in last} == last
+    totals = {t * 1000: sum(row) for t, row in zip(times, sums, strict=True)}
+    assert {t: totals[t] for t in last} == last
     assert trace.peak_bytes == max(map(sum, sums))
 
 

@@ -183,7 +183,7 @@ def test_what_ended_processes_did_is_stored_whole(followed):
     tally = TouchTally()
     for sample in samples:
         tally.add(reader.pages.page_set(sample, process.key))
-    expected = tally.take()
+    expected = tally.pop()
     for level in range(4):  # of each level, the sum is there, and it is all that there is
         summed = reader.pages.sums_of_level(level, 0, reader.samples.newest)[process.key]
         assert summed.windows == expected.windows

@@ -158,7 +158,7 @@ def test_a_row_is_left_out_in_a_window_when_all_is_that_it_holds_then(history, s
         gone = {old: new for old, new in merger.aliases.items() if old not in merged}
         merged |= gone.keys()
         parts = [(row, v.size_bytes, v.perms, term, v.name) for row, v, term in zip(rows, table, terms, strict=True)]
-        states.take(sample, parts, gone)
+        states.update(sample, parts, gone)
         expected += [(sample, row, term) for row, term in zip(rows, terms, strict=True)]
     final = [(sample, merger.aliases.get(row, row), term) for sample, row, term in expected]
     for row in merger.rows():
@@ -185,9 +185,9 @@ def test_a_file_mapped_in_the_place_of_anonymous_memory(place):
 def test_a_place_with_thousands_of_files_keeps_a_bounded_history():
     states = RowStates()
     for sample in range(5000):
-        states.take(sample, [(0, PAGE, "rw-s", None, f"/dev/shm/{sample}")], {})
+        states.update(sample, [(0, PAGE, "rw-s", None, f"/dev/shm/{sample}")], {})
     assert len(states.history(0)) == MOST_NAMES
-    states.take(5000, [(0, PAGE, "rw-s", "pages<4", "/dev/shm/x")], {})
+    states.update(5000, [(0, PAGE, "rw-s", "pages<4", "/dev/shm/x")], {})
     assert state_at(states.history(0), 5000).left_out == "pages<4", "what is hidden is told all the same"
 
 

@@ -27,7 +27,7 @@ def row(configuration=CONFIGURATIONS[0], **changes):
 def add(database, *rows, name="here"):
     device = database.device("cpu", name, "")
     environment = database.environment(ENVIRONMENT)
-    run = database.begin_run(PLAN, 60.0, "")
+    run = database.start_run(PLAN, 60.0, "")
     for one in rows:
         database.add(one, run, device, environment)
     return device, environment

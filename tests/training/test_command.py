@@ -19,11 +19,11 @@ torch = pytest.importorskip("torch")
 from memtui.session.session import Session  # noqa: E402
 
 
-def memtui(folder: Path, *words: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+def memtui(folder: Path, *argv: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
     """With a state directory of its own; ^C and terminals are not in the way."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(folder / "state")}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "memtui", *words],
+        [sys.executable, "-P", "-m", "memtui", *argv],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -33,8 +33,8 @@ def memtui(folder: Path, *words: str, seconds: float = 240) -> subprocess.Comple
     )
 
 
-def document(folder: Path, *words: str) -> dict:
-    done = memtui(folder, "train", *words, "--json")
+def document(folder: Path, *argv: str) -> dict:
+    done = memtui(folder, "train", *argv, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -58,7 +58,7 @@ def test_lines_are_those_of_the_seed(tmp_path):
 
 
 def test_the_document_and_that_it_can_be_had_again(tmp_path):
-    words = (
+    argv = (
         "fcReLu",
         "--type",
         "DFAMEM",
@@ -71,7 +71,7 @@ def test_the_document_and_that_it_can_be_had_again(tmp_path):
         "--set",
         "momentum=0.8",
     )
-    one, again = document(tmp_path, *words), document(tmp_path, *words)
+    one, again = document(tmp_path, *argv), document(tmp_path, *argv)
     assert one == again
     assert (one["network"], one["type"], one["seed"], one["epochs"], one["iterations"]) == (
         "fcReLu",
@@ -88,27 +88,27 @@ def test_the_document_and_that_it_can_be_had_again(tmp_path):
     assert one["peak_segment"][0].startswith("FullyConnected_")
     assert sum(one["peak_by_category"].values()) == one["peak_bytes"]
     assert one["peak_by_category"]["inputs"] == 20 * 64 * 4
-    dfa = document(tmp_path, *words[:2], "DFA", *words[3:])
+    dfa = document(tmp_path, *argv[:2], "DFA", *argv[3:])
     assert (dfa["accuracy"], dfa["loss"]) == (one["accuracy"], one["loss"])
 
 
 @pytest.mark.slow
 def test_clusters_are_learned_by_all_rules(tmp_path):
     """64-100-30-10 with a step of 0.1 for ten epochs."""
-    words = ("--dataset-name", "clusters", "--learning-rate", "0.1", "--batch-size", "100", "--set", "momentum=0")
+    argv = ("--dataset-name", "clusters", "--learning-rate", "0.1", "--batch-size", "100", "--set", "momentum=0")
     rules = ("BP", "DFA", "DFAMEM")
-    found = {rule: document(tmp_path, "fcReLu", "--type", rule, "--epochs", "10", *words) for rule in rules}
-    assert found["BP"]["accuracy"] >= 93
-    assert found["DFA"]["accuracy"] >= 88
-    assert found["DFA"]["accuracy"] == found["DFAMEM"]["accuracy"]
+    result = {rule: document(tmp_path, "fcReLu", "--type", rule, "--epochs", "10", *argv) for rule in rules}
+    assert result["BP"]["accuracy"] >= 93
+    assert result["DFA"]["accuracy"] >= 88
+    assert result["DFA"]["accuracy"] == result["DFAMEM"]["accuracy"]
 
 
 def test_memory_only_writes_the_fifth_iteration_and_stops(tmp_path):
-    found = document(tmp_path, "fcReLu", "--type", "DFA", "--memory-only")
-    assert found["iterations"] == 5
-    assert found["accuracy"] is None
-    assert found["reason"] == "memory_only stops before the accuracy is measured"
-    text, picture = (tmp_path / name for name in found["files"])
+    result = document(tmp_path, "fcReLu", "--type", "DFA", "--memory-only")
+    assert result["iterations"] == 5
+    assert result["accuracy"] is None
+    assert result["reason"] == "memory_only stops before the accuracy is measured"
+    text, picture = (tmp_path / name for name in result["files"])
     assert text.parent == tmp_path / "plots"
     assert text.name.startswith("fcReLu_DFA_")
     assert text.name.endswith("_train_5_meta.txt")
@@ -117,15 +117,15 @@ def test_memory_only_writes_the_fifth_iteration_and_stops(tmp_path):
     assert {row[3].partition("/")[0] for row in rows} >= {"forward", "gradients"}
     usage, change = [int(row[1]) for row in rows], [int(row[2]) for row in rows]
     assert all(after - before == delta for before, after, delta in zip(usage, usage[1:], change[1:], strict=False))
-    assert max(usage) == found["peak_bytes"]
+    assert max(usage) == result["peak_bytes"]
     svg = picture.read_text()
     assert svg.startswith("<?xml")
     assert "above the start of the iteration" in svg
 
 
 def test_the_graph_has_the_names_of_the_recorded_rows(tmp_path):
-    found = document(tmp_path, "fcReLu", "--type", "DFAMEM", "--memory-only", "--save-graph")
-    text, _, graph, dot = (tmp_path / name for name in found["files"])
+    result = document(tmp_path, "fcReLu", "--type", "DFAMEM", "--memory-only", "--save-graph")
+    text, _, graph, dot = (tmp_path / name for name in result["files"])
     lines = [line.split(" ") for line in graph.read_text().splitlines()]
     nodes = {line[1] for line in lines if line[0] == "op"}
     rows = {line.rstrip().split(" ")[3] for line in text.read_text().splitlines()}
@@ -144,17 +144,17 @@ def test_training_stops_below_the_minimum_accuracy(tmp_path):
 
 
 def test_a_loss_that_explodes_stops_it(tmp_path):
-    found = document(tmp_path, "fcReLu", "--learning-rate", "1e30")
-    assert "a smaller learning_rate may help" in found["stopped"]
-    assert found["accuracy"] is None
+    result = document(tmp_path, "fcReLu", "--learning-rate", "1e30")
+    assert "a smaller learning_rate may help" in result["stopped"]
+    assert result["accuracy"] is None
 
 
 @pytest.mark.slow
 def test_weights_are_saved_and_restored(tmp_path):
     save = ("--set", "save_model=true", "--set", "save_model_path=w.pt")
     first = document(tmp_path, "fcReLu", "--epochs", "2", *save)
-    plain = torch.load(tmp_path / "w.pt", weights_only=True)
-    assert {name.partition(".")[0] for name in plain} == {"FullyConnected_0", "FullyConnected_2", "FullyConnected_4"}
+    data = torch.load(tmp_path / "w.pt", weights_only=True)
+    assert {name.partition(".")[0] for name in data} == {"FullyConnected_0", "FullyConnected_2", "FullyConnected_4"}
     restore = ("--set", "restore_model=true", "--set", "restore_model_path=w.pt")
     second = document(tmp_path, "fcReLu", "--epochs", "1", "--learning-rate", "1e-9", *restore)
     assert second["accuracy"] == first["accuracy"]
@@ -226,7 +226,7 @@ def test_networks_of_the_users_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("argv", "says"),
     [
         (("fcRelu",), "there is no network fcRelu; did you mean fcReLu"),
         (("fcReLu", "--type", "DFAMME"), "type is one of BP, FA, DFA, DFAMEM, not DFAMME"),
@@ -243,9 +243,9 @@ def test_networks_of_the_users_own(tmp_path):
         (("fcReLu", "--learning_rate", "1"), "there is no --learning_rate; did you mean --learning-rate"),
     ],
 )
-def test_what_cannot_be_is_one_line(words, says, tmp_path):
+def test_what_cannot_be_is_one_line(argv, says, tmp_path):
     (tmp_path / "mine.py").write_text(DEFINITIONS)
-    done = memtui(tmp_path, "train", *words, "--json")
+    done = memtui(tmp_path, "train", *argv, "--json")
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
@@ -261,12 +261,12 @@ def test_a_session_holds_the_curves_and_what_is_laid_over_one_another(tmp_path):
         + '{layer = "FullyConnected", units = "outputs"}]\n'
     )
     for rule in ("BP", "DFAMEM"):
-        words = ("deep", "--config", "deep.toml", "--type", rule, "-o", f"{rule}.memtui", "--every", "3")
-        done = memtui(tmp_path, "train", *words, "--tracker", "rss", "--no-sudo", "--json")
+        argv = ("deep", "--config", "deep.toml", "--type", rule, "-o", f"{rule}.memtui", "--every", "3")
+        done = memtui(tmp_path, "train", *argv, "--tracker", "rss", "--no-sudo", "--json")
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["session"] == f"{rule}.memtui"
-        assert found["iterations"] == 14
+        result = json.loads(done.stdout)
+        assert result["session"] == f"{rule}.memtui"
+        assert result["iterations"] == 14
     reader = Session(tmp_path / "DFAMEM.memtui")
     (about,) = reader.training.networks()
     assert (about.network, about.rule, about.direct, len(about.segments)) == ("deep", "DFAMEM", True, 9)
@@ -285,9 +285,9 @@ def test_a_session_holds_the_curves_and_what_is_laid_over_one_another(tmp_path):
     assert text[0].startswith("A  BP: ")
     assert text[4].startswith("A  deep by BP")
     assert "alone" in text[5]
-    plain = json.loads(memtui(tmp_path, "compare", "BP.memtui", "DFAMEM.memtui", "--json").stdout)
-    bp, mem = (one["training"]["peak_above_start_bytes"] for one in plain["sessions"])
+    data = json.loads(memtui(tmp_path, "compare", "BP.memtui", "DFAMEM.memtui", "--json").stdout)
+    bp, mem = (one["training"]["peak_above_start_bytes"] for one in data["sessions"])
     assert mem < 0.6 * bp
-    assert max(plain["sessions"][0]["training"]["curves"]["step"][1]) == bp
+    assert max(data["sessions"][0]["training"]["curves"]["step"][1]) == bp
     none = memtui(tmp_path, "compare", "BP.memtui", "none.memtui")
     assert (none.returncode, none.stderr.count("\n")) == (2, 1)

@@ -19,7 +19,7 @@ from memtui.training.network_specs import SEQUENCES, check_shapes, data_shape, l
 
 def test_digits_come_along():
     data = load("digits", (1, 8, 8), None, 1)
-    assert (len(data.images), len(data.held_back)) == (1498, 299)
+    assert (len(data.images), len(data.test_images)) == (1498, 299)
     assert data.shape == (1, 8, 8)
     assert data.images.dtype == np.float32
     assert float(data.images.max()) == 1.0
@@ -42,7 +42,7 @@ def test_clusters_are_the_same_for_the_same_seed(shape):
     assert one.shape == shape
     assert np.array_equal(one.images, same.images)
     assert not np.array_equal(one.images, other.images)
-    assert (len(one.images), len(one.held_back)) == ((5000, 2000) if len(shape) == 1 else (1000, 400))
+    assert (len(one.images), len(one.test_images)) == ((5000, 2000) if len(shape) == 1 else (1000, 400))
 
 
 def idx(values: np.ndarray, magic: int | None = None) -> bytes:
@@ -62,7 +62,7 @@ def mnist(folder: Path) -> Path:
 def test_mnist_is_read_as_it_is_and_compressed(tmp_path):
     data = load("mnist", (1, 28, 28), str(mnist(tmp_path)), 1)
     assert data.images.shape == (20, 1, 28, 28)
-    assert data.held_back_labels.tolist() == list(range(7))
+    assert data.test_labels.tolist() == list(range(7))
     assert 0 <= float(data.images.min()) <= float(data.images.max()) <= 1
     check_files("mnist", str(tmp_path))
 
@@ -88,21 +88,21 @@ def test_cifar_is_read_from_its_binary_files(name, heads, many, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("mnist", r"has no train-images-idx3-ubyte; MNIST is train-images-idx3-ubyte, .* with .gz"),
         ("cifar10", r"has no data_batch_1.bin; cifar10 is data_batch_1.bin, .*test_batch.bin \(the binary version\)"),
         ("cifar100", r"has no train.bin; cifar100 is train.bin, test.bin"),
     ],
 )
-def test_of_missing_files_it_is_said_which_are_expected(name, words, tmp_path):
+def test_of_missing_files_it_is_said_which_are_expected(name, message, tmp_path):
     for ask in (lambda: check_files(name, str(tmp_path)), lambda: load(name, (3, 32, 32), str(tmp_path), 1)):
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=message):
             ask()
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "words"),
+    ("file", "content", "message"),
     [
         ("train-images-idx3-ubyte.gz", gzip.compress(b"\0" * 99), "is no IDX file of images"),
         ("train-images-idx3-ubyte.gz", b"\x1f\x8b" + b"x" * 30, "cannot be read"),
@@ -117,18 +117,18 @@ def test_of_missing_files_it_is_said_which_are_expected(name, words, tmp_path):
         ("t10k-labels-idx1-ubyte", struct.pack(">2i", 2049, 1 << 30), "is truncated"),
     ],
 )
-def test_a_wrong_file_of_mnist_is_a_line(file, content, words, tmp_path):
+def test_a_wrong_file_of_mnist_is_a_line(file, content, message, tmp_path):
     (mnist(tmp_path) / file).write_bytes(content)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         load("mnist", (1, 28, 28), str(tmp_path), 1)
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "is truncated"), (b"x" * 3074, "is truncated"), (b"\xff" * 3073, "label 255")]
+    ("content", "message"), [(b"", "is truncated"), (b"x" * 3074, "is truncated"), (b"\xff" * 3073, "label 255")]
 )
-def test_a_wrong_file_of_cifar_is_a_line(content, words, tmp_path):
+def test_a_wrong_file_of_cifar_is_a_line(content, message, tmp_path):
     (cifar(tmp_path, "cifar10", 1) / "data_batch_3.bin").write_bytes(content)
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         load("cifar10", (3, 32, 32), str(tmp_path), 1)
 
 
@@ -143,7 +143,7 @@ FC = {"layer": "FullyConnected", "units": "outputs"}
 
 
 @pytest.mark.parametrize(
-    ("sequence", "words"),
+    ("sequence", "message"),
     [
         ("fcRelu", "there is no sequence fcRelu; did you mean fcReLu"),
         ([{"layer": "Relu"}, FC], "layer 0: there is no layer Relu; did you mean ReLu"),
@@ -160,13 +160,13 @@ FC = {"layer": "FullyConnected", "units": "outputs"}
         ([3], "layer 0 is no table"),
     ],
 )
-def test_a_wrong_network_is_a_line(sequence, words):
-    with pytest.raises(UserError, match=words):
+def test_a_wrong_network_is_a_line(sequence, message):
+    with pytest.raises(UserError, match=message):
         layers_of(sequence, 10)
 
 
 @pytest.mark.parametrize(
-    ("sequence", "shape", "words"),
+    ("sequence", "shape", "message"),
     [
         ([FC], (1, 8, 8), r"gets 1x8x8: flatten=true makes a vector"),
         (
@@ -183,16 +183,16 @@ def test_a_wrong_network_is_a_line(sequence, words):
         ),
     ],
 )
-def test_shapes_that_do_not_fit_are_a_line(sequence, shape, words):
-    with pytest.raises(UserError, match=words):
+def test_shapes_that_do_not_fit_are_a_line(sequence, shape, message):
+    with pytest.raises(UserError, match=message):
         check_shapes(layers_of(sequence, 10), shape, 10)
 
 
 def test_the_minimum_accuracy_of_the_seed():
     """8, 15, 35 and 28 percent with [(1, 1), (3, 30)]: stops after epoch 4."""
     minimum = [(1, 1.0), (3, 30.0)]
-    found = [shortfall(minimum, epoch, accuracy) for epoch, accuracy in enumerate((8, 15, 35, 28), 1)]
-    assert found == [None, None, None, "expected 30 after 3 epochs, got 28"]
+    result = [shortfall(minimum, epoch, accuracy) for epoch, accuracy in enumerate((8, 15, 35, 28), 1)]
+    assert result == [None, None, None, "expected 30 after 3 epochs, got 28"]
     assert [shortfall([(10, 30.0)], epoch, 20) for epoch in range(1, 5)] == [None] * 4
     assert shortfall([(1, 10.0)], 1, 8) == "expected 10 after 1 epoch, got 8"
 

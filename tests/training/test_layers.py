@@ -45,8 +45,8 @@ _KINDS = (
 
 
 def made(name: str, parameters: dict, shape: tuple[int, ...], seed: int = 0):
-    plain = layers_of([{"layer": name, **parameters}, {"layer": "FullyConnected", "units": 1, "flatten": True}], 1)[0]
-    layer = build(plain, shape, torch.Generator().manual_seed(seed)).double()
+    spec = layers_of([{"layer": name, **parameters}, {"layer": "FullyConnected", "units": 1, "flatten": True}], 1)[0]
+    layer = build(spec, shape, torch.Generator().manual_seed(seed)).double()
     for parameter in layer.parameters():  # biases begin at zero, where a mistake could hide
         parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed + 1)))
     return layer
@@ -63,14 +63,14 @@ def test_the_local_backward_pass_is_that_of_autograd(kind, examples, seed):
     with torch.no_grad():
         y, kept = layer(x)
         error = torch.randn(y.shape, generator=random, dtype=torch.float64)
-        found = layer.backward(kept, error, exactly)
+        gradient = layer.backward(kept, error, exactly)
         gradients = {name: p.grad.clone() for name, p in layer.named_parameters()}
         for parameter in layer.parameters():
             parameter.grad = None
     layer.requires_grad_(True)
     x.requires_grad_(True)
     layer(x)[0].backward(error)
-    assert torch.allclose(found.view(x.shape), x.grad)
+    assert torch.allclose(gradient.view(x.shape), x.grad)
     for name, parameter in layer.named_parameters():
         assert torch.allclose(gradients[name], parameter.grad), name
 
@@ -115,7 +115,7 @@ def test_back_propagation_is_autograd(name):
     cost = COSTS["softmax_cross_entropy"]()
     x, labels = batch(shape)
     loss = Iteration(net, RULES["BP"](), cost, Still(net.parameters(), 0.1, 0.0)).run(x, labels)
-    found = {key: p.grad.clone() for key, p in net.named_parameters()}
+    result = {key: p.grad.clone() for key, p in net.named_parameters()}
     net.zero_grad()
     net.requires_grad_(True)
     with torch.enable_grad():
@@ -124,7 +124,7 @@ def test_back_propagation_is_autograd(name):
     assert loss == pytest.approx(float(wanted.detach()), rel=1e-6)
     for key, parameter in net.named_parameters():
         scale = parameter.grad.abs().max()
-        assert torch.allclose(found[key], parameter.grad, atol=float(1e-4 * scale + 1e-7)), key
+        assert torch.allclose(result[key], parameter.grad, atol=float(1e-4 * scale + 1e-7)), key
 
 
 def test_feedback_alignment_carries_errors_by_its_own_matrix():
@@ -164,20 +164,20 @@ def test_direct_feedback_alignment_sends_the_networks_error_everywhere(rule):
 @pytest.mark.parametrize("name", ["fcReLu", "liao_cifar", "liao_cifar_bn", "resnet_18"])
 def test_mem_dfa_learns_what_dfa_learns_to_the_bit(name):
     """Weights, running statistics and momentum: those advance once an iteration under both."""
-    found = {}
+    result = {}
     for rule in ("DFA", "DFAMEM", "BP"):
         net, shape = network(name, rule)
         optimiser = SGD(net.parameters(), 0.01, 0.9)
         iteration = Iteration(net, RULES[rule](), COSTS["softmax_cross_entropy"](), optimiser)
         losses = [iteration.run(*batch(shape, seed=seed)) for seed in range(3)]
         state = [optimiser.state[p]["momentum_buffer"] for p in net.parameters()]
-        found[rule] = net.state_dict(), state, losses
-    one, other = found["DFA"], found["DFAMEM"]
+        result[rule] = net.state_dict(), state, losses
+    one, other = result["DFA"], result["DFAMEM"]
     assert one[0].keys() == other[0].keys()
     assert all(torch.equal(one[0][key], other[0][key]) for key in one[0])
     assert all(torch.equal(a, b) for a, b in zip(one[1], other[1], strict=True))
     assert one[2] == other[2]
-    assert not all(torch.equal(one[0][key], found["BP"][0][key]) for key in found["BP"][0])
+    assert not all(torch.equal(one[0][key], result["BP"][0][key]) for key in result["BP"][0])
 
 
 @pytest.mark.parametrize("name", ["fcReLu", "liao_cifar_bn"])
@@ -198,7 +198,7 @@ def test_mem_dfa_passes_forward_twice_and_no_more(name):
 
 
 def _kinds(name: str) -> list[str]:
-    return [plain["layer"] for plain in layers_of(name, 10)]
+    return [spec["layer"] for spec in layers_of(name, 10)]
 
 
 def test_momentum_and_step_are_those_of_torch():

@@ -28,10 +28,10 @@ def message(points: int = 3, about: str = ABOUT, **changes) -> LearningProgress:
 @given(st.lists(st.tuples(st.floats(), st.floats(), st.floats()), max_size=9))
 def test_frames_carry_every_number(values):
     sent = message(len(values), values=np.array(values, np.float64).reshape(-1, 3).T)
-    (found,) = Decoder().feed(encode(sent))
-    assert isinstance(found, LearningProgress)
-    assert np.array_equal(found.places, sent.places)
-    assert np.array_equal(found.values, sent.values, equal_nan=True)
+    (result,) = Decoder().feed(encode(sent))
+    assert isinstance(result, LearningProgress)
+    assert np.array_equal(result.places, sent.places)
+    assert np.array_equal(result.values, sent.values, equal_nan=True)
     rows = learning_records(itertools.count(), sent)
     assert all(value is None or abs(value) < 1e18 for row in rows for value in (row.loss, row.accuracy, row.minimum))
 
@@ -61,22 +61,22 @@ def test_what_cannot_be_is_left_out_with_a_warning(wrong, tmp_path):
 
 
 def test_a_curve_keeps_its_points_until_somebody_takes_them():
-    told: list[LearningProgress] = []
+    reported: list[LearningProgress] = []
     takes = False
 
     def tell(found: LearningProgress) -> bool:
         if takes:
-            told.append(found)
+            reported.append(found)
         return takes
 
     curve = Curve(1, ABOUT, tell)
     for n in range(1, 4):
-        curve.take(n, 1, 2.0 / n)
-    curve.measured(3, 1, 50.0, None)
-    assert told == []
+        curve.add(n, 1, 2.0 / n)
+    curve.add_accuracy(3, 1, 50.0, None)
+    assert reported == []
     takes = True
     curve.end(3, 1)
-    (found,) = told
+    (found,) = reported
     assert found.places[1].tolist()[-1] == 3
     assert np.isnan(found.values[2]).all()
     assert found.values[1].tolist()[-1] == 50.0

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from memtui.analysis.peak_segment import peak_of, telling  # noqa: E402
+from memtui.analysis.peak_segment import peak_of, representative_step  # noqa: E402
 from memtui.core.samples import AllocationStep, TensorRanges  # noqa: E402
 from memtui.recording.tracer import manual_backward, torch_private, tracer  # noqa: E402
 from memtui.session.records.allocations import trace_of  # noqa: E402
@@ -35,10 +35,10 @@ def recorded(sequence, shape, rule: str, examples: int, iterations: int = 5):
     net = Network(layers_of(sequence, 10), shape, 10, RULES[rule](), 1)
     optimiser = SGD(net.parameters(), 0.01, 0.9)
     iteration = Iteration(net, RULES[rule](), SoftmaxCrossEntropy(), optimiser)
-    told: list = []
+    reported: list = []
     watching = tracer.quietly(2, (net,), (optimiser,))
     assert watching is not None
-    watching.also = told.append
+    watching.also = reported.append
     x, labels = torch.randn(examples, *shape), torch.randint(0, 10, (examples,))
     try:
         for _ in range(iterations):
@@ -46,9 +46,9 @@ def recorded(sequence, shape, rule: str, examples: int, iterations: int = 5):
     finally:
         watching.close()
     assert manual_backward.listeners == []
-    steps = [one for one in told if isinstance(one, AllocationStep)]
+    steps = [one for one in reported if isinstance(one, AllocationStep)]
     assert [step.dropped for step in steps] == [0] * len(steps)
-    return trace_of(steps[-1]), tuple(segment.names for segment in net.segments), told
+    return trace_of(steps[-1]), tuple(segment.names for segment in net.segments), reported
 
 
 PINNED = pytest.mark.skipif(
@@ -88,7 +88,7 @@ def test_the_peak_by_formula_on_any_torch():
 @pytest.mark.parametrize("rule", ["BP", "FA", "DFA", "DFAMEM"])
 def test_kinds_come_out_as_those_of_any_program(rule):
     """Parameters 20,060,040 bytes; 100 inputs of 500 numbers; at the peak of all rules something of each."""
-    trace, segments, told = recorded(mlp(20), MLP, rule, 100)
+    trace, segments, reported = recorded(mlp(20), MLP, rule, 100)
     parts = peak_of(trace, segments).parts
     weights = 4 * (20 * (500 * 500 + 500) + 500 * 10 + 10)
     assert parts["weights"] == parts["optimiser state"] == weights
@@ -105,7 +105,7 @@ def test_kinds_come_out_as_those_of_any_program(rule):
     assert largest["unknown"] == 8 * 100  # the labels, which are handed to no layer
     fresh = (trace.delta_bytes > 0) & (np.arange(len(trace)) >= trace.existing)
     assert not (fresh & (trace.category == _CATEGORIES.index("unknown"))).any()
-    ranges = [one for one in told if isinstance(one, TensorRanges)][-1]
+    ranges = [one for one in reported if isinstance(one, TensorRanges)][-1]
     assert {name for name in ranges.names if name} == {f"FullyConnected_{2 * n}" for n in range(21)}
 
 
@@ -147,10 +147,10 @@ def test_the_telling_step_is_one_without_a_measurement():
             self.peak_above_start_bytes, self.rows = peak, rows
 
     steps = [Step(1000, 90), Step(995, 40), Step(500, 5)]
-    assert telling(steps) is steps[1]
+    assert representative_step(steps) is steps[1]
     steps += [Step(900, 50), Step(900, 45), Step(900, 60)]
-    assert telling(steps) is steps[4], "an epoch begins in few of them"
-    assert telling([]) is None
+    assert representative_step(steps) is steps[4], "an epoch begins in few of them"
+    assert representative_step([]) is None
 
 
 from memtui.analysis.allocation_trace import CATEGORIES as _CATEGORIES  # noqa: E402

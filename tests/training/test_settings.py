@@ -25,14 +25,19 @@ def test_each_named_network_is_whole(name: str) -> None:
 
 
 def test_text_is_read_as_the_type_of_its_key() -> None:
-    found = settings_of(
+    settings = settings_of(
         "liao_cifar",
         {"type": "DFAMEM", "batch_size": "50", "learning_rate": "1e-3", "memory_only": "true", "data": "none"}
         | {"minimum_accuracy": "10:30, 20:50.5"},
     )
-    assert (found.type, found.batch_size, found.learning_rate, found.memory_only) == ("DFAMEM", 50, 0.001, True)
-    assert found.data is None
-    assert found.minimum_accuracy == ((10, 30.0), (20, 50.5))
+    assert (settings.type, settings.batch_size, settings.learning_rate, settings.memory_only) == (
+        "DFAMEM",
+        50,
+        0.001,
+        True,
+    )
+    assert settings.data is None
+    assert settings.minimum_accuracy == ((10, 30.0), (20, 50.5))
 
 
 def test_a_network_extends_another_and_ours_of_its_own_name(tmp_path: Path) -> None:
@@ -52,14 +57,14 @@ def test_a_network_extends_another_and_ours_of_its_own_name(tmp_path: Path) -> N
             """,
         )
     )
-    found = settings_of("mine", {}, more)
-    assert (found.seed, found.batch_size, found.sequence) == (7, 20, "liao_cifar")
-    assert found.minimum_accuracy == ((10, 30.0),)
+    settings = settings_of("mine", {}, more)
+    assert (settings.seed, settings.batch_size, settings.sequence) == (7, 20, "liao_cifar")
+    assert settings.minimum_accuracy == ((10, 30.0),)
     assert settings_of("small", {}, more).sequence == ({"layer": "FullyConnected", "units": 30}, {"layer": "Sigmoid"})
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"learning_reate": "1"}, "did you mean learning_rate"),
         ({"type": "DFM"}, "type is one of BP, FA, DFA, DFAMEM, not DFM"),
@@ -77,15 +82,15 @@ def test_a_network_extends_another_and_ours_of_its_own_name(tmp_path: Path) -> N
         ({"sequence": [{"units": 3}]}, "a list of tables that have a layer each"),
     ],
 )
-def test_a_wrong_setting_is_one_line_that_helps(changes: dict[str, Any], words: str) -> None:
+def test_a_wrong_setting_is_one_line_that_helps(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         settings_of("fcReLu", changes)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[a", "is not TOML"),
         ("seed = 1", "seed is no table"),
@@ -95,10 +100,10 @@ def test_a_wrong_setting_is_one_line_that_helps(changes: dict[str, Any], words: 
         ('[a]\nextends = "vgg16"', "did you mean vgg_16"),
     ],
 )
-def test_a_wrong_file_is_one_line_that_helps(tmp_path: Path, text: str, words: str) -> None:
+def test_a_wrong_file_is_one_line_that_helps(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=r"^[^\n]*$") as caught:
         settings_of("a", {}, networks_from_file(_file(tmp_path, text)))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -118,11 +123,11 @@ def test_changes_are_key_and_value() -> None:
 @given(st.dictionaries(st.sampled_from(KEYS), st.text(max_size=20) | st.integers() | st.floats() | st.none()))
 def test_nothing_but_the_one_error_comes_out(changes: dict[str, Any]) -> None:
     try:
-        found = settings_of("fcReLu", changes)
+        settings = settings_of("fcReLu", changes)
     except UserError:
         return
-    assert isinstance(found, Settings)
-    assert settings_of("fcReLu", found.to_dict()) == found
+    assert isinstance(settings, Settings)
+    assert settings_of("fcReLu", settings.to_dict()) == settings
 
 
 def test_a_network_that_says_nothing_is_the_usual_one() -> None:

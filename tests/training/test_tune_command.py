@@ -35,15 +35,15 @@ def environment(folder: Path, seconds: float) -> dict[str, str]:
     return {**os.environ, **more}
 
 
-def tuned(folder: Path, *words: str, seconds: float = 0.0) -> subprocess.CompletedProcess[str]:
+def tuned(folder: Path, *argv: str, seconds: float = 0.0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *words], cwd=folder, env=environment(folder, seconds), capture_output=True, text=True, timeout=120
+        [*COMMAND, *argv], cwd=folder, env=environment(folder, seconds), capture_output=True, text=True, timeout=120
     )
 
 
-def started(folder: Path, *words: str, seconds: float = 0.0, **more) -> subprocess.Popen[str]:
+def started(folder: Path, *argv: str, seconds: float = 0.0, **more) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, *words],
+        [*COMMAND, *argv],
         cwd=folder,
         env=environment(folder, seconds),
         stdout=subprocess.PIPE,
@@ -97,8 +97,8 @@ def until(what, seconds: float = 20.0) -> None:
 
 
 def test_a_run_is_memtui_train_and_no_shell(monkeypatch):
-    found = command_of(GridPoint("mine", {"data": "a; rm -rf $HOME 'x"}, ()), Path("n.toml"))
-    assert found == [
+    argv = command_of(GridPoint("mine", {"data": "a; rm -rf $HOME 'x"}, ()), Path("n.toml"))
+    assert argv == [
         sys.executable, "-P", "-m", "memtui", "train", "mine", "--config", "n.toml", "--set", "data=a; rm -rf $HOME 'x",
         "--no-tui", "--json",
     ]  # fmt: skip
@@ -113,8 +113,8 @@ def test_the_grid_of_the_seed(tmp_path):
     )
     done = tuned(tmp_path, "grid.toml")
     assert done.returncode == 0, done.stderr
-    said = [line for line in done.stderr.splitlines() if not line.startswith("memtui tune: training: ")]
-    assert said == ["memtui tune: 12 of 36 runs failed, and why is in summary.csv; --retry runs them once more"]
+    messages = [line for line in done.stderr.splitlines() if not line.startswith("memtui tune: training: ")]
+    assert messages == ["memtui tune: 12 of 36 runs failed, and why is in summary.csv; --retry runs them once more"]
     head, *lines, summary = done.stdout.splitlines()
     assert head.split() == ["accuracy", "loss", "peak", "time", "run"]
     assert len(lines) == 36
@@ -136,15 +136,15 @@ def test_the_grid_of_the_seed(tmp_path):
         assert (json.loads(output.read_text())["network"] if row["exit"] == "0" else "") in (row["name"], "")
         assert "iteration: 3" in output.with_suffix(".err").read_text()
     assert len(begun(tmp_path)) == 36
-    assert all("--config" not in words for words, _ in begun(tmp_path))
+    assert all("--config" not in argv for argv, _ in begun(tmp_path))
 
     again = tuned(tmp_path, "grid.toml", "--json")
     assert again.returncode == 0
     assert "36 of 36 runs have ended" in again.stderr
-    plain = json.loads(again.stdout)
-    check("tune", plain)
-    assert (plain["runs"], plain["failed"], len(plain["rows"])) == (36, 12, 36)
-    first = plain["rows"][0]
+    document = json.loads(again.stdout)
+    check("tune", document)
+    assert (document["runs"], document["failed"], len(document["rows"])) == (36, 12, 36)
+    first = document["rows"][0]
     assert (first["name"], first["batch_size"], first["learning_rate"]) == ("fcReLu", 50, 0.01)
     assert (first["accuracy"], first["stopped"], first["error"]) == (float(rows[0]["accuracy"]), None, None)
     assert len(begun(tmp_path)) == 36
@@ -157,9 +157,9 @@ def test_the_grid_of_the_seed(tmp_path):
 
 
 def test_every_end_of_a_run_is_a_row(tmp_path):
-    found = tuned(tmp_path, "fcReLu", "--grid", f"batch_size={IS_KILLED},{SAYS_NOTHING},{FAILS_SILENTLY},31", "--json")
-    assert found.returncode == 0
-    killed, silent, quiet, diverged = json.loads(found.stdout)["rows"]
+    result = tuned(tmp_path, "fcReLu", "--grid", f"batch_size={IS_KILLED},{SAYS_NOTHING},{FAILS_SILENTLY},31", "--json")
+    assert result.returncode == 0
+    killed, silent, quiet, diverged = json.loads(result.stdout)["rows"]
     assert (killed["exit"], killed["error"]) == (-9, "was killed by SIGKILL")
     assert silent["error"].startswith("has no result at the end of 2-")
     assert quiet["error"] == "ended with code 3, and said nothing"
@@ -167,13 +167,13 @@ def test_every_end_of_a_run_is_a_row(tmp_path):
 
 
 def test_only_when_all_fail_it_fails(tmp_path):
-    found = tuned(tmp_path, "fcReLu", "--grid", f"batch_size={FAILS}")
-    assert (found.returncode, "1 of 1 runs failed" in found.stderr) == (1, True)
+    result = tuned(tmp_path, "fcReLu", "--grid", f"batch_size={FAILS}")
+    assert (result.returncode, "1 of 1 runs failed" in result.stderr) == (1, True)
 
 
 def test_a_change_of_the_grid_is_another_folder(tmp_path):
-    for words in (("--set", "epochs=2"), (), ("--set", "epochs=2"), ("--set", "epochs=2", "--again")):
-        assert tuned(tmp_path, "fcReLu", "--grid", "seed=1", *words).returncode == 0
+    for argv in (("--set", "epochs=2"), (), ("--set", "epochs=2"), ("--set", "epochs=2", "--again")):
+        assert tuned(tmp_path, "fcReLu", "--grid", "seed=1", *argv).returncode == 0
     assert len(begun(tmp_path)) == 3
     assert len(list((tmp_path / "results").iterdir())) == 3
 
@@ -190,15 +190,15 @@ def test_where_results_go(tmp_path):
     seen = tuned(tmp_path, str(folder))
     assert "all 1 runs have ended" in seen.stdout
     assert "seed=1" in seen.stdout
-    looked_at = json.loads(tuned(tmp_path, str(folder), "--json").stdout)
-    check("tune", looked_at)
-    assert looked_at["runs"] == 1
+    document = json.loads(tuned(tmp_path, str(folder), "--json").stdout)
+    check("tune", document)
+    assert document["runs"] == 1
     assert "1 of 1 runs have ended" in tuned(tmp_path, "--resume", str(folder)).stderr
     assert len(begun(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("argv", "says"),
     [
         ((), "which runs? name a grid"),
         (("fcReLu",), "which runs? name a grid"),
@@ -220,8 +220,8 @@ def test_where_results_go(tmp_path):
         (("/", "--set", "epochs=3"), "a folder is looked at, so --set has no meaning"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, words, says):
-    refused(memtui("tune", *words, cwd=tmp_path), says)
+def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, argv, says):
+    refused(memtui("tune", *argv, cwd=tmp_path), says)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,10 +230,10 @@ def test_what_could_not_train_is_told_before_anything_runs(tmp_path):
         "[grid]\nname = ['fcReLu', 'mine']\n"
         "[networks.mine]\nsequence = [{layer = 'ConvolutionalLayer', filter_dim = [3, 3], num_of_filters = 0}]\n"
     )
-    found = tuned(tmp_path, "grid.toml")
-    assert found.returncode == 2
-    assert found.stderr.startswith("memtui tune: mine: ")
-    assert found.stderr.count("\n") == 1
+    result = tuned(tmp_path, "grid.toml")
+    assert result.returncode == 2
+    assert result.stderr.startswith("memtui tune: mine: ")
+    assert result.stderr.count("\n") == 1
     missing = tuned(tmp_path, "fcReLu", "--grid", "dataset_name=digits,mnist", "--set", f"data={tmp_path}")
     assert (missing.returncode, missing.stderr.startswith("memtui tune: dataset_name=mnist: ")) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["grid.toml"]
@@ -241,9 +241,9 @@ def test_what_could_not_train_is_told_before_anything_runs(tmp_path):
 
 def test_a_network_of_the_user_goes_to_its_run(tmp_path):
     (tmp_path / "networks.toml").write_text("[mine]\nextends = 'long_fc'\nepochs = 2\n")
-    words = ("mine", "--grid", "seed=1", "--config", "networks.toml", "--json")
-    found = json.loads(tuned(tmp_path, *words).stdout)
-    kept = Path(found["folder"]) / "networks.toml"
+    argv = ("mine", "--grid", "seed=1", "--config", "networks.toml", "--json")
+    document = json.loads(tuned(tmp_path, *argv).stdout)
+    kept = Path(document["folder"]) / "networks.toml"
     assert (tmp_path / kept).read_text() == '["mine"]\n"extends" = "long_fc"\n"epochs" = 2\n'
     assert begun(tmp_path)[0][0].startswith("mine ")
 
@@ -291,13 +291,13 @@ def test_a_run_that_does_not_listen_is_killed(tmp_path, monkeypatch):
     """Its own wish to end in order has a limit."""
     from datetime import UTC, datetime
 
-    from memtui.training.tune.grid import from_words
-    from memtui.training.tune.results import begin
+    from memtui.training.tune.grid import from_options
+    from memtui.training.tune.results import create_results
 
     deaf = "import signal, time; signal.signal(2, signal.SIG_IGN); print(flush=True); time.sleep(60)"
     monkeypatch.setattr(module, "command_of", lambda point, networks: [sys.executable, "-c", deaf])
     monkeypatch.setattr(module, "GRACE_S", 0.2)
-    results = begin(tmp_path, from_words(["seed=1"], "fcReLu", {}, {}), datetime.now(UTC))
+    results = create_results(tmp_path, from_options(["seed=1"], "fcReLu", {}, {}), datetime.now(UTC))
     tuning = module.Tuning(results, lambda progress: None)
 
     def told(progress) -> None:
@@ -331,7 +331,7 @@ def test_killed_at_any_moment_it_loses_no_row_and_repeats_none(tmp_path, seed):
     assert len(rows) == len({row["output"] for row in rows}) == RUNS
     assert all(row["exit"] == "0" for row in rows)
     assert [row for row in rows if row["output"] in {one["output"] for one in complete}] == complete
-    counts = [words for words, _ in begun(tmp_path)]
+    counts = [argv for argv, _ in begun(tmp_path)]
     assert RUNS <= len(counts) <= RUNS + lived, "at most the one that was under way is repeated"
 
 
@@ -354,12 +354,12 @@ def test_a_second_one_on_the_folder_names_the_first(tmp_path):
 
 
 def test_a_folder_that_cannot_be_held(tmp_path):
-    words = ("fcReLu", "--grid", "seed=1", "-o", "{odd}")
-    assert tuned(tmp_path, *words).returncode == 0
+    argv = ("fcReLu", "--grid", "seed=1", "-o", "{odd}")
+    assert tuned(tmp_path, *argv).returncode == 0
     (grid,) = tmp_path.glob("{odd}/*/grid.json")
     with grid.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert f"is being run by process {os.getpid()}: wait" in tuned(tmp_path, *words).stderr
+        assert f"is being run by process {os.getpid()}: wait" in tuned(tmp_path, *argv).stderr
 
 
 def test_several_at_a_time(tmp_path):
@@ -375,16 +375,16 @@ def test_several_at_a_time(tmp_path):
 
 
 def test_a_table_that_cannot_be_written_ends_it_and_its_run(tmp_path):
-    words = ("fcReLu", "--grid", "seed=1,2")
-    assert tuned(tmp_path, *words).returncode == 0
+    argv = ("fcReLu", "--grid", "seed=1,2")
+    assert tuned(tmp_path, *argv).returncode == 0
     (summary,) = (tmp_path / "results").glob("*/summary.csv")
     summary.write_text("something else")
-    broken = tuned(tmp_path, *words)
+    broken = tuned(tmp_path, *argv)
     assert broken.returncode == 1
     assert "is not as memtui wrote it; take it away" in broken.stderr
     assert broken.stderr.count("\n") == 1
     summary.unlink()
     summary.with_name(".summary.csv.new").mkdir()
-    broken = tuned(tmp_path, *words)
+    broken = tuned(tmp_path, *argv)
     assert (broken.returncode, "summary.csv: cannot be written: Is a directory" in broken.stderr) == (1, True)
     assert none_lives(tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.errors import UserError
-from memtui.training.tune.grid import Grid, from_dict, from_file, from_words
+from memtui.training.tune.grid import Grid, from_dict, from_file, from_options
 
 WHOLE = """
 epochs = 2
@@ -52,45 +52,45 @@ def read(tmp_path: Path, text: str, network: str = "", **settings: str) -> Grid:
 
 
 def test_the_grid_of_the_seed_is_36_runs_with_the_first_axis_slowest(tmp_path):
-    made = read(tmp_path, WHOLE)
-    assert len(made.points) == 36
-    assert made.label(made.points[0]) == "fcReLu type=BP batch_size=50 learning_rate=0.01"
-    assert made.label(made.points[1]) == "fcReLu type=BP batch_size=50 learning_rate=0.001"
-    assert made.label(made.points[3]) == "fcReLu type=BP batch_size=100 learning_rate=0.01"
-    assert made.label(made.points[35]) == "mine type=DFA batch_size=200 learning_rate=0.0001"
-    assert [point.network for point in made.points] == ["fcReLu"] * 18 + ["mine"] * 18
-    used = made.settings_at(made.points[35])
+    grid = read(tmp_path, WHOLE)
+    assert len(grid.points) == 36
+    assert grid.label(grid.points[0]) == "fcReLu type=BP batch_size=50 learning_rate=0.01"
+    assert grid.label(grid.points[1]) == "fcReLu type=BP batch_size=50 learning_rate=0.001"
+    assert grid.label(grid.points[3]) == "fcReLu type=BP batch_size=100 learning_rate=0.01"
+    assert grid.label(grid.points[35]) == "mine type=DFA batch_size=200 learning_rate=0.0001"
+    assert [point.network for point in grid.points] == ["fcReLu"] * 18 + ["mine"] * 18
+    used = grid.settings_at(grid.points[35])
     assert (used.sequence, used.dataset_name, used.epochs) == ("liao_mnist", "clusters", 2)
     assert used.minimum_accuracy == ((1, 5.0), (3, 30.5))
 
 
 def test_words_make_the_same_grid_as_a_file(tmp_path):
-    found = read(tmp_path, "[grid]\ntype = ['BP', 'DFA']\nbatch_size = [5, 6]\n", "fcReLu", epochs="2")
-    assert found == from_words(["type=BP, DFA", "batch_size=5,6"], "fcReLu", {"epochs": "2"}, {})
+    grid = read(tmp_path, "[grid]\ntype = ['BP', 'DFA']\nbatch_size = [5, 6]\n", "fcReLu", epochs="2")
+    assert grid == from_options(["type=BP, DFA", "batch_size=5,6"], "fcReLu", {"epochs": "2"}, {})
 
 
 @given(st.data())
 def test_runs_are_the_product_in_order(data):
     keys = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=5, unique=True))
     lists = [data.draw(st.lists(st.sampled_from(VALUES[key]), min_size=1, unique=True)) for key in keys]
-    made = from_words(
+    grid = from_options(
         [f"{key}={','.join(values)}" for key, values in zip(keys, lists, strict=True)],
         "" if "name" in keys else "fcReLu",
         {},
         {},
     )
-    assert len(made.points) == math.prod(map(len, lists))
-    assert [point.values for point in made.points] == list(itertools.product(*lists))
-    assert from_dict(json.loads(json.dumps(made.to_dict()))) == made
-    for point in made.points:
+    assert len(grid.points) == math.prod(map(len, lists))
+    assert [point.values for point in grid.points] == list(itertools.product(*lists))
+    assert from_dict(json.loads(json.dumps(grid.to_dict()))) == grid
+    for point in grid.points:
         values = dict(zip(keys, point.values, strict=True))
         assert point.network == values.pop("name", "fcReLu")
         assert point.settings == values
 
 
 def test_settings_of_the_command_line_go_before_those_of_the_file(tmp_path):
-    made = read(tmp_path, "epochs = 2\nseed = 3\n[grid]\ntype = ['BP']\n", "fcReLu", epochs="7")
-    assert made.points[0].settings == {"epochs": "7", "seed": "3", "type": "BP"}
+    grid = read(tmp_path, "epochs = 2\nseed = 3\n[grid]\ntype = ['BP']\n", "fcReLu", epochs="7")
+    assert grid.points[0].settings == {"epochs": "7", "seed": "3", "type": "BP"}
 
 
 def test_a_file_may_name_the_network_of_all_runs(tmp_path):
@@ -100,7 +100,7 @@ def test_a_file_may_name_the_network_of_all_runs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "there is no [grid]"),
         ("grid = 3", "there is no [grid]"),
@@ -135,14 +135,14 @@ def test_a_file_may_name_the_network_of_all_runs(tmp_path):
         (f"[grid]\nseed = {list(range(101))}\nepochs = {list(range(1, 101))}", "10100 runs are more than 10000"),
     ],
 )  # fmt: skip
-def test_what_is_no_product_is_one_line(tmp_path, text, words):
+def test_what_is_no_product_is_one_line(tmp_path, text, message):
     network = "" if "name = " in text else "fcReLu"
-    with pytest.raises(UserError) as found:
+    with pytest.raises(UserError) as result:
         read(tmp_path, text, network)
-    assert words in str(found.value)
-    assert str(found.value).startswith(f"{tmp_path}/grid.toml: ")
-    assert "\n" not in str(found.value)
-    assert found.value.code == 2
+    assert message in str(result.value)
+    assert str(result.value).startswith(f"{tmp_path}/grid.toml: ")
+    assert "\n" not in str(result.value)
+    assert result.value.code == 2
 
 
 def test_every_run_is_checked_before_the_first(tmp_path):
@@ -153,7 +153,7 @@ def test_every_run_is_checked_before_the_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "plain",
+    "document",
     [
         None, [], {}, {"axes": [["type", ["BP"]]]}, {"axes": 3, "network": "fcReLu", "settings": {}, "networks": {}},
         {"axes": [["type", [3]]], "network": "fcReLu", "settings": {}, "networks": {}},
@@ -164,9 +164,9 @@ def test_every_run_is_checked_before_the_first(tmp_path):
         {"axes": [["type", ["BP"]]], "network": None, "settings": {}, "networks": {}},
     ],
 )  # fmt: skip
-def test_what_memtui_did_not_write_is_refused(plain):
+def test_what_memtui_did_not_write_is_refused(document):
     with pytest.raises(UserError):
-        from_dict(plain)
+        from_dict(document)
 
 
 json_values = st.recursive(

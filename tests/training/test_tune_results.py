@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memtui.core.errors import UserError
 from memtui.core.text import visible
 from memtui.training.settings import networks_from_file
-from memtui.training.tune.grid import Grid, from_words
+from memtui.training.tune.grid import Grid, from_options
 from memtui.training.tune.results import (  # fmt: skip
     FIGURES,
     GRID_FILE,
@@ -23,7 +23,7 @@ from memtui.training.tune.results import (  # fmt: skip
     Results,
     TuneRow,
     _toml,
-    begin,
+    create_results,
     last_line,
     left_s,
     newest,
@@ -33,7 +33,7 @@ from memtui.training.tune.results import (  # fmt: skip
 from tests.support.folders import names_in
 
 NOW = datetime(2026, 7, 31, 12, 0, 5, tzinfo=UTC)
-GRID = from_words(["type=BP,DFA", "batch_size=50,100"], "fcReLu", {}, {})
+GRID = from_options(["type=BP,DFA", "batch_size=50,100"], "fcReLu", {}, {})
 numbers = st.none() | st.floats(allow_nan=False)
 wholes = st.none() | st.integers(-(1 << 62), 1 << 62)
 # A text that begins as csv_cell begins a formula comes back without that; no file has lone surrogates either.
@@ -46,12 +46,12 @@ rows = st.builds(
 
 
 def test_a_folder_is_named_by_its_time_and_holds_the_grid(tmp_path):
-    made = begin(tmp_path / "results", GRID, NOW)
-    assert made.path == tmp_path / "results" / "2026-07-31T12-00-05Z"
-    assert reopen(made.path).grid == GRID
-    assert begin(tmp_path / "results", GRID, NOW).path.name == "2026-07-31T12-00-05Z-2"
-    assert made.rows() == {}
-    assert names_in(made.path) == [GRID_FILE]
+    results = create_results(tmp_path / "results", GRID, NOW)
+    assert results.path == tmp_path / "results" / "2026-07-31T12-00-05Z"
+    assert reopen(results.path).grid == GRID
+    assert create_results(tmp_path / "results", GRID, NOW).path.name == "2026-07-31T12-00-05Z-2"
+    assert results.rows() == {}
+    assert names_in(results.path) == [GRID_FILE]
 
 
 def test_networks_of_the_user_are_kept_for_the_runs(tmp_path):
@@ -63,10 +63,10 @@ def test_networks_of_the_user_are_kept_for_the_runs(tmp_path):
     grid = Grid(
         (("name", ("mine", 'odd "n\\ame\x7f\U0001f600')),), networks={"mine": mine, 'odd "n\\ame\x7f\U0001f600': {}}
     )
-    made = begin(tmp_path, grid, NOW)
-    assert made.networks == made.path / NETWORKS_FILE
-    assert networks_from_file(made.networks) == grid.networks
-    assert reopen(made.path).grid == grid
+    results = create_results(tmp_path, grid, NOW)
+    assert results.networks == results.path / NETWORKS_FILE
+    assert networks_from_file(results.networks) == grid.networks
+    assert reopen(results.path).grid == grid
 
 
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -85,18 +85,18 @@ def test_networks_are_written_as_toml(networks):
 
 @given(st.dictionaries(st.integers(0, 3), rows))
 def test_the_table_comes_back_as_it_was(tmp_path_factory, found):
-    made = Results(tmp_path_factory.mktemp("r"), GRID)
-    made.write(found)
-    assert made.rows() == found
-    before = made.summary.read_bytes()
-    made.write(made.rows())
-    assert made.summary.read_bytes() == before
+    results = Results(tmp_path_factory.mktemp("r"), GRID)
+    results.write(found)
+    assert results.rows() == found
+    before = results.summary.read_bytes()
+    results.write(results.rows())
+    assert results.summary.read_bytes() == before
 
 
 def test_the_table_has_the_axes_first_and_no_formula(tmp_path):
-    made = Results(tmp_path, GRID)
-    made.write({2: TuneRow(seconds=1.5, exit=1, error="=cmd()\x1b[31m")})
-    head, line = csv.reader(made.summary.read_text().splitlines())
+    results = Results(tmp_path, GRID)
+    results.write({2: TuneRow(seconds=1.5, exit=1, error="=cmd()\x1b[31m")})
+    head, line = csv.reader(results.summary.read_text().splitlines())
     assert head == ["type", "batch_size", *FIGURES, "output"]
     assert line == ["DFA", "50", *[""] * 6, "1.5", "1", "'=cmd()\\x1b[31m", "", "3-type=DFA-batch_size=50.out"]
     assert not [name for name in names_in(tmp_path) if name.endswith(".new")]
@@ -111,30 +111,30 @@ def test_the_table_has_the_axes_first_and_no_formula(tmp_path):
     ],
 )  # fmt: skip
 def test_a_table_that_somebody_changed_is_refused(tmp_path, text):
-    made = Results(tmp_path, GRID)
-    made.summary.write_text(text)
-    with pytest.raises(UserError, match="is not as memtui wrote it") as found:
-        made.rows()
-    assert "\n" not in str(found.value)
+    results = Results(tmp_path, GRID)
+    results.summary.write_text(text)
+    with pytest.raises(UserError, match="is not as memtui wrote it") as result:
+        results.rows()
+    assert "\n" not in str(result.value)
 
 
 def test_a_table_that_is_no_text(tmp_path):
-    made = Results(tmp_path, GRID)
-    made.summary.write_bytes(b"\xff\xfe")
+    results = Results(tmp_path, GRID)
+    results.summary.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="is not text"):
-        made.rows()
-    made.summary.unlink()
-    made.summary.mkdir()
+        results.rows()
+    results.summary.unlink()
+    results.summary.mkdir()
     with pytest.raises(UserError, match="is not a file, but a folder"):
-        made.rows()
+        results.rows()
 
 
 def test_the_newest_folder_of_the_same_grid(tmp_path):
     assert newest(tmp_path / "nowhere", GRID) is None
-    other = from_words(["type=BP,DFA", "batch_size=50,200"], "fcReLu", {}, {})
-    first, second = begin(tmp_path, GRID, NOW), begin(tmp_path, GRID, NOW)
-    begin(tmp_path, other, NOW.replace(day=1))
-    begin(tmp_path, other, NOW.replace(year=2030))
+    other = from_options(["type=BP,DFA", "batch_size=50,200"], "fcReLu", {}, {})
+    first, second = create_results(tmp_path, GRID, NOW), create_results(tmp_path, GRID, NOW)
+    create_results(tmp_path, other, NOW.replace(day=1))
+    create_results(tmp_path, other, NOW.replace(year=2030))
     assert first.path != second.path
     (tmp_path / "2031").mkdir()
     (tmp_path / "2031" / GRID_FILE).write_text("{}")
@@ -153,16 +153,16 @@ def test_a_folder_that_is_none_is_one_line(tmp_path, text):
     with pytest.raises(UserError, match=r"has no grid\.json"):
         reopen(tmp_path)
     (tmp_path / GRID_FILE).write_text(text)
-    with pytest.raises(UserError) as found:
+    with pytest.raises(UserError) as result:
         reopen(tmp_path)
-    assert str(found.value).startswith(f"{tmp_path}/{GRID_FILE}: ")
-    assert "\n" not in str(found.value)
+    assert str(result.value).startswith(f"{tmp_path}/{GRID_FILE}: ")
+    assert "\n" not in str(result.value)
 
 
 def test_where_nothing_can_be_made(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(UserError, match="no folder for the results can be made: File exists"):
-        begin(tmp_path / "results", GRID, NOW)
+        create_results(tmp_path / "results", GRID, NOW)
 
 
 @given(
@@ -227,9 +227,9 @@ def test_figures_that_are_none(left):
     row = left(json.dumps(odd | {"stopped": 3, "session": ["x"]}))
     assert (row.accuracy, row.epochs, row.iterations, row.peak_bytes, row.stopped, row.session) == (*[None] * 4, "", "")
     assert row.loss != row.loss
-    plain = Results(Path("r"), GRID).to_dict({0: row})[0]
-    assert (plain["loss"], plain["type"], plain["batch_size"]) == (None, "BP", 50)
-    json.dumps(plain, allow_nan=False)
+    document = Results(Path("r"), GRID).to_dict({0: row})[0]
+    assert (document["loss"], document["type"], document["batch_size"]) == (None, "BP", 50)
+    json.dumps(document, allow_nan=False)
 
 
 @pytest.mark.parametrize("out", ["", "{", "[]", "3", "no\n", "[" * 5000, b"\xff\xfe\x00"])
@@ -262,12 +262,12 @@ def test_time_left():
 
 
 def test_what_will_be_repeated_is_forgotten(tmp_path):
-    made = Results(tmp_path, GRID)
+    results = Results(tmp_path, GRID)
     for run in (0, 1, 2):
-        made.output(run).write_text("x")
-    made.errors(1).write_text("x")
-    assert made.begun() == {0, 1, 2}
-    made.forget([1, 3])
-    assert made.begun() == {0, 2}
-    assert not made.errors(1).exists()
+        results.output(run).write_text("x")
+    results.errors(1).write_text("x")
+    assert results.begun() == {0, 1, 2}
+    results.forget([1, 3])
+    assert results.begun() == {0, 2}
+    assert not results.errors(1).exists()
     assert Results(tmp_path / "nowhere", GRID).begun() == set()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from memtui.training.tune.grid import from_words
+from memtui.training.tune.grid import from_options
 from memtui.training.tune.presenter import GridLog
-from memtui.training.tune.results import Results, TuneRow, begin
+from memtui.training.tune.results import Results, TuneRow, create_results
 from memtui.training.tune.screen import GridApp, GridScreen, columns_of
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.tune import GridRow, GridView
@@ -40,10 +40,10 @@ class Fixed:
         self._log, self.changes = GridLog(results), changes
 
     def view(self) -> GridView:
-        found = self._log.view()
-        path = f"results/{Path(found.path).name}"
-        rows = tuple(replace(row, seconds=30.0) if row.state == "running" else row for row in found.rows)
-        return replace(found, path=path, rows=rows, **self.changes)
+        result = self._log.view()
+        path = f"results/{Path(result.path).name}"
+        rows = tuple(replace(row, seconds=30.0) if row.state == "running" else row for row in result.rows)
+        return replace(result, path=path, rows=rows, **self.changes)
 
     def files(self, run: int):
         return self._log.files(run)
@@ -51,14 +51,14 @@ class Fixed:
 
 def folder(tmp_path: Path, ended=ENDED, axes=AXES) -> Results:
     """With five runs that have ended; the sixth has begun."""
-    made = begin(tmp_path, from_words(axes, "" if axes is AXES else "fcReLu", {}, {}), NOW)
+    results = create_results(tmp_path, from_options(axes, "" if axes is AXES else "fcReLu", {}, {}), NOW)
     for run in ended:
-        made.output(run).write_text("".join(f"line {n} of {run}\n" for n in range(100)))
-        made.errors(run).write_text(f"complaint of {run}\nmore\x1b[2J\n")
-    made.output(5).write_text("")
-    made.errors(5).write_text("iteration: 100, accuracy: 31%\riteration: 200, accuracy: 64%")
-    made.write(ended)
-    return made
+        results.output(run).write_text("".join(f"line {n} of {run}\n" for n in range(100)))
+        results.errors(run).write_text(f"complaint of {run}\nmore\x1b[2J\n")
+    results.output(5).write_text("")
+    results.errors(5).write_text("iteration: 100, accuracy: 31%\riteration: 200, accuracy: 64%")
+    results.write(ended)
+    return results
 
 
 @asynccontextmanager
@@ -84,9 +84,9 @@ def live(results: Results) -> Fixed:
         def view(self) -> GridView:
             return super().view()
 
-    made = Live(results)
-    made._log = GridLog(results, lambda: False)
-    return made
+    source = Live(results)
+    source._log = GridLog(results, lambda: False)
+    return source
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -242,14 +242,14 @@ class TestInATerminal:
     def start(self, tmp_path, monkeypatch):
         monkeypatch.setenv("TUNE_RUNS", str(tmp_path / "runs"))
         monkeypatch.setenv("TUNE_SLEEP", "0.5")
-        made = []
+        terminals = []
 
         def begun(*words, **more) -> Terminal:
-            made.append(Terminal("tune", *words, module="tests.support.tune_stub", **more))
-            return made[-1]
+            terminals.append(Terminal("tune", *words, module="tests.support.tune_stub", **more))
+            return terminals[-1]
 
         yield begun
-        for one in made:
+        for one in terminals:
             one.close()
 
     def words(self, tmp_path) -> tuple[str, ...]:

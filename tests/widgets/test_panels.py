@@ -14,7 +14,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from memtui.analysis.memory_sentences import Figures, in_words
+from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.analysis.reuse_histogram import ReuseHistogram, bin_of
 from memtui.core.units import short_size
 from memtui.tui.presenters import reuse_view
@@ -408,7 +408,7 @@ async def test_details_that_are_not_known_are_said_to_be():
     assert "interval n/a   stopped n/a   self n/a   budget none   given back n/a" in text
 
 
-SENTENCES = in_words(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.127))
+SENTENCES = sentences_of(Figures(0.2, 61 * MIB, 180 * MIB, 482 * MIB, (100 * MIB, 181 * MIB), 0.058, 0.09, 0.127))
 
 
 async def test_as_many_sentences_as_have_room_are_said_and_none_is_cut():

@@ -1,7 +1,7 @@
-"""What an operator is to the bench: the shapes it takes, what it computes and moves, and how it is called.
+"""The interface of an operator: the shapes it takes, its operations and bytes, and how it is called.
 
 A new operator is one small class in one of these modules and its name in ``CATALOGUE``. Nothing here imports torch: the
-worker that measures hands the module in, so operators can be listed and grids be checked where it is not installed.
+worker passes the module in, so operators can be listed and grids validated where torch is not installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Value = int | float | bool | str
 Parameters = Mapping[str, Value]
 Shape = tuple[int, ...]
 Call = Callable[[tuple[Any, ...], tuple[Any, ...]], Any]  # (inputs, weights) -> output
-INDEX_BYTES = 8  # of a whole number that says where to look
+INDEX_BYTES = 8  # of a whole number that is an index
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Tensor:
         return prod(self.shape)
 
     def size_bytes(self, item_bytes: int) -> int:
-        """Return its size. ``item_bytes``: of a number that is not an index."""
+        """Return the size of the tensor. ``item_bytes``: size of a number that is not an index."""
         return self.elements * (INDEX_BYTES if self.below else item_bytes)
 
 
@@ -46,11 +46,11 @@ class Operator(ABC):
     """One operator. Parameters are those that ``resolve`` returned.
 
     Attributes:
-        name: on the command line.
-        summary: what it is, in a few words.
-        defaults: its parameters; also what type a value of each has.
-        choices: the words that a parameter may be, where it is a word.
-        trains: whether it has a backward pass.
+        name: name on the command line.
+        summary: a short description.
+        defaults: its parameters and their defaults, which have the type of the parameter.
+        choices: the choices of a parameter that is a text.
+        trains: whether the operator has a backward pass.
     """
 
     name: ClassVar[str]
@@ -64,7 +64,7 @@ class Operator(ABC):
         """Return all parameters: the given ones, and defaults for the others.
 
         Raises:
-            ValueError: a key it lacks, a value of another type, or shapes that cannot be.
+            ValueError: an unknown key, a value of another type, or impossible shapes.
         """
         for key in given:
             if key not in self.defaults:
@@ -93,18 +93,18 @@ class Operator(ABC):
             raise ValueError(f"{key}={value} is too small")
 
     def derived(self, p: Parameters) -> Parameters:
-        """Return the values in the place of words that stand for one, such as ``p=same``. They are not checked yet."""
+        """Return the values of symbolic parameters, such as ``p=same``, before they are checked."""
         return {}
 
     def check(self, p: Any) -> None:  # noqa: B027 (most have nothing to check)
-        """Raise ValueError for parameters that cannot go together."""
+        """Raise ValueError for parameters that exclude each other."""
 
     @abstractmethod
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        """Return what is new with every call."""
+        """Return the tensors that are new with every call."""
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        """Return what belongs to the operator."""
+        """Return the tensors that belong to the operator."""
         return ()
 
     @abstractmethod
@@ -116,13 +116,13 @@ class Operator(ABC):
         """Return the operations of a forward pass; a multiplication with an addition counts as two."""
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """Return the least that a forward pass moves: inputs, weights and output once each."""
+        """Return the least bytes that a forward pass moves: inputs, weights and output once each."""
         read = sum(t.size_bytes(item_bytes) for t in (*self.inputs(p), *self.weights(p)))
         return read + prod(self.output(p)) * item_bytes
 
     @abstractmethod
     def bind(self, torch: Any, p: Any) -> Call:
-        """Return a function that calls it once. ``torch`` is the module."""
+        """Return a function that calls the operator once. ``torch`` is the module."""
 
 
 def _kind(default: Value) -> str:

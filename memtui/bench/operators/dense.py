@@ -1,4 +1,4 @@
-"""Operators that are made of multiplications and additions: convolution, matrix products, attention."""
+"""Operators of multiplications and additions: convolution, matrix products, attention."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Conv2d(Operator):
 
     def derived(self, p: Any) -> Parameters:
         half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
-        words = (("p", "same", half), ("groups", "depthwise", p["cin"]), ("w", "h", p["h"]))
-        return {key: value for key, word, value in words if p[key] == word}
+        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]), ("w", "h", p["h"]))
+        return {key: value for key, word, value in aliases if p[key] == word}
 
     def check(self, p: Any) -> None:
         for side in ("cin", "cout"):
@@ -125,7 +125,7 @@ class ScaledDotProductAttention(Operator):
         return p["b"], p["heads"], p["s"], p["d"]
 
     def flops(self, p: Any) -> int:
-        """Count two products; those that a causal mask leaves out are counted, as PyTorch's counter does."""
+        """Count two products, masked ones of a causal mask included, as PyTorch's counter does."""
         return 4 * p["b"] * p["heads"] * p["s"] ** 2 * p["d"]
 
     def bind(self, torch: Any, p: Any) -> Call:

@@ -1,4 +1,4 @@
-"""Steps of learning rules: they change their weights, given a gradient."""
+"""Steps of optimisers, which change their weights, given a gradient."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class AdamWStep(_Step):
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
         """Return the parameters, and the running means of the gradient and of its square."""
-        one = (p["elements"],)
-        return Tensor(one), Tensor(one), Tensor(one, positive=True)
+        shape = (p["elements"],)
+        return Tensor(shape), Tensor(shape), Tensor(shape, positive=True)
 
     def flops(self, p: Any) -> int:
         """Count 12 an element, by convention."""

@@ -25,7 +25,7 @@ class Embedding(Operator):
         return 0
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """Return the indices, and the rows they name, read and written; the rest of the table stays where it is."""
+        """Count the indices, and the rows they select, read and written; the rest of the table is not moved."""
         return self.inputs(p)[0].size_bytes(item_bytes) + 2 * p["tokens"] * p["dim"] * item_bytes
 
     def bind(self, torch: Any, p: Any) -> Call:

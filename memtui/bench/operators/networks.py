@@ -1,4 +1,4 @@
-"""Whole networks, called as if they were one operator: what their parts are held against."""
+"""Whole networks, called as one operator, for comparison with the sum of their operators."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class ResNet50(Operator):
         return sum(operator.flops(operator.resolve(given)) for operator, given in calls)
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
-        """Count images, scores and parameters; not what goes from layer to layer."""
+        """Count images, scores and parameters, without the tensors between layers."""
         return super().moved_bytes(p, item_bytes) + PARAMETERS * item_bytes
 
     def bind(self, torch: Any, p: Any) -> Call:
-        made: list[Any] = []  # the first input says on which device and of which type it has to be
+        networks: list[Any] = []  # created on the first call, for the device and type of its input
 
         def call(x: tuple[Any, ...], w: tuple[Any, ...]) -> Any:
-            if not made:
-                made.append(resnet50.network(torch).eval().to(x[0].device, x[0].dtype))
-            return made[0](x[0])
+            if not networks:
+                networks.append(resnet50.network(torch).eval().to(x[0].device, x[0].dtype))
+            return networks[0](x[0])
 
         return call

@@ -44,8 +44,8 @@ class BatchNorm(Operator):
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
         """Return the scale, shift, and the running mean and variance, which a training step changes."""
-        one = (p["c"],)
-        return Tensor(one), Tensor(one), Tensor(one), Tensor(one, positive=True)
+        shape = (p["c"],)
+        return Tensor(shape), Tensor(shape), Tensor(shape), Tensor(shape, positive=True)
 
     def output(self, p: Any) -> Shape:
         return p["n"], p["c"], p["h"], p["h"]
@@ -56,7 +56,7 @@ class BatchNorm(Operator):
 
     def bind(self, torch: Any, p: Any) -> Call:
         batch_norm, train = torch.nn.functional.batch_norm, p["train"]
-        # The running statistics are not parameters: nothing is derived for them.
+        # The running statistics are not parameters: no gradient is computed for them.
         return lambda x, w: batch_norm(x[0], w[2].detach(), w[3].detach(), w[0], w[1], train)
 
 

@@ -1,1 +1,1 @@
-"""What a configuration that nobody measured would cost, and how far that is to be trusted."""
+"""Prediction of the cost of configurations that were not measured, with ranges."""

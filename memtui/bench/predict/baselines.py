@@ -1,4 +1,4 @@
-"""Models that a better one has to beat: a line through work and bytes, and the most similar configuration."""
+"""Baseline models: a line through work and bytes, and the most similar configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memtui.bench.predict.estimator import Guess, Model, Reals
 from memtui.bench.predict.features import BYTES, FLOPS, Described, Space
 
-OWN_LINE = 10  # configurations of an operator, from which on it has a line of its own
+OWN_LINE = 10  # least number of configurations for an operator's own line
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class LogLinear:
         lines = {str(op): _line(work[ops == op], log[ops == op]) for op in set(ops) if (ops == op).sum() >= OWN_LINE}
         return cls(lines, _line(work, log))
 
-    def at(self, rows: Sequence[Described]) -> Reals:
+    def predict(self, rows: Sequence[Described]) -> Reals:
         """Return f8[n], natural logarithms of the cost."""
         lines = np.array([self.lines.get(row.op, self.common) for row in rows]).reshape(-1, 3)
         return np.asarray((_work(rows) * lines).sum(1), np.float64)
@@ -43,26 +43,26 @@ class LogLinear:
 def fit_log_linear(rows: Sequence[Described], log: Reals) -> Model:
     """Fit ``LogLinear``."""
     line = LogLinear.fitted(rows, log)
-    return lambda asked: Guess(line.at(asked), np.ones(len(asked)))
+    return lambda queries: Guess(line.predict(queries), np.ones(len(queries)))
 
 
 def fit_nearest(rows: Sequence[Described], log: Reals) -> Model:
-    """Fit the nearest neighbour: what the most similar configuration costs, of the same operator where there is one.
+    """Fit the nearest neighbour: the cost of the most similar configuration, of the same operator if possible.
 
-    The distance is Euclidean, over features that were brought to variance 1.
+    The distance is Euclidean, over features scaled to variance 1.
     """
     space, ops = Space.of(rows), np.array([row.op for row in rows])
-    known = space.matrix(rows)
-    scale = known.std(0)
+    points = space.matrix(rows)
+    scale = points.std(0)
     scale[scale < 1e-9] = 1.0
 
-    def model(asked: Sequence[Described]) -> Guess:
-        nearest = np.empty(len(asked), np.int64)
-        for at, (row, point) in enumerate(zip(asked, space.matrix(asked), strict=True)):
+    def model(queries: Sequence[Described]) -> Guess:
+        nearest = np.empty(len(queries), np.int64)
+        for index, (row, point) in enumerate(zip(queries, space.matrix(queries), strict=True)):
             candidates = _candidates(ops, row.op)
-            distance = (((known[candidates] - point) / scale) ** 2).sum(1)
-            nearest[at] = candidates[int(np.argmin(distance))]
-        return Guess(log[nearest], np.ones(len(asked)))
+            distance = (((points[candidates] - point) / scale) ** 2).sum(1)
+            nearest[index] = candidates[int(np.argmin(distance))]
+        return Guess(log[nearest], np.ones(len(queries)))
 
     return model
 
@@ -78,5 +78,5 @@ def _work(rows: Sequence[Described]) -> Reals:
 
 
 def _line(work: Reals, log: Reals) -> Reals:
-    """Return f8[3]. Where work and bytes go together, as for relu, both take the same share."""
+    """Return f8[3]. Where work and bytes are proportional, as for relu, both get the same share."""
     return np.asarray(np.linalg.lstsq(work, log, rcond=None)[0], np.float64)

@@ -1,4 +1,4 @@
-"""``memtui bench predict fit``, ``eval`` and ``run``: what was asked, and the answer as text or JSON."""
+"""``memtui bench predict fit``, ``eval`` and ``run``: parse the request, and print the answer as text or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run 
 
 
 def predict(args: argparse.Namespace) -> int:
-    """Do it; the exit code. Raises UserError."""
+    """Run the command and return the exit code. Raises UserError."""
     verb, ops = args.rest[0] if args.rest else "", args.rest[1:]
     if verb not in VERBS:
         raise UserError(f"bench predict has no {verb!r}; {nearest(verb, VERBS, USAGE)}" if verb else USAGE)
@@ -37,7 +37,7 @@ def predict(args: argparse.Namespace) -> int:
         raise UserError("predictions need scikit-learn, which is not installed: pip install 'memtui[predict]'", FAILURE)
     path = request.database_path(args)
     with closing(Database(path, writable=False)) as database:
-        # Other operators than the one that is asked for say something of the device, too.
+        # Rows of other operators than the requested one are informative about the device, too.
         operators = () if verb == "run" else ops
         training = load(database, operators=operators, run=args.from_run, unflagged=args.unflagged)
     with ProgressLine("bench", f"predict {verb}: fitting models to {len(training.rows)} rows"):
@@ -51,7 +51,7 @@ def predict(args: argparse.Namespace) -> int:
         else:
             answer = report.run(training, wanted, terminal_columns())
     if args.json:
-        print(as_json({"database": str(path), **_told(training), **answer.plain}))
+        print(as_json({"database": str(path), **_training_dict(training), **answer.document}))
     else:
         _print([str(path), *_lines(training), "", *answer.lines])
     return 0
@@ -62,8 +62,8 @@ def _print(lines: Iterable[str]) -> None:
         print(visible(text))
 
 
-def _told(training: Training) -> dict[str, Any]:
-    """Return what it was all fitted to, JSON-ready."""
+def _training_dict(training: Training) -> dict[str, Any]:
+    """Return the rows that models were fitted to, in numbers, JSON-ready."""
     return {
         "place": training.place.to_dict(),
         "others": [place.to_dict() for place in training.others],
@@ -74,7 +74,7 @@ def _told(training: Training) -> dict[str, Any]:
 
 
 def _lines(training: Training) -> Sequence[str]:
-    """Return the same for people."""
+    """Return the rows that models were fitted to, in numbers, as lines."""
     place, left_out = training.place, training.left_out
     rows = f"rows: {len(training.rows)}, {training.flagged} of them flagged"
     if left_out:

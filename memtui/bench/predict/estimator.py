@@ -1,4 +1,4 @@
-"""What all models are to those who use them: fitted to configurations and the logarithms of what they cost."""
+"""The interface of all models, which are fitted to configurations and the logarithms of their costs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from memtui.bench.predict.features import Described
 
-LEAST_ROWS = 20  # that a model is fitted to; of fewer, nine of ten is not known
-LEAST_GROUPS = 5  # a fold each
+LEAST_ROWS = 20  # that a model is fitted to; fewer rows do not give a 90 % range
+LEAST_GROUPS = 5  # one for each fold
 Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a model says of n configurations.
+    """Predictions of a model for n configurations.
 
     Attributes:
         log: f8[n], natural logarithm of the cost (nanoseconds or joules of a call).
-        spread: f8[n], not below 0: how unsure the model is of each beside the others.
+        spread: f8[n], not below 0: relative uncertainty of the model about each configuration.
     """
 
     log: Reals
@@ -29,18 +29,18 @@ class Guess:
 
 
 Model = Callable[[Sequence[Described]], Guess]
-Fit = Callable[[Sequence[Described], Reals], Model]  # what was measured, f8[n] logarithms of its cost
+Fit = Callable[[Sequence[Described], Reals], Model]  # of configurations, f8[n] logarithms of their costs
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What a model is fitted to and held against.
+    """Samples that a model is fitted to and evaluated on.
 
     Attributes:
-        rows: what was measured, n of them.
-        log: f8[n], natural logarithms of what they cost.
-        groups: n names; those that are nearly the same configuration have the same one.
-        flagged: b[n]: something speaks against the measurement.
+        rows: n measured configurations.
+        log: f8[n], natural logarithms of their costs.
+        groups: n names; nearly equal configurations have the same name.
+        flagged: b[n]: whether the measurement has a flag.
     """
 
     rows: tuple[Described, ...]
@@ -49,6 +49,6 @@ class Samples:
     flagged: NDArray[np.bool_]
 
     def take(self, chosen: NDArray[np.int64]) -> Samples:
-        """Return those with these numbers, i8[m]."""
+        """Return the samples with these indices, i8[m]."""
         rows, groups = tuple(self.rows[i] for i in chosen), tuple(self.groups[i] for i in chosen)
         return Samples(rows, self.log[chosen], groups, self.flagged[chosen])

@@ -1,4 +1,4 @@
-"""How good the model is, beside simpler ones: on shapes it was not fitted to, and on operators it was not."""
+"""Evaluation of the model and of baselines: on shapes and on operators that they were not fitted to."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions of n rows by models that had not seen them, one model's ranges by its name.
+    """Predictions of n rows by models that were not fitted to them.
 
     Attributes:
-        by: the models'.
-        outside: b[n]: a feature of the row lies beyond what its model was fitted to.
+        by: predictions by the name of the model.
+        outside: b[n]: whether a feature of the row lies outside of the rows its model was fitted to.
     """
 
     by: Mapping[str, Ranged]
@@ -35,13 +35,13 @@ class Answers:
 
 @dataclass(frozen=True)
 class Score:
-    """How good predictions are.
+    """Errors of predictions.
 
     Attributes:
-        rows: so many were predicted.
+        rows: number of predictions.
         mape: mean absolute percentage error, as a fraction of the true cost.
-        median_ape: the median of the same.
-        p90_ape: nine of ten are not above.
+        median_ape: median absolute percentage error.
+        p90_ape: the 90 % quantile of the absolute percentage error.
         coverage: share of true costs that lie in the range.
         range_ratio: the upper end of a range by its lower end; median.
     """
@@ -58,7 +58,7 @@ class Score:
 
 
 def score(predicted: Ranged, log: Reals, chosen: Mask | None = None) -> Score | None:
-    """Score the chosen rows, b[n]; None where there is none. ``log``: f8[n], natural logarithms of the true costs."""
+    """Score the chosen rows, b[n]; None without a chosen row. ``log``: f8[n], natural logarithms of the true costs."""
     chosen = np.ones(len(log), bool) if chosen is None else chosen
     if not chosen.any():
         return None
@@ -79,11 +79,11 @@ class Section:
     """Scores of all models on the same rows.
 
     Attributes:
-        kind: ``shapes``: cross-validation over shapes; ``unflagged`` and ``outside``: such rows of it; ``of operator``:
-            those of one operator; ``left out``: an operator, predicted from the others.
-        op: the operator of the last two.
+        kind: ``shapes``: cross-validation over shapes; ``unflagged`` and ``outside``: such rows of the validation;
+            ``of operator``: its rows of one operator; ``left out``: an operator, predicted from the others.
+        op: the operator of the last two kinds.
         scores: by model; empty with a reason.
-        reason: why there are none.
+        reason: why there are no scores.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class Section:
 
 
 def sections(samples: Samples) -> list[Section]:
-    """Return all that there is to say of models of these samples."""
+    """Return all sections of an evaluation on these samples."""
     answers, ops = across_shapes(samples), np.array([row.op for row in samples.rows])
     every = [str(op) for op in dict.fromkeys(ops)]
     result = [_section("shapes", answers, samples)]
@@ -130,12 +130,12 @@ def sections(samples: Samples) -> list[Section]:
 
 def _section(kind: str, answers: Answers, samples: Samples, chosen: Mask | None = None, op: str = "") -> Section:
     scores = {name: score(ranged, samples.log, chosen) for name, ranged in answers.by.items()}
-    kept = {name: found for name, found in scores.items() if found is not None}
-    return Section(kind, op, kept, "" if kept else "there are no such rows")
+    scored = {name: value for name, value in scores.items() if value is not None}
+    return Section(kind, op, scored, "" if scored else "there are no such rows")
 
 
 def across_shapes(samples: Samples) -> Answers:
-    """Return a grouped cross-validation. Each fold is predicted from the others, which also make the ranges.
+    """Run a grouped cross-validation. Each fold is predicted from the others, which also calibrate the ranges.
 
     Args:
         samples: at least three groups.
@@ -153,20 +153,20 @@ def across_shapes(samples: Samples) -> Answers:
 
 
 def without(op: str, samples: Samples) -> tuple[Samples, Samples]:
-    """Return (the rows of the other operators, those of this one)."""
+    """Return (the rows of the other operators, the rows of this operator)."""
     own = np.array([row.op == op for row in samples.rows])
     return samples.take(np.flatnonzero(~own)), samples.take(np.flatnonzero(own))
 
 
 def across_operators(op: str, samples: Samples) -> Answers:
-    """Leave one operator out: its rows, predicted from those of the others, which are of two groups at least."""
+    """Predict the rows of one operator from those of the others, which must have at least two groups."""
     return _predicted(*without(op, samples))
 
 
-def _predicted(known: Samples, asked: Samples) -> Answers:
-    space = Space.of(known.rows)
-    outside = np.array([bool(space.outside(row)) for row in asked.rows], bool)
-    return Answers({name: calibrated(fit, known)(asked.rows) for name, fit in FITS.items()}, outside)
+def _predicted(fitted: Samples, held_out: Samples) -> Answers:
+    space = Space.of(fitted.rows)
+    outside = np.array([bool(space.outside(row)) for row in held_out.rows], bool)
+    return Answers({name: calibrated(fit, fitted)(held_out.rows) for name, fit in FITS.items()}, outside)
 
 
 def _empty(count: int) -> Ranged:

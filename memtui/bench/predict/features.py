@@ -1,4 +1,4 @@
-"""What a model is told of a configuration: numbers that follow from its parameters, without a measurement.
+"""Features of a configuration: numbers that follow from its parameters, without a measurement.
 
 Sizes go in as logarithms to the base of 2, because costs are products of them and span many orders of magnitude.
 """
@@ -24,12 +24,12 @@ WIDEST_STEP = 32  # numbers in the widest registers, or in a tile of a matrix un
 
 @dataclass(frozen=True)
 class Described:
-    """A configuration as a model sees it. Made by ``describe``.
+    """A configuration as a model sees it. Created by ``describe``.
 
     Attributes:
         op: name of the operator.
-        features: by name; one that is missing is 0.
-        steps: what a call consists of.
+        features: by name; a missing feature is 0.
+        steps: steps of a call.
     """
 
     op: str
@@ -38,11 +38,11 @@ class Described:
 
 
 def describe(configuration: Configuration) -> Described:
-    """Work, sizes, conditions, and the operator's own parameters, which are called ``operator.parameter``.
+    """Return work, sizes, conditions, and the operator's own parameters, which are named ``operator.parameter``.
 
     ``intensity`` is that of the roofline model (Williams, Waterman, Patterson 2009): operations for each byte that has
-    to be moved. ``flops by output`` is the length of the sums that an element of the output is. A backward pass counts
-    in the operations and as a feature; what it moves is not known, so bytes are those of the forward pass.
+    to be moved. ``flops by output`` is the length of the sum behind an element of the output. A backward pass counts in
+    the operations and as a feature; the bytes it moves are not known, so bytes are those of the forward pass.
     """
     op, operator, p = configuration.op, configuration.operator, configuration.parameters
     output = prod(operator.output(p))
@@ -71,12 +71,12 @@ def describe(configuration: Configuration) -> Described:
 
 @dataclass(frozen=True)
 class Space:
-    """The features of configurations that were measured.
+    """The space of features of measured configurations.
 
     Attributes:
-        names: those that are not the same in all of them, [f].
-        low: by operator, the least value of each feature that its configurations have.
-        high: the same, the greatest.
+        names: names of the features that vary, [f].
+        low: by operator, the least value of each feature of its configurations.
+        high: by operator, the greatest value of each feature of its configurations.
     """
 
     names: tuple[str, ...]
@@ -86,23 +86,23 @@ class Space:
     @classmethod
     def of(cls, rows: Sequence[Described]) -> Space:
         """Return the space of these configurations."""
-        known = dict.fromkeys(name for row in rows for name in row.features)
-        names = tuple(name for name in known if len({row.features.get(name, 0.0) for row in rows}) > 1)
+        every = dict.fromkeys(name for row in rows for name in row.features)
+        names = tuple(name for name in every if len({row.features.get(name, 0.0) for row in rows}) > 1)
         low: dict[str, dict[str, float]] = {}
         high: dict[str, dict[str, float]] = {}
         for op in dict.fromkeys(row.op for row in rows):
             own = [row.features for row in rows if row.op == op]
-            mentioned = dict.fromkeys(name for one in own for name in one)
-            low[op] = {name: min(one.get(name, 0.0) for one in own) for name in mentioned}
-            high[op] = {name: max(one.get(name, 0.0) for one in own) for name in mentioned}
+            mentioned = dict.fromkeys(name for features in own for name in features)
+            low[op] = {name: min(features.get(name, 0.0) for features in own) for name in mentioned}
+            high[op] = {name: max(features.get(name, 0.0) for features in own) for name in mentioned}
         return cls(names, low, high)
 
     def matrix(self, rows: Sequence[Described]) -> Matrix:
-        """Return f8[n, f]. Another operator's parameter is 0."""
+        """Return f8[n, f]. Parameters of other operators are 0."""
         return np.array([[row.features.get(name, 0.0) for name in self.names] for row in rows]).reshape(len(rows), -1)
 
     def outside(self, row: Described) -> tuple[str, ...]:
-        """Return the features beyond what was measured of its operator: there a model guesses; its range says little.
+        """Return the features outside of the operator's measured values: a model extrapolates, its range says little.
 
         An operator that was not measured at all is outside by its name alone.
         """
@@ -122,7 +122,7 @@ def _own(name: str, value: Value) -> dict[str, float]:
 
 
 def _log2(value: float) -> float:
-    """Return 0 for nothing, as for one: of what is counted here there is either none or, nearly always, more."""
+    """Return the logarithm, and 0 for 0 as for 1: counts here are either 0 or, nearly always, larger than 1."""
     return log2(value) if value > 0 else 0.0
 
 
@@ -131,7 +131,7 @@ def _elements(tensors: Sequence[Tensor]) -> int:
 
 
 def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
-    """Return the matrix product that a convolution is, per group: rows x columns, each a sum of so many products."""
+    """Return the size of a convolution's matrix product, per group: rows x columns, and the length of its sums."""
     n, _, high, wide = output
     by_group = {side: p[side] // p["groups"] for side in ("cin", "cout")}
     features = {
@@ -139,7 +139,7 @@ def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
         "log2 conv2d.columns": _log2(by_group["cout"]),
         "log2 conv2d.summed": _log2(by_group["cin"] * p["k"] ** 2),
     }
-    for side, channels in by_group.items():  # libraries take them so many at a time
+    for side, channels in by_group.items():  # libraries process several channels at a time
         features[f"log2 conv2d.{side} in steps of"] = _log2(min(channels & -channels, WIDEST_STEP))
     return features
 
@@ -148,11 +148,11 @@ def _nothing(p: Any, output: tuple[int, ...]) -> dict[str, float]:
     return {}
 
 
-# What parameters of an operator mean together, where that is more than work and sizes.
+# Features of an operator that follow from several parameters together, besides work and sizes.
 _FURTHER: Mapping[str, Callable[[Any, tuple[int, ...]], dict[str, float]]] = {"conv2d": _conv2d}
 
 
-# The parameter that only says how often the same work is repeated; None: there is none beside.
+# The parameter that only repeats the same work; None: the operator has no other parameter.
 BATCH: Mapping[str, str | None] = {
     **dict.fromkeys(("conv2d", "batchnorm", "maxpool", "avgpool", "adaptiveavgpool", "resnet50"), "n"),
     **dict.fromkeys(("linear", "matmul"), "m"),
@@ -164,11 +164,10 @@ BATCH: Mapping[str, str | None] = {
 
 
 def group_of(configuration: Configuration) -> str:
-    """Name of its group: operator and shape, whatever the batch, the type of the numbers and the other conditions.
+    """Return the name of a configuration's group: operator and shape, without the batch, the type and the conditions.
 
-    A model that saw a convolution of 8 images is right about the same one of 16, and that says nothing of how it does
-    on shapes it never saw. So configurations that are nearly the same are in one group, and a group is never on both
-    sides of a split.
+    A model that saw a convolution of 8 images is right about the same convolution of 16 images, which tells nothing
+    about unseen shapes. So nearly equal configurations are in one group, and a group is never on both sides of a split.
     """
     batch = BATCH.get(configuration.op)
     shape = {key: value for key, value in configuration.parameters.items() if key != batch}

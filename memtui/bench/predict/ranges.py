@@ -1,4 +1,4 @@
-"""The range around a prediction: as wide as the model was wrong about shapes that it had not seen."""
+"""The range around a prediction, as wide as the model's errors on shapes that it was not fitted to."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Ranged:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A model that says how far it may be off. Made by ``calibrated``.
+    """A model with calibrated ranges. Created by ``calibrated``.
 
     Attributes:
-        model: fitted to all rows.
+        model: model fitted to all rows.
         width: half of a range, by the model's own spread and ``least``.
-        least: is added to a spread: trees that agree by chance do not make a prediction sure.
+        least: added to a spread: trees that agree by chance do not make a prediction certain.
     """
 
     model: Model
@@ -51,12 +51,12 @@ def calibrated(fit: Fit, samples: Samples) -> Calibrated:
     """Fit a model to all samples, and its ranges to its errors on folds it was not fitted to.
 
     This is cross-conformal prediction (Vovk 2015) with errors by the spread of the model (Lei and others 2018, section
-    5.2): the half width is the quantile of |error| / (spread + least) that ``LEVEL`` asks for of one more row. It holds
-    for configurations that are drawn as the measured ones were, and for no others.
+    5.2): the half width is the quantile of |error| / (spread + least) that covers one more row with ``LEVEL``. The
+    coverage holds only for configurations drawn from the same distribution as the measured ones.
 
     Args:
-        fit: makes the model.
-        samples: at least two groups.
+        fit: fits the model.
+        samples: samples of at least two groups.
     """
     log, spread = np.empty(len(samples.rows)), np.empty(len(samples.rows))
     for others, fold in folds(samples.groups):
@@ -69,16 +69,16 @@ def calibrated(fit: Fit, samples: Samples) -> Calibrated:
 
 
 def upper_quantile(values: Reals, level: float) -> float:
-    """Return the value that one more of the kind is not above with probability ``level``.
+    """Return the bound that one more value does not exceed with probability ``level``.
 
-    Return the greatest if they are too few.
+    Return the greatest value if there are too few.
     """
     rank = math.ceil((len(values) + 1) * level)
     return float(np.sort(values)[min(rank, len(values)) - 1])
 
 
 def folds(groups: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield (numbers of the others, those of this fold), i8 each; no group is in both. At most one fold a group."""
+    """Yield (indices of the others, indices of the fold), i8 each; no group is in both. At most one fold a group."""
     count = min(FOLDS, len(set(groups)))
     split = GroupKFold(count, shuffle=True, random_state=SEED).split(np.zeros((len(groups), 1)), groups=groups)
     for others, fold in split:

@@ -1,4 +1,4 @@
-"""What ``predict fit``, ``eval`` and ``run`` find out, as lines and as plain data."""
+"""The results of ``predict fit``, ``eval`` and ``run``, as lines and as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _MOST_NAMED = 3  # features that a line of text names
 
 @dataclass(frozen=True)
 class Report:
-    """The same as lines of text and as JSON-ready data."""
+    """A result as lines of text and as JSON-ready data."""
 
     lines: Sequence[str]
-    plain: Mapping[str, Any]
+    document: Mapping[str, Any]
 
 
 def fit(training: Training) -> Report:
-    """Return the models that would be fitted, and what they go by."""
+    """Return the models that would be fitted, with the importance of their features."""
     lines: list[str] = []
-    plain: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for target, samples in _targets(training):
         if samples is None:
             lines.append(f"{target}: {NONE}: {training.energy_reason}")
-            plain[target] = {"rows": 0, "reason": training.energy_reason}
+            document[target] = {"rows": 0, "reason": training.energy_reason}
             continue
         model = StepsAndTrees(samples.rows, samples.log)
         importances = sorted(model.importances.items(), key=lambda pair: -pair[1])
@@ -50,42 +50,42 @@ def fit(training: Training) -> Report:
             *(f"  {share:10.3f}  {_span(model.space, name)}  {name}" for name, share in importances),
             "",
         ]
-        plain[target] = {
+        document[target] = {
             "model": MODEL, "rows": len(samples.rows), "shapes": shapes, "steps": model.steps.each,
             "features": [
                 {"name": name, "importance": share, "low": _low(model.space, name), "high": _high(model.space, name)}
                 for name, share in importances
             ],
         }  # fmt: skip
-    return Report(lines, plain)
+    return Report(lines, document)
 
 
 def evaluate(training: Training) -> Report:
-    """Return how good the models are on what they were not fitted to."""
+    """Return the errors of the models on rows that they were not fitted to."""
     lines: list[str] = []
-    plain: dict[str, Any] = {"level": LEVEL}
+    document: dict[str, Any] = {"level": LEVEL}
     for target, samples in _targets(training):
         if samples is None:
             lines.append(f"{target}: {NONE}: {training.energy_reason}")
-            plain[target] = {"reason": training.energy_reason, "sections": []}
+            document[target] = {"reason": training.energy_reason, "sections": []}
             continue
-        found = sections(samples)
+        result = sections(samples)
         title = f"{target}, {len(set(samples.groups))} shapes"
         lines += [f"{title:42}{'rows':>6}  {'MAPE':>8}  {'median':>8}  {'90 %':>8}  {'in range':>8}  {'high/low':>8}"]
-        for section in found:
+        for section in result:
             lines += [f"{section.title}{f': {NONE}: {section.reason}' if section.reason else ''}"]
             lines += [_score_line(name, score) for name, score in section.scores.items()]
         lines.append("")
-        plain[target] = {"reason": "", "sections": [section.to_dict() for section in found]}
+        document[target] = {"reason": "", "sections": [section.to_dict() for section in result]}
     lines.append(
         "MAPE, median and 90 %: error of a prediction by the true value; in range: the share that lies in the "
         f"{LEVEL:.0%} range; high/low: how wide that is"
     )
-    return Report(lines, plain)
+    return Report(lines, document)
 
 
 def run(training: Training, wanted: Sequence[Configuration], columns: int | None = None) -> Report:
-    """Return what configurations would cost, as lines for a terminal of so many columns; None: any."""
+    """Return the predicted costs of configurations, as lines for a terminal of ``columns`` columns; None: any width."""
     rows = [describe(c) for c in wanted]
     ranged = {
         target: None if samples is None else calibrated(StepsAndTrees, samples)(rows)
@@ -98,27 +98,28 @@ def run(training: Training, wanted: Sequence[Configuration], columns: int | None
     titles = Titles(wanted)
     names = shortened(titles, None if columns is None else columns - len(head))
     lines = [head + heading(titles.common)]
-    plain = []
-    for at, configuration in enumerate(wanted):
-        known = measured.get(configuration)
-        time, joules = (_values(found, at) for found in ranged.values())
+    predictions = []
+    for index, configuration in enumerate(wanted):
+        previous = measured.get(configuration)
+        time, joules = (_values(values, index) for values in ranged.values())
         text = f"{_cells(time, duration)}  {_cells(joules, energy)}  {names[configuration]}"
-        text += f"  [measured: {duration(known.call_ns)}]" if known else ""
-        lines.append(text + (f"  [outside: {_some(outside[at])}]" if outside[at] else ""))
-        plain.append(
+        text += f"  [measured: {duration(previous.call_ns)}]" if previous else ""
+        lines.append(text + (f"  [outside: {_some(outside[index])}]" if outside[index] else ""))
+        predictions.append(
             {
-                **configuration.to_dict(), "outside": list(outside[at]),
+                **configuration.to_dict(), "outside": list(outside[index]),
                 **dict(zip(("call_ns", "low_ns", "high_ns"), time or (None,) * 3, strict=True)),
                 **dict(zip(("energy_j", "energy_low_j", "energy_high_j"), joules or (None,) * 3, strict=True)),
                 "energy_reason": training.energy_reason,
-                "measured_ns": known.call_ns if known else None, "measured_j": known.energy_j if known else None,
+                "measured_ns": previous.call_ns if previous else None,
+                "measured_j": previous.energy_j if previous else None,
             }
         )  # fmt: skip
     if training.energy_reason:
         lines.append(f"energy: {NONE}: {training.energy_reason}")
     if beyond := sum(map(bool, outside)):
         lines.append(f"{beyond} of {len(wanted)} are outside of what was measured: there a range says little")
-    return Report(lines, {"level": LEVEL, "predictions": plain})
+    return Report(lines, {"level": LEVEL, "predictions": predictions})
 
 
 def _targets(training: Training) -> Iterator[tuple[str, Samples | None]]:
@@ -126,13 +127,13 @@ def _targets(training: Training) -> Iterator[tuple[str, Samples | None]]:
     yield "energy", training.energy()
 
 
-_UNITS = {"time": ("ns", 1.0), "energy": ("nJ", 1e9)}  # of what one of a step takes
+_UNITS = {"time": ("ns", 1.0), "energy": ("nJ", 1e9)}  # of the cost of one unit of a step
 
 
 def _step_lines(name: str, units: Mapping[str, float], unit: str, per: float) -> Iterator[str]:
     yield f"  {name}: {unit} for each"
-    for step, one in units.items():
-        value = one * per
+    for step, cost in units.items():
+        value = cost * per
         yield f"  {f'{value:,.0f}' if value >= 100 else f'{value:.3g}':>10}  {step}"
 
 
@@ -155,11 +156,11 @@ def _score_line(name: str, score: Score) -> str:
     )
 
 
-def _values(found: Ranged | None, at: int) -> tuple[float, float, float] | None:
+def _values(ranged: Ranged | None, index: int) -> tuple[float, float, float] | None:
     """Return (predicted, low, high) of one configuration."""
-    if found is None:
+    if ranged is None:
         return None
-    return float(np.exp(found.log[at])), float(np.exp(found.low[at])), float(np.exp(found.high[at]))
+    return float(np.exp(ranged.log[index])), float(np.exp(ranged.low[index])), float(np.exp(ranged.high[index]))
 
 
 def _cells(values: tuple[float, float, float] | None, unit: Any) -> str:

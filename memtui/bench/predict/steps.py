@@ -1,8 +1,8 @@
-"""What a call consists of: the way it takes, the steps of that way, and how much there is to do of each.
+"""The steps of a call: its way of computing, the steps of that way, and the amount of each step.
 
-All follows from a configuration, nothing from a measurement. Most operators have one way: a call, its operations, and
-the bytes that it has to move, as in the roofline model (Williams, Waterman, Patterson 2009). Convolutions have several,
-which differ by ten times in what an operation costs.
+All of it follows from a configuration, nothing from a measurement. Most operators have one way: a call, its operations,
+and the bytes that it has to move, as in the roofline model (Williams, Waterman, Patterson 2009). Convolutions have
+several ways, in which the cost of an operation differs by ten times.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from memtui.bench.configuration import Configuration
 
 BLOCK = 16  # channels, which are numbers of 4 bytes in a register of 512 bits
-MOST_KEPT_BYTES = 32 << 20  # of larger tensors the memory is asked for anew every time (M_MMAP_THRESHOLD_MAX of glibc)
+MMAP_THRESHOLD_BYTES = 32 << 20  # larger tensors get new memory every time (M_MMAP_THRESHOLD_MAX of glibc)
 Amounts = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Of one configuration.
+    """The steps of one configuration.
 
     Attributes:
-        way: its name; configurations of one way have the same steps.
+        way: name of the way; configurations of one way have the same steps.
         amounts: by step. Numbers are those of tensors, operations are multiplications and additions.
-        general: the same, of an operator whose ways are not known: by call, operations and bytes.
+        general: amounts for an operator whose ways are not known: by call, operations and bytes.
     """
 
     way: str
@@ -38,7 +38,7 @@ def steps_of(configuration: Configuration) -> Steps:
     """Return the steps of a configuration.
 
     Of convolutions in single precision, ways are those of PyTorch 2.x with oneDNN 3.x on one thread of a CPU with
-    registers of 512 bits, as ``ONEDNN_VERBOSE=1`` tells them. Where they are others, steps still say how much there is.
+    registers of 512 bits, as ``ONEDNN_VERBOSE=1`` prints them. Where the ways differ, the amounts still hold.
     """
     c, p = configuration, configuration.parameters
     moved_bytes = c.operator.moved_bytes(p, c.item_bytes)
@@ -51,9 +51,9 @@ def steps_of(configuration: Configuration) -> Steps:
 
 
 def takes_own_loops(p: Any, item_bytes: int) -> bool:
-    """Whether PyTorch (2.x) computes it by itself on one thread of a CPU instead of by oneDNN.
+    """Whether PyTorch (2.x) computes a convolution with its own loops on one thread of a CPU instead of with oneDNN.
 
-    As ``ConvParams::use_mkldnn`` in its ``aten/src/ATen/native/Convolution.cpp`` has it, for single precision.
+    The rule is ``ConvParams::use_mkldnn`` in PyTorch's ``aten/src/ATen/native/Convolution.cpp``, for single precision.
     """
     small = p["k"] <= 3 and p["groups"] == p["n"] == 1 and p["cin"] * p["h"] * p["w"] <= 20480
     pointwise = p["k"] == p["s"] == 1 and p["n"] < 16
@@ -82,13 +82,13 @@ def _convolution(p: Any, output: tuple[int, ...]) -> tuple[str, Amounts]:
 
 
 def _products(p: Any, output: tuple[int, ...]) -> int:
-    """Count the products of one channel by one."""
+    """Count the products of one input channel and one output channel."""
     n, _, high, wide = output
     return n * high * wide * p["k"] ** 2
 
 
 def _own_loops(p: Any, output: tuple[int, ...]) -> Amounts:
-    """Return a matrix product for each image and group."""
+    """Return the amounts of the way with a matrix product for each image and group."""
     columns = _products(p, output) * p["cin"]
     return {
         "matrix products": p["n"] * p["groups"],
@@ -101,12 +101,12 @@ def _own_loops(p: Any, output: tuple[int, ...]) -> Amounts:
 
 
 def _is_read_as_it_is(p: Any) -> bool:
-    """Whether a tensor is an image or the like, of few channels."""
+    """Whether a convolution reads its input without reordering: an image or the like, of few channels."""
     return p["groups"] == 1 and p["cin"] <= 8 and p["k"] > 1
 
 
 def _blocks(p: Any, output: tuple[int, ...], block: int, products: int) -> Amounts:
-    """Return the channels in blocks: tensors are brought into that order, and the output back."""
+    """Return the amounts of the way with channels in blocks: tensors are reordered, and the output back."""
     read = 0 if _is_read_as_it_is(p) else p["n"] * p["cin"] * p["h"] * p["w"]
     written = prod(output)
     read_whole, written_whole = (p[side] % block == 0 and block > 4 for side in ("cin", "cout"))
@@ -117,7 +117,7 @@ def _blocks(p: Any, output: tuple[int, ...], block: int, products: int) -> Amoun
         "numbers written": written if written_whole else 0,
         "numbers written, blocks not full": 0 if written_whole else written,
         "weights": p["cout"] * p["cin"] // p["groups"] * p["k"] ** 2,
-        "numbers in new memory": sum(some for some in (read, written, written) if some * 4 > MOST_KEPT_BYTES),
+        "numbers in new memory": sum(some for some in (read, written, written) if some * 4 > MMAP_THRESHOLD_BYTES),
     }
 
 

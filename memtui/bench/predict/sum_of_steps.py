@@ -1,4 +1,4 @@
-"""cost = what a unit of each step takes * how much there is of it, summed: never less for more work."""
+"""cost = sum over the steps of (cost of a unit * amount), which never falls with more work."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from memtui.bench.predict.estimator import Reals
 from memtui.bench.predict.features import Described
 from memtui.bench.predict.steps import Amounts
 
-ROWS_BY_STEP = 2  # it takes so many to fit a way's
-SHORTEST = 0.1  # of the least cost that was measured: what an unlike configuration is not predicted to stay below
+ROWS_BY_STEP = 2  # rows for each step that are needed to fit a way
+SHORTEST = 0.1  # of the least measured cost: a lower bound on predictions for dissimilar configurations
 
-Units = Mapping[str, float]  # what one of each step takes
+Units = Mapping[str, float]  # cost of one unit of each step
 
 
 @dataclass(frozen=True)
 class SumOfSteps:
-    """What the steps take.
+    """Costs of the steps.
 
     Attributes:
-        ways: by way, as far as there are rows enough.
-        operators: by operator, for its other rows: those of calls, operations and bytes.
-        common: the same, for other operators.
-        least: no prediction is below.
+        ways: units by way, for ways with enough rows.
+        operators: units by operator, for its other rows: of calls, operations and bytes.
+        common: units for other operators.
+        least: lower bound on predictions.
     """
 
     ways: Mapping[str, Units]
@@ -39,32 +39,32 @@ class SumOfSteps:
         """Fit by least squares of relative errors, without a negative unit (Lawson and Hanson 1974).
 
         Args:
-            rows: n of them.
-            log: f8[n], natural logarithms of what they cost.
+            rows: n measured configurations.
+            log: f8[n], natural logarithms of their costs.
         """
         cost = np.exp(log)
 
         def each(name: Callable[[Described], str], amounts: Callable[[Described], Amounts]) -> dict[str, Units]:
             names = np.array([name(row) for row in rows])
-            found = {}
-            for one in dict.fromkeys(names.tolist()):
-                of_it = [amounts(row) for row in rows if name(row) == one]
-                if len(of_it) >= ROWS_BY_STEP * len(of_it[0]):
-                    found[one] = _units(of_it, cost[names == one])
-            return found
+            fits = {}
+            for chosen in dict.fromkeys(names.tolist()):
+                chosen_amounts = [amounts(row) for row in rows if name(row) == chosen]
+                if len(chosen_amounts) >= ROWS_BY_STEP * len(chosen_amounts[0]):
+                    fits[chosen] = _units(chosen_amounts, cost[names == chosen])
+            return fits
 
         ways = each(lambda row: row.steps.way, lambda row: row.steps.amounts)
         operators = each(lambda row: row.op, lambda row: row.steps.general)
         common = _units([row.steps.general for row in rows], cost)
         return cls(ways, operators, common, SHORTEST * float(cost.min()))
 
-    def at(self, rows: Sequence[Described]) -> Reals:
+    def predict(self, rows: Sequence[Described]) -> Reals:
         """Return f8[n], natural logarithms of the cost."""
         return np.log([max(self.least, self._sum(row)) for row in rows])
 
     @property
     def each(self) -> dict[str, Units]:
-        """By way or operator, those that rows were predicted by."""
+        """Units by way or operator."""
         return {**self.operators, **self.ways}
 
     def _sum(self, row: Described) -> float:
@@ -78,6 +78,6 @@ def _units(amounts: Sequence[Amounts], cost: Reals) -> Units:
     names = list(amounts[0])
     relative = np.array([[row[name] for name in names] for row in amounts]) / cost[:, None]
     scale = relative.max(0)
-    scale[scale == 0] = 1.0  # none of them has that step
+    scale[scale == 0] = 1.0  # no row has that step
     line = LinearRegression(fit_intercept=False, positive=True).fit(relative / scale, np.ones(len(cost)))
     return dict(zip(names, (line.coef_ / scale).tolist(), strict=True))

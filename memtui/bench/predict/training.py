@@ -1,4 +1,4 @@
-"""The rows of a database that a model is fitted to: those of one device and environment."""
+"""The rows of a database that a model is fitted to, all of one device and environment."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DOUBTFUL = "sensor_disagreement"  # the flag of a row whose energy is known twic
 
 @dataclass(frozen=True)
 class Measured:
-    """One row.
+    """One measured row.
 
     Attributes:
-        configuration: that was measured.
+        configuration: the measured configuration.
         call_ns: median time of a call.
-        energy_j: of a call; None if it was not measured.
-        energy_source: what measured it, and of what.
-        flags: that speak against the row.
+        energy_j: energy of a call; None if it was not measured.
+        energy_source: source and scope of the energy.
+        flags: flags of the row.
     """
 
     configuration: Configuration
@@ -43,14 +43,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class DeviceEnvironment:
-    """Where rows were measured: a device and an environment (versions, threads, power limit).
+    """Place of measurement: a device and an environment (versions, threads, power limit).
 
     Attributes:
-        device: its name.
+        device: name of the device.
         kind: ``cpu`` or ``cuda``.
-        environment: by name.
-        run: the newest one there.
-        configurations: so many were measured there, in all runs.
+        environment: values by name.
+        run: the newest run there.
+        configurations: number of configurations measured there, in all runs.
     """
 
     device: str
@@ -73,15 +73,15 @@ class DeviceEnvironment:
 
 @dataclass(frozen=True)
 class Training:
-    """What models can be fitted to.
+    """Rows that models can be fitted to.
 
     Attributes:
-        place: where it was measured.
-        others: other places that the database has rows of, newest first.
+        place: place of measurement.
+        others: other places in the database, newest first.
         rows: one for each configuration.
-        energy_source: and scope, of the rows that have energy; "" without any.
-        energy_reason: why there is no model of energy; "" where there can be one.
-        left_out: how many rows of the place were, by reason.
+        energy_source: source and scope of the rows with energy; "" without such rows.
+        energy_reason: why energy cannot be modelled; "" where it can.
+        left_out: number of left-out rows of the place, by reason.
     """
 
     place: DeviceEnvironment
@@ -97,11 +97,11 @@ class Training:
         return sum(bool(row.flags) for row in self.rows)
 
     def time(self) -> Samples:
-        """Return the nanoseconds of a call."""
+        """Return samples of the nanoseconds of a call."""
         return _samples(self.rows, [row.call_ns for row in self.rows])
 
     def energy(self) -> Samples | None:
-        """Return the joules of a call, of what one source measured without a doubt; None with ``energy_reason``."""
+        """Return samples of the joules of a call, as one source measured them; None with ``energy_reason``."""
         if self.energy_reason:
             return None
         rows = _with_energy(self.rows, self.energy_source)
@@ -113,16 +113,16 @@ def load(
 ) -> Training:
     """Return the rows of the newest run's device and environment, of all runs there.
 
-    A configuration that was measured several times counts once: as in its longest measurement, the newest of these.
+    A configuration that was measured several times counts once: with its longest measurement, the newest of these.
 
     Args:
-        database: that has them.
-        operators: of these only; of all if there are none.
-        run: of the device and environment of this run, named by the beginning of its name, instead of the newest.
-        unflagged: without the rows that have a flag.
+        database: database with the rows.
+        operators: only rows of these operators; of all operators if empty.
+        run: prefix of a run's name; its device and environment count instead of the newest run's.
+        unflagged: leave out rows with a flag.
 
     Raises:
-        UserError: there is no such run, or there are too few rows or shapes.
+        UserError: the run does not exist, or there are too few rows or shapes.
     """
     finished = (row for row in database.finished() if not operators or row.op in operators)
     places = _places(finished)
@@ -161,7 +161,7 @@ def _of_run(places: Mapping[tuple[int, int], list[StoredRow]], run: str, path: P
 
 
 def _place(rows: Sequence[StoredRow]) -> DeviceEnvironment:
-    """Describe the place of rows that are all of one, oldest first."""
+    """Describe the place of rows of one place, oldest first."""
     newest, configurations = rows[-1], {row.configuration for row in rows}
     environment = json.loads(newest.environment_text)
     return DeviceEnvironment(newest.device_name, newest.device_kind, environment, newest.run, len(configurations))
@@ -207,12 +207,12 @@ def _source(row: StoredRow) -> str:
 
 
 def _with_energy(rows: Iterable[Measured], source: str) -> list[Measured]:
-    """Return those that one source measured: a counter of a package and one of a board are of different things."""
+    """Return the rows that one source measured: counters of a package and of a board have different scopes."""
     return [r for r in rows if r.energy_j is not None and r.energy_source == source and DOUBTFUL not in r.flags]
 
 
 def _energy_of(measured: Sequence[StoredRow], rows: Iterable[Measured]) -> tuple[str, str]:
-    """Return (source of the energy, why there is no model of it). ``measured``: rows of the database, oldest first."""
+    """Return (source of the energy, why it cannot be modelled). ``measured``: rows of the database, oldest first."""
     newest = next((row for row in reversed(measured) if _is_energy(row)), None)
     if newest is None:
         return "", f"it was not measured: {measured[-1].energy_reason or 'no reason was kept'}"
@@ -220,7 +220,7 @@ def _energy_of(measured: Sequence[StoredRow], rows: Iterable[Measured]) -> tuple
 
 
 def _too_few(rows: Sequence[Measured]) -> str:
-    """Return why a model cannot be fitted to them; "" if it can."""
+    """Return why a model cannot be fitted to the rows; "" if it can."""
     groups = len({group_of(row.configuration) for row in rows})
     if len(rows) < LEAST_ROWS:
         return f"{len(rows)} usable rows are too few for a model, which needs {LEAST_ROWS}"

@@ -78,7 +78,7 @@ class ObservedProcess:
         merged_rows = {old: new for old, new in self._merger.aliases.items() if old in self._row_ids}
         table_rows = zip(merged, table.vmas, reasons, strict=True)
         parts = ((row, v.end - v.start, v.perms, reason, v.name) for row, v, reason in table_rows)
-        self._write_states(merged_rows, self._states.take(table.sample, parts, merged_rows))
+        self._write_states(merged_rows, self._states.update(table.sample, parts, merged_rows))
         aliases = [(self._row_ids.pop(old), self._session_row(new)) for old, new in merged_rows.items()]
         for number, _ in aliases:
             self._written.pop(number, None)

@@ -76,7 +76,7 @@ class SampleClock:
         self._cpu_before_ns = cpu_ns
         self._faults = {w.process: w.minor_faults for w in windows if w.minor_faults is not None}
         if self._budget is not None:
-            self._budget.note(time.monotonic_ns(), loss.measured_ns, cpu_ns)
+            self._budget.record(time.monotonic_ns(), loss.measured_ns, cpu_ns)
         return loss
 
     def warning(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from memtui.analysis.lines import Line
-from memtui.analysis.peak_segment import segment_words
+from memtui.analysis.peak_segment import segment_label
 from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.reports.comparison.model import ComparedSession, ComparedTraining
@@ -59,7 +59,7 @@ def run_of(reader: ReportSource) -> ComparedTraining | None:
         peak_above_start_bytes=most.peak_above_start_bytes if most is not None else None,
         peak_bytes=most.peak_bytes if most is not None else None,
         peak_parts=dict(most.peak_parts) if most is not None else {},
-        segment=segment_words(segment) if segment else (most.peak_layer if most is not None else ""),
+        segment=segment_label(segment) if segment else (most.peak_layer if most is not None else ""),
         one_segment=about is not None and about.direct,
     )
 

@@ -211,7 +211,7 @@ def _tensor_usage(reader: ReportSource) -> Iterator[Row]:
         names = ("", *usage.names)
         for start_ns, end_ns, step, op, by_category in zip(
             *(usage.start_ns.tolist(), usage.end_ns.tolist(), usage.step.tolist(), usage.op.tolist()),
-            usage.held_bytes.tolist(),
+            usage.usage_bytes.tolist(),
             strict=True,
         ):
             yield row.pid, start_ns, end_ns, step, names[op + 1], sum(by_category), *by_category, row.device

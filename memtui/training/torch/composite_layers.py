@@ -1,4 +1,4 @@
-"""Layers made of layers, and chains of them."""
+"""Layers composed of other layers, and chains of layers."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from torch import Tensor, nn
 from memtui.recording.tracer.manual_backward import Backward
 from memtui.training.torch.layers import Carry, Convolutional, Layer, Weighted
 
-Kept = list[tuple[Layer, Any]]
+Saved = list[tuple[Layer, Any]]
 
 
-def forward(layers: Sequence[Layer], x: Tensor, kept: Kept | None) -> Tensor:
-    """Go through all layers; what their backward passes need is added to ``kept``, or let go."""
+def forward(layers: Sequence[Layer], x: Tensor, saved: Saved | None) -> Tensor:
+    """Run the forward pass of all layers; add what their backward passes need to ``saved``, unless it is None."""
     for layer in layers:
         x, inside = layer(x)
-        if kept is not None:
-            kept.append((layer, inside))
+        if saved is not None:
+            saved.append((layer, inside))
         del inside
     return x
 
 
-def backward(kept: Kept, error: Tensor, carry: Carry, wanted: bool = True) -> Tensor | None:
-    """Go back through a chain, releasing what was kept as it was used. None where no input error is ``wanted``."""
-    found: Tensor | None = error
+def backward(saved: Saved, error: Tensor, carry: Carry, wanted: bool = True) -> Tensor | None:
+    """Run the backward pass of a chain, releasing saved values once used. None where no input error is ``wanted``."""
+    gradient: Tensor | None = error
     del error
-    while kept:
-        layer, inside = kept.pop()
-        assert found is not None
+    while saved:
+        layer, inside = saved.pop()
+        assert gradient is not None
         with Backward(layer):
-            found = layer.backward(inside, found, carry if kept or wanted else None)
+            gradient = layer.backward(inside, gradient, carry if saved or wanted else None)
         del inside
-    return found
+    return gradient
 
 
 def exactly(layer: Weighted, error: Tensor) -> Tensor:
-    """Return the error at the input as it is: through the weights."""
+    """Return the exact error at the input: through the weights."""
     return layer.carried(error, layer.weight)
 
 
 class Block(Layer):
-    """A layer with weights and those behind it; in a chain it is what its parts would be."""
+    """A layer with weights and the layers behind it; in a chain a block behaves as its parts would."""
 
     def __init__(self, parts: Sequence[tuple[str, Layer]]) -> None:
         super().__init__()
@@ -52,17 +52,17 @@ class Block(Layer):
         self._layers = [layer for _, layer in parts]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        kept: Kept = []
-        return forward(self._layers, x, kept), kept
+        saved: Saved = []
+        return forward(self._layers, x, saved), saved
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return backward(kept, error, carry or exactly, carry is not None)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return backward(saved, error, carry or exactly, carry is not None)
 
 
 class Residual(Block):
     """``y = F(x) + x``; where the shapes differ, x goes through a 1x1 convolution.
 
-    For the direct rules it is one layer with weights: inside of it errors are carried as they are.
+    For the direct rules a residual layer is one layer with weights: inside of it errors are carried exactly.
     """
 
     feedback: Tensor | None
@@ -74,23 +74,23 @@ class Residual(Block):
         self.register_buffer("feedback", None)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        kept: Kept = []
-        y = forward(self._layers, x, kept)
-        beside = x if self.shortcut is None else self.shortcut(x)[0]
-        return y + beside, (kept, x if self.shortcut is not None else None)
+        saved: Saved = []
+        y = forward(self._layers, x, saved)
+        identity = x if self.shortcut is None else self.shortcut(x)[0]
+        return y + identity, (saved, x if self.shortcut is not None else None)
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        chain, x = kept
-        beside: Tensor | None = error
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        chain, x = saved
+        skip_gradient: Tensor | None = error
         if self.shortcut is not None:
             with Backward(self.shortcut):
-                beside = self.shortcut.backward(x, error, carry)
-        found = backward(chain, error, carry or exactly, carry is not None)
-        return None if found is None or beside is None else found + beside
+                skip_gradient = self.shortcut.backward(x, error, carry)
+        gradient = backward(chain, error, carry or exactly, carry is not None)
+        return None if gradient is None or skip_gradient is None else gradient + skip_gradient
 
 
 def begins_segment(layer: nn.Module) -> bool:
-    """Whether a layer has weights of which a rule may carry errors; a segment reaches to the next such layer."""
+    """Whether a layer has weights through which a rule carries errors; a segment reaches to the next such layer."""
     return isinstance(layer, (Weighted, Residual))
 
 
@@ -101,5 +101,5 @@ def direct_feedback(layer: Weighted | Residual, error: Tensor) -> Tensor:
 
 
 def random_feedback(shape: tuple[int, ...], spread: float, generator: torch.Generator) -> Tensor:
-    """Return normal numbers of that standard deviation."""
+    """Return normal numbers of the standard deviation ``spread``."""
     return torch.randn(shape, generator=generator).mul_(spread)

@@ -1,4 +1,4 @@
-"""Operators of one iteration and what flows between them (``save_graph``), as text and for Graphviz.
+"""Operators of one iteration and the tensors between them (``save_graph``), as text and for Graphviz.
 
 Names are those of the recorded rows: ``forward/FullyConnected_0/aten::addmm``.
 """
@@ -21,11 +21,11 @@ from memtui.recording.tracer.torch_private import hushed, raw_uses
 from memtui.training.torch.network import Network
 
 FOLDER = "demo"
-Edges = dict[tuple[str, str], int]  # from one operator to another: how many tensors
+Edges = dict[tuple[str, str], int]  # from one operator to another: number of tensors
 
 
 def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Edges]:
-    """Return (operators in the order of their first use, edges) of whatever ``run`` does.
+    """Return (operators in the order of their first use, edges) of a call of ``run``.
 
     Raises:
         UserError: the profiler of torch is in use, or does not work here.
@@ -49,38 +49,38 @@ def graph_of(network: Network, run: Callable[[], object]) -> tuple[list[str], Ed
         raise UserError(f"no graph can be recorded: {error}", FAILURE) from None
     nodes: dict[str, None] = {}
     edges: Edges = {}
-    made_by: dict[int, str] = {}  # address: who wrote what lies there
+    writers: dict[int, str] = {}  # by address: the operator that wrote the tensor there
     for use in uses:
         phase, layer = place_of(use.path)
         name = SCOPES.get(PHASES[phase], "") + "/".join(filter(None, (layer, use.op)))
         nodes.setdefault(name)
         for address in use.reads:
-            before = made_by.get(address)
+            before = writers.get(address)
             if before is not None and before != name:
                 edges[before, name] = edges.get((before, name), 0) + 1
-        made_by.update(dict.fromkeys(use.makes, name))
+        writers.update(dict.fromkeys(use.makes, name))
         if use.op.endswith("_"):  # in place: of its first tensor
-            made_by.update(dict.fromkeys(use.reads[:1], name))
+            writers.update(dict.fromkeys(use.reads[:1], name))
     return list(nodes), edges
 
 
 def write_graph(nodes: list[str], edges: Edges, run: str) -> list[Path]:
-    """Write ``demo/RUN_graph.txt`` (operators, then edges with how many tensors) and ``demo/RUN_graph.dot``.
+    """Write ``demo/RUN_graph.txt`` (operators, then edges with the number of tensors) and ``demo/RUN_graph.dot``.
 
     Raises:
-        UserError: they cannot be written.
+        UserError: the files cannot be written.
     """
     folder = Path(FOLDER)
     text, dot = folder / f"{run}_graph.txt", folder / f"{run}_graph.dot"
-    number = {name: place for place, name in enumerate(nodes)}
+    number = {name: index for index, name in enumerate(nodes)}
     try:
         folder.mkdir(exist_ok=True)
         with text.open("x", encoding="utf-8") as file:
             file.writelines(f"op {name}\n" for name in nodes)
-            file.writelines(f"edge {before} {after} {many}\n" for (before, after), many in edges.items())
+            file.writelines(f"edge {before} {after} {count}\n" for (before, after), count in edges.items())
         with dot.open("x", encoding="utf-8") as file:
             file.write("digraph iteration {\n")
-            file.writelines(f'  n{place} [label="{name}"];\n' for name, place in number.items())
+            file.writelines(f'  n{index} [label="{name}"];\n' for name, index in number.items())
             file.writelines(f"  n{number[before]} -> n{number[after]};\n" for before, after in edges)
             file.write("}\n")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One training iteration under a learning rule, keeping nothing that is not needed."""
+"""One training iteration under a learning rule, which saves only what its backward pass needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from memtui.recording.tracer.manual_backward import Backward
-from memtui.training.torch.composite_layers import Kept, backward
+from memtui.training.torch.composite_layers import Saved, backward
 from memtui.training.torch.loss_functions import Cost
 from memtui.training.torch.network import Network, Segment
 from memtui.training.torch.optimiser import SGD
@@ -16,7 +16,7 @@ from memtui.training.torch.rules import BP
 
 
 class Iteration:
-    """What it takes to train on one batch after another.
+    """Trains on one batch after another.
 
     The first segment that learns is the lowest that an error is sent to.
     """
@@ -24,16 +24,16 @@ class Iteration:
     def __init__(self, network: Network, rule: BP, cost: Cost, optimiser: SGD) -> None:
         self._network, self._rule, self._cost, self._optimiser = network, rule, cost, optimiser
         self._lowest = next(n for n, segment in enumerate(network.segments) if segment.learns)
-        # The layer that the error for the end of a segment passes first; the last one's comes from the cost.
+        # The layer that the error for the end of a segment passes first; the error of the last comes from the cost.
         self._above = {
             id(segment): above for segment, above in zip(network.segments, [*network.segments[1:], None], strict=True)
         }
         self.errors: list[tuple[str, float, float]] | None = None
-        """Where it is a list: layer, mean and standard deviation of the errors at the ends of segments."""
+        """Unless None, collects (layer, mean, standard deviation) of the errors at the ends of segments."""
 
     @torch.no_grad()
     def run(self, x: Tensor, labels: Tensor) -> float:
-        """Learn from a batch: f4[examples, ...], i8[examples]; the loss before that."""
+        """Learn from a batch: f4[examples, ...], i8[examples]; return the loss before the update."""
         if not self._rule.direct:
             loss = self._chained(x, labels)
         elif self._rule.keeps_all:
@@ -44,18 +44,18 @@ class Iteration:
         return loss
 
     def _chained(self, x: Tensor, labels: Tensor) -> float:
-        """Return the cost with loss and its gradient to the chain's end, as with autograd: it is the first link."""
-        kept: list[tuple[Segment, Kept]] = []
-        out = self._network(x, lambda segment, inside: kept.append((segment, inside)))
+        """Return the loss; the cost is the first link of the backward chain, as with autograd."""
+        saved: list[tuple[Segment, Saved]] = []
+        out = self._network(x, lambda segment, inside: saved.append((segment, inside)))
         loss = self._cost.loss(out, labels)
         with Backward(self._cost):
             root = torch.ones_like(loss)
             error: Tensor | None = self._cost.error(out, labels, root)
         del out
-        while len(kept) > self._lowest:
-            segment, inside = kept.pop()
-            wanted = len(kept) > self._lowest
-            self._note(segment, error)
+        while len(saved) > self._lowest:
+            segment, inside = saved.pop()
+            wanted = len(saved) > self._lowest
+            self._record_error(segment, error)
             assert error is not None
             waiting = [error]
             del error  # the chain alone has it now
@@ -63,17 +63,17 @@ class Iteration:
         return float(loss)
 
     def _direct(self, x: Tensor, labels: Tensor) -> float:
-        kept: list[tuple[Segment, Kept]] = []
-        out = self._network(x, lambda segment, inside: kept.append((segment, inside)))
+        saved: list[tuple[Segment, Saved]] = []
+        out = self._network(x, lambda segment, inside: saved.append((segment, inside)))
         loss, error = self._judged(out, labels)
         del out
-        kept.reverse()  # no error waits for another one: in the order of MEM-DFA
-        while kept:
-            self._learn(error, *kept.pop())
+        saved.reverse()  # no error waits for another one: in the order of MEM-DFA
+        while saved:
+            self._learn(error, *saved.pop())
         return loss
 
     def _twice(self, x: Tensor, labels: Tensor) -> float:
-        """Return the cost; a second pass computes the input of each segment again, before the one below has changed."""
+        """Return the loss; a second pass computes the input of each segment again, before the one below has changed."""
         self._network.advance(False)
         loss, error = self._judged(self._network(x), labels)
         self._network.advance(True)
@@ -85,7 +85,7 @@ class Iteration:
         with Backward(self._cost):
             return loss, self._cost.error(out, labels, out.new_ones(()))
 
-    def _learn(self, error: Tensor, segment: Segment, kept: Kept) -> None:
+    def _learn(self, error: Tensor, segment: Segment, saved: Saved) -> None:
         """Update a segment at once, from the error that the rule sends to its end."""
         if not segment.learns:
             return
@@ -94,16 +94,16 @@ class Iteration:
         if above is not None and above.head is not None:
             with Backward(above.head):
                 sent = self._rule.sent(above.head, error)
-        self._note(segment, sent)
-        found: Tensor | None = sent
-        while kept:
-            layer, inside = kept.pop()
-            assert found is not None
+        self._record_error(segment, sent)
+        gradient: Tensor | None = sent
+        while saved:
+            layer, inside = saved.pop()
+            assert gradient is not None
             with Backward(layer):
-                found = layer.backward(inside, found, None)
+                gradient = layer.backward(inside, gradient, None)
             del inside
         self._optimiser.update(p for layer in segment.layers for p in layer.parameters())
 
-    def _note(self, segment: Segment, error: Tensor | None) -> None:
+    def _record_error(self, segment: Segment, error: Tensor | None) -> None:
         if self.errors is not None and error is not None:
             self.errors.append((segment.names[0], float(error.mean()), float(error.std())))

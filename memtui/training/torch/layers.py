@@ -1,6 +1,6 @@
-"""Layers that know their forward pass, their local backward pass and what has to be kept for it.
+"""Layers with a forward pass, a local backward pass and the values saved in between.
 
-``forward`` returns its result and what ``backward`` will need; nothing else is kept. ``backward`` leaves the gradients
+``forward`` returns its result and what ``backward`` will need; nothing else is saved. ``backward`` leaves the gradients
 of the layer's own parameters in their ``grad`` and returns the gradient of its input. All of it runs without autograd.
 Formulas are those of the operators' own derivatives, which torch has as operators (``aten::*_backward``).
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 Carry: TypeAlias = Callable[["Weighted", Tensor], Tensor]
-"""How the error at the output of a layer with weights is carried to its input; the learning rule decides it."""
+"""Carries the error at the output of a layer with weights to its input; the learning rule chooses it."""
 aten = torch.ops.aten
 
 
@@ -25,13 +25,13 @@ class Layer(nn.Module):
         """Return (result, what ``backward`` needs)."""
         raise NotImplementedError
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
         """Return the gradient of the input; None where there is no ``carry`` and the layer has weights.
 
         Args:
-            kept: what ``forward`` gave.
+            saved: what ``forward`` returned for it.
             error: gradient of the output, of its shape.
-            carry: through layers with weights; None: nobody below wants it.
+            carry: carries errors through layers with weights; None: no layer below needs the gradient.
         """
         raise NotImplementedError
 
@@ -40,8 +40,8 @@ class Weighted(Layer):
     """A layer with a matrix of weights, through which rules carry errors differently.
 
     Attributes:
-        input_shape: of one example.
-        feedback: what a rule uses in place of the weights; None where it uses them.
+        input_shape: shape of one example.
+        feedback: matrix that a rule uses in place of the weights; None where the rule uses the weights.
     """
 
     weight: nn.Parameter
@@ -56,12 +56,12 @@ class Weighted(Layer):
         self.bias = None if biases is None else nn.Parameter(torch.zeros(biases), requires_grad=False)
         self.register_buffer("feedback", None)
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        self.find_gradients(kept, error)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        self.compute_gradients(saved, error)
         return None if carry is None else carry(self, error)
 
-    def find_gradients(self, kept: Any, error: Tensor) -> None:
-        """Compute those of weights and biases, into their ``grad``."""
+    def compute_gradients(self, saved: Any, error: Tensor) -> None:
+        """Compute the gradients of weights and biases, into their ``grad``."""
         raise NotImplementedError
 
     def carried(self, error: Tensor, matrix: Tensor) -> Tensor:
@@ -80,8 +80,8 @@ class FullyConnected(Weighted):
         x = x.flatten(1)
         return (x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)), x
 
-    def find_gradients(self, kept: Any, error: Tensor) -> None:
-        self.weight.grad = kept.t() @ error
+    def compute_gradients(self, saved: Any, error: Tensor) -> None:
+        self.weight.grad = saved.t() @ error
         if self.bias is not None:
             self.bias.grad = error.sum(0)
 
@@ -112,8 +112,8 @@ class Convolutional(Weighted):
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
         return torch.conv2d(x, self.weight, self.bias, self._strides, self._padding), x
 
-    def find_gradients(self, kept: Any, error: Tensor) -> None:
-        _, self.weight.grad, bias = self._backward(error, kept, self.weight, [False, True, self.bias is not None])
+    def compute_gradients(self, saved: Any, error: Tensor) -> None:
+        _, self.weight.grad, bias = self._backward(error, saved, self.weight, [False, True, self.bias is not None])
         if self.bias is not None:
             self.bias.grad = bias
 
@@ -133,15 +133,15 @@ class MaxPool(Layer):
         self._how = (list(window), list(strides), padding, [1, 1], ceil)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        y, places = aten.max_pool2d_with_indices(x, *self._how)
-        return y, (x, places)
+        y, indices = aten.max_pool2d_with_indices(x, *self._how)
+        return y, (x, indices)
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten.max_pool2d_with_indices_backward(error, kept[0], *self._how, kept[1])
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten.max_pool2d_with_indices_backward(error, saved[0], *self._how, saved[1])
 
 
 class AveragePool(Layer):
-    """Of what lies inside of the picture: padding is not a part of a mean."""
+    """Mean of the pixels inside of the picture: padding is not part of a mean."""
 
     def __init__(self, window: tuple[int, int], strides: tuple[int, int], padding: list[int], ceil: bool) -> None:
         super().__init__()
@@ -150,8 +150,8 @@ class AveragePool(Layer):
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
         return aten.avg_pool2d(x, *self._how), x.shape
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten.avg_pool2d_backward(error, error.new_empty(1).expand(kept), *self._how)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten.avg_pool2d_backward(error, error.new_empty(1).expand(saved), *self._how)
 
 
 class BatchNormalization(Layer):
@@ -168,15 +168,15 @@ class BatchNormalization(Layer):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any]:
         stored = (self.running_mean, self.running_var) if self.advances or not self.training else (None, None)
-        found = aten.native_batch_norm(x, self.weight, self.bias, *stored, self.training, self._rest, self._epsilon)
-        return found[0], (x, found[1], found[2])
+        result = aten.native_batch_norm(x, self.weight, self.bias, *stored, self.training, self._rest, self._epsilon)
+        return result[0], (x, result[1], result[2])
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        x, mean, spread = kept
-        found, self.weight.grad, self.bias.grad = aten.native_batch_norm_backward(
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        x, mean, spread = saved
+        gradient, self.weight.grad, self.bias.grad = aten.native_batch_norm_backward(
             error, x, self.weight, None, None, mean, spread, True, self._epsilon, [True, True, True]
         )
-        return found
+        return gradient
 
 
 class Sigmoid(Layer):
@@ -184,8 +184,8 @@ class Sigmoid(Layer):
         y = torch.sigmoid(x)
         return y, y
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten.sigmoid_backward(error, kept)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten.sigmoid_backward(error, saved)
 
 
 class Tanh(Layer):
@@ -193,8 +193,8 @@ class Tanh(Layer):
         y = torch.tanh(x)
         return y, y
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten.tanh_backward(error, kept)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten.tanh_backward(error, saved)
 
 
 class ReLu(Layer):
@@ -202,8 +202,8 @@ class ReLu(Layer):
         y = torch.relu(x)
         return y, y
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten.threshold_backward(error, kept, 0)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten.threshold_backward(error, saved, 0)
 
 
 class LeakyReLu(Layer):
@@ -215,8 +215,8 @@ class LeakyReLu(Layer):
         y = torch.nn.functional.leaky_relu(x, self._slope)
         return y, y  # its sign is that of x
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten.leaky_relu_backward(error, kept, self._slope, True)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten.leaky_relu_backward(error, saved, self._slope, True)
 
 
 class Softmax(Layer):
@@ -224,8 +224,8 @@ class Softmax(Layer):
         y = torch.softmax(x, 1)
         return y, y
 
-    def backward(self, kept: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
-        return aten._softmax_backward_data(error, kept, 1, kept.dtype)
+    def backward(self, saved: Any, error: Tensor, carry: Carry | None) -> Tensor | None:
+        return aten._softmax_backward_data(error, saved, 1, saved.dtype)
 
 
 def he_normal(shape: tuple[int, ...], inputs: int, generator: torch.Generator) -> Tensor:
@@ -234,7 +234,7 @@ def he_normal(shape: tuple[int, ...], inputs: int, generator: torch.Generator) -
 
 
 def _product(shape: tuple[int, ...]) -> int:
-    found = 1
+    product = 1
     for size in shape:
-        found *= size
-    return found
+        product *= size
+    return product

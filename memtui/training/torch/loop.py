@@ -1,4 +1,4 @@
-"""A training from the first epoch to the last: batches, accuracy, what is told meanwhile, and why it stops."""
+"""A training from the first epoch to the last: batches, accuracy, progress, and why the training stops."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from memtui.training.torch.optimiser import SGD
 from memtui.training.torch.rules import BY_NAME as RULES
 from memtui.training.torch.statistics import Statistics
 
-TRACED = 5  # the iteration whose allocations are looked at: the first ones fill caches
-_MEASURED_AT_ONCE = 32  # examples, at least; no more than in a batch, or measuring would take more memory than learning
+TRACED = 5  # the iteration whose allocations are analysed: the first ones fill caches
+_LEAST_MEASURED = 32  # examples at once, or a batch if it is larger: more would take more memory than learning
 
 
 class Training:
     """One network, its data and its rule.
 
     Attributes:
-        iterations, epochs: how many were done.
-        loss: of the examples held back, when it was measured last; None before.
-        accuracy: percent of them that are right, likewise.
-        stopped: why it ended before its time; None where it did not.
+        iterations, epochs: numbers of finished ones.
+        loss: loss on the test examples, as measured last; None before.
+        accuracy: percent of the test examples that are right, as measured last; None before.
+        stopped: why the training stopped early; None where it did not.
     """
 
-    def __init__(self, settings: Settings, network: Network, data: Data, say: Callable[[str], object]) -> None:
-        self._settings, self.network, self._say = settings, network, say
+    def __init__(self, settings: Settings, network: Network, data: Data, print_line: Callable[[str], object]) -> None:
+        self._settings, self.network, self._print_line = settings, network, print_line
         rule = RULES[settings.type]()
         self._cost = COSTS[settings.cost_function]()
         self.optimiser = SGD(network.parameters(), settings.learning_rate, settings.momentum)
         self._iteration = Iteration(network, rule, self._cost, self.optimiser)
         self._images, self._labels = torch.from_numpy(data.images), torch.from_numpy(data.labels)
-        self._held_back = torch.from_numpy(data.held_back), torch.from_numpy(data.held_back_labels)
-        # Batches are written in place: what an iteration allocates is then what learning needs.
+        self._test = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
+        # Batches are written in place, so that an iteration allocates only what learning needs.
         self._x = self._images.new_empty((settings.batch_size, *data.shape))
         self._y = self._labels.new_empty(settings.batch_size)
         self._order = torch.Generator().manual_seed(settings.seed)
@@ -55,20 +55,20 @@ class Training:
     def run(
         self, curve: Curve, statistics: Statistics | None, traced: Callable[[Callable[[], object]], object]
     ) -> None:
-        """Train. ``traced`` is called when iteration ``TRACED`` has ended, with what runs it once more."""
+        """Train. ``traced`` is called after iteration ``TRACED``, with a function that repeats the iteration."""
         settings, size = self._settings, self._settings.batch_size
         minimum = settings.minimum_accuracy
         progress_line.update("", "training")
         for epoch in range(1, settings.epochs + 1):
             order = torch.randperm(len(self._images), generator=self._order)
-            for begin in range(0, len(order) - size + 1, size):
-                chosen = order[begin : begin + size]
+            for start in range(0, len(order) - size + 1, size):
+                chosen = order[start : start + size]
                 torch.index_select(self._images, 0, chosen, out=self._x)
                 torch.index_select(self._labels, 0, chosen, out=self._y)
                 loss = self._learn(statistics)
                 self.iterations += 1
-                curve.take(self.iterations, epoch, loss)
-                progress_line.update(f"epoch {epoch} of {settings.epochs}, {begin + size} of {len(order)} examples")
+                curve.add(self.iterations, epoch, loss)
+                progress_line.update(f"epoch {epoch} of {settings.epochs}, {start + size} of {len(order)} examples")
                 if self.iterations == TRACED:
                     traced(partial(self._iteration.run, self._x, self._y))
                     if settings.memory_only:
@@ -80,12 +80,14 @@ class Training:
                     return
                 if self.iterations % settings.eval_period == 0:
                     self._measure()
-                    curve.measured(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
-                    self._say(f"iteration: {self.iterations}, accuracy: {self.accuracy:.2f}%, loss: {self.loss:.4f}")
+                    curve.add_accuracy(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
+                    self._print_line(
+                        f"iteration: {self.iterations}, accuracy: {self.accuracy:.2f}%, loss: {self.loss:.4f}"
+                    )
             self.epochs = epoch
             self._measure()
-            curve.measured(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
-            self._say(f"finished epoch {epoch}")
+            curve.add_accuracy(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
+            self._print_line(f"finished epoch {epoch}")
             self.stopped = shortfall(minimum, epoch, self.accuracy or 0.0)
             if self.stopped is not None:
                 return
@@ -98,14 +100,14 @@ class Training:
 
     @torch.no_grad()
     def _measure(self) -> None:
-        """Measure loss and accuracy on what is held back, without learning."""
+        """Measure loss and accuracy on the test examples, without learning."""
         progress_line.update(f"after iteration {self.iterations}: measuring the accuracy")
         self.network.eval()
-        images, labels = self._held_back
+        images, labels = self._test
         loss, right = 0.0, 0
-        many = max(_MEASURED_AT_ONCE, self._settings.batch_size)
-        for begin in range(0, len(images), many):
-            part = slice(begin, begin + many)
+        count = max(_LEAST_MEASURED, self._settings.batch_size)
+        for start in range(0, len(images), count):
+            part = slice(start, start + count)
             out = self.network(images[part])
             loss += float(self._cost.loss(out, labels[part])) * len(out)
             right += _right(out, labels[part])

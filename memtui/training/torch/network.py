@@ -1,4 +1,4 @@
-"""A network made of its description: layers, and the segments that rules work with."""
+"""A network built from its description: layers, and the segments that rules work with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from memtui.training.network_specs import LayerSpec, Shape, shape_after
 from memtui.training.torch import layers as made_of
-from memtui.training.torch.composite_layers import Block, Kept, Residual, begins_segment, forward
+from memtui.training.torch.composite_layers import Block, Residual, Saved, begins_segment, forward
 from memtui.training.torch.layers import BatchNormalization, Convolutional, FullyConnected, Layer, Weighted
 from memtui.training.torch.rules import BP
 
@@ -19,7 +19,7 @@ _SIMPLE = ("Sigmoid", "Tanh", "ReLu", "Softmax")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A layer with weights, and those without up to the next one. ``head`` is None before the first such layer."""
+    """A layer with weights, and the layers without weights behind it. ``head`` is None before the first such layer."""
 
     head: Weighted | Residual | None
     layers: tuple[Layer, ...]
@@ -27,7 +27,7 @@ class Segment:
 
     @property
     def learns(self) -> bool:
-        """Whether anything in it does."""
+        """Whether any of its layers has parameters."""
         return any(True for layer in self.layers for _ in layer.parameters())
 
 
@@ -35,11 +35,11 @@ class Network(nn.Module):
     """Takes batches of examples and returns one number for each class.
 
     Args:
-        description: layers as ``network_specs.layers_of`` gives them.
-        shape: of one example.
+        description: layers as ``network_specs.layers_of`` returns them.
+        shape: shape of one example.
         outputs: the number of classes.
-        rule: what learning needs beside the weights is made for it.
-        seed: of weights, and by another generator of feedback: weights are the same under all rules.
+        rule: prepares what learning needs besides the weights.
+        seed: seed of the weights, and of another generator for feedback: weights are the same under all rules.
     """
 
     def __init__(self, description: Sequence[LayerSpec], shape: Shape, outputs: int, rule: BP, seed: int) -> None:
@@ -50,30 +50,30 @@ class Network(nn.Module):
             shape = shape_after(spec, shape)
         self.segments = _segments([(name, layer) for name, layer in self.named_children() if isinstance(layer, Layer)])
         learning = [segment for segment in self.segments if segment.learns]
-        for segment in learning[1:]:  # what is below the first one learns nothing
+        for segment in learning[1:]:  # layers below the first one do not learn
             if segment.head is not None:
                 rule.prepare(segment.head, outputs, feedback)
         first = learning[0].head
         if isinstance(first, Residual):
             rule.prepare(first, outputs, feedback)
 
-    def forward(self, x: Tensor, after: Callable[[Segment, Kept], object] | None = None) -> Tensor:
-        """Return the numbers by class, before any softmax that the cost has.
+    def forward(self, x: Tensor, after: Callable[[Segment, Saved], object] | None = None) -> Tensor:
+        """Return the numbers by class, before any softmax of the cost.
 
         Args:
             x: f4[examples, ...].
-            after: called when a segment was computed, with what its backward pass needs; None: nothing is kept.
+            after: called when a segment was computed, with what its backward pass needs; None: nothing is saved.
         """
         for segment in self.segments:
-            kept: Kept | None = [] if after is not None else None
-            x = forward(segment.layers, x, kept)
-            if after is not None and kept is not None:
-                after(segment, kept)
-            del kept
+            saved: Saved | None = [] if after is not None else None
+            x = forward(segment.layers, x, saved)
+            if after is not None and saved is not None:
+                after(segment, saved)
+            del saved
         return x
 
     def advance(self, advances: bool) -> None:
-        """Whether forward passes advance running statistics."""
+        """Set whether forward passes advance running statistics."""
         for module in self.modules():
             if isinstance(module, BatchNormalization):
                 module.advances = advances
@@ -111,7 +111,7 @@ def _shortcut(before: Shape, after: Shape, generator: torch.Generator) -> Convol
 
 
 def _pool(spec: LayerSpec, shape: Shape) -> Layer:
-    """Pad as TensorFlow does: SAME covers every pixel, with what is missing divided between both sides."""
+    """Pad as TensorFlow does: SAME covers every pixel, with the padding divided between both sides."""
     kind = getattr(made_of, spec["layer"])
     window = spec["kernel_size"] or shape[1:]
     strides = spec["strides"] or window

@@ -12,7 +12,7 @@ from torch import nn
 class SGD(torch.optim.Optimizer):
     """``v = momentum v + gradient``, ``p = p - learning_rate v``. Gradients go with the update.
 
-    An iteration ends with ``step``, whatever was updated before.
+    An iteration ends with ``step``, whichever parameters were updated before.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float, momentum: float) -> None:
@@ -20,8 +20,8 @@ class SGD(torch.optim.Optimizer):
         self._how = {id(p): group for group in self.param_groups for p in group["params"]}
 
     def update(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Update those that have a gradient."""
-        # The name that torch gives to what an optimiser does: profilers know it.
+        """Update the parameters that have a gradient."""
+        # The name that torch gives to the work of an optimiser: profilers know it.
         with torch.profiler.record_function("Optimizer.step#SGD.update"):
             for parameter in parameters:
                 if parameter.grad is not None:
@@ -29,7 +29,7 @@ class SGD(torch.optim.Optimizer):
                     parameter.grad = None
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update what has not been updated yet."""
+        """Update all parameters that have not been updated yet."""
         for group in self.param_groups:
             self.update(group["params"])
 

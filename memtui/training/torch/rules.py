@@ -1,12 +1,12 @@
 """Learning rules: which error is sent to the input of a layer with weights.
 
-With e the gradient of the loss for the network's output, and d that for the output of the layer (research: Rumelhart
-1986; Lillicrap 2016; Nøkland 2016; MEM-DFA, arXiv 2012.11745):
+With e the gradient of the loss for the network's output, and d the gradient for the output of the layer (research:
+Rumelhart 1986; Lillicrap 2016; Nøkland 2016; MEM-DFA, arXiv 2012.11745):
 
     BP      d W^T       chained from layer to layer
     FA      d R         chained; R is random and fixed, of the shape of W^T
     DFA     e B         B is random and fixed, [outputs of the network, inputs of the layer]
-    DFAMEM  e B         in a second forward pass, so that what one segment keeps is all that is kept
+    DFAMEM  e B         in a second forward pass, so that the values of only one segment are saved at a time
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class BP:
     """Back-propagation."""
 
     direct = False  # the error sent comes from the layer above
-    keeps_all = True  # what a forward pass makes is kept for one backward pass
+    keeps_all = True  # the values of the whole forward pass are saved for the backward pass
 
     def sent(self, layer: Weighted | Residual, error: Tensor) -> Tensor:
-        """Return the error for the input of a layer: from its output's, or the network's where it is ``direct``."""
+        """Return the error for the input of a layer, from that of its output, or of the network if ``direct``."""
         assert isinstance(layer, Weighted)  # the chain goes through a residual layer by itself
         return exactly(layer, error)
 
     def prepare(self, layer: Weighted | Residual, outputs: int, generator: torch.Generator) -> None:
-        """Give a layer the random matrix that the rule needs of it."""
+        """Set the random matrix of a layer that the rule needs."""
 
 
 class FA(BP):
@@ -42,11 +42,11 @@ class FA(BP):
         return layer.carried(error, layer.feedback)
 
     def prepare(self, layer: Weighted | Residual, outputs: int, generator: torch.Generator) -> None:
-        inside = [one for one in layer.modules() if isinstance(one, Weighted)]
-        for one in inside:
-            # As spread as the weights are in the beginning.
-            spread = float(one.weight.square().mean().sqrt())
-            one.feedback = random_feedback(tuple(one.weight.shape), spread, generator)
+        inside = [part for part in layer.modules() if isinstance(part, Weighted)]
+        for part in inside:
+            # The standard deviation of the initial weights.
+            spread = float(part.weight.square().mean().sqrt())
+            part.feedback = random_feedback(tuple(part.weight.shape), spread, generator)
 
 
 class DFA(BP):

@@ -17,7 +17,7 @@ COLUMNS = ("iteration", "what", "layer", "mean", "standard_deviation")
 
 
 class Statistics:
-    """Writes a file that is not there yet. Raises OSError."""
+    """Writer of a new CSV file. Raises OSError, also where the file exists."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,15 +28,15 @@ class Statistics:
 
     @contextmanager
     def of(self, number: int, network: Network, iteration: Iteration) -> Iterator[None]:
-        """Write those of one iteration; activations are of the last forward pass, errors of the ends of segments."""
+        """Write the rows of one iteration: activations of the last forward pass, errors at the ends of segments."""
         seen: dict[str, tuple[float, float]] = {}
 
-        def look(name: str, output: Tensor) -> None:
+        def observe(name: str, output: Tensor) -> None:
             seen[name] = float(output.mean()), float(output.std())
 
         with ExitStack() as stack:
             for name, layer in network.named_children():
-                stack.callback(layer.register_forward_hook(_looking(look, name)).remove)
+                stack.callback(layer.register_forward_hook(_looking(observe, name)).remove)
             iteration.errors = []
             try:
                 yield
@@ -44,13 +44,13 @@ class Statistics:
                 errors, iteration.errors = iteration.errors, None
         for name, weight in network.named_parameters():
             self._rows.writerow((number, "weights", name, float(weight.mean()), float(weight.std(correction=0))))
-        self._rows.writerows((number, "activations", name, *found) for name, found in seen.items())
-        self._rows.writerows((number, "errors", *found) for found in errors)
+        self._rows.writerows((number, "activations", name, *figures) for name, figures in seen.items())
+        self._rows.writerows((number, "errors", *figures) for figures in errors)
         self._file.flush()
 
 
-def _looking(look: Any, name: str) -> Any:
+def _looking(observe: Any, name: str) -> Any:
     def hook(module: nn.Module, arguments: object, output: Any) -> None:
-        look(name, output[0])
+        observe(name, output[0])
 
     return hook

@@ -1,4 +1,4 @@
-"""Weights in a file: plain tensors by name, and nothing that could run code."""
+"""Weights in a file: tensors by name, without anything that could run code."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ FEEDBACK = "feedback"
 
 
 def restore(network: Network, path: Path) -> None:
-    """Take weights from a file. Those of feedback are taken where the rule has some.
+    """Load weights from a file. Feedback matrices are loaded where the rule has them.
 
     Raises:
-        UserError: it is not such a file, or of another network.
+        UserError: the file is not a file of weights, or of another network.
     """
     try:
-        with warnings.catch_warnings(action="ignore"):  # that it could be read in an unsafe way
+        with warnings.catch_warnings(action="ignore"):  # about unsafe loading
             tensors = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except Exception:  # whatever a file may hold: only tensors are taken
+    except Exception:  # of any content of a file: only tensors are accepted
         raise UserError(f"{path}: holds no weights that can be read safely; save_model writes such files") from None
     if not isinstance(tensors, dict) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in tensors.items()
@@ -48,12 +48,12 @@ def restore(network: Network, path: Path) -> None:
 
 
 def save(network: Network, path: Path) -> None:
-    """Write all of it or nothing. Raises UserError."""
-    beside = path.with_name(f".memtui-{os.getpid()}")  # short: a name that fits needs no more room for this
+    """Write the weights, whole or not at all. Raises UserError."""
+    draft = path.with_name(f".memtui-{os.getpid()}")  # short: it fits wherever the name of the file fits
     try:
-        with beside.open("xb") as file:  # torch's own words for a file that cannot be opened are of its parser
+        with draft.open("xb") as file:  # torch's own message for a file that cannot be opened is about its parser
             torch.save({name: tensor.clone() for name, tensor in network.state_dict().items()}, file)
-        beside.replace(path)
+        draft.replace(path)
     except (OSError, RuntimeError) as error:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise refused(path, error, WRITE, code=FAILURE) from None

@@ -1,7 +1,7 @@
 """The process that trains: ``python -m memtui.training.torch.worker NETWORK SETTINGS``, started by ``memtui train``.
 
-It prints lines as ZPP-MEM does. Beside them it tells the recorder that traces it, if any, how well it learns; and it
-leaves a result for whoever started it, where it is asked to.
+The process prints lines as ZPP-MEM does. It also sends its learning curve to the recorder that traces it, if there is
+one; and it leaves a result for the process that started it, with ``--result``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memtui.recording.tracer.tracer import Tracer
     from memtui.training.torch.network import Network
 
-EVERY = 2  # steps are recorded from the third on: with this the fifth iteration is one of them
+EVERY = 2  # steps are recorded from the third on, so that the fifth iteration is recorded
 UNRECORDED = "fewer than three iterations ran, or the profiler of torch does not work here"
 
 
@@ -56,16 +56,16 @@ def main(arguments: list[str] | None = None) -> int:
         exit_with_parent(given.exit_with_parent)
     stream = sys.stdout if given.progress_to == "stdout" else sys.stderr
 
-    def say(line: str) -> None:
+    def print_line(line: str) -> None:
         try:
             with above_line():
                 print(line, file=stream, flush=True)
-        except OSError:  # nobody reads any more: the training goes on
+        except OSError:  # the reader is gone: the training goes on
             pass
 
     try:
         with ProgressLine("train", f"reading data for {given.network}", wanted=given.progress_line):
-            result = train(given.network, settings_from(json.loads(given.settings)), say)
+            result = train(given.network, settings_from(json.loads(given.settings)), print_line)
         if given.result is not None:
             given.result.write_text(json.dumps(result.to_dict()))
     except UserError as error:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def train(name: str, settings: Settings, say: Callable[[str], object]) -> TrainingResult:
+def train(name: str, settings: Settings, print_line: Callable[[str], object]) -> TrainingResult:
     """Run one training, from reading the data to the last line.
 
     Raises:
@@ -101,22 +101,22 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> Traini
     network = Network(description, data.shape, outputs, rule, settings.seed)
     if settings.restore_model:
         restore(network, Path(settings.restore_model_path or ""))
-    training = Training(settings, network, data, say)
+    training = Training(settings, network, data, print_line)
     segments = tuple(segment.names for segment in network.segments)
     about = About(os.getpid(), name, settings.type, settings.to_dict(), segments, not rule.keeps_all)
     run = f"{name}_{settings.type}_{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    watched = _Watched(network, training.optimiser)
-    curve = Curve(os.getpid(), about_text(about), watched.tell)
+    listener = _TraceListener(network, training.optimiser)
+    curve = Curve(os.getpid(), about_text(about), listener.send)
     statistics = _statistics(settings, run)
-    _describe(say, name, settings, network, data.shape)
+    _describe(print_line, name, settings, network, data.shape)
     written: list[Path] = []
 
     def traced(again: Callable[[], object]) -> None:
-        watched.end_own()
+        listener.end_own()
         if settings.memory_only:
-            if watched.trace is None:
+            if listener.trace is None:
                 raise UserError(f"the iteration was not recorded: {UNRECORDED}", FAILURE)
-            written.extend(write_plots(watched.trace, run, f"{name} by {settings.type}", segments))
+            written.extend(write_plots(listener.trace, run, f"{name} by {settings.type}", segments))
 
         if settings.save_graph:
             from memtui.training.torch.graph import graph_of, write_graph
@@ -124,15 +124,15 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> Traini
             written.extend(write_graph(*graph_of(network, again), run))
 
     training.run(curve, statistics, traced)
-    watched.end_own()
+    listener.end_own()
     curve.end(training.iterations, training.epochs or 1)
     for path in (*written, *([statistics.path] if statistics is not None else [])):
-        say(f"wrote {visible(str(path))}")
-    peak = peak_of(watched.trace, segments) if watched.trace is not None else None
-    _conclude(say, training, peak, rule.keeps_all)
+        print_line(f"wrote {visible(str(path))}")
+    peak = peak_of(listener.trace, segments) if listener.trace is not None else None
+    _conclude(print_line, training, peak, rule.keeps_all)
     if settings.save_model:
         save(network, Path(settings.save_model_path or ""))
-        say(f"saved {visible(settings.save_model_path or '')}")
+        print_line(f"saved {visible(settings.save_model_path or '')}")
     return TrainingResult(
         training.epochs,
         training.iterations,
@@ -145,35 +145,35 @@ def train(name: str, settings: Settings, say: Callable[[str], object]) -> Traini
     )
 
 
-class _Watched:
-    """Hears what is recorded of this process, by whoever traces it or, for a few iterations, by itself."""
+class _TraceListener:
+    """Receives the recorded steps of this process, from the recorder or, for a few iterations, from its own tracer."""
 
     def __init__(self, network: Network, optimiser: Any) -> None:
         from memtui.recording.tracer import tracer
 
         self.trace: StepTrace | None = None
         self._own: Tracer | None = None
-        found = tracer.current()
-        if found is None:
-            found = self._own = tracer.quietly(EVERY, (network,), (optimiser,))
-        self._tracer = found
-        if found is not None:
-            found.also = self._hear
+        active = tracer.current()
+        if active is None:
+            active = self._own = tracer.quietly(EVERY, (network,), (optimiser,))
+        self._tracer = active
+        if active is not None:
+            active.also = self._receive
 
-    def tell(self, message: LearningProgress) -> bool:
-        """Say it to the recorder; True also where there is none."""
+    def send(self, message: LearningProgress) -> bool:
+        """Send a message to the recorder; return True also where there is no recorder."""
         return self._own is not None or self._tracer is None or self._tracer.report(message)
 
     def end_own(self) -> None:
-        """Stop watching: what was to be seen for the result has been seen, and the training goes on as it is."""
+        """Stop the process's own tracer: the result has what it needs, and the training goes on untraced."""
         if self._own is not None:
             self._own.close()
 
-    def _hear(self, told: TracerMessage) -> None:
+    def _receive(self, message: TracerMessage) -> None:
         from memtui.training.torch.loop import TRACED
 
-        if isinstance(told, AllocationStep) and told.device == MAIN_MEMORY and told.step < TRACED:
-            self.trace = trace_of(told)
+        if isinstance(message, AllocationStep) and message.device == MAIN_MEMORY and message.step < TRACED:
+            self.trace = trace_of(message)
 
 
 def _statistics(settings: Settings, run: str) -> Any:
@@ -188,25 +188,25 @@ def _statistics(settings: Settings, run: str) -> Any:
 
 
 def _describe(
-    say: Callable[[str], object], name: str, settings: Settings, network: Network, shape: tuple[int, ...]
+    print_line: Callable[[str], object], name: str, settings: Settings, network: Network, shape: tuple[int, ...]
 ) -> None:
-    many = sum(parameter.numel() for parameter in network.parameters())
-    say(
-        f"{name} by {settings.type}: {many:,} parameters in {len(network.segments)} segments, {settings.dataset_name} "
+    count = sum(parameter.numel() for parameter in network.parameters())
+    print_line(
+        f"{name} by {settings.type}: {count:,} parameters in {len(network.segments)} segments, {settings.dataset_name} "
         f"{'x'.join(map(str, shape))}, batch {settings.batch_size}, learning rate {settings.learning_rate:g}, "
         f"momentum {settings.momentum:g}, seed {settings.seed}, {settings.epochs} epochs, pid {os.getpid()}"
     )
 
 
-def _conclude(say: Callable[[str], object], training: Any, peak: Peak | None, keeps_all: bool) -> None:
+def _conclude(print_line: Callable[[str], object], training: Any, peak: Peak | None, keeps_all: bool) -> None:
     from memtui.analysis.peak_segment import peak_sentence
 
     if peak is not None:
-        say(peak_sentence(peak, one_segment=not keeps_all))
+        print_line(peak_sentence(peak, single_segment=not keeps_all))
     if training.stopped is not None:
-        say(f"stopped: {training.stopped}")
+        print_line(f"stopped: {training.stopped}")
     if training.accuracy is not None:
-        say(
+        print_line(
             f"total accuracy: {training.accuracy:.2f}%, loss: {training.loss:.4f}, "
             f"acc iterations: {training.iterations}"
         )

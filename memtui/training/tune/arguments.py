@@ -1,4 +1,4 @@
-"""``memtui tune``: what it takes; ``command`` runs it."""
+"""Arguments of ``memtui tune``; ``command`` runs it."""
 
 from __future__ import annotations
 

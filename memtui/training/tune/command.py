@@ -1,4 +1,4 @@
-"""``memtui tune``: takes what was asked, runs the grid, and prints rows as they finish."""
+"""``memtui tune``: parse the request, run the grid, and print rows as they finish."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memtui.training.settings import networks_from_file, parse_changes
 from memtui.training.tune import grid as grids
 from memtui.training.tune import text
 from memtui.training.tune.grid import Grid
-from memtui.training.tune.results import Results, TuneRow, begin, is_results, newest, reopen
+from memtui.training.tune.results import Results, TuneRow, create_results, is_results, newest, reopen
 from memtui.training.tune.runner import Interrupted, TuneProgress, Tuning
 from memtui.tui.arguments import prepare_screen
 from memtui.tui.terminal import problem
@@ -29,20 +29,20 @@ _NO_GRID = "which runs? name a grid: memtui tune GRID.toml, or memtui tune fcReL
 
 
 def tune(args: argparse.Namespace, console: Console) -> int:
-    """Run it, or look at it; the exit code. Raises UserError."""
+    """Run a grid, or show the results of one; return the exit code. Raises UserError."""
     screen = console.wants_screen(args) and not problem()
-    if (looked_at := _looked_at(args)) is not None:
-        return _look(args, looked_at, screen, console)
+    if (existing := _existing_results(args)) is not None:
+        return _show_results(args, existing, screen, console)
     results, resumed = _folder(args)
     before = len(results.rows())
     if screen:
-        return _run_beside_screen(args, results)
+        return _run_with_screen(args, results)
     if resumed:
         console.notify(f"goes on in {results.path}: {before} of {len(results.names)} runs have ended")
     with console.progress("training") as line:
         shown = _Printer(results.grid, args.json, line)
         try:
-            rows = Tuning(results, shown.tell, jobs=args.jobs, retry=args.retry).run()
+            rows = Tuning(results, shown.report, jobs=args.jobs, retry=args.retry).run()
         except Interrupted as error:
             console.notify(f"ended by {error}; {_how_far(results)}")
             return 128 + error.number
@@ -55,8 +55,8 @@ def tune(args: argparse.Namespace, console: Console) -> int:
     return FAILURE if failed == len(rows) else 0
 
 
-def _looked_at(args: argparse.Namespace) -> Results | None:
-    """Return the folder that is only to be shown; None where something is to be run. Raises UserError."""
+def _existing_results(args: argparse.Namespace) -> Results | None:
+    """Return the results that are only to be shown; None where runs are requested. Raises UserError."""
     if args.what == "":
         raise UserError(f"an empty name is no grid; {_NO_GRID}")
     if args.what is None or not Path(args.what).is_dir() or args.grid:
@@ -69,14 +69,14 @@ def _looked_at(args: argparse.Namespace) -> Results | None:
 
 
 def _given(args: argparse.Namespace) -> str:
-    """Return an option that says what is to be run; "" without one."""
+    """Return an option that requests runs; "" without such an option."""
     given = {"NETWORK": args.network, "--grid": args.grid, "--set": args.set, "--config": args.config}
     more = {"--again": args.again, "--resume": args.resume if args.what else None}
     return next((name for name, value in (given | more).items() if value), "")
 
 
 def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
-    """Return where results go, and whether there were some before. Everything is checked before it is made."""
+    """Return the results to add to, and whether they existed before. Everything is checked before a folder is made."""
     if args.resume is not None:
         if args.what or (given := _given(args)):
             raise UserError(f"--resume goes on with the grid of its folder: no {args.what or given} beside it")
@@ -86,11 +86,11 @@ def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
     grid = _grid(args)
     _check_runs(grid)
     existing = None if args.again else newest(args.output, grid)
-    return (begin(args.output, grid, datetime.now(UTC)), False) if existing is None else (existing, True)
+    return (create_results(args.output, grid, datetime.now(UTC)), False) if existing is None else (existing, True)
 
 
 def _check_runs(grid: Grid) -> None:
-    """Raise UserError for the first run that could not train: before any begins, and not after a weekend."""
+    """Raise UserError for the first run that could not train: before the first run starts, and not after a weekend."""
     check_torch()
     seen = set()
     for point in grid.points:
@@ -107,25 +107,25 @@ def _check_runs(grid: Grid) -> None:
 
 
 def _grid(args: argparse.Namespace) -> Grid:
-    """Return the grid that words and options name. Raises UserError."""
+    """Return the grid of the arguments and options. Raises UserError."""
     settings, networks = parse_changes(args.set), networks_from_file(args.config) if args.config else {}
     what, network = args.what or "", args.network or ""
     if args.grid:
         if network or _is_file(what):
             raise UserError(f"{what} and --grid each say which runs: one of them")
-        return grids.from_words(args.grid, what, settings, networks)
+        return grids.from_options(args.grid, what, settings, networks)
     if not _is_file(what):
         raise UserError(_NO_GRID)
     return grids.from_file(Path(what), network, settings, networks)
 
 
 def _is_file(word: str) -> bool:
-    """Whether a word means a file, which need not be there, and no network."""
+    """Whether an argument names a file, which need not exist, and not a network."""
     return word.endswith(".toml") or "/" in word or Path(word).is_file()
 
 
-def _look(args: argparse.Namespace, results: Results, screen: bool, console: Console) -> int:
-    """Show what there is, of a grid that runs, too."""
+def _show_results(args: argparse.Namespace, results: Results, screen: bool, console: Console) -> int:
+    """Show the rows so far, also those of a grid that still runs."""
     if screen:
         return _show(args, results, None)
     rows = results.rows()
@@ -140,7 +140,7 @@ def _look(args: argparse.Namespace, results: Results, screen: bool, console: Con
 
 
 def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] | None) -> int:
-    """Show a grid until it is left. ``over``: whether the runs that end with the screen have ended; None: none do."""
+    """Show a grid until the screen is left. ``over``: whether this process's runs have ended; None: it has no runs."""
     from memtui.tui.app import run_app
 
     prepare_screen(args)
@@ -154,12 +154,12 @@ def _show(args: argparse.Namespace, results: Results, over: Callable[[], bool] |
     return run_app(load)
 
 
-def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
-    """Return the same with a screen, which looks at the folder; the runs are a child's, which ends with the screen."""
+def _run_with_screen(args: argparse.Namespace, results: Results) -> int:
+    """Run a grid with a screen, which reads the folder; the runs are those of a child, which ends with the screen."""
 
-    def work(send: Send) -> list[str]:
+    def work(report: Send) -> list[str]:
         try:
-            Tuning(results, lambda progress: send({"phase": "run"}), jobs=args.jobs, retry=args.retry).run()
+            Tuning(results, lambda progress: report({"phase": "run"}), jobs=args.jobs, retry=args.retry).run()
         except Interrupted:
             raise KeyboardInterrupt from None
         return []
@@ -187,13 +187,13 @@ def _run_beside_screen(args: argparse.Namespace, results: Results) -> int:
 
 
 class _Printer:
-    """Rows on standard output as they finish, and one line about what goes on."""
+    """Print rows on standard output as they finish, and the progress in one line."""
 
     def __init__(self, grid: Grid, as_json: bool, line: ProgressLine) -> None:
         self._grid, self._json, self._line = grid, as_json, line
         self._head = False
 
-    def tell(self, progress: TuneProgress) -> None:
+    def report(self, progress: TuneProgress) -> None:
         if progress.row is not None and not self._json:
             run, row = progress.row
             with self._line.above():
@@ -203,8 +203,8 @@ class _Printer:
                 print(visible(text.line(self._grid.label(self._grid.points[run]), row)), flush=True)
         if progress.label:
             left = "" if progress.left_s is None else f", {span(progress.left_s)} left"
-            said = f"{progress.said} · " if progress.said else ""
-            self._line.update(f"{progress.ended} of {progress.of}{left}: {said}{progress.label}")
+            message = f"{progress.message} · " if progress.message else ""
+            self._line.update(f"{progress.ended} of {progress.of}{left}: {message}{progress.label}")
 
 
 def _failed(rows: Mapping[int, TuneRow]) -> int:
@@ -223,7 +223,7 @@ def _how_far(results: Results) -> str:
 
 
 def document(results: Results, rows: Mapping[int, TuneRow]) -> dict[str, Any]:
-    """Return what ``--json`` prints, but for its version."""
+    """Return the document that ``--json`` prints, without its version."""
     return {
         "folder": str(results.path),
         "summary": str(results.summary),

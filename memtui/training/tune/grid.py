@@ -15,20 +15,20 @@ from memtui.core.errors import UserError
 from memtui.core.files import read_toml
 from memtui.training.settings import KEYS, Settings, check_keys, check_networks, settings_of
 
-NAME = "name"  # the axis that chooses the network; every other one is a setting
-MANY = 10_000  # runs: more than these were not meant
+NAME = "name"  # the axis that chooses the network; every other axis is a setting
+MANY = 10_000  # runs: a grid with more runs is a mistake
 _HOW = "a grid has lists of values: batch_size = [50, 100]"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is to be run. Values are text, as the command line of a run has them.
+    """The runs of a grid. Values are text, as on the command line of a run.
 
     Attributes:
         axes: (key, values), the slowest first.
-        network: of all runs; "" where an axis chooses it.
-        settings: that hold for all runs.
-        networks: of the user, by name, with ``extends``.
+        network: network of all runs; "" where an axis chooses it.
+        settings: settings of all runs.
+        networks: the user's networks, by name, with ``extends``.
     """
 
     axes: tuple[tuple[str, tuple[str, ...]], ...]
@@ -38,7 +38,7 @@ class Grid:
 
     @cached_property
     def points(self) -> tuple[GridPoint, ...]:
-        """All runs, in order."""
+        """All runs of the grid, in order."""
         keys = [key for key, _ in self.axes]
         points = []
         for values in itertools.product(*(values for _, values in self.axes)):
@@ -52,7 +52,7 @@ class Grid:
         return settings_of(point.network, point.settings, self.networks)
 
     def check(self) -> None:
-        """Raise UserError for a grid that is not a product, and for the first run that could not begin."""
+        """Raise UserError for a grid that is not a product, and for the first run with invalid settings."""
         _check_axes(self)
         for point in self.points:
             try:
@@ -89,7 +89,7 @@ class Grid:
 
     @property
     def text(self) -> str:
-        """Canonical: equal for equal grids."""
+        """Canonical text, equal for equal grids."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
 
 
@@ -102,12 +102,12 @@ class GridPoint:
     values: tuple[str, ...]
 
 
-def from_dict(plain: Any) -> Grid:
-    """Return what ``to_dict`` gave. Raises UserError for anything else."""
+def from_dict(document: Any) -> Grid:
+    """Invert ``Grid.to_dict``. Raises UserError for anything else."""
     try:
-        axes = tuple((key, tuple(values)) for key, values in plain["axes"])
-        check_networks(plain["networks"], "networks")
-        grid = Grid(axes, plain["network"], plain["settings"], plain["networks"])
+        axes = tuple((key, tuple(values)) for key, values in document["axes"])
+        check_networks(document["networks"], "networks")
+        grid = Grid(axes, document["network"], document["settings"], document["networks"])
         texts = [grid.network, *grid.settings, *grid.settings.values(), *(v for key, vs in axes for v in (key, *vs))]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError
@@ -117,10 +117,10 @@ def from_dict(plain: Any) -> Grid:
     return grid
 
 
-def from_words(
+def from_options(
     axes: Iterable[str], network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]
 ) -> Grid:
-    """Parse ``key=value,value`` as the command line has it. Raises UserError."""
+    """Parse ``key=value,value`` of the command line. Raises UserError."""
     pairs = []
     for text in axes:
         key, equals, values = text.partition("=")
@@ -128,25 +128,25 @@ def from_words(
         if not equals or not key.strip() or not all(items):
             raise UserError(f"{text!r} is not of the form key=value,value")
         pairs.append((key.strip(), items))
-    grid = Grid(tuple(pairs), network, settings, _plain(networks, "a network"))
+    grid = Grid(tuple(pairs), network, settings, _json_copy(networks, "a network"))
     grid.check()
     return grid
 
 
 def from_file(path: Path, network: str, settings: Mapping[str, str], networks: Mapping[str, Mapping[str, Any]]) -> Grid:
-    """Return a TOML file: ``[grid]`` with a list for each axis, settings for all before it, ``[networks.NAME]``.
+    """Read a TOML file: ``[grid]`` with a list for each axis, settings of all runs before it, ``[networks.NAME]``.
 
     Args:
         path: the file.
-        network: of all runs; "" where the file says which.
-        settings: of the command line, which go before those of the file.
-        networks: more of them; the file's own go before them.
+        network: network of all runs; "" where the file names it.
+        settings: settings of the command line, which override those of the file.
+        networks: more networks; those of the file override them.
 
     Raises:
         UserError: with the file, and the line where it is not TOML.
     """
-    plain = read_toml(path)
-    lists, own = plain.pop("grid", None), plain.pop("networks", {})
+    document = read_toml(path)
+    lists, own = document.pop("grid", None), document.pop("networks", {})
     try:
         if not isinstance(lists, dict):
             raise UserError("there is no [grid]; " + _HOW)
@@ -154,13 +154,13 @@ def from_file(path: Path, network: str, settings: Mapping[str, str], networks: M
             raise UserError("a network is written [networks.name], its settings below it")
         check_networks(own, "networks")
         _check_lists(lists)
-        if tables := [key for key, value in plain.items() if isinstance(value, dict)]:
+        if tables := [key for key, value in document.items() if isinstance(value, dict)]:
             raise UserError(f"[{tables[0]}] has no meaning; there are [grid] and [networks.NAME]")
-        fixed = {key: _text(key, value) for key, value in plain.items()}
+        fixed = {key: _text(key, value) for key, value in document.items()}
         network = network or fixed.pop(NAME, "")
         fixed.pop(NAME, None)
         axes = tuple((key, tuple(_text(key, value) for value in values)) for key, values in lists.items())
-        grid = Grid(axes, network, {**fixed, **settings}, _plain({**networks, **own}, "a network"))
+        grid = Grid(axes, network, {**fixed, **settings}, _json_copy({**networks, **own}, "a network"))
         grid.check()
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -168,7 +168,7 @@ def from_file(path: Path, network: str, settings: Mapping[str, str], networks: M
 
 
 def _check_lists(lists: Mapping[str, Any]) -> None:
-    """Raise UserError for what is not a list of single values."""
+    """Raise UserError for an axis that is not a list of single values."""
     for key, values in lists.items():
         if isinstance(values, dict):
             raise UserError(f"[grid] {key} is a table; {_HOW}")
@@ -180,7 +180,7 @@ def _check_lists(lists: Mapping[str, Any]) -> None:
 
 
 def _check_axes(grid: Grid) -> None:
-    """Raise UserError unless the axes span a product that was meant."""
+    """Raise UserError unless the axes span a valid product."""
     keys = [key for key, _ in grid.axes]
     if not keys:
         raise UserError("the grid has no axis, so no run; " + _HOW)
@@ -194,7 +194,7 @@ def _check_axes(grid: Grid) -> None:
 
 
 def _check_values(grid: Grid) -> None:
-    """Raise UserError for an axis that is named twice, or values that no run can have."""
+    """Raise UserError for an axis that is given twice, or values that no run can have."""
     keys = [key for key, _ in grid.axes]
     for key, values in grid.axes:
         if keys.count(key) > 1:
@@ -220,7 +220,7 @@ def _check_network(grid: Grid) -> None:
 
 
 def _text(key: str, value: Any) -> str:
-    """Return a value as the command line of a run has it. Raises UserError."""
+    """Return a value as text for the command line of a run. Raises UserError."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -228,16 +228,16 @@ def _text(key: str, value: Any) -> str:
     if key == "minimum_accuracy" and _are_pairs(value):
         return ",".join(f"{epoch}:{percent}" for epoch, percent in value)
     where = "; written out, it belongs into a [networks.NAME]" if key == "sequence" else ""
-    known = "" if key in (*KEYS, NAME) else f": a training has no setting {key}"
-    raise UserError(f"{key} cannot be {value!r}{known}{where}")
+    hint = "" if key in (*KEYS, NAME) else f": a training has no setting {key}"
+    raise UserError(f"{key} cannot be {value!r}{hint}{where}")
 
 
 def _are_pairs(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(pair, Sequence) and len(pair) == 2 for pair in value)
 
 
-def _plain(networks: Mapping[str, Mapping[str, Any]], where: str) -> dict[str, Any]:
-    """Return the networks, if JSON can hold them. Raises UserError: dates are not settings, and would be lost."""
+def _json_copy(networks: Mapping[str, Mapping[str, Any]], where: str) -> dict[str, Any]:
+    """Return a copy of the networks through JSON. Raises UserError: a date is not a setting, and JSON has no dates."""
     try:
         return dict(json.loads(json.dumps(networks, allow_nan=False)))
     except (TypeError, ValueError):

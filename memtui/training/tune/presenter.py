@@ -1,4 +1,4 @@
-"""A grid of trainings as its folder tells of it: live, and as long afterwards as the folder is there."""
+"""The view of a grid of trainings, read from its folder: live, and as long as the folder exists."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from memtui.widgets.views.tune import INTERRUPTED, RUNNING, WAITING, GridRow, Gr
 
 
 class GridLog:
-    """Looks at the files, again and again; one thread's."""
+    """Reader of a grid's files for repeated views; to be used by one thread."""
 
     def __init__(self, results: Results, over: Callable[[], bool] | None = None) -> None:
-        """Take ``over``: whether the runs that end with this screen have ended; None: they are somebody else's."""
+        """Take ``over``: whether the runs of this process have ended; None: the runs belong to another process."""
         self._results, self._over = results, over
         self._rows: dict[int, TuneRow] = {}
-        self._read: tuple[int, int] | None = None  # when the table was written that was read last
+        self._read: tuple[int, int] | None = None  # mtime and inode of the table that was read last
 
     def files(self, run: int) -> tuple[Path, Path]:
-        """Return (output, what went to standard error) of a run."""
+        """Return the files of (standard output, standard error) of a run."""
         return self._results.output(run), self._results.errors(run)
 
     def view(self) -> GridView:
@@ -31,7 +31,7 @@ class GridLog:
         own = self._over is not None and not self._over()
         holder = holder_of(results.path / GRID_FILE)
         runs = bool(own or holder)
-        trouble = self._look()
+        trouble = self._read_table()
         begun = results.begun()
         rows = tuple(self._row(run, run in begun, runs) for run in range(len(results.names)))
         running = [row.seconds or 0.0 for row in rows if row.state == RUNNING]
@@ -48,8 +48,8 @@ class GridLog:
             trouble,
         )
 
-    def _look(self) -> str:
-        """Read the table, if it is another one; what is wrong with it."""
+    def _read_table(self) -> str:
+        """Read the table if it has changed; return what is wrong with it."""
         try:
             status = self._results.summary.stat()
         except OSError:
@@ -90,7 +90,7 @@ class GridLog:
 
 
 def _since(path: Path) -> float | None:
-    """Return seconds since a run began: its output is made then, and holds nothing before its result."""
+    """Return seconds since a run started: its output file is created then, and empty until the result."""
     try:
         return max(0.0, time.time() - path.stat().st_mtime)
     except OSError:

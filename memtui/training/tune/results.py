@@ -1,6 +1,6 @@
-"""The folder of a grid: what was asked, the output of every run, and a table with a row for each that has ended.
+"""The folder of a grid: the request, the output of every run, and a table with a row for each ended run.
 
-The table is the state, too: a run that has a row has ended, one with output and no row was interrupted or runs now.
+The table is the state, too: a run with a row has ended, a run with output and no row was interrupted or runs now.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
 FIGURES = (
     "accuracy", "loss", "epochs", "iterations", "stopped", "peak_bytes", "seconds", "exit", "error", "session",
 )  # fmt: skip
-_OUTPUT = "output"  # the last column: the file of the run's output, by which its row is known
+_OUTPUT = "output"  # the last column: the file of the run's output, which identifies its row
 _NAME_CHARACTERS = 200  # file names end at 255 bytes
-_TAIL_BYTES = 1 << 20  # of an output, in which its result is looked for
-_TABLE_BYTES = 256 << 20  # of the table of a grid, or of what was asked for
+_TAIL_BYTES = 1 << 20  # of an output, searched for its result
+_TABLE_BYTES = 256 << 20  # of the table of a grid, or of its request
 _LINE_BYTES = 1 << 14
-_SAID_CHARACTERS, _PATH_CHARACTERS = 500, 4096  # kept of what others wrote: of a line, of a path
+_MESSAGE_CHARACTERS, _PATH_CHARACTERS = 500, 4096  # stored of texts that others wrote: of a line, of a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class TuneRow:
     """A run that has ended.
 
     Attributes:
-        accuracy: percent; None: not known, as in all that may be None.
-        stopped: why it stopped before its last epoch; "" if it did not.
-        peak_bytes: the most that its tensors held.
+        accuracy: percent; None: not known, as in all fields that may be None.
+        stopped: why the run stopped before its last epoch; "" if it did not.
+        peak_bytes: peak memory of its tensors.
         seconds: from its start to its end.
         exit: its exit code, negative for a signal.
-        error: why it has no result; "" if it has.
-        session: its recording; "" without one.
+        error: why the run has no result; "" if it has a result.
+        session: its recording; "" without a recording.
     """
 
     accuracy: float | None = None
@@ -81,31 +81,31 @@ class Results:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the files of each run, without their endings: unique, readable, safe in every file system."""
+        """Names of the files of each run, without suffix: unique, readable, safe in every file system."""
         count = len(self.grid.points)
         width = len(str(count))
         return tuple(f"{n:0{width}}-{_flat(self.grid.label(point))}" for n, point in enumerate(self.grid.points, 1))
 
     def output(self, run: int) -> Path:
-        """Return what a run printed."""
+        """Return the file of a run's standard output."""
         return self.path / (self.names[run] + OUT)
 
     def errors(self, run: int) -> Path:
-        """Return what it complained of, and how far it is."""
+        """Return the file of a run's standard error: its errors and its progress."""
         return self.path / (self.names[run] + ERR)
 
     @property
     def networks(self) -> Path | None:
-        """The user's own networks, for a run to read; None where there are none."""
+        """File of the user's own networks, for a run to read; None where the grid has no such networks."""
         return self.path / NETWORKS_FILE if self.grid.networks else None
 
     @property
     def summary(self) -> Path:
-        """The table."""
+        """File of the table."""
         return self.path / SUMMARY
 
     def rows(self) -> dict[int, TuneRow]:
-        """Return all that have ended, by run. Raises UserError when the table is not as ``write`` left it."""
+        """Return the rows of all ended runs, by run. Raises UserError when the table is not as ``write`` left it."""
         try:
             raw = read_small_bytes(self.summary, _TABLE_BYTES)
         except FileNotFoundError:
@@ -132,7 +132,7 @@ class Results:
         return rows
 
     def write(self, rows: Mapping[int, TuneRow]) -> None:
-        """Write the table anew, at once or not at all. Raises UserError."""
+        """Replace the table atomically. Raises UserError."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self._head)
@@ -142,7 +142,7 @@ class Results:
         _write(self.summary, text.getvalue())
 
     def forget(self, runs: Iterable[int]) -> None:
-        """Take the output of runs away that will be repeated: what has output and no row is under way."""
+        """Remove the output of runs that will be repeated: a run with output and no row counts as running."""
         there = self.begun()
         try:
             for run in there.intersection(runs):
@@ -164,7 +164,7 @@ class Results:
         return [*(key for key, _ in self.grid.axes), *FIGURES, _OUTPUT]
 
     def to_dict(self, rows: Mapping[int, TuneRow]) -> list[dict[str, Any]]:
-        """Return the rows, JSON-ready: values on the axes as they are used, then the columns of the table."""
+        """Return the rows, JSON-ready: parsed values on the axes, then the columns of the table."""
         documents = []
         for run in sorted(rows):
             point = self.grid.points[run]
@@ -176,7 +176,7 @@ class Results:
         return documents
 
 
-def begin(parent: Path, grid: Grid, now: datetime) -> Results:
+def create_results(parent: Path, grid: Grid, now: datetime) -> Results:
     """Return a new folder in ``parent``, named by the time (UTC). Raises UserError."""
     stem, number = f"{now:%Y-%m-%dT%H-%M-%SZ}", 1
     try:
@@ -194,17 +194,19 @@ def begin(parent: Path, grid: Grid, now: datetime) -> Results:
     results = Results(path, grid)
     if results.networks is not None:
         _write(results.networks, _toml(grid.networks))
-    _write(path / GRID_FILE, json.dumps(grid.to_dict(), indent=2) + "\n")  # what makes it a folder of a grid comes last
+    _write(
+        path / GRID_FILE, json.dumps(grid.to_dict(), indent=2) + "\n"
+    )  # written last: this file marks a folder as that of a grid
     return results
 
 
 def reopen(path: Path) -> Results:
-    """Return a folder that ``begin`` made. Raises UserError."""
+    """Return the results of a folder that ``create_results`` made. Raises UserError."""
     return Results(path, _grid_in(path))
 
 
 def newest(parent: Path, grid: Grid) -> Results | None:
-    """Return the last folder of the same grid in ``parent``."""
+    """Return the newest results of the same grid in ``parent``."""
     try:
         paths = sorted((p for p in parent.iterdir() if (p / GRID_FILE).is_file()), key=lambda p: p.name, reverse=True)
     except OSError:
@@ -214,7 +216,7 @@ def newest(parent: Path, grid: Grid) -> Results | None:
             if _grid_in(path).text == grid.text:
                 return Results(path, grid)
         except UserError:
-            continue  # another version's, or broken: not ours to go on with
+            continue  # of another version, or damaged: it cannot be continued
     return None
 
 
@@ -224,41 +226,41 @@ def is_results(path: Path) -> bool:
 
 
 def row_of(output: Path, errors: Path, code: int, seconds: float) -> TuneRow:
-    """Return what a run that has ended left in its two files. ``code``: its exit code, negative for a signal."""
+    """Return the row of an ended run from its two files. ``code``: its exit code, negative for a signal."""
     if code < 0:
         return TuneRow(seconds=seconds, exit=code, error=f"was killed by {_signal(-code)}")
     if code:
         message = last_line(errors).removeprefix("memtui train: ")
         return TuneRow(seconds=seconds, exit=code, error=message or f"ended with code {code}, and said nothing")
-    plain = _document(_tail(output, _TAIL_BYTES).decode(errors="replace"))
-    if plain is None:
+    document = _document(_tail(output, _TAIL_BYTES).decode(errors="replace"))
+    if document is None:
         return TuneRow(seconds=seconds, error=f"has no result at the end of {output.name}")
     return TuneRow(
-        accuracy=_number(plain.get("accuracy")),
-        loss=_number(plain.get("loss")),
-        epochs=_whole(plain.get("epochs")),
-        iterations=_whole(plain.get("iterations")),
-        stopped=_words(plain.get("stopped")),
-        peak_bytes=_whole(plain.get("peak_bytes")),
+        accuracy=_number(document.get("accuracy")),
+        loss=_number(document.get("loss")),
+        epochs=_whole(document.get("epochs")),
+        iterations=_whole(document.get("iterations")),
+        stopped=_shown_text(document.get("stopped")),
+        peak_bytes=_whole(document.get("peak_bytes")),
         seconds=seconds,
-        session=_words(plain.get("session")),
+        session=_shown_text(document.get("session")),
     )
 
 
 def last_line(path: Path) -> str:
-    """Return the last line that has anything in it, fit to be shown; "" without one."""
+    """Return the last line that is not empty, fit to be shown; "" without such a line."""
     text = _tail(path, _LINE_BYTES).decode("utf-8", "surrogateescape")
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
-    return visible(next((line for line in reversed(lines) if line), ""))[:_SAID_CHARACTERS]
+    return visible(next((line for line in reversed(lines) if line), ""))[:_MESSAGE_CHARACTERS]
 
 
 def left_s(rows: Iterable[TuneRow], waiting: int, running_s: Iterable[float]) -> float | None:
-    """Return seconds until the end, if the rest takes as long as what has ended; None while nothing has.
+    """Return seconds until the end, if the other runs take as long as the ended ones; None before the first has ended.
 
     Args:
-        rows: of those that have ended.
-        waiting: runs that have not begun.
-        running_s: for how long each of those goes on that are under way.
+        rows: rows of the ended runs.
+        waiting: number of runs that have not started.
+        running_s: seconds since the start of each running run.
     """
     took = [row.seconds for row in rows if not row.error]
     if not took:
@@ -297,40 +299,40 @@ def _to_cell(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Replace what JSON has no number for, a loss beyond all numbers, and empty texts by None."""
+    """Map non-finite losses and empty strings to None."""
     return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
 def _from_cells(cells: Mapping[str, str]) -> TuneRow:
     """Return the row of a table. Raises ValueError."""
     kinds = {"accuracy": float, "loss": float, "epochs": int, "iterations": int, "peak_bytes": int}
-    plain: dict[str, Any] = {name: kind(cells[name]) if cells[name] else None for name, kind in kinds.items()}
+    numbers: dict[str, Any] = {name: kind(cells[name]) if cells[name] else None for name, kind in kinds.items()}
     texts: dict[str, Any] = {name: _from_text(cells[name]) for name in ("stopped", "error", "session")}
-    return TuneRow(**plain, **texts, seconds=float(cells["seconds"]), exit=int(cells["exit"]))
+    return TuneRow(**numbers, **texts, seconds=float(cells["seconds"]), exit=int(cells["exit"]))
 
 
 def _from_text(cell: str) -> str:
-    """Return what ``csv_cell`` made a cell of."""
+    """Invert ``csv_cell``."""
     bare = cell.removeprefix("'")
     return bare if csv_cell(bare) == cell else cell
 
 
 def _document(text: str) -> dict[str, Any] | None:
-    """Return the JSON object at the end of an output; None without one."""
-    begin = len(text)
-    while (begin := text.rfind("{", 0, begin)) >= 0:
-        if begin and text[begin - 1] != "\n":
+    """Return the JSON object at the end of an output; None without an object."""
+    start = len(text)
+    while (start := text.rfind("{", 0, start)) >= 0:
+        if start and text[start - 1] != "\n":
             continue
         try:
-            plain = json.loads(text[begin:])
+            document = json.loads(text[start:])
         except (ValueError, RecursionError):
             continue
-        return plain if isinstance(plain, dict) else None
+        return document if isinstance(document, dict) else None
     return None
 
 
 def _tail(path: Path, size: int) -> bytes:
-    """Return the end of a file that a run writes; nothing when it cannot be read."""
+    """Return the end of a file that a run writes; empty when the file cannot be read."""
     try:
         with os.fdopen(open_log(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))
@@ -350,7 +352,7 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
 
 
-def _words(value: Any) -> str:
+def _shown_text(value: Any) -> str:
     return visible(value)[:_PATH_CHARACTERS] if isinstance(value, str) else ""
 
 
@@ -362,7 +364,7 @@ def _signal(number: int) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the whole of a file, which stays as it was until the new one is there. Raises UserError."""
+    """Replace a file atomically. Raises UserError."""
     try:
         replace_whole(path, text)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Run a grid: each of its trainings a process of its own, one after another, until all have a row."""
+"""Run a grid: each training in a process of its own, one after another, until all have a row."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from memtui.training.tune.grid import GridPoint
 from memtui.training.tune.results import GRID_FILE, Results, TuneRow, last_line, left_s, row_of
 
 GRACE_S = 5.0  # for a run to end by itself after SIGINT
-TELL_S = 0.5
+REPORT_S = 0.5
 _WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
 class TuneProgress:
-    """What goes on, for who watches.
+    """Progress of a grid, for a printer or a screen.
 
     Attributes:
-        ended: runs that have a row, also from before.
-        of: all runs.
-        left_s: seconds until the end, as it looks now; None: not known yet.
-        label: of the run that began last.
-        said: its last line.
-        row: that was just written, and of which run.
+        ended: number of runs that have a row, also from before.
+        of: number of all runs.
+        left_s: estimated seconds until the end; None: not known yet.
+        label: label of the run that started last.
+        message: last line of that run.
+        row: the row that was just written, with its run.
     """
 
     ended: int
     of: int
     left_s: float | None = None
     label: str = ""
-    said: str = ""
+    message: str = ""
     row: tuple[int, TuneRow] | None = None
 
 
-Tell = Callable[[TuneProgress], None]
+Report = Callable[[TuneProgress], None]
 
 
 class Interrupted(Exception):
-    """The user asked for the end with a signal; the runs that were under way have ended and have no row."""
+    """The user requested the end with a signal; the runs that were under way have ended and have no row."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -60,7 +60,7 @@ class Interrupted(Exception):
 
 
 def command_of(point: GridPoint, networks: Path | None) -> list[str]:
-    """Return the words that train one point; its result is JSON at the end of its output."""
+    """Return the command line that trains one point; its result is JSON at the end of its output."""
     argv = [sys.executable, "-P", "-m", "memtui", "train", point.network]
     if networks is not None:
         argv += ["--config", str(networks)]
@@ -70,25 +70,25 @@ def command_of(point: GridPoint, networks: Path | None) -> list[str]:
 
 
 class Tuning:
-    """Runs what has no row yet, in the order of the grid."""
+    """Runs all points that have no row yet, in the order of the grid."""
 
-    def __init__(self, results: Results, tell: Tell, *, jobs: int = 1, retry: bool = False) -> None:
+    def __init__(self, results: Results, report: Report, *, jobs: int = 1, retry: bool = False) -> None:
         """Start nothing before ``run``.
 
         Args:
             results: where output and rows go.
-            tell: is called with every row, and twice a second.
-            jobs: runs at a time.
-            retry: runs that failed are run once more.
+            report: called with every row, and twice a second.
+            jobs: number of runs at a time.
+            retry: run failed runs once more.
         """
-        self._results, self._tell, self._jobs, self._retry = results, tell, jobs, retry
+        self._results, self._report, self._jobs, self._retry = results, report, jobs, retry
         self._rows: dict[int, TuneRow] = {}
         self._waiting: deque[int] = deque()
         self._running: list[_Child] = []
-        self._told_s = 0.0
+        self._reported_s = 0.0
 
     def run(self) -> dict[int, TuneRow]:
-        """Return all rows, once every run has one.
+        """Return all rows, once every run has a row.
 
         Raises:
             Interrupted: after SIGINT, SIGTERM or SIGHUP.
@@ -108,7 +108,7 @@ class Tuning:
                 while self._waiting or self._running:
                     while self._waiting and len(self._running) < self._jobs:
                         self._start(self._waiting.popleft())
-                    self._look()
+                    self._poll()
                     if stop.number:
                         raise Interrupted(stop.number)
             finally:
@@ -130,8 +130,8 @@ class Tuning:
         finally:
             os.close(out)
 
-    def _look(self) -> None:
-        """Wait a moment, and write a row for each that has ended."""
+    def _poll(self) -> None:
+        """Wait a moment, and write a row for each ended run."""
         if self._running:
             with suppress(subprocess.TimeoutExpired):
                 self._running[0].process.wait(_WAIT_S)
@@ -140,7 +140,7 @@ class Tuning:
                 self._running.remove(child)
                 output, errors = self._results.output(child.run), self._results.errors(child.run)
                 self._keep(child.run, row_of(output, errors, code, child.seconds))
-        if time.monotonic() - self._told_s > TELL_S:
+        if time.monotonic() - self._reported_s > REPORT_S:
             self._show()
 
     def _keep(self, run: int, row: TuneRow) -> None:
@@ -149,17 +149,17 @@ class Tuning:
         self._show((run, row))
 
     def _show(self, row: tuple[int, TuneRow] | None = None) -> None:
-        self._told_s = time.monotonic()
+        self._reported_s = time.monotonic()
         results, running = self._results, self._running
-        label = said = ""
+        label = message = ""
         if running:
             run = running[-1].run
-            label, said = results.grid.label(results.grid.points[run]), last_line(results.errors(run))
+            label, message = results.grid.label(results.grid.points[run]), last_line(results.errors(run))
         left = left_s(self._rows.values(), len(self._waiting), (child.seconds for child in running))
-        self._tell(TuneProgress(len(self._rows), len(results.names), left, label, said, row))
+        self._report(TuneProgress(len(self._rows), len(results.names), left, label, message, row))
 
     def _end(self, stop: _StopRequest) -> None:
-        """End what still runs: by itself, if it can in time. Another signal hastens it."""
+        """End the running runs: by SIGINT, and by SIGKILL after ``GRACE_S`` or on another signal."""
         stop.number = 0
         deadline = time.monotonic() + GRACE_S
         for child in self._running:
@@ -174,32 +174,32 @@ class Tuning:
 
 
 class _Child:
-    """A run under way, in a session of its own: ^C at the terminal is this program's to pass on."""
+    """A running run, in a session of its own, so that this program forwards ^C at the terminal."""
 
-    def __init__(self, run: int, words: list[str], out: int, err: int) -> None:
+    def __init__(self, run: int, argv: list[str], out: int, err: int) -> None:
         parent = os.getpid()
 
-        def at_start() -> None:
-            exit_with_parent(parent)  # also after kill -9: nothing may write to the folder but its holder's runs
+        def prepare() -> None:
+            exit_with_parent(parent)  # also after kill -9: only runs of the lock's holder may write to the folder
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # which is ignored in the background of a script
 
-        self.run, self._begin_s = run, time.monotonic()
+        self.run, self._start_s = run, time.monotonic()
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, preexec_fn=at_start
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, preexec_fn=prepare
         )
 
     @property
     def seconds(self) -> float:
-        return round(time.monotonic() - self._begin_s, 3)
+        return round(time.monotonic() - self._start_s, 3)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the run and to what it has started."""
-        if self.process.poll() is None:  # until then its number is nobody else's
+        """Send a signal to the run and to the processes it has started."""
+        if self.process.poll() is None:  # until it is reaped, its process group cannot belong to another process
             os.killpg(self.process.pid, number)
 
 
 class _StopRequest:
-    """Notes the signals that ask for the end, where they are not ignored (nohup). ``number``: the last; 0: none."""
+    """Handler of the signals that request the end, unless ignored (nohup). ``number``: the last signal; 0: none yet."""
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -210,12 +210,12 @@ class _StopRequest:
     def __enter__(self) -> _StopRequest:
         for number in self._NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""The screen of ``memtui tune``: the runs of a grid, what became of each, and what each printed."""
+"""The screen of ``memtui tune``: the runs of a grid, with the result and the output of each."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.tune import INTERRUPTED, RUNNING, WAITING, GridRow, GridView
 
 REFRESH_S = 0.5
-WORDS = 3  # lines about the selected row
+DETAIL_LINES = 3  # lines about the selected row
 _FRAME = 3  # columns around the cells of a table
 _JOINED = 44  # cells for the values of all axes in one column
 _ROLES = {WAITING: "dim", INTERRUPTED: "dim", RUNNING: "live", FAILED: "warning"}
 _MISSING = "{name} is not there: the run has not begun"
-# What rows are sorted by: a name, the value (None comes last), and whether the largest is first.
+# Sort orders of rows: a name, the key (None comes last), and whether the largest is first.
 _ORDERS: tuple[tuple[str, Callable[[GridRow], Any], bool], ...] = (
     ("grid", lambda row: row.run, False),
     ("accuracy", lambda row: row.accuracy, True),
@@ -41,17 +41,17 @@ _ORDERS: tuple[tuple[str, Callable[[GridRow], Any], bool], ...] = (
 
 
 class Source(Protocol):
-    """Where a grid is looked at (``presenter``)."""
+    """Source of the views of a grid (``presenter``)."""
 
     def view(self) -> GridView:
         """Return the grid as it is now."""
 
     def files(self, run: int) -> tuple[Path, Path]:
-        """Return (output, what went to standard error) of a run."""
+        """Return the files of (standard output, standard error) of a run."""
 
 
 class _Seen(Message):
-    """A new look at the folder."""
+    """A new view of the folder."""
 
     def __init__(self, view: GridView) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _Seen(Message):
 
 
 class GridScreen(ListScreen):
-    """The table has the cursor, which is on the run that goes on until it is moved; Enter shows what a run printed."""
+    """Screen with the table of runs; its cursor follows the running run until it is moved; Enter shows the output."""
 
     HELP = "grid"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -89,12 +89,12 @@ class GridScreen(ListScreen):
         self.rows = Listing(ListingView("runs", (), note="looking ..."), id="rows")
         self.output = OutputPane(id="output")
         self.output.back = "Esc"
-        self.words = [TextLine("text") for _ in range(WORDS)]
+        self.details = [TextLine("text") for _ in range(DETAIL_LINES)]
         self.foot = TextLine("dim", id="footer")
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.bar, self.rows, self.output, *self.words, self.foot
+        return self.head, self.bar, self.rows, self.output, *self.details, self.foot
 
     @property
     def active(self) -> Listing:
@@ -114,7 +114,7 @@ class GridScreen(ListScreen):
         self.fill()
 
     def share_rows(self, height: int) -> None:
-        self.rows.styles.height = self.output.styles.height = max(3, height - 3 - WORDS)
+        self.rows.styles.height = self.output.styles.height = max(3, height - 3 - DETAIL_LINES)
         self.rows.display = not self.notice.display and self._log is None
         self.output.display = not self.notice.display and self._log is not None
 
@@ -128,7 +128,7 @@ class GridScreen(ListScreen):
         else:
             self.bar.show(f" {text.progress_bar(view.ended, len(view.rows), width - 44)} {_count(view)}")
         columns, joined = columns_of(view, width - _FRAME)
-        made = {row.run: row for row in view.rows}
+        by_run = {row.run: row for row in view.rows}
         running = next((row.run for row in view.rows if row.state == RUNNING), None)
         if self._follows and running is not None:
             self.rows.selected = running
@@ -136,7 +136,7 @@ class GridScreen(ListScreen):
         name = _ORDERS[self._order][0]
         order = f"sorted by {name} {'▲' if self._rising else '▼'}"
         self.rows.show(ListingView(f"runs, {order}", columns, shown, "looking ..."))
-        self._tell(made.get(self.rows.selected))
+        self._show_details(by_run.get(self.rows.selected))
         self.foot.show(f" {fitting(_keys(view, self._log is not None), width - 2)}")
         self._show_output()
 
@@ -146,26 +146,26 @@ class GridScreen(ListScreen):
 
     def _sorted(self) -> list[GridRow]:
         value = _ORDERS[self._order][1]
-        known = [row for row in self._view.rows if (found := value(row)) is not None and found == found]
-        unknown = [row for row in self._view.rows if (found := value(row)) is None or found != found]
-        return [*sorted(known, key=value, reverse=not self._rising), *unknown]
+        with_value = [row for row in self._view.rows if (key := value(row)) is not None and key == key]
+        without_value = [row for row in self._view.rows if (key := value(row)) is None or key != key]
+        return [*sorted(with_value, key=value, reverse=not self._rising), *without_value]
 
-    def _tell(self, row: GridRow | None) -> None:
-        """Say what there is to say of the selected row."""
-        said: list[str] = []
+    def _show_details(self, row: GridRow | None) -> None:
+        """Show the details of the selected row."""
+        lines: list[str] = []
         if row is not None:
             accuracy, loss, peak, took = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
             rounds = f" · {row.iterations} iterations" if row.iterations is not None else ""
             numbers = f"{row.state} · accuracy {accuracy} · loss {loss} · peak {peak} · {took}{rounds}"
-            said = [row.label, row.state if row.state == WAITING else numbers, row.message or row.session]
+            lines = [row.label, row.state if row.state == WAITING else numbers, row.message or row.session]
         role = "warning" if row is not None and row.state == FAILED else "text"
-        for widget, words in zip(self.words, [*said, *[""] * WORDS], strict=False):
-            widget.show(f" {words}", role)
+        for widget, line in zip(self.details, [*lines, *[""] * DETAIL_LINES], strict=False):
+            widget.show(f" {line}", role)
 
     def _show_output(self) -> None:
         if self._log is None:
             return
-        self._log.resize(max(1, self.app.size.width - 2), max(1, self.app.size.height - 5 - WORDS))
+        self._log.resize(max(1, self.app.size.width - 2), max(1, self.app.size.height - 5 - DETAIL_LINES))
         self.output.show(self._log.view())
 
     # Keys
@@ -253,13 +253,13 @@ class GridScreen(ListScreen):
             self._moved()
 
     def _moved(self) -> None:
-        """Keep the row that somebody has chosen."""
+        """Stay on the row that the user has chosen."""
         self._follows = False
         self.fill()
 
 
 class GridApp(TerminalApp[None]):
-    """Ends when it is left; the runs are the caller's to end."""
+    """App of the grid's screen; leaving it does not end the runs, the caller does."""
 
     def __init__(
         self, source: Source, *, color: str = "256", ascii_only: bool = False, theme_name: str = "dark"
@@ -272,29 +272,29 @@ class GridApp(TerminalApp[None]):
 
 
 def columns_of(view: GridView, width: int) -> tuple[tuple[Column, ...], bool]:
-    """Return the columns for so many cells, and whether all axes share one: where there is no room for one each."""
+    """Return the columns for a width in cells, and whether all axes share a column for lack of room."""
     numbers = {"accuracy": 1, "peak": 2, "time": 3, "loss": 4}
     first = (Column("#", len(str(len(view.rows))) + 2, right=True, rank=2), Column("state", 15))
     last = tuple(Column(name, cells + 2, right=True, rank=numbers[name]) for name, cells in COLUMNS)
-    said = Column("", 0, rank=5)
+    message = Column("", 0, rank=5)
     axes = tuple(
-        Column(text.clean(name), _cells((name, *(row.values[at] for row in view.rows))) + 2)
-        for at, name in enumerate(view.axes)
+        Column(text.clean(name), _cells((name, *(row.values[index] for row in view.rows))) + 2)
+        for index, name in enumerate(view.axes)
     )
     if sum(column.cells for column in (*first, *axes, *last)) <= width:
-        return (*first, *axes, *last, said), False
-    one = replace(
-        said,
+        return (*first, *axes, *last, message), False
+    run_column = replace(
+        message,
         name="run",
         cells=min(_JOINED, _cells([" ".join(row.values) for row in view.rows]) + 2),
         rank=1,
     )
-    return (*first, one, *last, said), True
+    return (*first, run_column, *last, message), True
 
 
-def _cells(words: Sequence[str]) -> int:
-    """Return the cells of the widest of them."""
-    return max((text.width(text.clean(word)) for word in words), default=0)
+def _cells(texts: Sequence[str]) -> int:
+    """Return the width in cells of the widest text."""
+    return max((text.width(text.clean(word)) for word in texts), default=0)
 
 
 def _row(row: GridRow, joined: bool, count: int) -> Row:
@@ -311,7 +311,7 @@ def _count(view: GridView) -> str:
 
 
 def _keys(view: GridView, opened: bool) -> list[tuple[str, int]]:
-    """Return what q does first: it is what somebody in doubt wants to know."""
+    """Return the keys of the footer, with their ranks; q comes first, which a user in doubt looks for."""
     if opened:
         return [
             ("Esc back to the table", 1),

@@ -1,4 +1,4 @@
-"""Runs of a grid as text: the same words on the screen and on standard output."""
+"""Runs of a grid as text, the same on the screen and on standard output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from memtui.core.units import duration, size, span
 from memtui.training.tune.results import TuneRow
 
 NONE = "–"
-_SHORT_S = 9.95  # what took less is told more precisely
+_SHORT_S = 9.95  # shorter times are printed more precisely
 COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 8))
 
 
@@ -18,7 +18,7 @@ def cells(row: TuneRow) -> tuple[str, ...]:
 def figures(
     accuracy: float | None, loss: float | None, peak_bytes: int | None, seconds: float | None
 ) -> tuple[str, ...]:
-    """Return the same of single numbers: percent, the loss, bytes, seconds."""
+    """Return the figures of single numbers: percent, the loss, bytes, seconds."""
     return (
         NONE if accuracy is None else f"{accuracy:.2f} %",
         NONE if loss is None else f"{loss:.4g}",
@@ -33,13 +33,13 @@ def head() -> str:
 
 
 def line(label: str, row: TuneRow) -> str:
-    """Return one row; why it failed or stopped stands behind it."""
+    """Return one row, followed by why it failed or stopped."""
     text = "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells(row), COLUMNS, strict=True))
-    return f"{text}  {label}" + (f": {remark}" if (remark := note(row)) else "")
+    return f"{text}  {label}" + (f": {remark}" if (remark := remark_of(row)) else "")
 
 
-def note(row: TuneRow) -> str:
-    """Return what there is to say of a row beside its figures."""
+def remark_of(row: TuneRow) -> str:
+    """Return the remark about a row besides its figures; "" for a finished run."""
     if row.error:
         return f"failed: {row.error}"
     return f"stopped early: {row.stopped}" if row.stopped else ""

@@ -10,7 +10,7 @@ import numpy as np
 
 from memtui.analysis.fast_numpy import median
 from memtui.analysis.overhead_budget import allowed
-from memtui.analysis.released_memory import given_back_bytes
+from memtui.analysis.released_memory import released_bytes
 from memtui.core.options import tracker_label
 from memtui.core.samples import Process, Status
 from memtui.session.process_reader import ProcessSample
@@ -74,7 +74,7 @@ class Header:
             true_s=median(np.diff(true)) / 1e9 if len(true) > 1 else None,
             paused_s=median(paused) / 1e9 if len(paused) else None,
             own_cpu=self._own_cost.cores(samples, index, live=head.state is State.LIVE),
-            given_back_bytes=given_back_bytes(self._rows.with_previous(index)).get(int(samples.sample[index])),
+            given_back_bytes=released_bytes(self._rows.with_previous(index)).get(int(samples.sample[index])),
             lost=lost_share(samples, index),
         )
         if share := allowed(self._reader.hello.options.max_overhead_ppm):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memtui.analysis.peak_segment import segment_of, segment_words, telling
+from memtui.analysis.peak_segment import representative_step, segment_label, segment_of
 from memtui.core.units import size
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.learning import About
@@ -53,11 +53,11 @@ def _last(values: np.ndarray) -> float:
 
 def _peak_text(about: About, recorded: Sequence[RecordedStep]) -> str:
     """Return where the recorded step with the most memory has its peak."""
-    most = telling(recorded)
+    most = representative_step(recorded)
     if most is None:
         return ""
     segment = segment_of(most.peak_layer, about.segments)
     above = f"peak +{size(most.peak_above_start_bytes)}"
     if not segment:
         return f"{above} in {most.peak_layer}" if most.peak_layer else above
-    return f"{above} set by {segment_words(segment)}" + (" alone" if about.direct else "")
+    return f"{above} set by {segment_label(segment)}" + (" alone" if about.direct else "")

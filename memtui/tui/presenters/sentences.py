@@ -9,7 +9,7 @@ import numpy as np
 
 from memtui.analysis.alike import groups
 from memtui.analysis.fast_numpy import median
-from memtui.analysis.memory_sentences import Figures, in_words
+from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.analysis.resident import resident, touched_fraction
 from memtui.analysis.target_loss import lost_fraction
 from memtui.core.samples import Process
@@ -37,7 +37,7 @@ class SentencesLog:
                 (index, int(samples.sample[index])),
                 figures_until(samples, index, processes),
             )
-        return SentencesView(tuple(in_words(replace(self._figures, reuse_bytes=reuse_bytes))))
+        return SentencesView(tuple(sentences_of(replace(self._figures, reuse_bytes=reuse_bytes))))
 
 
 def figures_until(samples: SampleTable, index: int, processes: Iterable[Process]) -> Figures:

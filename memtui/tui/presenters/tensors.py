@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.analysis.non_tensor_pages import REST, REST_WORDS, Mapped, rest_bytes
+from memtui.analysis.non_tensor_pages import REST, REST_CONTENTS, Mapped, rest_bytes
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap, tensor_name
 from memtui.analysis.tensor_sums import Grouping, Identity, TensorNumbers, Window, grouped, groups
 from memtui.core.page_set import PageSet
@@ -240,7 +240,9 @@ def _rest_rows(now: Window, process: TracedProcess, left_out: str) -> list[Tenso
     Together with the rows of tensors they add up to the working set.
     """
     parts = [
-        TensorRow(part, f"{part} ({REST_WORDS[part]})" if part in REST_WORDS else part, touched_bytes=size, rest=True)
+        TensorRow(
+            part, f"{part} ({REST_CONTENTS[part]})" if part in REST_CONTENTS else part, touched_bytes=size, rest=True
+        )
         for part, size in zip(REST, now.rest_bytes.tolist(), strict=True)
         if size
     ]

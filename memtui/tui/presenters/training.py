@@ -54,7 +54,9 @@ class TrainingLog:
         ]
         start_ns = np.concatenate([u.start_ns for u in usage]) if usage else np.empty(0, np.int64)
         end_ns = np.concatenate([u.end_ns for u in usage]) if usage else np.empty(0, np.int64)
-        allocated = np.concatenate([u.held_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
+        allocated = (
+            np.concatenate([u.usage_bytes for u in usage]) if usage else np.empty((0, len(CATEGORIES)), np.int64)
+        )
         # Live, the newest message is a little older than the newest window.
         index = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
         whole = list(enumerate(reader.allocations.steps()))

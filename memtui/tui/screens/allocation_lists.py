@@ -117,7 +117,7 @@ class StepLists:
         self._keep = keep
         shown = np.ones(len(index), bool) if keep is None else keep.copy()
         # All allocations that existed before the step are one row, without operator or layer.
-        shown[: index.begin_row + (keep is not None and index.trace.existing > 0)] = False
+        shown[: index.start_row + (keep is not None and index.trace.existing > 0)] = False
         hidden = shown & index.zero if not self.shows_all else np.zeros(0, bool)
         if not self.shows_all:
             shown &= ~index.zero
@@ -175,7 +175,7 @@ class StepLists:
             EVENTS,
             self._events,
             none,
-            of=len(index) - index.begin_row,
+            of=len(index) - index.start_row,
             left_out=left_out,
             filter_text=self.filter_text,
             layer=self.layer_name,
@@ -284,7 +284,7 @@ class StepLists:
     def layers(self, row: int) -> AllocationListView:
         """Return the tree of layers, with the bytes allocated after a row."""
         tree, index = self.tree, self.index
-        by_node = tree.held(row)
+        by_node = tree.usage_by_category(row)
         allocated_bytes = int(tree.allocated_bytes[tree.depth == 0].sum())
 
         def layer(node: int) -> Row:

@@ -190,7 +190,7 @@ class AllocationScreen(Screen[None]):
         """Put the cursor on a row of the step."""
         index = self._lists.index
         if len(index):
-            self.chart.point(max(index.begin_row, min(len(index) - 1, row)))
+            self.chart.point(max(index.start_row, min(len(index) - 1, row)))
             self._fill()
 
     def _fill(self) -> None:
