@@ -26,12 +26,12 @@ class Notes:
 
     def attach(self) -> None:
         """Look over the shoulder of ``Rearmer``."""
-        rearm, is_worth_it, put = Rearmer.rearm, Rearmer._is_worth_it, message_queue.MessageQueue.put
+        rearm, is_cheaper, put = Rearmer.rearm, Rearmer._is_cheaper, message_queue.MessageQueue.put
 
-        @functools.wraps(is_worth_it)
+        @functools.wraps(is_cheaper)
         def asking(rearmer: Rearmer, pid: int, *of: int) -> bool:
             rests = rearmer._full_windows.get(pid, 0) > 0
-            worth = is_worth_it(rearmer, pid, *of)
+            worth = is_cheaper(rearmer, pid, *of)
             self._why = "" if worth else RESTING if rests else DEARER
             return worth
 
@@ -47,7 +47,7 @@ class Notes:
                 self.windows += [self._of(window) for window in message.processes]
             put(to, message)
 
-        Rearmer.rearm, Rearmer._is_worth_it = rearming, asking  # type: ignore[method-assign]
+        Rearmer.rearm, Rearmer._is_cheaper = rearming, asking  # type: ignore[method-assign]
         message_queue.MessageQueue.put = putting  # type: ignore[method-assign]
 
     def _of(self, window: ProcessWindow) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def test_the_screen_at_the_end_says_what_the_report_says(path):
     """But for reuse distances, which are kept in bins there and exactly here."""
     lines = sentences(build_report(path))
     reader = Session(path)
-    shown = [forms[0] for forms in Presenter(reader, follow=False).view().words.sentences]
+    shown = [forms[0] for forms in Presenter(reader, follow=False).view().sentences.sentences]
     reader.close()
     assert len(shown) == len(lines) == 3
     assert (shown[0], shown[2]) == (lines[0], lines[2])
@@ -42,19 +42,19 @@ def test_the_sentences_are_about_what_was_measured_up_to_the_cursor(path):
     lines = []
     for index in (4, 20, 39):
         presenter.playhead.seek(float(samples.end_ns[index]))
-        lines.append(presenter.view().words.sentences[0][0])
+        lines.append(presenter.view().sentences.sentences[0][0])
     assert "touches 3.00 MiB in the median" in lines[0]
     assert "and 5.00 MiB at most" in lines[0]
     assert "touches 11.0 MiB in the median" in lines[1]
     assert "and 40.0 MiB at most" in lines[2]
     presenter.playhead.seek(float(samples.end_ns[4]))
-    assert presenter.view().words.sentences[0][0] == lines[0]
+    assert presenter.view().sentences.sentences[0][0] == lines[0]
     reader.close()
 
 
 def test_without_a_working_set_only_the_cost_is_said(tmp_path):
     reader = Session(write_session(tmp_path / "s.memtui", messages(5, tracked=False)))
-    shown = Presenter(reader, follow=False).view().words.sentences
+    shown = Presenter(reader, follow=False).view().sentences.sentences
     reader.close()
     assert all("working set" not in form and "touches" not in form for forms in shown for form in forms)
 
@@ -83,5 +83,5 @@ def test_without_pauses_and_cpu_nothing_is_said_of_them():
 
 def test_the_first_window_has_words_of_its_own(tmp_path):
     reader = Session(write_session(tmp_path / "s.memtui", messages(1, interval_ns=500 * MS)))
-    assert "In a window of 500 ms" in Presenter(reader, follow=False).view().words.sentences[0][0]
+    assert "In a window of 500 ms" in Presenter(reader, follow=False).view().sentences.sentences[0][0]
     reader.close()

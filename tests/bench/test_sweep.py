@@ -185,7 +185,7 @@ def test_a_worker_that_is_killed_is_a_row_and_the_sweep_goes_on(database):
         if progress.phase == "window" and progress.number == 0:
             os.kill(sweep._worker.pid, signal.SIGKILL)
 
-    sweep._tell = kill_first
+    sweep._report = kill_first
     with sweep:
         rows = sweep.run()
     assert [row.status for row in rows] == ["failed", "ok"]

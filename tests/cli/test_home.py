@@ -203,7 +203,7 @@ async def real(folder):
     """The screen on the processes of this machine, with those of this test in sight."""
     app = HomeApp(Home(folder / "state", folder / "state" / "sessions").scan)
     async with app.run_test(size=(150, 60)) as pilot:
-        app.screen._words = str(folder)
+        app.screen._typed = str(folder)
         await until(pilot, lambda: "looking ..." not in screen_text(app))
         app.screen.fill()
         yield app, pilot

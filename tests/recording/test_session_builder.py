@@ -124,7 +124,7 @@ def follow(tmp_path_factory):
             "rows": len(presenter.ranges._rows),
             "most": len(presenter.ranges._most),
             "held rows": len(reader.vmas._cache),
-            "processes": len(presenter._log._kept),
+            "processes": len(presenter._log._cached),
             "groups": len(presenter.heat._groups),
         }.items():
             rows.setdefault(name, []).append(count)

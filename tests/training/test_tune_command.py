@@ -304,7 +304,7 @@ def test_a_run_that_does_not_listen_is_killed(tmp_path, monkeypatch):
         if results.output(0).exists() and results.output(0).stat().st_size:
             os.kill(os.getpid(), signal.SIGINT)
 
-    tuning._tell = told
+    tuning._report = told
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(module.Interrupted, match="SIGINT"):
         tuning.run()
