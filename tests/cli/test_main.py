@@ -291,7 +291,7 @@ def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, m
     original = export.export
     monkeypatch.setattr(export, "export", slow)
     monkeypatch.setattr("memtui.cli.export.SLOW_S", 0.1)
-    monkeypatch.setattr(progress_line, "PLAIN_S", 0.1)
+    monkeypatch.setattr(progress_line, "LOG_EVERY_S", 0.1)
     assert main.main([*argv, str(tmp_path / "slow")]) == 0
     output = capsys.readouterr()
     *lines_before, end = output.err.splitlines()

@@ -226,7 +226,7 @@ def test_what_the_working_set_is_made_of(tmp_path):
         assert touched[category] == pytest.approx(parts[category]["exists_bytes"], rel=0.02), category
     data = parts["inputs"]
     assert data["exists_bytes"] == pytest.approx(40000 * 3 * 32 * 32 * 4, rel=0.3)  # known from the second record on
-    assert data["touched_bytes"] < 0.02 * data["exists_bytes"]
+    assert data["touched_bytes"] < 0.1 * data["exists_bytes"], "one in 2,500 in each step, of which a second has many"
     assert found["rest_bytes"] > 0
     assert sum(part["touched_bytes"] for part in found["rest"]) == pytest.approx(found["rest_bytes"])
     assert {part["part"]: part["touched_bytes"] for part in found["rest"]}["stack"] > 0
