@@ -102,6 +102,7 @@ def test_a_foreign_database_is_refused(tmp_path):
     assert (result.returncode, "is not a database of memtui bench" in result.stderr) == (2, True)
 
 
+@pytest.mark.real_clock
 class TestMeasured:
     """With torch."""
 
