@@ -67,9 +67,6 @@ class Linear:
         """Add to the cost of a variable."""
         self._costs[variable] += cost
 
-    def fix(self, variable: int, value: float) -> None:
-        self._lower[variable] = self._upper[variable] = value
-
     def row(self, terms: Iterable[tuple[int, float]], low: float = -np.inf, high: float = np.inf) -> None:
         """Add the row ``low <= sum of factor * variable <= high``; a variable may come several times."""
         factors: dict[int, float] = {}

@@ -200,11 +200,6 @@ class CudaHistory:
 cuda_history = CudaHistory()
 
 
-def raw_events(prof: torch.profiler.profile) -> list[RawEvent]:
-    """Return all allocations and frees that a stopped profiler saw, sorted by time."""
-    return raw_step(prof).events
-
-
 def raw_step(prof: torch.profiler.profile) -> RawStep:
     """Return all records of a stopped profiler."""
     from torch._C._profiler import RecordScope, _EventType
