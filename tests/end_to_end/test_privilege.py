@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,9 +20,11 @@ import psutil
 import pytest
 
 from memtui.core import capabilities, privilege
+from memtui.core.errors import UserError
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Options
 from memtui.recording.sampler.commands import SamplerConfig
+from memtui.recording.supervisor import sudo
 from memtui.session.session import Session
 from tests.support.folders import names_in
 from tests.support.live import assert_exact, gone, needs_root, needs_tracker, part, pattern, runs, wait_for_samples
@@ -216,6 +219,23 @@ def test_a_prompt_that_is_refused(answer, foreign):
                 assert "without root, so pages are not seen one by one (sudo: " in said
                 assert path.exists()
             assert runs(truth["pid"])
+
+
+def test_an_answer_as_soon_as_sudo_asks_is_a_refusal(monkeypatch):
+    """A password may be asked for while ``Popen`` has not returned yet."""
+    start = subprocess.Popen
+
+    def slow(*words, **options):
+        process = start(*words, **options)
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(sudo.os, "geteuid", lambda: 1)
+    monkeypatch.setattr(sudo.shutil, "which", lambda _name: "/bin/false")
+    monkeypatch.setattr(sudo.subprocess, "Popen", slow)
+    with tempfile.TemporaryFile() as says, pytest.raises(UserError, match="interrupted"):
+        sudo.start_sampler(says, sudo=True, tracker="auto")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("foreign", [True, False])

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -127,17 +129,18 @@ def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
     prompt_options = ["-p", PROMPT] if _can_prompt() else ["-n"]
     argv = [sudo, *prompt_options, "--", sys.executable, "-I", "-m", SAMPLER, REPORT_READY, *([OWN] if own else [])]
     stream, stream_write = os.pipe()
+    with _interrupts_noted() as interrupts:  # sudo may ask before Popen returns, and would be lost
+        try:
+            # In this session, because sudo asks on its terminal; the sampler leaves the session by itself.
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stream_write, stderr=says)
+        except BaseException:
+            os.close(stream)
+            raise
+        finally:
+            os.close(stream_write)
     try:
-        # In this session, because sudo asks on its terminal; the sampler leaves the session by itself.
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stream_write, stderr=says)
-    except BaseException:
-        os.close(stream)
-        raise
-    finally:
-        os.close(stream_write)
-    try:
-        pid = _read_pid(stream)
-        why = ""
+        pid = 0 if interrupts else _read_pid(stream)
+        why = "interrupted" if interrupts else ""
     except KeyboardInterrupt:
         pid, why = 0, "interrupted"
     except BaseException:
@@ -147,6 +150,19 @@ def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
         return Started(process, stream, pid)
     give_up(process, stream)
     raise _Refused(why or _reason(says))
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """Note ^C in the list, which raises nothing meanwhile; one that is ignored stays so, also in sudo."""
+    interrupts: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if callable(before):
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _read_pid(stream: int) -> int:
