@@ -21,6 +21,7 @@ import pytest
 from memtui.analysis.working_set import bytes_by_range
 from memtui.core import procfs
 from memtui.core.samples import Status
+from memtui.probes.pages import select_tracker
 from memtui.probes.pages.pagetable import build_skeleton, walk, walk_memory
 from memtui.probes.pages.pagetable.bpf_loader import SHIPPED_SKELETON, SKELETON_VARIABLE, Skeleton, _bpf
 from memtui.probes.pages.pagetable.proof import prove
@@ -112,6 +113,20 @@ def test_it_proves_itself(skeleton):
     capability = prove(skeleton)
     assert capability.ok, capability
     assert capability.reason == ""
+
+
+def test_the_programs_are_loaded_once(target, monkeypatch):
+    """Each load takes the kernel's verifier 0.1 s, and a recording waits for it."""
+    loads, load = [], walk_memory.Program
+    monkeypatch.setattr(walk_memory, "Program", lambda *words: loads.append(1) or load(*words))
+    target.do("a = anonymous(4000); v = view(a, 4000); v[:] = 1")
+    tracker, rejected = select_tracker.choose("pagetable", "auto")
+    with tracker:
+        tracker.notice()  # DAMON, where it runs, makes windows query it
+        for _ in range(2):
+            tracker.start_round(1)
+            tracker.window(target.pid, (), want_resident=True)
+    assert (loads, rejected) == ([1], ())
 
 
 def test_the_verifier_looks_at_few_instructions(skeleton):

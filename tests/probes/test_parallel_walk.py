@@ -87,7 +87,7 @@ def test_parts_together_are_the_whole(eager, target):
         assert len(cuts) == HANDS - 1
         inside = [(whole.anonymous[0] < cut) & (whole.anonymous[1] > cut) for cut in cuts]
         assert any(one.any() for one in inside), "a mapping lies in two parts"
-        split.prepare(HANDS)
+        split.prepare(HANDS, pages=0)
         parts, noted = split.walk(target.pid, cuts, want_resident=True, want_tables=False)
         assert not noted.touch_count, "nothing was asked"
         for name in ("blocks", "bits", "huge", "giant"):
@@ -148,7 +148,7 @@ def test_what_is_asked_beside_the_walk_is_what_is_asked_after_it(eager, target):
     first = Walker()
     split = SplitWalker(first)
     try:
-        split.prepare(2)
+        split.prepare(2, pages=0)
         resident = first.walk(target.pid, want_resident=True).resident
         walk, noted = split.walk(target.pid, (), want_resident=False, want_tables=False, query=resident)
         assert walk.pages.page_count >= 3900, "DAMON, where it runs, takes some marks"
@@ -220,7 +220,7 @@ def test_files_are_cleared_while_the_rest_is_read(target):
             )
             expected = split.first.noted(target.pid, resident)
             files = split.first.walk(target.pid, leave_anonymous=True)
-            split.prepare(2)
+            split.prepare(2, pages=0)
             walk, noted, clearing = split.walk_and_clear(
                 target.pid, clear, want_resident=True, query=parts if with_query else None
             )

@@ -22,16 +22,30 @@ class _Entry:
     prove: Callable[[], Capability]
     # Arguments: flush, rearm, whether the target is paused, and how a part of the memory is sampled.
     create: Callable[[str, str, bool, BlockSample | None], PageTracker]
+    close: Callable[[], None] = lambda: None  # what the proof has left for ``create``, where that is not called
 
 
 def _pagetable() -> _Entry:
     from memtui.probes.pages.pagetable import proof
     from memtui.probes.pages.pagetable.tracker import PageTableTracker
+    from memtui.probes.pages.pagetable.walk import Walker
 
-    return _Entry(
-        proof.prove,
-        lambda flush, rearm, paused, sample: PageTableTracker(flush, rearm=rearm, paused=paused, sample=sample),
-    )
+    proved: list[Walker] = []
+
+    def prove() -> Capability:
+        capability, walker = proof.prove_walker()
+        proved.extend([walker] if walker else [])
+        return capability
+
+    def create(flush: str, rearm: str, paused: bool, sample: BlockSample | None) -> PageTracker:
+        walker = proved.pop() if proved else None
+        return PageTableTracker(flush, rearm=rearm, paused=paused, sample=sample, walker=walker)
+
+    def close() -> None:
+        while proved:
+            proved.pop().close()
+
+    return _Entry(prove, create, close)
 
 
 def _idle() -> _Entry:
@@ -71,9 +85,17 @@ NAMES = ("auto", *_TRACKERS)
 
 def capability(name: str) -> Capability:
     """Return whether a tracker works here, proved by trying it."""
+    entry = _TRACKERS[name]()
+    try:
+        return _prove(name, entry)
+    finally:
+        entry.close()
+
+
+def _prove(name: str, entry: _Entry) -> Capability:
     if name != "rss" and (lacks := other_pages()):
         return Capability(name, False, *lacks)
-    return _TRACKERS[name]().prove()
+    return entry.prove()
 
 
 def capabilities() -> list[Capability]:
@@ -93,10 +115,11 @@ def choose(
         raise NoTracker(f"--pages sampled: only the {_SAMPLING} tracker reads parts of the memory, not {requested}")
     rejected: list[Capability] = []
     for name in (_SAMPLING,) if sample is not None else AUTO_ORDER if requested == "auto" else (requested,):
-        result = capability(name)
+        entry = _TRACKERS[name]()
+        result = _prove(name, entry)
         if result.ok:
             try:
-                return _TRACKERS[name]().create(flush, rearm, paused, sample), tuple(rejected)
+                return entry.create(flush, rearm, paused, sample), tuple(rejected)
             except TrackerError as error:
                 raise NoTracker(str(error)) from error
         rejected.append(result)

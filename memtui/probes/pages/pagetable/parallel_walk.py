@@ -19,6 +19,7 @@ from memtui.probes.pages.pagetable.walk_result import Extents, Users, Walk, disj
 from memtui.probes.pages.thread_pool import Future, ThreadPool
 
 _PART_TABLES = 1024  # 2 GiB: for less, waking an idle CPU takes longer than it saves (measured)
+_QUERY_PAGES = 1 << 17  # 512 MiB: for less, a thread of its own saves nothing (measured), and 0.1 s are lost to load
 
 
 class SplitWalker:
@@ -34,12 +35,16 @@ class SplitWalker:
         places = [len(resident.blocks) * n // parts for n in range(1, parts)]
         return tuple(int(block) << BLOCK_SHIFT for block in resident.blocks[places])
 
-    def prepare(self, parts: int) -> None:
+    def prepare(self, parts: int, *, pages: int) -> None:
         """Create walkers for this many parts, with as much room as the first one. Slow: nothing should be paused.
+
+        Args:
+            parts: of the largest process.
+            pages: present pages of the largest process.
 
         Raises OSError and TrackerError as ``Walker``.
         """
-        if self.first.reads_young_flags and self.pool.count > 1:
+        if self.first.reads_young_flags and self.pool.count > 1 and pages >= _QUERY_PAGES:
             parts += 1  # for queries meanwhile
         while len(self._walkers) < parts:
             self._walkers.append(Walker(self._skeleton, slots=self.first.slots))

@@ -90,6 +90,7 @@ class PageTableTracker:
         skeleton: Skeleton | None = None,
         slots: int = DEFAULT_SLOTS,
         restrict: bool = True,
+        walker: Walker | None = None,
     ) -> None:
         """Load the program and choose a flush, by a proof on a child process when ``flush`` is ``auto``.
 
@@ -101,6 +102,7 @@ class PageTableTracker:
             skeleton: the BPF program; the shipped one when not given.
             slots: blocks of 2 MiB that fit before the first growth.
             restrict: False visits every process of the machine, the only way before Linux 6.1.
+            walker: the loaded program, which is the tracker's from now on; ``slots`` and ``restrict`` are its own.
 
         Raises:
             OSError, TrackerError: the tracker does not work here; ``proof.prove`` says why in plain words.
@@ -110,7 +112,7 @@ class PageTableTracker:
         self._others: tuple[str, ...] = ()
         self._several = False  # processes are read in turn
         self._paused, self._sample = paused, sample
-        self._walker = Walker(skeleton, slots=slots, restrict=restrict)
+        self._walker = walker or Walker(skeleton, slots=slots, restrict=restrict)
         self._split = SplitWalker(self._walker, skeleton)
         try:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
@@ -174,7 +176,7 @@ class PageTableTracker:
             handle, walk.address_space, mostly_cleared, RecentPages(walk.pages), sample
         )
         self._record_resident(tracked, walk)
-        self._split.prepare(1 + len(tracked.cuts))
+        self._split.prepare(1 + len(tracked.cuts), pages=tracked.resident_pages)
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
@@ -215,7 +217,9 @@ class PageTableTracker:
         if self._walker.reads_young_flags:
             for tracked in self._tracked.values():
                 tracked.recent.update()
-        self._split.prepare(1 + max((len(tracked.cuts) for tracked in self._tracked.values()), default=0))
+        largest = max(self._tracked.values(), key=lambda tracked: tracked.resident_pages, default=None)
+        if largest is not None:
+            self._split.prepare(1 + len(largest.cuts), pages=largest.resident_pages)
         for pid, tracked in self._tracked.items():
             self._split.open_ahead(pid, tracked.cuts)
             if tracked.sample is not None:
