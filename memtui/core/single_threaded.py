@@ -1,6 +1,6 @@
 """Keeps numpy's libraries from starting threads; to be imported before numpy, for this effect.
 
-The sampler does not need such threads, and they would keep the capabilities with which the sampler started: on Linux
+Sampler and recorder do not need such threads. They would keep the capabilities with which the sampler started: on Linux
 each thread gives up its own.
 """
 

@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from memtui.core import capabilities
+from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
+
+# isort: split
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.samples import End, Event, Message, Process
 from memtui.core.text import visible
