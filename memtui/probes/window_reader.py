@@ -80,6 +80,7 @@ Outcome = Reading | Lost
 Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
 _Taken = tuple[PageWindow, Callable[[], bytes]]  # a window; a function that returns the text of maps after the pause
 # An error of one process must not end the whole recording.
+_SHORTEST_DEADLINE_S = 0.01  # in which the threads of most programs stop
 _ERRORS = (OSError, PauseError, TrackerError, TooManyMappings)
 
 
@@ -154,7 +155,7 @@ class PageReader:
             self._tracker.start(subject.pid, subject.vmas)
             self._times.record(subject.pid, time.monotonic_ns() - start_ns)
             return 0
-        self._times.record(subject.pid, pause.paused_ns or 0)
+        self._record_pause(subject.pid, pause)
         return pause.paused_ns or 0
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
@@ -186,7 +187,7 @@ class PageReader:
         try:
             self._check(subject)
             self._check_time(subject.pid, self._max_pause_ns)
-            with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+            with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
                 self._tracker.resume_by_ns = pause.start_ns + self._max_pause_ns
                 self._in_pause()
                 taken = self._read_paused(subject, want_resident)
@@ -204,11 +205,12 @@ class PageReader:
             except _ERRORS as error:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
-        with self._pauser.paused_together(wanted) as pauses:
+        with self._pauser.paused_together(wanted, self._deadline_s(wanted)) as pauses:
             # Pause the sharers only now: a parent in vfork cannot stop while its child is paused.
             stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
-            with self._pauser.paused_together(self._sharers_of(stopped)):
-                start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=0)
+            start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=time.monotonic_ns())
+            deadline_s = self._deadline_s(wanted, time.monotonic_ns() - start_ns)
+            with self._pauser.paused_together(self._sharers_of(stopped), deadline_s):
                 self._tracker.resume_by_ns = start_ns + self._max_pause_ns
                 self._in_pause()
                 for subject in stopped:
@@ -283,6 +285,18 @@ class PageReader:
         self._tracker.running.discard(pid)  # ``_check`` found no reason against a pause
         return expected_ns
 
+    def _deadline_s(self, pids: Iterable[int], paused_ns: int = 0) -> float:
+        """Return within how many seconds threads have to stop, so that there is time to read the processes.
+
+        ``paused_ns``: for how long some of the processes are paused already.
+        """
+        left_ns = self._max_pause_ns - paused_ns - sum(self._times.expected_stopped_ns(pid) for pid in pids)
+        return max(min(DEADLINE_S, left_ns / 1e9), _SHORTEST_DEADLINE_S)
+
+    def _record_pause(self, pid: int, pause: Pause) -> None:
+        paused_ns = pause.paused_ns or 0
+        self._times.record(pid, paused_ns, pause.start_ns + paused_ns - pause.stopped_ns)
+
     def _may_run(self, error: Exception) -> bool:
         """Whether a process that is not paused because of this error is read while it runs."""
         if isinstance(error, (Filtered, PauseTooLong)):
@@ -304,6 +318,8 @@ class PageReader:
             return self._finished(subject, error.finish, pause.start_ns, pause.paused_ns or 0, why)
         if self._may_run(error):
             return self._read_running(subject, want_resident, str(error))
+        if isinstance(error, NotPaused):
+            self._times.record_failure(subject.pid)
         paused_ns = error.paused_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
         return Lost(error, paused_ns)
 
@@ -334,7 +350,7 @@ class PageReader:
     def _reading(self, pid: int, taken: _Taken, pause: Pause, resumed_ns: int) -> Outcome:
         window, maps = taken
         paused_ns = pause.paused_ns or 0
-        self._times.record(pid, paused_ns)
+        self._record_pause(pid, pause)
         try:
             text = maps()
         except _ERRORS as error:  # a long table is read only now, and the process may have ended

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.probes.competing_observers import other_observers
 from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.session import Session
@@ -168,9 +169,11 @@ def test_five_hundred_threads(run):
     windows = [one for window in stream.windows[1:-1] for one in window.processes]
     assert len(windows) >= 2
     for one in windows:
+        if one.status == "not paused":
+            continue  # where other tests have the CPUs, stopping 500 threads may take longer than a pause may last
         assert (one.status, one.threads) == ("ok", 501), one.reason
         assert_nearly(within(one.pages, address, 1000), range(0, 1000, 2))
-        assert one.paused_ns < 300_000_000
+        assert one.paused_ns < 1.1 * DEFAULT_MAX_PAUSE_NS
 
 
 @needs_tracker

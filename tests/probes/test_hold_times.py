@@ -60,6 +60,18 @@ def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
     times.record(1, 20 * MS)
     times.record(1, MS)
     assert times.expected_ns(1, 10) == 16 * MS, "but not at once"
+
+
+def test_what_is_left_once_all_threads_have_stopped(sizes):
+    times = HoldTimes()
+    assert times.expected_stopped_ns(1) == 0
+    times.record(1, 50 * MS, 40 * MS)
+    times.record(1, 12 * MS, 2 * MS)
+    assert times.expected_stopped_ns(1) == 32 * MS
+    times.record_failure(1)
+    assert times.expected_stopped_ns(1) == pytest.approx(25.6 * MS), "a process that never stops in time gets longer"
+    times.forget(1)
+    assert times.expected_stopped_ns(1) == 0
     times.forget(1)
     assert times.expected_ns(1, 0) != MS
 
@@ -158,12 +170,39 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
 
 
 @pytest.mark.parametrize("together", [False, True])
+def test_threads_that_stop_late_do_not_make_the_pause_longer(held, together, monkeypatch):
+    """Of 100 ms, reading takes 60: a program whose threads need 50 to stop is let go at 40 instead of at 110."""
+    target, tracker, _ = held
+    deadlines, read = [], tracker.window
+
+    def slow(*words, **options):
+        time.sleep(0.06)
+        return read(*words, **options)
+
+    with closing(PageReader(tracker, pause=True, together=together, max_pause_ns=100 * MS)) as reader:
+        both = [subject_of(target.pid)]
+        reader.start(both[0])
+        pause = reader._pauser.paused_together
+        monkeypatch.setattr(tracker, "window", slow)
+        monkeypatch.setattr(
+            reader._pauser,
+            "paused_together",
+            lambda pids, within_s: deadlines.append(within_s) or pause(pids, within_s),
+        )
+        for _ in range(2):
+            assert isinstance(reader.read(both, want_resident=False)[0], Reading)
+    assert [deadline for deadline in deadlines if deadline <= 0.04], deadlines
+    assert deadlines[0] > 0.04, "nothing is known yet of how long reading takes"
+
+
+@pytest.mark.parametrize("together", [False, True])
 def test_what_would_take_longer_is_not_held_at_all(held, together):
     target, tracker, _ = held
     with Target() as other, closing(PageReader(tracker, pause=True, together=together, max_pause_ns=50 * MS)) as reader:
         both = [subject_of(target.pid), subject_of(other.pid)]
         for subject in both:
             reader.start(subject)
+        reader._times.expected_stopped_ns = lambda pid: 0
         reader._times.expected_ns = lambda pid, mappings: 30 * MS
         outcomes = reader.read(both, want_resident=False)
         assert all(isinstance(outcome, Reading) for outcome in outcomes)

@@ -27,6 +27,7 @@ class HoldTimes:
     def __init__(self) -> None:
         self._size: dict[int, _Size] = {}
         self._took: dict[int, tuple[float, _Size]] = {}
+        self._stopped: dict[int, float] = {}
 
     def expected_ns(self, pid: int, mappings: int | None) -> int:
         """Return about how long the next window of a process takes. ``mappings``: their count; None: not known."""
@@ -37,15 +38,31 @@ class HoldTimes:
         grown = (now.mappings / max(then.mappings, 1), now.tables_kb / max(then.tables_kb, 1))
         return int(took_ns * max(1.0, *grown))
 
-    def record(self, pid: int, took_ns: int) -> None:
-        """Record how long the window took, after a call of ``expected_ns`` for it."""
+    def expected_stopped_ns(self, pid: int) -> int:
+        """Return about how long the next pause of a process lasts after all of its threads have stopped."""
+        return int(self._stopped.get(pid, 0))
+
+    def record(self, pid: int, took_ns: int, stopped_ns: int = 0) -> None:
+        """Record a window, after a call of ``expected_ns`` for it.
+
+        Args:
+            pid: of the process.
+            took_ns: how long the window took.
+            stopped_ns: how much of that was left when all threads had stopped; 0: the process was not paused.
+        """
         before_ns, _ = self._took.get(pid, (0.0, None))
         self._took[pid] = max(took_ns, _DECAY * before_ns), self._size.get(pid, _Size(0, 0))
+        self._stopped[pid] = max(stopped_ns, _DECAY * self._stopped.get(pid, 0.0))
+
+    def record_failure(self, pid: int) -> None:
+        """Record that threads of a process did not stop in time: the next time, they have longer."""
+        self._stopped[pid] = _DECAY * self._stopped.get(pid, 0.0)
 
     def forget(self, pid: int) -> None:
         """Drop a process that ended."""
         self._size.pop(pid, None)
         self._took.pop(pid, None)
+        self._stopped.pop(pid, None)
 
 
 def page_tables_kb(pid: int) -> int:

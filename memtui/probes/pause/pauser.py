@@ -77,27 +77,35 @@ class Pauser:
         self._stuck: dict[int, WorkerThread] = {}  # by pid: tracing threads that were given up and have not ended
 
     @contextmanager
-    def paused(self, pid: int, pidfd: int | None = None) -> Iterator[Pause]:
-        """Pause the process during the block. ``pidfd``: only if the pid still belongs to this process.
+    def paused(self, pid: int, pidfd: int | None = None, deadline_s: float | None = None) -> Iterator[Pause]:
+        """Pause the process during the block.
+
+        Args:
+            pid: of the process.
+            pidfd: pause only if the pid still belongs to this process.
+            deadline_s: in place of the pauser's.
 
         Raises:
             NotPaused: the process did not stop in time; the block is not entered and the target runs.
             PauseRefused: the process may not be traced; the target runs.
             ProcessLookupError: the process ended.
         """
-        with self.paused_together({pid: pidfd}) as outcomes:
+        with self.paused_together({pid: pidfd}, deadline_s) as outcomes:
             outcome = outcomes[pid]
             if not isinstance(outcome, Pause):
                 raise outcome
             yield outcome
 
     @contextmanager
-    def paused_together(self, targets: Mapping[int, int | None]) -> Iterator[dict[int, Pause | Exception]]:
+    def paused_together(
+        self, targets: Mapping[int, int | None], deadline_s: float | None = None
+    ) -> Iterator[dict[int, Pause | Exception]]:
         """Pause several processes (pid, and pidfd or None) during one block.
 
         Yields for each its pause, or the error that ``paused`` would have raised. A process that does not stop does not
         prevent the pause of the others, and delays it by the deadline at most.
         """
+        deadline_s = self._deadline_s if deadline_s is None else deadline_s
         jobs: dict[int, _Job] = {}
         outcomes: dict[int, Pause | Exception] = {}
         with self._watchdog.watching() if self._watchdog else nullcontext():
@@ -107,9 +115,9 @@ class Pauser:
                         outcomes[pid] = NotPaused(EXEC)
                         continue
                     thread = self._idle.pop() if self._idle else _tracing_thread()
-                    seizure = Seizure(pid, pidfd, self._deadline_s, self._check)
+                    seizure = Seizure(pid, pidfd, deadline_s, self._check)
                     jobs[pid] = _Job(seizure, thread, thread.submit(seizure.stop))
-                until = time.monotonic() + self._deadline_s + _SLACK_S
+                until = time.monotonic() + deadline_s + _SLACK_S
                 for pid, job in jobs.items():
                     outcomes[pid] = self._outcome(job, until)
                 yield outcomes

@@ -54,12 +54,14 @@ class Pause:
 
     Attributes:
         start_ns: when the first thread was interrupted (CLOCK_MONOTONIC).
-        paused_ns: from then until the last thread was released; None during the pause.
+        stopped_ns: when all threads had stopped.
+        paused_ns: from ``start_ns`` until the last thread was released; None during the pause.
         threads: how many threads were paused.
         stopped: someone else had stopped the target (SIGSTOP, ^Z); it stays stopped.
     """
 
     start_ns: int
+    stopped_ns: int
     paused_ns: int | None = None
     threads: int = 0
     stopped: bool = False
@@ -117,7 +119,7 @@ class Seizure:
             self.release()
             raise
         assert self.start_ns is not None
-        return Pause(self.start_ns, threads=len(self._stopped), stopped=self._was_stopped)
+        return Pause(self.start_ns, time.monotonic_ns(), threads=len(self._stopped), stopped=self._was_stopped)
 
     def release(self) -> bool:
         """Release every thread; False when one was killed, and so stays traced until the calling thread ends.
