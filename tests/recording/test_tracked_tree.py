@@ -158,6 +158,15 @@ def test_a_target_that_ends_before_anything_was_observed_is_an_error():
         one.process.wait()
         with pytest.raises(ProcessLookupError):
             one.tree.follow()
-        one.tree.observed = True
+
+
+def test_a_target_that_ends_before_its_first_window_was_observed():
+    """The recorder knows of it: the session says how it ended, and is not called broken off."""
+    with family() as one:
+        one.tree.refresh()
         one.tree.follow()
+        one.process.kill()
+        one.process.wait()
+        one.tree.forget(one.process.pid)
         assert not one.tree.processes
+        one.tree.follow()

@@ -30,7 +30,7 @@ class TrackedTree:
 
     Attributes:
         processes: by pid, what is tracked.
-        observed: a window of this tree was sent.
+        observed: a process of this tree was sent.
     """
 
     def __init__(
@@ -118,6 +118,7 @@ class TrackedTree:
             if process.pid in new:
                 # After its accessed bits were cleared: who waits for this message may let it start.
                 self._outbox.put(process)
+                self.observed = True
         self._new, self._ended = [], []
 
     def forget(self, pid: int) -> None:

@@ -113,7 +113,6 @@ class TreeWindows:
                 )
             )
             self.sample += 1
-            self._tree.observed = True
         if root_ended is not None:
             raise root_ended
 

@@ -18,6 +18,7 @@ from memtui.recording.progress import Progress
 from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
 
+NO_SAMPLE = "the session has no sample: the recording ended before its first window was over"
 REACHED = 3  # exit code of a recording that its --stop-when ended
 
 
@@ -72,6 +73,9 @@ def record(
         kind, why = ending
         console.notify(f"stopped: {why}")
         return REACHED if kind == CONDITION else FAILURE
+    if not (observation.progress or Progress()).samples:
+        console.notify(NO_SAMPLE)
+        return observation.exit_status if program else FAILURE
     return observation.exit_status
 
 
