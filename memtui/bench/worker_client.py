@@ -30,11 +30,11 @@ class WorkerProcess(JsonLineProcess):
 
     def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         """Request a measurement; ``receive`` returns its result. Raises WorkerEnded."""
-        self.send_message(MeasureRequest(configuration.text, plan).to_dict())
+        self.send_message(MeasureRequest(configuration.text, plan))
 
     def settled(self) -> None:
         """Notify the worker that the power has settled. Raises WorkerEnded."""
-        self.send_message(PowerSettled().to_dict())
+        self.send_message(PowerSettled())
 
     def receive(self, seconds: float) -> Reply | None:
         """Return the next answer; None when none came within ``seconds``. Raises WorkerEnded."""

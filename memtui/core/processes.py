@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.plain_data import to_plain
 
 _PR_SET_PDEATHSIG = 1
 STARTING_S = 120.0  # importing torch is slow from a slow disk
@@ -56,11 +57,11 @@ class JsonLineProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send_message(self, message: dict[str, Any]) -> None:
-        """Send a message to the child. Raises WorkerEnded."""
+    def send_message(self, message: object) -> None:
+        """Send a message, a dataclass, to the child. Raises WorkerEnded."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.write(json.dumps(to_plain(message)).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise WorkerEnded(self._how_it_ended()) from None

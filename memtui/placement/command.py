@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memtui.core import progress_line
 from memtui.core.console import Console
 from memtui.core.errors import UserError
+from memtui.core.plain_data import to_plain
 from memtui.core.progress_line import above_line
 from memtui.core.text import visible
 from memtui.placement import text
@@ -200,8 +201,8 @@ def _document(
         "peak_bytes_in_pages": baseline.peak_bytes,
         "all_fast_ns": baseline.all_fast_ns,
         "first_touch_ns": baseline.first_touch_ns if plan is not None else None,
-        "plan": None if plan is None else plan.to_dict(),
-        "pareto": [point.to_dict() for point in points],
+        "plan": to_plain(plan),
+        "pareto": to_plain(points),
         "times_worth": quality_of(inputs.profile, inputs.problem.slow.name, inputs.problem.mode).to_dict(),
         "times": _times(inputs),
     }

@@ -93,15 +93,6 @@ class Op:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
-            "key": self.key,
-        }
-
     @classmethod
     def from_dict(cls, value: Any, what: str = "op") -> Op:
         """Raise Damaged."""
@@ -284,13 +275,6 @@ class Graph:
     def peak_in_pages(self, page_bytes: int) -> int:
         """Return the peak with each tensor in whole pages, in bytes: limits of fast memory are compared with this."""
         return max(self._live(page_bytes))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "ops": [op.to_dict() for op in self.ops],
-            "tensors": [tensor.to_dict() for tensor in self.tensors],
-        }
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "graph") -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from memtui.core.options import FORMULATIONS
@@ -148,11 +148,6 @@ class PlacementPlan:
             if span.storage == storage and span.first <= op <= span.last:
                 return span.pool
         raise KeyError(storage)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan for JSON."""
-        fields = asdict(self)
-        return fields | {"spans": list(fields["spans"]), "moves": list(fields["moves"])}
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "plan") -> PlacementPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -92,9 +92,6 @@ class Pool:
         rate = rates[not into_fast]
         return None if rate is None else (fixed[not into_fast] or 0.0) + size_bytes * 1e9 / rate
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, value: Any, what: str = "pool") -> Pool:
         """Raise Damaged."""
@@ -131,15 +128,6 @@ class Samples:
             raise Damaged(f"a mode is one of {', '.join(MODES)}")
         if len(self.time_ns) != len(self.run):
             raise Damaged(f"op {self.op} has {len(self.time_ns)} times of {len(self.run)} runs")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "op": self.op,
-            "configuration": self.configuration.to_dict(),
-            "mode": self.mode,
-            "time_ns": list(self.time_ns),
-            "run": list(self.run),
-        }
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "samples") -> Samples:
@@ -211,15 +199,6 @@ class Profile:
     def emulated(self) -> tuple[str, ...]:
         """Names of the pools that are emulated."""
         return tuple(pool.name for pool in self.pools if pool.emulated)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "graph": self.graph.to_dict(),
-            "pools": [pool.to_dict() for pool in self.pools],
-            "samples": [samples.to_dict() for samples in self.samples],
-            "resolution_ns": self.resolution_ns,
-            "about": dict(self.about),
-        }
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "profile") -> Profile:

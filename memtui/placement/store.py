@@ -21,6 +21,7 @@ import numpy as np
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
+from memtui.core.plain_data import to_plain
 from memtui.placement.file_header import APPLICATION_ID, check_header, is_profile
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
@@ -72,7 +73,7 @@ class ProfileFile:
                 raise UserError(f"{path}: {what}")
             for old in (path, *sqlite_temporary_files(path)):
                 old.unlink(missing_ok=True)
-        meta = {"graph": graph.to_dict(), **_of_machine(pools, resolution_ns, about)}
+        meta = {"graph": to_plain(graph), **_of_machine(pools, resolution_ns, about)}
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -128,12 +129,12 @@ class ProfileFile:
         """Store a plan with its profile, in place of an older plan of the same kind and limit."""
         key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
         with self._writing() as connection:
-            row = *key, time.time_ns(), _json(plan.to_dict())
+            row = *key, time.time_ns(), _json(to_plain(plan))
             connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def store_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """Store a curve in place of an older one of the same kind."""
-        text = _json([point.to_dict() for point in points])
+        text = _json(to_plain(points))
         with self._writing() as connection:
             row = formulation, slow, mode, time.time_ns(), text
             connection.execute("INSERT OR REPLACE INTO curve VALUES (?, ?, ?, ?, ?)", row)
@@ -218,7 +219,7 @@ class ProfileFile:
 def _of_machine(
     pools: Sequence[Pool], resolution_ns: float, about: dict[str, str | int | float] | None
 ) -> dict[str, Any]:
-    return {"pools": [pool.to_dict() for pool in pools], "resolution_ns": resolution_ns, "about": about or {}}
+    return {"pools": to_plain(pools), "resolution_ns": resolution_ns, "about": about or {}}
 
 
 def _json(value: Any) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
+from memtui.core.plain_data import from_plain, from_plain_union
 from memtui.core.processes import JsonLineProcess, WorkerEnded
 from memtui.placement.graph import Configuration
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.worker_protocol import (
-    FAILED,
     Bandwidth,
     CapturedStep,
     CaptureStep,
@@ -62,44 +62,46 @@ class PlacementProcess(JsonLineProcess):
         except WorkerEnded as error:
             hint = "; pip install 'memtui[place]'" if "No module named" in str(error) else ""
             raise UserError(f"nothing can be measured: {error}{hint}", FAILURE) from None
-        self.started = Ready.from_dict(self.ready)
+        self.started = from_plain(Ready, self.ready)
         self.tick: Callable[[], object] = lambda: None
 
     def capture(self, model: str, batch: int, seed: int) -> CapturedStep:
         """Capture a training step of a model."""
-        return self._request(CaptureStep(model, batch, seed), CapturedStep.from_dict)
+        return self._request(CaptureStep(model, batch, seed), CapturedStep)
 
     def pools(self, names: Sequence[str]) -> tuple[CreatedPool, ...]:
         """Make pools for the captured step, the fast one first."""
-        return self._request(CreatePools(tuple(names)), CreatedPools.from_dict).pools
+        return self._request(CreatePools(tuple(names)), CreatedPools).pools
 
     def bandwidths(self) -> tuple[Bandwidth, ...]:
         """Measure the bandwidths of each pool."""
-        return self._request(MeasureBandwidths(), MeasuredBandwidths.from_dict).bandwidths
+        return self._request(MeasureBandwidths(), MeasuredBandwidths).bandwidths
 
     def isolated(self, op: str, configurations: Sequence[Configuration], seconds: float) -> list[list[float]]:
         """Return the times in ns of an op by itself, for each configuration."""
-        return self._request(TimeIsolated(op, tuple(configurations), seconds), IsolatedTimes.from_dict).times_ns
+        return self._request(TimeIsolated(op, tuple(configurations), seconds), IsolatedTimes).times_ns
 
     def in_graph(self, placements: Sequence[Mapping[str, str]], seconds: float) -> list[list[list[float]]]:
         """Return the times in ns in runs of the step: for each placement, for each run, for each op."""
-        return self._request(TimeInGraph(tuple(placements), seconds), InGraphTimes.from_dict).runs_ns
+        return self._request(TimeInGraph(tuple(placements), seconds), InGraphTimes).runs_ns
 
     def run(self, plans: Sequence[PlacementPlan], repeats: int) -> tuple[ExecutedPlan, ...]:
         """Execute plans in turns."""
-        return self._request(ExecutePlans(tuple(plans), repeats), ExecutedPlans.from_dict).plans
+        return self._request(ExecutePlans(tuple(plans), repeats), ExecutedPlans).plans
 
-    def _request(self, request: Request, read: Callable[[Mapping[str, Any]], T]) -> T:
+    def _request(self, request: Request, kind: type[T]) -> T:
+        """Send a request and return its answer, which is of a kind."""
         try:
-            self.send_message(request.to_dict())
+            self.send_message(request)
             start_s = time.monotonic()
-            while (answer := self.receive_message(_LISTEN_S)) is None:
+            while (message := self.receive_message(_LISTEN_S)) is None:
                 self.tick()
                 if time.monotonic() - start_s > _SILENT_S:
                     raise WorkerEnded(f"it said nothing for {_SILENT_S:.0f} s")
         except WorkerEnded as error:
             raise UserError(f"what measures is gone: {error}", FAILURE) from None
-        if answer["at"] == FAILED:
-            failed = Failed.from_dict(answer)
-            raise UserError(failed.text, BAD_INPUT if failed.kind in _USERS else FAILURE)
-        return read(answer)
+        kinds: tuple[type[T | Failed], ...] = (kind, Failed)
+        answer = from_plain_union(kinds, message)
+        if isinstance(answer, Failed):
+            raise UserError(answer.text, BAD_INPUT if answer.kind in _USERS else FAILURE)
+        return answer

@@ -1,72 +1,43 @@
 """Messages between the process that measures and its parent: one JSON object a line, a dataclass for each.
 
-A request names the operation (``do``), an answer its outcome (``at``). ``to_dict`` writes both; ``request_of`` and the
-``from_dict`` of the answers read them back.
+A request names the operation (``do``), an answer its outcome (``at``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
+from memtui.core.plain_data import from_plain_union
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.validation import number, optional, positive, required, table
-
-FAILED = "failed"
-
-
-class Request(Protocol):
-    """An operation of the process."""
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureStep:
     """Capture a training step of a model. Answered by ``CapturedStep``."""
 
-    do: ClassVar = "capture"
+    do: str = field(default="capture", init=False)
     model: str
     batch: int
     seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"do": self.do, "model": self.model, "batch": self.batch, "seed": self.seed}
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> CaptureStep:
-        return cls(message["model"], message["batch"], message["seed"])
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePools:
     """Make pools for the captured step, the fast one first. Answered by ``CreatedPools``."""
 
-    do: ClassVar = "pools"
+    do: str = field(default="pools", init=False)
     names: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"do": self.do, "names": list(self.names)}
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> CreatePools:
-        return cls(tuple(message["names"]))
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureBandwidths:
     """Measure how fast the pools are. Answered by ``MeasuredBandwidths``."""
 
-    do: ClassVar = "bandwidths"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"do": self.do}
-
-    @classmethod
-    def from_dict(cls, _: Mapping[str, Any]) -> MeasureBandwidths:
-        return cls()
+    do: str = field(default="bandwidths", init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +50,10 @@ class TimeIsolated:
         seconds: measuring time of each configuration.
     """
 
-    do: ClassVar = "isolated"
+    do: str = field(default="isolated", init=False)
     op: str
     configurations: tuple[Configuration, ...]
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        configurations = [configuration.to_dict() for configuration in self.configurations]
-        return {"do": self.do, "op": self.op, "configurations": configurations, "seconds": self.seconds}
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> TimeIsolated:
-        configurations = tuple(Configuration.from_dict(value) for value in message["configurations"])
-        return cls(message["op"], configurations, message["seconds"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,43 +65,27 @@ class TimeInGraph:
         seconds: measuring time of each placement.
     """
 
-    do: ClassVar = "in_graph"
+    do: str = field(default="in_graph", init=False)
     placements: tuple[Mapping[str, str], ...]
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"do": self.do, "placements": [dict(each) for each in self.placements], "seconds": self.seconds}
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> TimeInGraph:
-        return cls(tuple(message["placements"]), message["seconds"])
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutePlans:
     """Execute plans in turns. Answered by ``ExecutedPlans``."""
 
-    do: ClassVar = "run"
+    do: str = field(default="run", init=False)
     plans: tuple[PlacementPlan, ...]
     repeats: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"do": self.do, "plans": [plan.to_dict() for plan in self.plans], "repeats": self.repeats}
 
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> ExecutePlans:
-        return cls(tuple(PlacementPlan.from_dict(plan) for plan in message["plans"]), message["repeats"])
+Request = CaptureStep | CreatePools | MeasureBandwidths | TimeIsolated | TimeInGraph | ExecutePlans
+_REQUESTS: tuple[type[Request], ...] = get_args(Request)
 
 
-AnyRequest = CaptureStep | CreatePools | MeasureBandwidths | TimeIsolated | TimeInGraph | ExecutePlans
-_REQUESTS: Mapping[str, type[AnyRequest]] = {
-    kind.do: kind for kind in (CaptureStep, CreatePools, MeasureBandwidths, TimeIsolated, TimeInGraph, ExecutePlans)
-}
-
-
-def request_of(message: Mapping[str, Any]) -> AnyRequest:
-    """Return the request of a message. Raises KeyError where the message is not a request."""
-    return _REQUESTS[message["do"]].from_dict(message)
+def request_of(message: Any) -> Request:
+    """Return the request of a message. Raises ValueError."""
+    return from_plain_union(_REQUESTS, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +104,6 @@ class Environment:
     cpu: str
     capability: str
 
-    def to_dict(self) -> dict[str, str | int]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Ready:
@@ -171,25 +114,17 @@ class Ready:
         environment: facts that its times depend on.
     """
 
+    at: str = field(default="ready", init=False)
     resolution_ns: float
     environment: Environment
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"at": "ready", "resolution_ns": self.resolution_ns, "environment": self.environment.to_dict()}
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> Ready:
-        return cls(float(message["resolution_ns"]), Environment(**message["environment"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Unable:
     """The process ends, because it cannot measure on this machine; ``text`` says why."""
 
+    at: str = field(default="unable", init=False)
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"at": "unable", "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,19 +136,9 @@ class Failed:
         text: one line for the user.
     """
 
+    at: str = field(default="failed", init=False)
     kind: str
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"at": FAILED, "kind": self.kind, "text": self.text}
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> Failed:
-        return cls(str(message["kind"]), str(message["text"]))
-
-
-def _done(**more: Any) -> dict[str, Any]:
-    return {"at": "done", **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +151,10 @@ class CapturedStep:
         copied: names of the ops whose results are copied to their place.
     """
 
+    at: str = field(default="done", init=False)
     graph: Graph
     fingerprint: str
     copied: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return _done(graph=self.graph.to_dict(), fingerprint=self.fingerprint, copied=list(self.copied))
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> CapturedStep:
-        return cls(Graph.from_dict(message["graph"]), str(message["fingerprint"]), tuple(message["copied"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,22 +171,13 @@ class CreatedPool:
     emulated: bool
     note: str
 
-    def to_dict(self) -> dict[str, str | bool]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class CreatedPools:
     """All pools, in the order in which they were requested."""
 
+    at: str = field(default="done", init=False)
     pools: tuple[CreatedPool, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return _done(pools=[pool.to_dict() for pool in self.pools])
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> CreatedPools:
-        return cls(tuple(CreatedPool(**pool) for pool in message["pools"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +212,6 @@ class Bandwidth:
     copied_to_meanwhile_fixed_ns: float | None = None
     meanwhile_start_ns: float | None = None
 
-    def to_dict(self) -> dict[str, float | None]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, value: Any, what: str = "bandwidth") -> Bandwidth:
         """Raise Damaged: the value may come from a cache."""
@@ -328,42 +235,24 @@ class Bandwidth:
 class MeasuredBandwidths:
     """Bandwidths of all pools, in their order."""
 
+    at: str = field(default="done", init=False)
     bandwidths: tuple[Bandwidth, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return _done(bandwidths=[bandwidth.to_dict() for bandwidth in self.bandwidths])
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> MeasuredBandwidths:
-        return cls(tuple(Bandwidth.from_dict(value) for value in message["bandwidths"]))
 
 
 @dataclass(frozen=True, slots=True)
 class IsolatedTimes:
     """Times in ns of an op by itself, a list for each configuration."""
 
+    at: str = field(default="done", init=False)
     times_ns: list[list[float]]
-
-    def to_dict(self) -> dict[str, Any]:
-        return _done(times_ns=self.times_ns)
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> IsolatedTimes:
-        return cls(message["times_ns"])
 
 
 @dataclass(frozen=True, slots=True)
 class InGraphTimes:
     """Times in ns in runs of the step: for each placement, for each run, for each op."""
 
+    at: str = field(default="done", init=False)
     runs_ns: list[list[list[float]]]
-
-    def to_dict(self) -> dict[str, Any]:
-        return _done(runs_ns=self.runs_ns)
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> InGraphTimes:
-        return cls(message["runs_ns"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,34 +292,13 @@ class ExecutedPlan:
     slow_bytes: int
     pages: Mapping[str, Mapping[str, int]]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> ExecutedPlan:
-        return cls(
-            tuple(value["times_ns"]),
-            tuple(value["op_ns"]),
-            value["move_ns"],
-            Agreement(**value["agreement"]),
-            value["fast_bytes"],
-            value["slow_bytes"],
-            value["pages"],
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ExecutedPlans:
     """Results of executing plans, in their order."""
 
+    at: str = field(default="done", init=False)
     plans: tuple[ExecutedPlan, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return _done(plans=[plan.to_dict() for plan in self.plans])
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> ExecutedPlans:
-        return cls(tuple(ExecutedPlan.from_dict(plan) for plan in message["plans"]))
 
 
 Answer = (

@@ -19,10 +19,10 @@ from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import resident
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
+from memtui.core.plain_data import fields_to_plain
 from memtui.core.samples import MAIN_MEMORY, Event
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import AllocationSummary, allocation_summary
-from memtui.reports.as_dict import fields_as_dict
 from memtui.reports.import_summary import ImportSummary, import_summary
 from memtui.reports.overhead_summary import Overhead, budget_clause, overhead_of
 from memtui.reports.power_summary import PowerSummary, power_summaries
@@ -188,7 +188,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document of ``report --json``; docs/reference/schemas describe it."""
-        return fields_as_dict(self)
+        return fields_to_plain(self)
 
 
 def build_report(path: Path, *, redact: bool = False) -> Report:

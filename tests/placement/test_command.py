@@ -12,6 +12,7 @@ import pytest
 
 from memtui.cli.main import main
 from memtui.core.options import PLACE
+from memtui.core.plain_data import to_plain
 from memtui.placement import text
 from memtui.placement.configurations import configuration
 from memtui.placement.graph import Configuration
@@ -296,7 +297,7 @@ def test_it_is_no_session(argv: tuple[str, ...], file: Path, capsys: Capture) ->
 
 def test_a_limit_below_what_must_stay_is_reported(tmp_path: Path, capsys: Capture) -> None:
     profile = in_pages(STATIC_CASE)
-    fields = profile.to_dict()
+    fields = to_plain(profile)
     fields["graph"]["tensors"][1]["pools"] = ["dram"]
     name = fields["graph"]["tensors"][1]["name"]
     fields["samples"] = [s for s in fields["samples"] if not _has(fields, s, name)]

@@ -12,10 +12,11 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import why
+from memtui.core.plain_data import to_plain
 from memtui.core.small_file import check_regular
 from memtui.core.text import visible
 from memtui.session.file_format import SessionError, connect_writer, format_of, read_all, tables_in, tables_of
@@ -26,18 +27,6 @@ _VERSION = 1
 _SCHEMA = "CREATE TABLE measured(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
 ANOTHER = "name another one with --cache"
 _MESSAGE_CHARACTERS = 120
-
-
-class CacheKey(Protocol):
-    """Everything that a measurement depends on."""
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-class CacheValue(Protocol):
-    """A measurement."""
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 def _digest(key: Mapping[str, Any]) -> str:
@@ -89,22 +78,22 @@ class Cache:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def get(self, key: CacheKey) -> Any:
-        """Return a measurement as JSON, which another program may have written; None where there is none."""
+    def get(self, key: object) -> Any:
+        """Return the measurement of a key as JSON, which another program may have written; None where there is none."""
         try:
             query = "SELECT value FROM measured WHERE key = ?"
-            rows = read_all(self._db, self._path, query, (_digest(key.to_dict()),))
+            rows = read_all(self._db, self._path, query, (_digest(to_plain(key)),))
             check_rows(rows, "t")
             return parse_json(rows[0][0]) if rows else None
         except (sqlite3.Error, SessionError, ValueError) as error:
             raise self._unusable(error) from None
 
-    def put(self, measurements: Sequence[tuple[CacheKey, CacheValue]]) -> None:
+    def put(self, measurements: Sequence[tuple[object, object]]) -> None:
         """Add measurements that were finished together: all of them or, when interrupted, none."""
         rows = []
         for key, value in measurements:
-            fields = key.to_dict()
-            rows.append((_digest(fields), json.dumps(fields, sort_keys=True), json.dumps(value.to_dict())))
+            fields = to_plain(key)
+            rows.append((_digest(fields), json.dumps(fields, sort_keys=True), json.dumps(to_plain(value))))
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", rows)

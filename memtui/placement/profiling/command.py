@@ -16,6 +16,7 @@ from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.file_lock import exclusively
 from memtui.core.files import check_place
+from memtui.core.plain_data import to_plain
 from memtui.core.privilege import invoker, state_directory
 from memtui.core.text import visible
 from memtui.placement import memory
@@ -119,7 +120,7 @@ def measure(
                 "fingerprint": captured.fingerprint,
                 "results_copied": len(captured.copied),
                 "kernel": platform.release(),
-                **environment.to_dict(),
+                **to_plain(environment),
             }
             measurements = Measurements(
                 graph, tuple(pool.name for pool in request.pools), request.modes, request.seconds
@@ -170,7 +171,7 @@ class BandwidthsKey:
     pools: Sequence[CreatedPool]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.environment.to_dict(), "pools": [pool.to_dict() for pool in self.pools], "what": "moves"}
+        return {**to_plain(self.environment), "pools": to_plain(self.pools), "what": "moves"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,6 @@ class CachedBandwidths:
 
     pools: tuple[Bandwidth, ...]
     sitting: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"pools": [bandwidth.to_dict() for bandwidth in self.pools], "sitting": self.sitting}
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "bandwidths") -> CachedBandwidths:

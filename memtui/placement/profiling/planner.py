@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from memtui.core.errors import UserError
+from memtui.core.plain_data import to_plain
 from memtui.placement.configurations import pair_configurations
 from memtui.placement.graph import Configuration, Graph, Op
 from memtui.placement.pool_specs import PoolSpec
@@ -64,11 +65,11 @@ class TimesKey:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            **self.environment.to_dict(),
+            **to_plain(self.environment),
             **self.about,
             "fast": self.fast,
             "mode": self.mode,
-            "pools": {name: pool.to_dict() for name, pool in self.pools.items()},
+            "pools": to_plain(self.pools),
             "configuration": self.configuration.to_dict(),
         }
 
@@ -86,9 +87,6 @@ class Times:
     time_ns: tuple[float, ...]
     run: tuple[int, ...]
     sitting: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"time_ns": list(self.time_ns), "run": list(self.run), "sitting": self.sitting}
 
     @classmethod
     def from_dict(cls, value: Any, what: str = "times") -> Times:

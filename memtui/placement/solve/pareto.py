@@ -31,14 +31,6 @@ class ParetoPoint:
     gap: float | None
     first_touch_ns: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "limit_bytes": self.limit_bytes,
-            "predicted_ns": self.predicted_ns,
-            "gap": self.gap,
-            "first_touch_ns": self.first_touch_ns,
-        }
-
     @classmethod
     def from_dict(cls, value: Any, what: str = "point") -> ParetoPoint:
         """Raise Damaged."""

@@ -17,6 +17,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map
 
+from memtui.core.plain_data import to_plain
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.torch import capture_errors
 from memtui.placement.torch.kernels import called, has_to_copy
@@ -112,7 +113,7 @@ class Captured:
     @property
     def fingerprint(self) -> str:
         """A digest of the graph: measurements are valid only for a graph with the same digest."""
-        text = json.dumps(self.graph.to_dict(), sort_keys=True)
+        text = json.dumps(to_plain(self.graph), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -18,12 +18,12 @@ from typing import Any, TextIO
 
 import psutil
 
+from memtui.core.plain_data import to_plain
 from memtui.core.units import size
 from memtui.placement.memory import NoMemory
 from memtui.placement.pool_specs import parse_pool
 from memtui.placement.worker_protocol import (
     Answer,
-    AnyRequest,
     CapturedStep,
     CaptureStep,
     CreatedPools,
@@ -37,6 +37,7 @@ from memtui.placement.worker_protocol import (
     MeasureBandwidths,
     MeasuredBandwidths,
     Ready,
+    Request,
     TimeInGraph,
     TimeIsolated,
     Unable,
@@ -90,7 +91,7 @@ class Worker:
                 traceback.print_exc()
                 self._send(Failed(type(error).__name__, self._why(error)))
 
-    def _answer(self, request: AnyRequest) -> Answer:
+    def _answer(self, request: Request) -> Answer:
         match request:
             case CaptureStep():
                 return self._capture(request)
@@ -161,7 +162,7 @@ class Worker:
             raise ParentExited
 
     def _send(self, answer: Answer) -> None:
-        self._answers.write(json.dumps(answer.to_dict(), separators=(",", ":")) + "\n")
+        self._answers.write(json.dumps(to_plain(answer), separators=(",", ":")) + "\n")
         self._answers.flush()
 
 
@@ -179,7 +180,7 @@ def main() -> int:
     try:
         Worker(requests, answers, options.threads).serve()
     except (ImportError, RuntimeError) as error:
-        print(json.dumps(Unable(str(error).partition("\n")[0]).to_dict()), file=answers, flush=True)
+        print(json.dumps(to_plain(Unable(str(error).partition("\n")[0]))), file=answers, flush=True)
         return 1
     except (KeyboardInterrupt, BrokenPipeError):
         return 130

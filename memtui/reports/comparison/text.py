@@ -11,9 +11,9 @@ import numpy as np
 from memtui.analysis.lines import Line
 from memtui.core.errors import UserError
 from memtui.core.options import LETTERS
+from memtui.core.plain_data import to_plain
 from memtui.core.text import short_command
 from memtui.core.units import duration, size
-from memtui.reports.as_dict import json_value
 from memtui.reports.comparison.common_windows import differ, in_same_windows
 from memtui.reports.comparison.differences import FIGURES, Difference, condition_rows, figure_rows, notes, sentences
 from memtui.reports.comparison.load import names, recorded
@@ -95,7 +95,7 @@ def _memory(memory: RecordedMemory) -> dict[str, Any]:
         "interval_s": list(memory.interval_s),
         **memory.figures,
         "reasons": dict(memory.reasons),
-        "power": json_value(memory.power),
+        "power": to_plain(memory.power),
         "curves": {name: _pairs(getattr(memory, name)) for name in ("wss", "rss", "mapped", "reuse")},
     }
 
