@@ -19,6 +19,7 @@ from typing import Any
 from memtui.core import progress_line
 from memtui.core.console import Console
 from memtui.core.errors import UserError
+from memtui.core.plain_data import from_plain, to_plain
 from memtui.core.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
 from memtui.core.progress_line import above_line
 from memtui.core.secrets import mask_secrets
@@ -221,7 +222,7 @@ class _StudyRunner:
         row = self._state.row(key)
         if row is None:
             row = self._do(name, run, key, before)
-        return FinishedRun(run, RunResult.from_dict(row), self._state.folder / row["files"][0])
+        return FinishedRun(run, from_plain(RunResult, row), self._state.folder / row["files"][0])
 
     def _memory(self, run: Run, before: Sequence[FinishedRun]) -> MemoryOrder | None:
         """Return limit and swap of a run, from the recording that they are shares of. Raises UserError."""
@@ -246,7 +247,7 @@ class _StudyRunner:
         start_s = time.monotonic()
         result = runner.perform(run, stem, cpus, self._means, lambda progress: self._show(head, progress), memory)
         result = replace(result, tracker=_tracker(stem))
-        row = result.to_dict() | {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run)}
+        row = to_plain(result) | {"files": [f"{stem.name}.memtui"], "run": _without_secrets(run)}
         self._state.add(key, row)
         self._times.done(run.expected_s, time.monotonic() - start_s)
         return row
@@ -259,7 +260,7 @@ class _StudyRunner:
 
 
 def _without_secrets(run: Run) -> dict[str, Any]:
-    return run.to_dict() | {"program": mask_secrets(shlex.join(run.program))}
+    return to_plain(run) | {"program": mask_secrets(shlex.join(run.program))}
 
 
 def _tracker(stem: Path) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memtui.core.plain_data import to_plain
 
 RECORD, BLOCKS, ALTERNATE = "record", "blocks", "alternate"
 BARE, CONTAINER = "", "container"
@@ -64,21 +65,13 @@ class Run:
     needs_steps: bool = False
     other_interval_s: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> Run:
-        environment = tuple((name, value) for name, value in message["environment"])
-        return cls(**{**message, "program": tuple(message["program"]), "environment": environment})
-
     def key(self, surroundings: Iterable[str]) -> str:
         """Return the run's key in a state file, which is equal while program, conditions and machine are equal.
 
         Args:
             surroundings: versions and machine.
         """
-        fixed = self.to_dict()
+        fixed = to_plain(self)
         fixed.pop("expected_s")
         if not self.needs_steps:  # the key of versions before this field
             del fixed["memory_share"], fixed["memory_of"], fixed["needs_steps"]

@@ -24,6 +24,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
 from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.plain_data import from_plain, to_plain
 from memtui.session.vma_row import VmaRow
 from memtui.study import command
 from memtui.study.plan import Run
@@ -179,7 +180,7 @@ def test_a_program_that_was_killed_though_swap_had_room_is_tried_again(
     monkeypatch.setattr(
         runner,
         "_listen",
-        lambda fd, show: RunResult.from_dict(ended | {"memory": memory | {"kills": next(kills_left)}}),
+        lambda fd, show: from_plain(RunResult, ended | {"memory": memory | {"kills": next(kills_left)}}),
     )
     run = Run("x", ("python", "train.py"), 5.0)
     if says is None:
@@ -198,15 +199,15 @@ def test_a_limit_that_does_not_come_down_is_told(tmp_path):
         LimitGroup(2, group).limit(60 * MIB, 20 * MIB, 0.05)
 
 
-def sent(message: dict) -> dict:
-    return json.loads(json.dumps(message))
+def sent(message: object) -> dict:
+    return json.loads(json.dumps(to_plain(message)))
 
 
 def test_messages_of_a_limit_arrive_as_they_were_sent():
     order = LimitOrder(4096, ("/var/tmp", "/tmp"), 1000)
-    assert LimitOrder.from_dict(sent(order.to_dict())) == order
+    assert from_plain(LimitOrder, sent(order)) == order
     for request in (JoinRequest(42), LimitRequest(1 << 30)):
-        assert request_of(sent(request.to_dict())) == request
+        assert request_of(sent(request)) == request
     ready = HolderReady(2, "/sys/fs/cgroup/memtui-limit-1-2", "a file on ext4", 4096)
     for reply in (
         ready,
@@ -215,18 +216,18 @@ def test_messages_of_a_limit_arrive_as_they_were_sent():
         HolderFailed("no", 2),
         HolderGone("/dev/loop3: busy"),
     ):
-        assert reply_of(sent(reply.to_dict())) == reply
+        assert reply_of(sent(reply)) == reply
 
 
 def test_messages_of_a_worker_arrive_as_they_were_sent():
     for message in (RunProgress(1.5, 3.0, None), RunFailed("no", 1)):
-        assert worker_message_of(sent(message.to_dict())) == message
+        assert worker_message_of(sent(message)) == message
     result = RunResult(seconds=2.0, step_times_ns=(1, 2), memory=limit(0.5))
-    assert worker_message_of({"done": sent(result.to_dict())}) == result
+    assert worker_message_of({"done": sent(result)}) == result
 
 
 def limit(share: float) -> MemoryResult:
-    return MemoryResult.from_dict(under_a_limit(share))
+    return from_plain(MemoryResult, under_a_limit(share))
 
 
 def test_steps_are_counted_after_the_limit_and_some_time_to_settle():

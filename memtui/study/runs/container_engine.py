@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +67,6 @@ class Engine:
             "Python read-only), on the network of this machine, with PID, mount, IPC and UTS namespaces and cgroups of "
             "its own"
         )
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> Engine:
-        return cls(message["name"], message["version"], tuple(message["cli"]), tuple(message["limits"]))
 
 
 def find() -> tuple[Engine | None, list[str]]:

@@ -6,10 +6,11 @@ Nothing here imports numpy, so that the holder, a process of root's, stays small
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from memtui.core.errors import FAILURE
+from memtui.core.plain_data import fields_to_plain, from_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,6 @@ class LimitOrder:
     swap_bytes: int
     folders: tuple[str, ...]
     uid: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> LimitOrder:
-        return cls(message["swap_bytes"], tuple(message["folders"]), message["uid"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ class HolderReady:
     swap_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {"ready": asdict(self)}
+        return {"ready": fields_to_plain(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +98,10 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class HolderFailed:
-    """A failure: the reason, as a line for the user, and the exit status of the command (``code``)."""
+    """A failure: the reason, as a line for the user (``failed``), and the exit status of the command (``code``)."""
 
-    text: str
-    code: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"failed": self.text, "code": self.code}
+    failed: str
+    code: int = FAILURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +120,11 @@ Reply = HolderReady | ProcessJoined | LimitReached | HolderFailed | HolderGone
 def reply_of(message: Mapping[str, Any]) -> Reply:
     """Return the message in a line of the holder's output."""
     if "ready" in message:
-        return HolderReady(**message["ready"])
+        return from_plain(HolderReady, message["ready"])
     if "joined" in message:
         return ProcessJoined(message["joined"])
     if "limit" in message:
         return LimitReached(message["limit"])
     if "gone" in message:
         return HolderGone(message["left"])
-    return HolderFailed(message["failed"], message.get("code", FAILURE))
+    return from_plain(HolderFailed, message)

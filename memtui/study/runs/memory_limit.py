@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.plain_data import to_plain
 from memtui.core.privilege import invoker
 from memtui.study.runs import cgroup_limit, swap_file
 from memtui.study.runs.cgroup_limit import LimitGroup, counts_of
@@ -68,7 +69,7 @@ class LimitedRun:
             self._holder.send(LimitRequest(self._limit_bytes))
         for reply in self._holder.receive(0.0):
             if isinstance(reply, HolderFailed):
-                self.failed = reply.text
+                self.failed = reply.failed
             elif isinstance(reply, LimitReached):
                 self.reached_ns = time.monotonic_ns()
         now_s = time.monotonic()
@@ -136,7 +137,7 @@ class _LimitHolder:
     def __init__(self, swap_bytes: int, folders: Sequence[str]) -> None:
         order = LimitOrder(swap_bytes, tuple(folders), invoker().uid)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "memtui.study.runs.limit_holder", json.dumps(order.to_dict())],
+            [sys.executable, "-P", "-m", "memtui.study.runs.limit_holder", json.dumps(to_plain(order))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -149,7 +150,7 @@ class _LimitHolder:
     def send(self, request: Request) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request.to_dict()).encode() + b"\n")
+            self._process.stdin.write(json.dumps(to_plain(request)).encode() + b"\n")
             self._process.stdin.flush()
 
     def receive(self, seconds: float) -> list[Reply]:
@@ -169,7 +170,7 @@ class _LimitHolder:
         while not self._ended and (left_s := deadline_s - time.monotonic()) > 0:
             for reply in self.receive(left_s):
                 if isinstance(reply, HolderFailed):
-                    raise UserError(reply.text, reply.code)
+                    raise UserError(reply.failed, reply.code)
                 if isinstance(reply, kind):
                     return reply
         why = "ended" if self._ended else f"did not answer within {seconds:.0f} s"

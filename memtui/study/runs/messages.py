@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from memtui.analysis.slowdown import Block
+from memtui.core.plain_data import fields_from_plain, fields_to_plain, from_plain
 from memtui.study.plan import Run
 from memtui.study.runs.cgroup_limit import Counts
 from memtui.study.runs.container_engine import Engine
-
-_COUNTS = tuple(field.name for field in fields(Counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +26,6 @@ class MemoryOrder:
     limit_bytes: int | None
     swap_bytes: int
     folders: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> MemoryOrder:
-        return cls(message["limit_bytes"], message["swap_bytes"], tuple(message["folders"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +50,6 @@ class RunOrder:
     before: tuple[str, ...] = ()
     engine: Engine | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, message: Mapping[str, Any]) -> RunOrder:
-        return cls(
-            Run.from_dict(message["run"]),
-            message["session"],
-            message["log"],
-            tuple(message["cpus"]),
-            None if message["memory"] is None else MemoryOrder.from_dict(message["memory"]),
-            tuple(message["before"]),
-            None if message["engine"] is None else Engine.from_dict(message["engine"]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
@@ -82,19 +59,13 @@ class RunProgress:
     steps: float
     wss_bytes: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """A failed run: the reason, as a line for the user, and the exit status of the command (``code``)."""
+    """A failed run: the reason, as a line for the user (``failed``), and the exit status of the command (``code``)."""
 
-    text: str
+    failed: str
     code: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"failed": self.text, "code": self.code}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +77,12 @@ class CgroupSample:
     counts: Counts
 
     def to_dict(self) -> dict[str, Any]:
-        return {"at_ns": self.time_ns, "steps": self.steps, **asdict(self.counts)}
+        return {"at_ns": self.time_ns, "steps": self.steps, **fields_to_plain(self.counts)}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> CgroupSample:
-        return cls(message["at_ns"], message["steps"], Counts(**{name: message[name] for name in _COUNTS}))
+        counts = dict(message)
+        return cls(counts.pop("at_ns"), counts.pop("steps"), from_plain(Counts, counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +115,13 @@ class MemoryResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message, as state files have it: there the samples are ``marks``."""
-        message = asdict(self)
-        del message["samples"]
-        return message | {"marks": [sample.to_dict() for sample in self.samples]}
+        message = fields_to_plain(self)
+        return message | {"marks": message.pop("samples")}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> MemoryResult:
-        scalars = {name: value for name, value in message.items() if name != "marks"}
-        return cls(**scalars, samples=tuple(CgroupSample.from_dict(sample) for sample in message.get("marks", ())))
+        fields_by_name = {"samples" if name == "marks" else name: value for name, value in message.items()}
+        return fields_from_plain(cls, fields_by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,25 +169,15 @@ class RunResult:
     tracker: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        message = asdict(self)
-        for name in ("memory", "blocks"):
-            if message[name] is None:
-                del message[name]
-        return message if self.memory is None else message | {"memory": self.memory.to_dict()}
+        """Return the message, without memory and blocks where there are none."""
+        message = fields_to_plain(self)
+        return {name: value for name, value in message.items() if name not in ("memory", "blocks") or value is not None}
 
     @classmethod
     def from_dict(cls, message: Mapping[str, Any]) -> RunResult:
         """Read the message of a worker, or a row of a state file, which has more fields."""
-        scalars = {field.name: message[field.name] for field in fields(cls) if field.name in message}
-        memory, blocks = message.get("memory"), message.get("blocks")
-        return cls(
-            **scalars
-            | {
-                "step_times_ns": tuple(message.get("step_times_ns", ())),
-                "memory": None if memory is None else MemoryResult.from_dict(memory),
-                "blocks": None if blocks is None else tuple(Block(**block) for block in blocks),
-            }
-        )
+        names = [field.name for field in fields(cls) if field.name in message]
+        return fields_from_plain(cls, {name: message[name] for name in names})
 
 
 WorkerMessage = RunProgress | RunFailed | RunResult
@@ -225,7 +186,7 @@ WorkerMessage = RunProgress | RunFailed | RunResult
 def worker_message_of(message: Mapping[str, Any]) -> WorkerMessage:
     """Return the message in a line of a worker."""
     if "failed" in message:
-        return RunFailed(message["failed"], message["code"])
+        return from_plain(RunFailed, message)
     if "done" in message:
-        return RunResult.from_dict(message["done"])
-    return RunProgress(**message)
+        return from_plain(RunResult, message["done"])
+    return from_plain(RunProgress, message)

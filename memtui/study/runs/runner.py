@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.plain_data import to_plain
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import short_command, visible
 from memtui.core.units import size
@@ -78,7 +79,7 @@ def _attempt(order: RunOrder, log: Path, show: Show) -> RunResult:
     with _worker(order, log) as pipe:
         last = _listen(pipe, show)
     if isinstance(last, RunFailed):
-        raise UserError(f"{order.run.group}: {last.text}", last.code)
+        raise UserError(f"{order.run.group}: {last.failed}", last.code)
     if not isinstance(last, RunResult):
         raise UserError(f"{order.run.group}: the worker ended without a word ({_last_line(log)})", FAILURE)
     return last
@@ -118,7 +119,7 @@ def _worker(order: RunOrder, log: Path) -> Iterator[int]:
     assert worker.stdin is not None
     try:
         with suppress(BrokenPipeError):
-            worker.stdin.write(json.dumps(order.to_dict()).encode() + b"\n")
+            worker.stdin.write(json.dumps(to_plain(order)).encode() + b"\n")
             worker.stdin.flush()
         yield reading
     finally:

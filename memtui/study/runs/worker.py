@@ -16,13 +16,14 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from memtui.analysis.slowdown import Block, count_in
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.plain_data import from_plain, to_plain
 from memtui.core.privilege import invoker
 from memtui.core.samples import Options
 from memtui.recording.supervisor.launch import Launch, Observation
@@ -45,7 +46,7 @@ NO_STEPS_SECONDS = 15.0  # for the first step before blocks of another window st
 SWITCH_SECONDS = 0.2  # after another window was asked for, before a window counts: more than the shortest of them
 MOST_STEPS = 5000  # whose times are reported
 
-Send = Callable[[Mapping[str, Any]], None]
+Send = Callable[[object], None]
 
 
 class _RunMonitor:
@@ -84,7 +85,7 @@ class _RunMonitor:
             self._reported_s = now_s
             progress = self._observation.progress
             wss_bytes = None if progress is None else progress.wss_bytes
-            self._send(RunProgress(now_s - self.start_s, self.steps.total, wss_bytes).to_dict())
+            self._send(RunProgress(now_s - self.start_s, self.steps.total, wss_bytes))
         first_s = self.first_s
         # The program starts without a limit, so that everything before training is the same in all runs.
         if self._limit is not None and self._limit.poll(self.steps.total, first_s is not None):
@@ -119,19 +120,19 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the study gets it, too, and decides
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     pipe = os.fdopen(int(sys.argv[1]), "w")
-    order = RunOrder.from_dict(json.loads(_first_line()))
+    order = from_plain(RunOrder, json.loads(_first_line()))
 
-    def send(message: Mapping[str, Any]) -> None:
+    def send(message: object) -> None:
         with suppress(OSError, ValueError):
-            pipe.write(json.dumps(message) + "\n")
+            pipe.write(json.dumps(to_plain(message)) + "\n")
             pipe.flush()
 
     try:
-        send({"done": _work(order, send).to_dict()})
+        send({"done": _work(order, send)})
     except UserError as error:
-        send(RunFailed(str(error), error.code).to_dict())
+        send(RunFailed(str(error), error.code))
     except Exception as error:
-        send(RunFailed(f"{type(error).__name__}: {error}", FAILURE).to_dict())
+        send(RunFailed(f"{type(error).__name__}: {error}", FAILURE))
         raise
     finally:
         _end_orphans()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from memtui.analysis.reuse_cdf import cdf, quantiles
 from memtui.analysis.statistics import median
 from memtui.core.errors import UserError
+from memtui.core.plain_data import to_plain
 from memtui.core.units import size
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_lines
@@ -41,9 +41,6 @@ class CpusPoint:
     run_s: float | None
     median_reuse_bytes: tuple[int, int] | None
     speed_up: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Cpus:
@@ -140,7 +137,7 @@ class Cpus:
         for of_count in traces.values():
             for trace in of_count:
                 trace.close()
-        numbers = {"interval_s": INTERVAL_S, "points": [point.to_dict() for point in points]}
+        numbers = {"interval_s": INTERVAL_S, "points": to_plain(points)}
         return Findings(numbers, conclude(points), charts, [Table(f"By threads, {window}", heads, rows)], doubts)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from memtui.analysis.statistics import MedianInterval
 
@@ -98,6 +97,3 @@ class FastMemoryNumbers:
     cgroup_version: Sequence[int] = ()
     swap: Sequence[str] = ()
     page_cluster: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)

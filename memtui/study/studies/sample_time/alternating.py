@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.statistics import MedianInterval, mean
+from memtui.core.plain_data import to_plain
 from memtui.core.units import percent, size
 from memtui.reports.charts.model import Table
 from memtui.study.plan import ALTERNATE, Run
@@ -65,7 +66,7 @@ class TurnPoint:
             "interval_s": self.interval_s,
             "finest_s": self.finest_s,
             "malloc_keeps": self.malloc_keeps,
-            "beyond": None if error is None else asdict(error.beyond),
+            "beyond": to_plain(error.beyond) if error else None,
             "words": self.text,
             "coarse_bytes": error.coarse_bytes if error else None,
             "merged_bytes": error.merged_bytes if error else None,

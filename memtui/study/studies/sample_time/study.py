@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from memtui.analysis.reuse_cdf import Cdf, apart, cdf
 from memtui.analysis.statistics import median
+from memtui.core.plain_data import to_plain
 from memtui.core.units import percent, size
 from memtui.reports.charts.model import Chart, ChartLine, Findings, Table
 from memtui.study.charts import MIB, reuse_lines, wss_over_run
@@ -62,9 +63,6 @@ class IntervalPoint:
     curves_apart: float | None
     windows: int
     derived_windows: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +126,9 @@ class SampleTime:
             with _Traces(groups, threads, (FINEST_S, *intervals_s)) as traces:
                 points = [_point(traces, interval_s) for interval_s in intervals_s]
                 numbers["threads"][str(threads)] = {
-                    "points": [point.to_dict() for point in points],
-                    "shape": None if (fit := shape(points)) is None else asdict(fit),
-                    "in_turn": [point.to_dict() for point in in_turn[threads]],
+                    "points": to_plain(points),
+                    "shape": to_plain(shape(points)),
+                    "in_turn": to_plain(in_turn[threads]),
                 }
                 charts += _charts(traces, points, threads)
                 conclusion += conclude(points, threads) + conclude_turns(in_turn[threads], threads)
