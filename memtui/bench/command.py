@@ -37,6 +37,7 @@ from memtui.bench.sweep_task import SweepProcess
 from memtui.core.console import Console, as_json
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.core.files import ANOTHER_FILE, check_place, write_safely
+from memtui.core.plain_data import to_plain
 from memtui.core.privilege import Invoker, become, invoker, state_directory
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import nearest, visible
@@ -315,9 +316,7 @@ def _compare(args: argparse.Namespace) -> int:
     if others:
         complain(others)
     if args.json:
-        print(
-            as_json({"a": str(first), "b": str(second), "rows": [comparison.to_dict() for comparison in comparisons]})
-        )
+        print(as_json({"a": str(first), "b": str(second), "rows": to_plain(comparisons)}))
         return 0
     for text in compare.table(comparisons, terminal_columns()):
         print(visible(text))

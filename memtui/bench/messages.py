@@ -6,13 +6,11 @@ answers a request with a ``Phase`` at the start of each phase, and then with ``D
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 from memtui.bench.plan import BenchPlan, BenchWindow
-
-Json = dict[str, Any]
+from memtui.core.plain_data import from_plain_union
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +25,21 @@ class MeasureRequest:
     configuration: str
     plan: BenchPlan
 
-    def to_dict(self) -> Json:
-        return {"configuration": self.configuration, "plan": self.plan.to_dict()}
-
 
 @dataclass(frozen=True, slots=True)
 class PowerSettled:
     """Notifies the worker that the power does not change any more."""
 
-    def to_dict(self) -> Json:
-        return {"settled": True}
+    settled: bool = field(default=True, init=False)
 
 
 Request = MeasureRequest | PowerSettled
+_REQUESTS: tuple[type[Request], ...] = get_args(Request)
 
 
-def request_from_dict(document: Mapping[str, Any]) -> Request:
-    """Invert ``to_dict`` of a message of the sweep."""
-    if "configuration" in document:
-        return MeasureRequest(document["configuration"], BenchPlan(**document["plan"]))
-    return PowerSettled()
+def request_of(message: Any) -> Request:
+    """Return the request of a line. Raises ValueError."""
+    return from_plain_union(_REQUESTS, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +59,7 @@ class Ready:
         capability: instructions of a CPU that torch uses.
     """
 
-    TAG: ClassVar[str] = "ready"
+    at: str = field(default="ready", init=False)
     torch: str
     threads: int
     cache_bytes: int
@@ -77,9 +70,6 @@ class Ready:
     cuda: str | None = None
     cudnn: int | None = None
     capability: str | None = None
-
-    def to_dict(self) -> Json:
-        return {"at": self.TAG, **asdict(self)}
 
     def environment(self) -> dict[str, str | int]:
         """Return the versions and settings that make figures comparable, as far as they apply to the device."""
@@ -92,17 +82,14 @@ class Phase:
     """Reports the start of a phase.
 
     Attributes:
-        name: ``data``, ``warm-up`` or ``window``.
+        at: ``data``, ``warm-up`` or ``window``.
         window: number of the window, from 1; 0 outside of windows.
         windows: least number of windows; None outside of windows.
     """
 
-    name: str
+    at: str
     window: int = 0
     windows: int | None = None
-
-    def to_dict(self) -> Json:
-        return {"at": self.name, "window": self.window, "windows": self.windows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +105,13 @@ class Done:
         copies: number of sets of weights.
     """
 
-    TAG: ClassVar[str] = "done"
+    at: str = field(default="done", init=False)
     windows: tuple[BenchWindow, ...]
     settled: bool
     yard_limit_ns: float | None
     yard_ns: float | None
     walked_bytes: int
     copies: int
-
-    def to_dict(self) -> Json:
-        return {"at": self.TAG, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Done:
-        return cls(**{**document, "windows": tuple(map(BenchWindow.from_dict, document["windows"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,41 +123,23 @@ class Failed:
         text: the details.
     """
 
-    TAG: ClassVar[str] = "failed"
+    at: str = field(default="failed", init=False)
     why: str
     text: str
-
-    def to_dict(self) -> Json:
-        return {"at": self.TAG, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Unable:
     """Reports why the worker ends at once."""
 
-    TAG: ClassVar[str] = "unable"
+    at: str = field(default="unable", init=False)
     text: str
 
-    def to_dict(self) -> Json:
-        return {"at": self.TAG, **asdict(self)}
+
+Reply = Done | Failed | Phase
+_REPLIES: tuple[type[Reply], ...] = get_args(Reply)
 
 
-Reply = Phase | Done | Failed
-
-
-def ready_from_dict(document: Mapping[str, Any]) -> Ready:
-    """Invert ``Ready.to_dict``."""
-    return Ready(**_without_tag(document))
-
-
-def reply_from_dict(document: Mapping[str, Any]) -> Reply:
-    """Invert ``to_dict`` of an answer to a request."""
-    if document["at"] == Done.TAG:
-        return Done.from_dict(_without_tag(document))
-    if document["at"] == Failed.TAG:
-        return Failed(**_without_tag(document))
-    return Phase(document["at"], document["window"], document["windows"])
-
-
-def _without_tag(document: Mapping[str, Any]) -> Json:
-    return {name: value for name, value in document.items() if name != "at"}
+def reply_of(message: Any) -> Reply:
+    """Return the answer to a request. Raises ValueError."""
+    return from_plain_union(_REPLIES, message)

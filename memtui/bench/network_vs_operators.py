@@ -11,13 +11,14 @@ measure are in no sum, and are reported with their share of the multiplications.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.configuration import Configuration
 from memtui.bench.operators.networks import PARAMETERS
 from memtui.bench.result import BenchRow
+from memtui.core.plain_data import fields_to_plain, to_plain
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, percent
 
@@ -64,7 +65,7 @@ class Covered:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready object, with the share of the multiplications."""
-        return {**asdict(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
+        return {**fields_to_plain(self), "macs_share": self.macs / self.of_macs if self.of_macs else None}
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def to_dict(composition: Composition) -> dict[str, Any]:
         "conditions": dict(composition.network.conditions),
         "rounds": composition.rounds,
         "calls": composition.calls,
-        "covered": {name: covered.to_dict() for name, covered in composition.covered.items()},
+        "covered": to_plain(composition.covered),
         "network_ns": composition.network_ns,
         "network_j": composition.network_j,
         "drift": composition.drift,

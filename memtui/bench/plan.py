@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 MS = 1_000_000
 BLOCK_NS = 20 * MS  # of load between two readings of the clock: a call may be shorter than a reading takes
@@ -61,9 +60,6 @@ class BenchPlan:
         share = self.windows // self.visits + (number < self.windows % self.visits)
         return replace(self, windows=share, visits=1, medians=self.parts)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class BenchWindow:
@@ -98,7 +94,3 @@ class BenchWindow:
     def call_ns(self) -> float:
         """Mean duration of a call."""
         return self.wall_ns / self.calls
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> BenchWindow:
-        return cls(**{**document, "block_ns": tuple(document["block_ns"]), "yard_ns": tuple(document["yard_ns"])})

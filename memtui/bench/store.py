@@ -33,6 +33,7 @@ from memtui.bench.result import BenchRow
 from memtui.bench.undisturbed_blocks import quiet_blocks
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import why
+from memtui.core.plain_data import to_plain
 from memtui.core.text import visible
 from memtui.session.file_format import (
     SessionError,
@@ -135,7 +136,7 @@ class Database:
     def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Insert a run and return its name."""
         name = secrets.token_hex(8)
-        row = name, time.time_ns(), socket.gethostname(), canonical(plan.to_dict()), idle_w, idle_reason
+        row = name, time.time_ns(), socket.gethostname(), canonical(to_plain(plan)), idle_w, idle_reason
         self._write("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", *row)
         return name
 

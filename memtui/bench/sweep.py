@@ -321,9 +321,9 @@ class Sweep:
             heard_s = time.monotonic()
             if isinstance(reply, Done | Failed):
                 return reply
-            if reply.name == "window" and self._source is not None:
+            if reply.at == "window" and self._source is not None:
                 states.append(self._source.state())
-            self._show(reply.name, window=reply.window, windows=reply.windows or plan.windows)
+            self._show(reply.at, window=reply.window, windows=reply.windows or plan.windows)
 
     def _show_power(self) -> None:
         """Show the power twice a second."""

@@ -7,13 +7,14 @@ finished rows are in the database, however the sweep ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from memtui.bench import text
 from memtui.bench.configuration import Titles
 from memtui.bench.result import BenchRow
 from memtui.bench.sweep import OnProgress, SweepProgress
+from memtui.core.plain_data import from_plain
 from memtui.core.processes import BackgroundTask
 
 
@@ -42,11 +43,6 @@ class FinishedRow:
         remarks = tuple(text.remarks(row))
         return cls(text.BenchLine.of(row), configuration.title, titles.of(configuration), remarks, ok)
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> FinishedRow:
-        line = text.BenchLine.from_dict(document["line"])
-        return cls(**{**document, "line": line, "words": tuple(document["words"])})
-
 
 @dataclass(frozen=True, slots=True)
 class SweepUpdate:
@@ -69,14 +65,6 @@ class SweepUpdate:
     configuration: str
     notice: str
     row: FinishedRow | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> SweepUpdate:
-        row = document["row"]
-        return cls(**{**document, "row": None if row is None else FinishedRow.from_dict(row)})
 
 
 def update_of(progress: SweepProgress, titles: Titles) -> SweepUpdate:
@@ -126,7 +114,7 @@ def message_from_dict(document: Mapping[str, Any]) -> SweepMessage:
         return SweepFailed(document["error"])
     if "over" in document:
         return SweepEnded(tuple(document["over"]))
-    return SweepUpdate.from_dict(document)
+    return from_plain(SweepUpdate, document)
 
 
 class SweepProcess(BackgroundTask):
@@ -143,7 +131,7 @@ class SweepProcess(BackgroundTask):
         self.lines: list[text.BenchLine] = []
         self._received: list[SweepMessage] = []
         titles = titles or Titles([])
-        super().__init__(lambda send: work(lambda progress: send(update_of(progress, titles).to_dict())))
+        super().__init__(lambda send: work(lambda progress: send(update_of(progress, titles))))
 
     def note(self, word: dict[str, Any]) -> None:
         super().note(word)

@@ -92,11 +92,6 @@ class BenchLine:
         estimated = row.estimate_j is not None
         return cls(cells(row), row.configuration.title, reason, row.flags, no_energy, estimated, row.reference)
 
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> BenchLine:
-        """Invert ``asdict``, also after JSON."""
-        return cls(**{**document, "cells": tuple(document["cells"]), "flags": tuple(document["flags"])})
-
 
 def line(row: BenchLine, name: str = "") -> str:
     """Return one row under the name of its configuration. Unknown figures are ``n/a``; an estimate has a ``~``."""

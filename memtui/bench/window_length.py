@@ -14,6 +14,7 @@ from typing import Any
 from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.result import MEASURED, BenchRow
 from memtui.bench.text import NONE
+from memtui.core.plain_data import to_plain
 
 LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 QUICK_LENGTHS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -94,15 +95,8 @@ def shortest(points: Sequence[LengthPoint], what: str) -> float | None:
 
 def to_dict(points: Sequence[LengthPoint]) -> dict[str, Any]:
     """Return a JSON-ready object."""
-
-    def precision(of: Precision | None) -> dict[str, float] | None:
-        return None if of is None else {"spread": of.spread, "half_width": of.half_width, "error": of.error}
-
     return {
-        "points": [
-            {"seconds": p.seconds, "windows": p.windows, "time": precision(p.time), "energy": precision(p.energy)}
-            for p in points
-        ],
+        "points": to_plain(points),
         "shortest_s": {what: shortest(points, what) for what in ("time", "energy")},
         "enough": ENOUGH,
     }

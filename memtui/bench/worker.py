@@ -29,9 +29,10 @@ from memtui.bench.messages import (
     Ready,
     Reply,
     Unable,
-    request_from_dict,
+    request_of,
 )
 from memtui.bench.plan import BenchPlan
+from memtui.core.plain_data import to_plain
 from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the free memory may be used
@@ -65,7 +66,7 @@ class Worker:
         """Answer until the input ends."""
         send(self._ready())
         while (line := self._line()) is not None:
-            request = request_from_dict(json.loads(line))
+            request = request_of(json.loads(line))
             if not isinstance(request, MeasureRequest):
                 continue
             self._power_settled = False
@@ -128,7 +129,7 @@ class Worker:
             self._input += chunk
         while b"\n" in self._input:
             line, _, self._input = self._input.partition(b"\n")
-            self._power_settled |= isinstance(request_from_dict(json.loads(line)), PowerSettled)
+            self._power_settled |= isinstance(request_of(json.loads(line)), PowerSettled)
         return self._power_settled
 
     def _line(self) -> bytes | None:
@@ -143,7 +144,7 @@ class Worker:
 
 def send(message: Ready | Reply | Unable) -> None:
     """Write a message to the sweep. Raises BrokenPipeError."""
-    print(json.dumps(message.to_dict(), separators=(",", ":")), flush=True)
+    print(json.dumps(to_plain(message), separators=(",", ":")), flush=True)
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:

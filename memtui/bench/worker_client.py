@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from memtui.bench.configuration import Configuration
-from memtui.bench.messages import MeasureRequest, PowerSettled, Reply, ready_from_dict, reply_from_dict
+from memtui.bench.messages import MeasureRequest, PowerSettled, Ready, Reply, reply_of
 from memtui.bench.plan import BenchPlan
+from memtui.core.plain_data import from_plain
 from memtui.core.processes import JsonLineProcess
 
 
@@ -26,7 +27,7 @@ class WorkerProcess(JsonLineProcess):
         """
         argv = ["-P", "-m", "memtui.bench.worker", "--device", device, "--threads", str(threads)]
         super().__init__([sys.executable, *argv])
-        self.device = ready_from_dict(self.ready)
+        self.device = from_plain(Ready, self.ready)
 
     def measure(self, configuration: Configuration, plan: BenchPlan) -> None:
         """Request a measurement; ``receive`` returns its result. Raises WorkerEnded."""
@@ -39,4 +40,4 @@ class WorkerProcess(JsonLineProcess):
     def receive(self, seconds: float) -> Reply | None:
         """Return the next answer; None when none came within ``seconds``. Raises WorkerEnded."""
         document = self.receive_message(seconds)
-        return None if document is None else reply_from_dict(document)
+        return None if document is None else reply_of(document)

@@ -120,7 +120,7 @@ def exit_with_parent(parent: int = 0) -> None:
 
 
 ENDING_S = 10.0
-Send = Callable[[dict[str, Any]], None]
+Send = Callable[[object], None]
 Work = Callable[[Send], list[str]]
 
 
@@ -218,8 +218,8 @@ def _child(work: Work, write_fd: int) -> int:
     for fd in range(3):
         os.dup2(nothing, fd)
 
-    def send(message: dict[str, Any]) -> None:
-        os.write(write_fd, json.dumps(message, separators=(",", ":")).encode() + b"\n")
+    def send(message: object) -> None:
+        os.write(write_fd, json.dumps(to_plain(message), separators=(",", ":")).encode() + b"\n")
 
     try:
         send({"over": work(send)})

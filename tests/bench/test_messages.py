@@ -14,23 +14,23 @@ from memtui.bench.messages import (
     PowerSettled,
     Ready,
     Unable,
-    ready_from_dict,
-    reply_from_dict,
-    request_from_dict,
+    reply_of,
+    request_of,
 )
 from memtui.bench.plan import BenchPlan, BenchWindow
+from memtui.core.plain_data import from_plain, to_plain
 
 WINDOWS = (BenchWindow(1, 9, 4, (2.0, 2.5), cpu_ns=7, yard_ns=(3.0, 3.0), load_ns=6), BenchWindow(10, 20, 5, (2.0,)))
 CPU = Ready("2.9", 3, 1 << 20, 7, "a CPU", "", capability="AVX2")
 
 
 def through_json(message) -> dict:
-    return json.loads(json.dumps(message.to_dict()))
+    return json.loads(json.dumps(to_plain(message)))
 
 
 @pytest.mark.parametrize("message", [MeasureRequest("{}", BenchPlan(windows=3, power=True)), PowerSettled()])
 def test_requests(message):
-    assert request_from_dict(through_json(message)) == message
+    assert request_of(through_json(message)) == message
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_requests(message):
     ],
 )
 def test_replies(message):
-    assert reply_from_dict(through_json(message)) == message
+    assert reply_of(through_json(message)) == message
 
 
 def test_a_worker_says_what_it_is_or_why_it_is_not():
-    assert ready_from_dict(through_json(CPU)) == CPU
+    assert from_plain(Ready, through_json(CPU)) == CPU
     assert through_json(CPU)["at"] == "ready", "as core.processes has it"
     assert through_json(Unable("No module named 'torch'")) == {"at": "unable", "text": "No module named 'torch'"}
 

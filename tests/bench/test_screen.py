@@ -22,6 +22,7 @@ from memtui.bench.store import Database
 from memtui.bench.sweep import SweepProgress
 from memtui.bench.sweep_task import SweepEnded, SweepMessage, SweepProcess, message_from_dict, update_of
 from memtui.core.errors import UserError
+from memtui.core.plain_data import to_plain
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.bench import BenchView
 from tests.support.screen_text import screen_lines, screen_text
@@ -47,7 +48,7 @@ def word(phase="window", **changes) -> SweepMessage:
 def message(progress: SweepProgress, titles: Titles | None = None) -> SweepMessage:
     """As it comes out of the pipe."""
     update = update_of(progress, titles or Titles([]))
-    received = message_from_dict(json.loads(json.dumps(update.to_dict())))
+    received = message_from_dict(json.loads(json.dumps(to_plain(update))))
     assert received == update
     return received
 

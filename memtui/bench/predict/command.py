@@ -14,6 +14,7 @@ from memtui.bench.printer import terminal_columns
 from memtui.bench.store import Database
 from memtui.core.console import as_json
 from memtui.core.errors import FAILURE, UserError
+from memtui.core.plain_data import to_plain
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import nearest, visible
 
@@ -65,8 +66,8 @@ def _print(lines: Iterable[str]) -> None:
 def _training_dict(training: Training) -> dict[str, Any]:
     """Return the rows that models were fitted to, in numbers, JSON-ready."""
     return {
-        "place": training.place.to_dict(),
-        "others": [place.to_dict() for place in training.others],
+        "place": to_plain(training.place),
+        "others": to_plain(training.others),
         "rows": len(training.rows),
         "flagged": training.flagged,
         "left_out": training.left_out,

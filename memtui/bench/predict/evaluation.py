@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +52,6 @@ class Score:
     coverage: float
     range_ratio: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def score(predicted: Ranged, log: Reals, chosen: Mask | None = None) -> Score | None:
     """Score the chosen rows, b[n]; None without a chosen row. ``log``: f8[n], natural logarithms of the true costs."""
@@ -100,10 +96,6 @@ class Section:
             "of operator": f"of these, {self.op}",
             "left out": f"{self.op} from the other operators",
         }[self.kind]
-
-    def to_dict(self) -> dict[str, Any]:
-        scores = {name: score.to_dict() for name, score in self.scores.items()}
-        return {"kind": self.kind, "op": self.op, "scores": scores, "reason": self.reason}
 
 
 def sections(samples: Samples) -> list[Section]:

@@ -16,6 +16,7 @@ from memtui.bench.predict.ranges import LEVEL, Ranged, calibrated
 from memtui.bench.predict.training import Training
 from memtui.bench.predict.trees import StepsAndTrees
 from memtui.bench.text import NONE, heading, shortened
+from memtui.core.plain_data import to_plain
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy
 
@@ -76,7 +77,7 @@ def evaluate(training: Training) -> Report:
             lines += [f"{section.title}{f': {NONE}: {section.reason}' if section.reason else ''}"]
             lines += [_score_line(name, score) for name, score in section.scores.items()]
         lines.append("")
-        document[target] = {"reason": "", "sections": [section.to_dict() for section in result]}
+        document[target] = {"reason": "", "sections": to_plain(result)}
     lines.append(
         "MAPE, median and 90 %: error of a prediction by the true value; in range: the share that lies in the "
         f"{LEVEL:.0%} range; high/low: how wide that is"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,12 +62,6 @@ class DeviceEnvironment:
     def text(self) -> str:
         environment = ", ".join(f"{key} {value}" for key, value in sorted(self.environment.items()))
         return f"{self.kind} {self.device} ({environment})"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "device": self.device, "kind": self.kind, "environment": self.environment, "run": self.run,
-            "configurations": self.configurations,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
