@@ -14,11 +14,12 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from memtui.core.options import INTERVAL_NS, MARK_CHARACTERS, MAX_OVERHEAD_PPM
+from memtui.core.plain_data import fields_from_plain, fields_to_plain, to_plain
 from memtui.recording.progress import Progress
 
 FOLDER = "control"
@@ -83,15 +84,15 @@ class RecordingState:
 
     def to_dict(self) -> Answer:
         """Return it as JSON."""
-        return asdict(self) | {"progress": asdict(self.progress) if self.progress is not None else {}}
+        return fields_to_plain(self) | {"progress": to_plain(self.progress) or {}}
 
     @classmethod
     def from_dict(cls, answer: Answer) -> RecordingState:
         """Undo ``to_dict``. Raises ValueError for what is not such an answer."""
         fields = {name: answer[name] for name in cls.__slots__ if name in answer}
         try:
-            return cls(**fields | {"progress": Progress(**fields["progress"]) if fields["progress"] else None})
-        except (KeyError, TypeError):
+            return fields_from_plain(cls, fields | {"progress": fields.get("progress") or None})
+        except ValueError:
             raise ValueError("not an answer of this version of memtui") from None
 
 
@@ -120,16 +121,16 @@ class Ended:
 
     def to_dict(self) -> Answer:
         """Return the end as JSON, without fields of ``_IF_ANY`` that are empty."""
-        values = asdict(self)
+        values = fields_to_plain(self)
         return {"ended": {name: value for name, value in values.items() if value or name not in _IF_ANY}}
 
     @classmethod
     def from_dict(cls, answer: Answer) -> Ended | None:
-        """Undo ``to_dict``; None for any other answer. Another version of memtui may have other fields."""
+        """Undo ``to_dict``; None for any other answer. Raises ValueError. Another memtui may have other fields."""
         fields = answer.get("ended")
         if not isinstance(fields, dict):
             return None
-        return cls(**{name: fields[name] for name in cls.__slots__ if name in fields})
+        return fields_from_plain(cls, {name: fields[name] for name in cls.__slots__ if name in fields})
 
 
 def parse_request(line: bytes) -> Request:

@@ -13,8 +13,10 @@ import json
 import os
 import stat
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from memtui.core.plain_data import from_plain, to_plain
 
 FOLDER = "running"
 CALIBRATION = "memtui-calibrate-"  # prefix of the names of sessions that are thrown away
@@ -62,7 +64,7 @@ class Entry:
         self._fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(self._fd, json.dumps(asdict(running)).encode())
+            os.write(self._fd, json.dumps(to_plain(running)).encode())
             draft.rename(self._path)
         except OSError:
             os.close(self._fd)
@@ -107,41 +109,25 @@ def _read(path: Path) -> Running | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _checked(json.loads(os.read(fd, _FILE_BYTES)))
+            return from_plain(Running, json.loads(os.read(fd, _FILE_BYTES)))
         sockets: tuple[str, ...] = ()
         try:
-            running = _checked(json.loads(os.read(fd, _FILE_BYTES)))
+            running = from_plain(Running, json.loads(os.read(fd, _FILE_BYTES)))
             if running.host not in ("", host_name()):  # over NFS a lock may be seen on its own machine only
                 return None
             sockets = running.control, running.told
-        except (ValueError, TypeError):
+        except ValueError:
             pass
         path.unlink(missing_ok=True)  # its memtui was killed
         for left in filter(None, sockets):
             with suppress(FileNotFoundError):
                 if stat.S_ISSOCK(os.lstat(left).st_mode):
                     Path(left).unlink()
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         pass
     finally:
         os.close(fd)
     return None
-
-
-def _checked(fields: object) -> Running:
-    """Return the recording that an entry describes. Raises ValueError and TypeError."""
-    if not isinstance(fields, dict):
-        raise ValueError("no entry")
-    running = Running(**fields)
-    for name in ("pid", "start_ticks", "memtui_pid", "sampler_pid"):
-        if type(getattr(running, name)) is not int:
-            raise ValueError(f"{name} is no number")
-    for name in ("path", "command", "control", "host", "told"):
-        if not isinstance(getattr(running, name), str):
-            raise ValueError(f"{name} is no text")
-    if not isinstance(running.began_s, (int, float)):
-        raise ValueError("began_s is no number")
-    return running
 
 
 def _entry_path(state: Path, pid: int, start_ticks: int) -> Path:

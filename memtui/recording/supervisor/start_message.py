@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from memtui.core.plain_data import from_plain, to_plain
 from memtui.recording.registry import Running
 
 
@@ -43,23 +44,21 @@ class Failed:
 
 
 StartMessage = Began | RecordedAlready | Interrupted | Failed
-_KINDS: dict[str, type[Began | Interrupted | Failed]] = {
+_KINDS: dict[str, type[StartMessage]] = {
     "began": Began,
+    "already": RecordedAlready,
     "interrupted": Interrupted,
     "failed": Failed,
 }
-_ALREADY = "already"
 
 
 def to_line(message: StartMessage) -> bytes:
     """Return one line of JSON: an object whose only key is the kind of the message."""
-    kind = next((name for name, type_ in _KINDS.items() if isinstance(message, type_)), _ALREADY)
-    return json.dumps({kind: asdict(message)}).encode() + b"\n"
+    kind = next(name for name, type_ in _KINDS.items() if isinstance(message, type_))
+    return json.dumps({kind: to_plain(message)}).encode() + b"\n"
 
 
 def from_dict(values: dict[str, Any]) -> StartMessage:
-    """Undo ``to_line``, of the object on the line. Raises ValueError, KeyError and TypeError."""
+    """Undo ``to_line``, of the object on the line. Raises ValueError and KeyError."""
     ((kind, fields),) = values.items()
-    if kind == _ALREADY:
-        return RecordedAlready(Running(**fields["running"]), fields["pid"])
-    return _KINDS[kind](**fields)
+    return from_plain(_KINDS[kind], fields)
