@@ -112,10 +112,14 @@ class HeatMap(Panel):
     def footing_middle(self, width: int) -> Line:
         if self.view.cursor is not None:
             return []
-        room = max(8, width - 34)
-        caption = text.clean(self.view.caption)
+        room = max(8, width - 12 - sum(map(text.width, axis_labels(self.view.axis)[::2])))
+        caption, hottest = text.clean(self.view.caption), self.view.hottest
         if text.width(caption) > room:
             caption = caption.partition(" · ")[0]
+        if hottest is not None and text.width(caption) > room:  # the name gives way, never the size behind it
+            name, caption = text.clean(hottest.label), caption.replace("hottest ", "hot ", 1)
+            cells = max(3, room - text.width(caption) + text.width(name))
+            caption = caption.replace(name, _shortened([*self.view.bands, hottest], cells)[-1].label.rstrip(), 1)
         return [(text.sentence(caption, room).strip(), self.draw_style["dim"])]
 
     def footing_right(self, width: int) -> Line:
@@ -187,15 +191,39 @@ class HeatMap(Panel):
             return [(f"{name} ", style), ("┄" * rest, draw_style["gap"])]
         bound = ""
         if self.view.zoom and band.kind == "range" and band.rows > 2:
-            bound = f"{band.start:x}" if part == 1 else f"{band.end:x}" if part == band.rows - 1 else ""
+            bounds = text.shortened([f"{band.start:x}", f"{band.end:x}"], cells)  # what both have in common gives way
+            bound = bounds[0] if part == 1 else bounds[1] if part == band.rows - 1 else ""
         return [(text.fit(bound, cells), draw_style["dim"])]
 
 
 def _shortened(bands: Sequence[HeatBand], cells: int) -> list[HeatBand]:
     """Return the bands with labels cut so that no differing part is lost."""
-    labels = text.shortened(["" if band.kind == "gap" else text.clean(band.label) for band in bands], cells)
+    full = ["" if band.kind == "gap" else text.clean(band.label) for band in bands]
+    labels = text.shortened(full, cells)
+    processes = [text.clean(band.who) for band in bands]
+    if labels != full and any(processes):
+        labels = _of_processes(full, processes, cells)
     named = zip(bands, labels, strict=True)
     return [band if band.kind == "gap" else replace(band, label=label) for band, label in named]
+
+
+NAME_CELLS = 8  # of a range in a tree: with fewer, what all processes have in common gives way to the name
+
+
+def _of_processes(labels: list[str], processes: list[str], cells: int) -> list[str]:
+    """Return labels that start with a process, or with nothing, cut so that process and name stay apart."""
+    names = [label.removeprefix(f"{who} ") for label, who in zip(labels, processes, strict=True)]
+    several, longest = sorted(set(processes) - {""}), max(map(text.width, processes))
+    need = min(NAME_CELLS, max(text.width(name) for name, who in zip(names, processes, strict=True) if who))
+    room = longest
+    if cells - longest - 1 < need:
+        room = next(n for n in range(3, longest + 3) if len(set(text.shortened(several, n))) == len(several))
+    short = dict(zip(several, text.shortened(several, room), strict=True))
+    names = text.shortened([name if who else "" for name, who in zip(names, processes, strict=True)], cells - room - 1)
+    whole = text.shortened(labels, cells)
+    if cells - room - 1 < 3:
+        return whole
+    return [f"{short[who]} {name}" if who else label for who, name, label in zip(processes, names, whole, strict=True)]
 
 
 def shifted(levels: raster.Levels, kinds: NDArray[np.uint8]) -> raster.Levels:
@@ -212,13 +240,14 @@ def cursor_text(cursor: HeatCursor, room: int) -> str:
         pages = "no pages stored"
     else:
         pages = f"{cursor.touched_bytes >> 12} of {cursor.cell_bytes >> 12} pages"
+    low = f"…{address[-9:]}"  # cells next to each other differ in the middle of their addresses
     ways = (
         f"{address} {name} · {when} · {pages} touched",
         f"{address} {name} · {when} · {pages}",
-        f"{address[:4]}…{address[-5:]} {name} · {when} · {pages}",
-        f"{address[:4]}…{address[-5:]} · {when} · {pages}",
+        f"{low} {name} · {when} · {pages}",
+        f"{low} · {when} · {pages}",
         f"{address} · {pages}",
-        f"{address[:4]}…{address[-5:]} · {pages}",
+        f"{low} · {pages}",
     )
     return next((form for form in ways if text.width(form) <= room), pages[:room])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ from memtui.core.units import short_size
 from memtui.tui.presenters import reuse_view
 from memtui.widgets.footer_line import FooterLine
 from memtui.widgets.header_line import HeaderLine
-from memtui.widgets.heat_map import HeatMap, picture_cells
+from memtui.widgets.heat_map import HeatMap, cursor_text, label_cells, picture_cells
 from memtui.widgets.panel import CachedWidget, _neighbours
 from memtui.widgets.plain_lines import DetailLines, SummaryLines, detail_rows
 from memtui.widgets.power_gauge import PowerGauge
@@ -33,6 +34,7 @@ from memtui.widgets.views.memory import (
     GraphView,
     HeaderView,
     HeatBand,
+    HeatCursor,
     HeatView,
     PowerView,
     RangeRow,
@@ -230,6 +232,51 @@ async def test_heat_map(color):
     assert "hottest [heap] 8.00 MiB" in lines[5]
     if color == "none":
         assert "█" * 40 in lines[1]
+
+
+def of_processes(width: int, height: int) -> HeatView:
+    names = ("[heap]", "python3.11", "anon 114M")
+    bands = [
+        HeatBand(row, 1, f"{pid} {name}", who=str(pid))
+        for row, (pid, name) in enumerate((pid, name) for pid in (14131, 14147, 14148) for name in names)
+    ]
+    hottest = HeatBand(0, 0, "14148 anon 114M", who="14148")
+    columns, _ = picture_cells(width, height)
+    share = np.ones((18, columns), np.float32)
+    caption = "hottest 14148 anon 114M 38.7 MiB · 96 small ones not drawn"
+    return HeatView(TimeAxis(0, 0, 60 * S, 60 * S, True), share, tuple(bands), caption, hottest=hottest)
+
+
+@pytest.mark.parametrize("width", [52, 64, 112])  # the panel on screens of 100, 120 and 210 columns
+async def test_rows_of_the_heat_map_keep_their_process_and_their_name(width):
+    lines = (await drawn(HeatMap(of_processes(width, 11)), width, 11)).splitlines()[1:10]
+    labels = [line[1 : 1 + label_cells(width - 2)].split() for line in lines]
+    assert len(set(map(tuple, labels))) == 9, labels
+    pids, names = {label[0][-2:] for label in labels}, {" ".join(label[1:]) for label in labels}
+    assert pids == {"31", "47", "48"}
+    assert len(names) == 3, "the same memory has the same name in every process"
+
+
+@pytest.mark.parametrize("width", [50, 52, 64, 112])
+async def test_the_size_of_the_hottest_range_is_never_cut(width):
+    view = of_processes(width, 11)
+    for axis in (view.axis, replace(view.axis, follow=False)):
+        last = (await drawn(HeatMap(replace(view, axis=axis)), width, 11)).splitlines()[-1]
+        assert re.search(r" (hot|hottest) (14148|…48) (anon 114M|[^ ]+114M|.*…114M) 38\.7 MiB( ·.*)? ─", last), last
+
+
+async def test_the_bounds_of_a_zoomed_range_are_told_apart():
+    bands = (HeatBand(0, 4, "anon 113M", start=0x7F987877D000, end=0x7F987F82A000),)
+    view = HeatView(TimeAxis(0, 0, 60 * S, 60 * S, True), np.ones((8, 41), np.float32), bands, zoom="113 MiB")
+    lines = (await drawn(HeatMap(view), 52, 6)).splitlines()
+    assert [lines[2][1:11].strip(), lines[4][1:11].strip()] == ["…87877d000", "…87f82a000"]
+
+
+def test_the_cells_above_each_other_have_different_addresses_at_the_cursor():
+    starts = [0x7F987877D000 + n * (4 << 20) for n in range(20)]
+    for room in (20, 30, 40, 46, 60):
+        forms = {cursor_text(HeatCursor(0, start, "anon 113M", 5.8, 0, 4 << 20), room) for start in starts}
+        assert len(forms) == (20 if room >= 30 else 1), (room, forms)
 
 
 async def test_heat_map_says_why_there_is_none():

@@ -123,6 +123,8 @@ class HeatColumns:
         zoom = size(self._stack.bytes_shown) if self.zooms else ""
         cursor = self._cursor(reader, axis, hottest)
         view = HeatView(axis, share, self._bands, " · ".join(parts), cursor=cursor, zoom=zoom)
+        if hottest:
+            view = replace(view, hottest=HeatBand(0, 0, hottest.label, who=hottest.who))
         if self.tensors is not None:
             view = replace(view, by_kind=True, kinds=self._row_kinds(cells))
         return view, complete and (self._waits or not self._grown)
@@ -299,7 +301,8 @@ class HeatColumns:
             self._stack.layouts.append((process, layout, top_row))
             self._blanks[process] = bin_column(None, layout)
             for before, band in zip((None, *layout.bands), layout.bands, strict=False):
-                bands.append(heat_band(band, top_row, mapped(process, band.start, band.end), before))
+                who = next(r.who for r in ranges if r.process == process)
+                bands.append(heat_band(band, top_row, mapped(process, band.start, band.end), before, who))
             top_row += rows
         self._bands = tuple(bands)
 

@@ -28,6 +28,7 @@ class ProcessRange:
     end: int
     label: str
     weight_bytes: int
+    who: str = ""  # of several processes: the one with which the label starts
 
 
 def groups_of(pages: PageSet) -> NDArray[np.uint64]:
@@ -38,7 +39,7 @@ def groups_of(pages: PageSet) -> NDArray[np.uint64]:
     return groups[np.flatnonzero(np.diff(groups, prepend=~groups[:1]))]
 
 
-def heat_band(band: Band, top_row: int, mapped: int, before: Band | None) -> HeatBand:
+def heat_band(band: Band, top_row: int, mapped: int, before: Band | None, who: str) -> HeatBand:
     """Return the view of a band in the layout of one process, with its row in the picture and its label."""
     after_gap = (
         before is not None and before.kind == band.kind == "range" and band.start - before.end >= DEFAULT_GAP_BYTES
@@ -49,7 +50,8 @@ def heat_band(band: Band, top_row: int, mapped: int, before: Band | None) -> Hea
         label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
     elif band.kind == "more":
         label = f"{band.ranges} others"
-    return HeatBand(top_row + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap)
+    who = who if band.kind == "range" else ""
+    return HeatBand(top_row + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap, who)
 
 
 def rounded_weight(weight: int) -> int:

@@ -275,9 +275,9 @@ class RangeTable:
             if weight := self._most.get(row.id, 0):
                 then = state_at(row.states, sample)
                 label = short_label(row if then is None else row._replace(name=then.name), self._uses)
-                if several:
-                    label = f"{self._who.get(row.process) or row.pid} {label}"
-                out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight))
+                who = str(self._who.get(row.process) or row.pid) if several else ""
+                label = f"{who} {label}" if several else label
+                out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight, who))
         return out
 
     def toggle_filters(self) -> None:

@@ -187,6 +187,7 @@ class HeatBand:
     start: int = 0  # first address
     end: int = 0  # of the last one
     after_gap: bool = False  # addresses were left out before it, without a row for the gap
+    who: str = ""  # of several processes: the one with which the label starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,7 @@ class HeatView:
     focus: int | None = None  # key of the chosen range
     by_kind: bool = False  # coloured by the kind of tensors
     kinds: NDArray[np.uint8] | None = None  # u1[pixel rows], number of the category, ``NO_KIND``; None: not known
+    hottest: HeatBand | None = None  # the range that the caption names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
