@@ -72,13 +72,16 @@ class VmaTable(RowPanel):
     def footing(self) -> Line:
         """Return the part of the working set that is not in the rows.
 
-        The address of the chosen row stands before it where there is no column of addresses.
+        The address of the chosen row stands before it where there is no column of addresses; it gives way to figures.
         """
         row = next((r for r in self.view.rows if r.key == self.selected), None)
-        line: Line = []
+        addresses = [""]
         if row is not None and self.size.width - 2 < ADDRESS_CELLS:
-            line = [(f"{row.start:012x}-{row.end:012x}  ", self.draw_style["text"])]
-        return [*line, (rest_of(self.view), self.draw_style["dim"])]
+            addresses = [f"{row.start:012x}-{row.end:012x}  ", f"at {row.start:012x}  ", ""]
+        room, forms = self.size.width - 6, rests_of(self.view)
+        ways = [(address, form) for address in addresses for form in forms]
+        address, rest = next((way for way in ways if sum(map(text.width, way)) <= room), ways[-1])
+        return [(address, self.draw_style["text"]), (rest, self.draw_style["dim"])] if address or rest else []
 
     # The rows
 
@@ -190,14 +193,31 @@ class VmaTable(RowPanel):
 
 def rest_of(view: TableView) -> str:
     """Return the difference between the sum of the rows and the working set of the window, in words."""
+    return rests_of(view)[0]
+
+
+def rests_of(view: TableView) -> tuple[str, ...]:
+    """Return what ``rest_of`` does in forms of falling length; each has all sizes."""
+    several, whole = " that several processes touched", " = WSS "
+    return (
+        _rest(view, "hidden range", "range", " (f)", " without the text", several + whole),
+        _rest(view, "hidden range", "range", " (f)", " without the text", " shared" + whole),
+        _rest(view, "", "", " hidden (f)", " without the text", " shared" + whole),
+        _rest(view, "", "", " hidden", " not matching", " shared = "),
+    )
+
+
+def _rest(view: TableView, hidden: str, other: str, by_filter: str, by_text: str, several: str) -> str:
+    """Return the difference in the given words; without a word for ranges, their number gives way to their size."""
     parts = []
-    for count, touched, which in (
-        (view.left_out, view.left_out_bytes, ("hidden range", "s", " (f)")),
-        (view.not_matching, view.not_matching_bytes, ("range", "s", " without the text")),
+    for count, touched, ranges, why in (
+        (view.left_out, view.left_out_bytes, hidden, by_filter),
+        (view.not_matching, view.not_matching_bytes, other, by_text),
     ):
         if count:
-            ranges = f"{count} {which[0]}{which[1] * (count > 1)}{which[2]}"
-            parts.append(ranges if touched is None else f"{size(touched)} in {ranges}")
+            number = f"{count} {ranges}{'s' * (count > 1)}" if ranges else f"{count}"
+            within = number if touched is None else f"{size(touched)} in {number}" if ranges else size(touched)
+            parts.append(within + why)
     sentence = f"and {', '.join(parts)}" if parts else ""
     if view.wss_bytes is None or view.ranges_bytes is None:
         return sentence
@@ -205,7 +225,5 @@ def rest_of(view: TableView) -> str:
     if rest < 0:
         sentence += f"{', ' if sentence else 'and '}{size(-rest)} in no range"
     elif rest:
-        sentence += (
-            f"{', ' * bool(sentence)}less {size(rest)} that several processes touched = WSS {size(view.wss_bytes)}"
-        )
+        sentence += f"{', ' * bool(sentence)}less {size(rest)}{several}{size(view.wss_bytes)}"
     return sentence

@@ -130,3 +130,22 @@ def test_recordings_in_a_terminal_keep_what_differs():
         assert f"0.{n}" in line
         assert f"/root/{n}.memtui" in line
     assert "(sampling is paused)" in narrow[2]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 210])
+@pytest.mark.parametrize("chosen", [False, True])
+@pytest.mark.parametrize("typed", [0, 303])
+async def test_what_rows_do_not_show_is_named_with_every_size(width, chosen, typed):
+    """Rows, what is hidden, and what several processes touched add up to the working set: no size is ever cut."""
+    rows = (RangeRow(7, 0x7F987877D000, 0x7F987F82A000, "rw-p", "anon 7f987877d000", 38 << 20, pid=14148),)
+    sizes = {"ranges_bytes": 153 << 20, "wss_bytes": 106 << 20, "left_out_bytes": 13 << 20}
+    view = TableView(rows, 697, typed, not_matching_bytes=(102 << 20) * bool(typed), **sizes)
+    table = VmaTable(view)
+    table.selected = 7 if chosen else None
+    last = (await drawn(table, width, 6)).splitlines()[-1]
+    assert "…" not in last
+    for figure in ("13.0 MiB", "47.0 MiB", "106 MiB", *(["102 MiB"] if typed else [])):
+        assert figure in last
+    assert "hidden" in last
+    if chosen and not typed and width < 150:
+        assert "7f987877d000" in last
