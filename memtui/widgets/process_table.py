@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memtui.core.text import program_first
 from memtui.widgets import text
-from memtui.widgets.panel import cut
+from memtui.widgets.panel import cut, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.row_panel import RowPanel
 from memtui.widgets.views.memory import ProcessesView, ProcessRow
@@ -36,19 +38,33 @@ class ProcessTable(RowPanel):
         return [("p", self.draw_style["key"]), (": address ranges", self.draw_style["dim"])]
 
     def footing(self) -> Line:
-        """Return why the working set of all processes is not exact, or why GPU memory is not known."""
-        if self.view.tree is not None and self.view.tree.reason:
-            return [("all: ", self.draw_style["warning"]), (self.view.tree.reason, self.draw_style["dim"])]
-        if self.view.pss_note:
-            note = text.fit(text.clean(self.view.pss_note), max(20, self.size.width - 40)).rstrip()
-            return [("all: ", self.draw_style["warning"]), (note, self.draw_style["dim"])]
-        without = [row for row in self.view.rows if row.gpu_bytes is None]
-        if not without or not without[0].gpu_reason:
-            return []
-        everybody = len(without) == len(self.view.rows) and len({row.gpu_reason for row in without}) == 1
-        whose = "" if everybody else f" of pid {without[0].key}"
-        reason = text.fit(text.clean(without[0].gpu_reason), max(20, self.size.width - 40)).rstrip()
-        return [(f"GPU memory n/a{whose}: ", self.draw_style["warning"]), (reason, self.draw_style["dim"])]
+        """Return why working sets are not exact, and why GPU memory is not known, as far as there is room."""
+        line: Line = []
+        number = line_width(self.footing_right(self.size.width))
+        for whose, reason in self._reasons():
+            gap = "  " * bool(line)
+            room = self.size.width - (8 + number if number else 6) - line_width(line) - len(gap + whose)
+            if not line or room >= text.width(reason):
+                reason = text.sentence(reason, min(room, text.width(reason)))
+                line += [(gap + whose, self.draw_style["warning"]), (reason, self.draw_style["dim"])]
+        return line
+
+    def _reasons(self) -> Iterator[tuple[str, str]]:
+        """Yield of what a reason is, and the reason; the most important one first."""
+        view = self.view
+        if view.tree is not None and view.tree.reason:
+            yield "all: ", text.clean(view.tree.reason)
+        elif view.pss_note:
+            yield "all: ", text.clean(view.pss_note)
+        cells = self._columns(self.size.width - 2)[-1][1]
+        for row in view.rows:
+            if row.reason and not self._note(row, cells):
+                yield f"pid {row.key}: ", text.clean(row.reason)
+        without = [row for row in view.rows if row.gpu_bytes is None]
+        if without and without[0].gpu_reason:
+            everybody = len(without) == len(view.rows) and len({row.gpu_reason for row in without}) == 1
+            whose = "" if everybody else f" of pid {without[0].key}"
+            yield f"GPU memory n/a{whose}: ", text.clean(without[0].gpu_reason)
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:
@@ -69,9 +85,10 @@ class ProcessTable(RowPanel):
 
     @staticmethod
     def _note(row: ProcessRow, cells: int) -> str:
-        """Return why a working set is missing or not exact, in half of the room for the command at most."""
+        """Return why a working set is missing or not exact; empty where only part of it has room beside the command."""
         note = f"  ({text.clean(row.reason)})" if row.reason else ""
-        return text.fit(note, min(text.width(note), cells // 2))
+        spare = cells - min(text.width(program_first(row.command)), SHORT_COMMAND)
+        return note if text.width(note) <= max(spare, cells // 2) else ""
 
     @property
     def in_sight(self) -> int:

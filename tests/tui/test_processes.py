@@ -251,3 +251,30 @@ async def test_a_column_without_a_figure_gives_way_to_the_command(gpu_bytes, sho
     assert ("python3 train.py" in text) != shown
     assert "/root" not in text
     assert ("GPU memory n/a: no NVIDIA driver" in text) != shown
+
+
+@pytest.mark.parametrize(("width", "beside"), [(210, True), (120, False), (80, False)])
+async def test_a_reason_stands_beside_its_process_or_below_never_in_part(width, beside):
+    why = "about 46.0 MiB more may have been touched: DAMON (kdamond 0) took accessed bits"
+    row = ProcessRow(7, "child", None, None, MIB, MIB, command="python t_tree.py", reason=why, gpu_reason="no driver")
+    others = tuple(replace(row, key=pid, reason="") for pid in (8, 9))
+    lines = (await drawn(ProcessTable(ProcessesView((row, *others))), width, 7)).splitlines()
+    assert (f"({why})" in lines[2]) == beside
+    assert "python t_tree.py" in lines[2]
+    assert ("pid 7: about 46.0 MiB more may have been touched" in lines[-1]) != beside
+    assert ("GPU memory n/a: no driver" in lines[-1]) == (width > 80)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+async def test_the_reason_of_a_figure_has_the_whole_edge(width):
+    why = "no NVIDIA driver (libnvidia-ml.so.1 not found)"
+    rows = tuple(ProcessRow(pid, "child", None, None, MIB, MIB, gpu_reason=why) for pid in (7, 8))
+    for view in (
+        ProcessesView(rows),
+        ProcessesView(rows * 5),  # more rows than are in sight: their number stays
+        ProcessesView(rows, tree=tree_row(rows, MIB, 0), pss_note="PSS read 24.9 s before"),
+    ):
+        last = (await drawn(ProcessTable(view), width, 7)).splitlines()[-1]
+        assert ("all: PSS read 24.9 s before" in last) == bool(view.pss_note)
+        assert (f"GPU memory n/a: {why}" in last) == (not view.pss_note or width > 100)
+        assert (" of 10 " in last) == (len(view.rows) == 10)

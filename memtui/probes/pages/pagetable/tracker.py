@@ -400,7 +400,7 @@ class PageTableTracker:
         if doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES):
             return ""
         who = ", ".join(self._others) or "another observer"
-        return f"{who} took accessed bits: about {size(doubtful_bytes)} more may have been touched"
+        return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
 
     def _table(self, tracked: _Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """Return a function that returns the text of /proc/PID/maps, to be called after the pause.
