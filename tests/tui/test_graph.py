@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from memtui.core.samples import Event
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.graph import caveats, finite_value, window_notes
 from memtui.tui.presenters.markers import TickLog
@@ -58,6 +59,12 @@ def test_what_happened_in_a_window_is_said_of_that_window():
     notes = window_notes(samples, 9, TickLog(), "PSS read 7 s before")
     assert notes == ("1 gap", "first mapped 2.00 MiB", "PSS read 7 s before", "shared pages count for each process")
     assert window_notes(samples, 0, TickLog(), "") == ()
+    session = FakeSession(10)
+    at_ns = int(samples.end_ns[0])
+    session.events = lambda first, last: [Event(at_ns, "step", "step 20, every allocation recorded")] * 2
+    ticks = TickLog()
+    ticks.update(session, at_ns)
+    assert window_notes(samples, 0, ticks, "") == ("step 20, every allocation recorded",)
 
 
 def test_a_value_that_is_not_known_is_none():
