@@ -163,7 +163,7 @@ class ReuseHistogram(Panel):
         view, draw_style = self.view, self.draw_style
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
-            return [(" half of all touches are first touches so far", draw_style["text"])]
+            return [(" half of all touches or more are first touches", draw_style["text"])]
         if not bounds_are_close(low, high):
             return []
         bounds = between(low, high)

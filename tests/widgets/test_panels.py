@@ -318,6 +318,14 @@ async def test_a_half_whose_bounds_are_far_apart_is_not_spoken_of():
         assert "of touches would miss" in text
 
 
+async def test_more_first_touches_than_half_are_not_called_half():
+    view = replace(reuse_view(histogram(), 0.2), half_low_bytes=None, half_high_bytes=None, first_share=0.682)
+    for height in (12, 8):
+        text = await drawn(ReuseWidget(view), 48, height)  # the panel on a screen of 100 columns
+        assert " half of all touches or more are first touches│" in text
+        assert "first touch 68.2 %" in text
+
+
 async def test_reuse_before_anything_came_back():
     assert "no page was touched twice yet" in await drawn(ReuseWidget(reuse_view(ReuseHistogram(), 0.2)), 60, 10)
 
