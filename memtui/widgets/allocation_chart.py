@@ -23,6 +23,7 @@ class AllocationChart(Panel):
     view: StepIndex
     row = 0
     title = "allocations"
+    note = "nothing was allocated in this step"  # shown in place of an empty picture
     total_label = "held"  # what the footing calls the bytes at the cursor
 
     def __init__(self, view: StepIndex | None = None, **options: Any) -> None:
@@ -84,7 +85,7 @@ class AllocationChart(Panel):
         index, draw_style = self.view, self.draw_style
         columns, rows = width - AXIS, height - 1
         if not len(index) or columns < 8 or rows < 2:
-            return self.message("nothing was allocated in this step", width, height)
+            return self.message(self.note, width, height)
         starts, picture = self._drawn(columns, rows)
         cursor, peak = (np.searchsorted(starts, (self.row, index.peak_row), side="right") - 1).tolist()
         return picture.lines(cursor, peak, index.peak_bytes, draw_style)

@@ -42,7 +42,7 @@ class AllocationList(Listing):
         shown = len(view.rows)
         line: Line = [
             (view.title, draw_style["title"]),
-            (f"  {shown}" + f" of {view.of}" * (view.of > shown), draw_style["dim"]),
+            ((f"  {shown}" + f" of {view.of}" * (view.of > shown)) * view.counted, draw_style["dim"]),
         ]
         if view.left_out:
             line += [(f", {view.left_out} (", draw_style["dim"]), ("f", draw_style["key"]), (")", draw_style["dim"])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 from rich.style import Style
@@ -9,7 +11,7 @@ from textual import events
 
 from memtui.widgets import text
 from memtui.widgets.line_chart import Curve, drawn, forward_fill
-from memtui.widgets.panel import Panel, axis_labels
+from memtui.widgets.panel import Panel, axis_labels, line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.stacked_area import AXIS
 from memtui.widgets.views.training import LearningView
@@ -31,7 +33,7 @@ class LearningChart(Panel):
         if view.title:
             line.append((f" {text.clean(view.title)}", draw_style["focus"]))
         if view.iteration and view.peak and not self._whole(self.size.width):
-            line.append((f"  {view.epoch} · {view.iteration:,}", draw_style["text"]))
+            line.append((f"  epoch {view.epoch}", draw_style["text"]))
         return line
 
     def _whole(self, width: int) -> bool:
@@ -44,7 +46,15 @@ class LearningChart(Panel):
         return f"epoch {self.view.epoch}{epochs} · iteration {self.view.iteration:,}"
 
     def heading_right(self, width: int) -> Line:
-        """Return the values at the cursor."""
+        """Return the values at the cursor, with as many of their names as have room."""
+        lines = [
+            self._values(names) for names in (("loss", "accuracy", "minimum"), ("loss", "accuracy"), ("loss",), ())
+        ]
+        room = width - line_width(self.heading()) - 8
+        return next((line for line in lines if line_width(line) <= room), lines[-1])
+
+    def _values(self, names: Collection[str]) -> Line:
+        """Return the values at the cursor; ``names``: of the curves that are named."""
         view, draw_style = self.view, self.draw_style
         line: Line = []
         for curve, name, value, formatted in (
@@ -56,7 +66,7 @@ class LearningChart(Panel):
                 glyph = _GLYPHS[curve] if draw_style.ascii_only else _LINE_GLYPHS[curve]
                 line += [
                     (f"  {glyph} ", draw_style[_ROLES[curve]]),
-                    (f"{name} " * (width >= _NAMED_FROM), draw_style["dim"]),
+                    (f"{name} " * (curve in names), draw_style["dim"]),
                 ]
                 line.append((formatted, draw_style["text"]))
         return line
@@ -115,7 +125,6 @@ def _labelled(line: Line, label: str, style: Style) -> Line:
     return [*line[:-1], (run[: -len(label)], ground), (label, style)]
 
 
-_NAMED_FROM = 90  # cells, from which on names stand at values
 _ROLES = {"loss": "key", "accuracy": "live", "minimum": "warning"}
 _LINE_GLYPHS = {"loss": "━", "accuracy": "━", "minimum": "┄"}
 _GLYPHS = {"loss": "l", "accuracy": "a", "minimum": "-"}

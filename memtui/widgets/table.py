@@ -50,6 +50,7 @@ class ListingView:
     note: str = ""
     hidden: int = 0  # rows that the typed text hides
     added: int = 0  # new rows at the end, added while the order is frozen
+    counted: bool = True  # the number of rows stands behind the title
 
 
 class Listing(RowPanel):
@@ -102,7 +103,7 @@ class Listing(RowPanel):
 
     def heading(self) -> Line:
         view, draw_style = self.view, self.draw_style
-        line: Line = [(view.title, draw_style["title"]), (f"  {len(view.rows)}", draw_style["dim"])]
+        line: Line = [(view.title, draw_style["title"]), (f"  {len(view.rows)}" * view.counted, draw_style["dim"])]
         if view.hidden:
             line.append((f", {view.hidden} without that text", draw_style["dim"]))
         if view.added:

@@ -70,6 +70,15 @@ def fitting_keys(keys: Sequence[str], cells: int) -> str:
     return " · ".join(shown)
 
 
+def fitting_parts(parts: Sequence[tuple[int, str]], cells: int) -> str:
+    """Join ranked parts of a title; of those that have no room together, the last of the highest rank goes first."""
+    shown = list(parts)
+    while sum(width(part) for _, part in shown) > cells and len(shown) > 1:
+        most = max(rank for rank, _ in shown)
+        shown.pop(max(index for index, (rank, _) in enumerate(shown) if rank == most))
+    return "".join(part for _, part in shown)
+
+
 def progress_bar(done: int, of: int, cells: int) -> str:
     """Return a bar of ``cells`` cells, heavy as far as ``done`` of ``of`` parts are done; all light without parts."""
     heavy = round(cells * done / of) if of else 0

@@ -47,6 +47,16 @@ async def test_loss_accuracy_and_the_least_that_is_wanted(tmp_path):
         await until(pilot, lambda: "iteration 200" in screen_text(app))
 
 
+@pytest.mark.parametrize("width", [120, 100, 80])
+async def test_figures_of_the_learning_panel_are_named_where_there_is_little_room(tmp_path, width):
+    async with opened(tmp_path, *all_told(), step(20), size=(width, 30)) as (app, _):
+        head = next(line for line in screen_lines(app) if "learning fcReLu" in line)
+        assert "loss 0.08205" in head
+        assert "90.0 %" in head
+        assert "60 %" in head
+        assert "epoch 4" in screen_text(app)
+
+
 async def test_a_click_is_a_moment(tmp_path):
     async with opened(tmp_path, *all_told()) as (app, pilot):
         await pilot.click(offset=(30, 4))
@@ -64,7 +74,7 @@ async def test_the_segment_that_sets_the_peak_is_named(tmp_path):
         folder.mkdir()
         async with opened(folder, recorded, points, tensors(0), size=size) as (app, _):
             assert f"set by {layer} to act alone" in screen_text(app)
-            assert ("iteration 200" if size[0] == 120 else "DFAMEM  4 · 200") in screen_text(app)
+            assert ("iteration 200" if size[0] == 120 else "DFAMEM  epoch 4") in screen_text(app)
 
 
 async def test_a_training_that_tells_nothing_of_it_has_no_such_panel(tmp_path):

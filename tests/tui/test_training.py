@@ -88,6 +88,41 @@ async def test_enter_shows_the_recorded_step_that_is_nearest(tmp_path):
         await until(pilot, lambda: isinstance(app.screen, TrainingScreen))
 
 
+@pytest.mark.parametrize("size", [(210, 60), (120, 36), (100, 30), (80, 24)])
+async def test_a_session_without_a_training_says_so_once(tmp_path, size):
+    async with opened(tmp_path, size=size) as (app, pilot):
+        shown = " ".join(screen_text(app).replace("│", " ").split())
+        assert shown.count("no training step was seen") == 1
+        assert "memtui trace -- python train.py" in shown
+        assert re.search(r"by kind ─", shown), "neither a moment nor a number of rows that are not there"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "was recorded" in screen_text(app))
+        for key in "1234":
+            await pilot.press(key)
+            await pilot.pause()
+            shown = " ".join(screen_text(app).replace("│", " ").split())
+            assert shown.count("no step of a training was recorded") == 1
+            assert "nothing was allocated" not in shown, "there is no step in which nothing was allocated"
+
+
+@pytest.mark.parametrize("width", [210, 120, 100, 80])
+async def test_titles_lose_whole_parts_and_never_half_of_one(tmp_path, width):
+    async with opened(tmp_path, told(0), step(20), told(10), size=(width, 30)) as (app, pilot):
+        first = screen_lines(app)[0]
+        assert "…" not in first
+        assert re.search(r"pid 4242 · step \d+ · 50.0 ms each.* · 1 recorded *$", first)
+        assert ("cheap view: 1 step in 2" in first) == (width >= 100)
+        assert (", takes 0 % of the time" in first) == (width >= 120)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "1 of 1" in screen_text(app))
+        first = screen_lines(app)[0]
+        assert "…" not in first
+        assert "step 20 of pid 4242   peak 26.0 MiB" in first
+        assert ("recording it took" in first) == (width > 120)
+        await pilot.resize_terminal(210, 30)
+        await until(pilot, lambda: "recording it took" in screen_lines(app)[0])
+
+
 async def test_processes_are_looked_at_one_after_the_other(tmp_path):
     async with opened(tmp_path, told(0), told(0, pid=77)) as (app, pilot):
         assert "pid 4242 of 2" in screen_text(app)

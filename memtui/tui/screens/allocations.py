@@ -45,9 +45,11 @@ LAST, FULLEST = -1, -2
 
 
 class _Ready(Message):
-    """A step, its index among the recorded steps, and a title."""
+    """A step, its index among the recorded steps, and a title in parts with their ranks."""
 
-    def __init__(self, number: int, of: int, title: str, lists: StepLists, annotations: Sequence[Event] = ()) -> None:
+    def __init__(
+        self, number: int, of: int, title: list[tuple[int, str]], lists: StepLists, annotations: Sequence[Event] = ()
+    ) -> None:
         super().__init__()
         self.number, self.of, self.title, self.lists, self.annotations = number, of, title, lists, annotations
 
@@ -90,7 +92,7 @@ class AllocationScreen(Screen[None]):
         super().__init__()
         self._submit, self._number = submit, number
         self._lists = StepLists(StepIndex(_EMPTY))
-        self._heading, self._annotations = "", tuple[Event, ...]()
+        self._heading, self._annotations = list[tuple[int, str]](), tuple[Event, ...]()
         self.head = TextLine("title", id="header")
         self.chart = AllocationChart()
         self.tensors, self.events, self.modules, self.bars = (
@@ -134,6 +136,7 @@ class AllocationScreen(Screen[None]):
         self.chart.styles.height = chart
         for listing in self.lists:
             listing.styles.height = max(3, self.app.size.height - 2 - chart)
+        self._show_title()
         keys = _KEYS[self._shown_index]
         self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
 
@@ -143,7 +146,7 @@ class AllocationScreen(Screen[None]):
         def find(presenter: Presenter) -> None:
             steps = presenter.reader.allocations.steps()
             if not steps:
-                self.post_message(_Ready(-1, 0, _NONE, StepLists(StepIndex(_EMPTY))))
+                self.post_message(_Ready(-1, 0, [], StepLists(StepIndex(_EMPTY))))
                 return
             fullest = max(range(len(steps)), key=lambda step: steps[step].peak_bytes)
             index = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
@@ -152,15 +155,18 @@ class AllocationScreen(Screen[None]):
             if about is not None:
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
-                self.post_message(_Ready(index, len(steps), _imported_title(about, step, start_ns), lists, annotations))
+                imported = _imported_title(about, step, start_ns)
+                self.post_message(_Ready(index, len(steps), [(1, f"   {imported}")], lists, annotations))
                 return
-            where = step.peak_op.rpartition("/")[2] + (f" in layer {step.peak_layer}" if step.peak_layer else "")
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
-            title = (
-                f"step {step.step} of pid {step.pid}{on}   "
-                f"peak {text.size(step.peak_bytes)} at {where or 'its begin'} · "
-                f"{step.rows} rows · recording it took {text.duration(step.cost_ns / 1e9)} more"
-            )
+            title = [
+                (1, f"   step {step.step:,} of pid {step.pid}{on}"),
+                (1, f"   peak {text.size(step.peak_bytes)}"),
+                (2, f" at {text.clean(step.peak_op.rpartition('/')[2]) or 'its begin'}"),
+                (3, f" in layer {text.clean(step.peak_layer)}" if step.peak_layer else ""),
+                (4, f" · {step.rows} rows"),
+                (5, f" · recording it took {text.duration(step.cost_ns / 1e9)} more"),
+            ]
             self.post_message(_Ready(index, len(steps), title, lists))
 
         self._submit(find)
@@ -173,18 +179,20 @@ class AllocationScreen(Screen[None]):
         recorded = "" if message.lists.origin else " recorded"
         alone = message.of == 1 and message.lists.origin is not None
         which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
-        self._heading, self._annotations = f" allocations{which}   {message.title}", tuple(message.annotations)
-        self.head.show(self._heading)
+        self._heading = [(0, f" allocations{which}"), *message.title]
+        self._annotations = tuple(message.annotations)
         self.tensors.select(None)  # numbers of another step
         self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
         if self._lists.origin is not None and self._lists.origin.driver:
             self.chart.title, self.chart.total_label = "allocated from the driver", "allocated"
+        if not message.of:
+            self.chart.note = _NONE
         self.chart.show(self._lists.index)
         self.on_resize()
         if message.of:
             self._point(self._lists.index.peak_row)
         for listing in () if message.of else self.lists:
-            listing.show(replace(listing.view, note=_NONE))
+            listing.show(replace(listing.view, note="there is none", counted=False))
 
     def _point(self, row: int) -> None:
         """Put the cursor on a row of the step."""
@@ -198,10 +206,7 @@ class AllocationScreen(Screen[None]):
         lists, row = self._lists, self.chart.row
         if not len(lists.index):
             return
-        t_ns = int(lists.index.trace.t_ns[row])
-        passed = bisect_right(self._annotations, t_ns, key=lambda annotation: annotation.t_ns)
-        after = f' · after "{text.clean(self._annotations[passed - 1].text)}"' if passed else ""
-        self.head.show(self._heading + after)
+        self._show_title()
         match self._shown_index:
             case 0:
                 self.tensors.show(lists.tensors(row))
@@ -212,6 +217,15 @@ class AllocationScreen(Screen[None]):
                 self.modules.show(lists.layers(row))
             case _:
                 self.bars.show(lists.breakdown(row))
+
+    def _show_title(self) -> None:
+        """Show the title, and the annotation before the cursor."""
+        after = ""
+        if len(self._lists.index):
+            t_ns = int(self._lists.index.trace.t_ns[self.chart.row])
+            passed = bisect_right(self._annotations, t_ns, key=lambda annotation: annotation.t_ns)
+            after = f' · after "{text.clean(self._annotations[passed - 1].text)}"' if passed else ""
+        self.head.show(text.fitting_parts(self._heading, self.app.size.width) + after)
 
     # The cursor
 

@@ -81,7 +81,7 @@ class TrainingScreen(Screen[None]):
         self.head = TextLine("title", id="header")
         self.learning = LearningChart()
         self.chart = UsageChart()
-        self.kinds = Listing(ListingView("by kind", _COLUMNS))
+        self.kinds = Listing(ListingView("by kind", _COLUMNS, counted=False))
         self.foot = TextLine("dim", id="footer")
         self.notice = Notice(id="notice")
 
@@ -102,6 +102,7 @@ class TrainingScreen(Screen[None]):
     def on_resize(self) -> None:
         notice = too_small(*self.app.size)
         self.foot.show(f" {text.fitting_keys(_KEYS, self.app.size.width - 2)}")
+        self._show_title()
         self.notice.show(notice)
         self.notice.display = bool(notice)
         learns = self._view is not None and self._view.learning is not None
@@ -131,11 +132,16 @@ class TrainingScreen(Screen[None]):
         if view.note and view.recorded:  # a session of an older version, which has recorded steps only
             self.app.switch_screen(self._recorded(-1))
             return
-        self.head.show(f" training   {_title_of(view)}")
+        self._show_title()
         if view.learning is not None:
             self.learning.show(view.learning)
         self.chart.show(view)
-        self.kinds.show(ListingView(f"by kind {_where(view)}", _COLUMNS, _rows(view), "nothing was seen"))
+        title = f"by kind {_where(view)}" if view.index >= 0 else "by kind"
+        self.kinds.show(ListingView(title, _COLUMNS, _rows(view), "no tensors were seen", counted=False))
+
+    def _show_title(self) -> None:
+        if self._view is not None:
+            self.head.show(text.fitting_parts(_title_of(self._view), self.app.size.width))
 
     def on_panel_time_clicked(self, message: Panel.TimeClicked) -> None:
         self._submit(lambda presenter: presenter.playhead.seek(message.t_ns))
@@ -198,25 +204,23 @@ def _where(view: TrainingView) -> str:
     return "now" if view.axis.follow else f"at {text.clock((view.axis.cursor_ns - view.axis.origin_ns) / 1e9)}"
 
 
-def _title_of(view: TrainingView) -> str:
-    """Return the step at the cursor, its duration, and how much of it is recorded."""
-    if view.note:
-        return view.note
-    parts = [f"pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else "")]
+def _title_of(view: TrainingView) -> list[tuple[int, str]]:
+    """Return the step at the cursor, its duration, and how much of it is recorded, as parts with their ranks."""
+    if view.note:  # the picture says it
+        return [(1, " training")]
+    parts = [(1, f" training   pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else ""))]
     if len(view.devices) > 1:
-        parts.append(
-            f"memory of {view.device} (d: {', '.join(device for device in view.devices if device != view.device)})"
-        )
+        others = ", ".join(device for device in view.devices if device != view.device)
+        parts.append((2, f" · memory of {view.device} (d: {others})"))
     if view.step is not None and view.step_ns is not None:
         rate = 1e9 / max(1.0, view.step_ns)
-        pace = f", {rate:.0f} a second" if rate >= 10 else ""
-        parts.append(f"step {view.step:,} · {text.duration(view.step_ns / 1e9)} each{pace}")
+        parts += [(2, f" · step {view.step:,}"), (3, f" · {text.duration(view.step_ns / 1e9)} each")]
+        parts += [(5, f", {rate:.0f} a second")] * (rate >= 10)
     if view.view:
-        parts.append(f"cheap view: {view.view}, takes {view.view_fraction * 100:.0f} % of the time")
+        parts += [(4, f" · cheap view: {view.view}"), (5, f", takes {view.view_fraction * 100:.0f} % of the time")]
     else:
-        parts.append(f"cheap view off: {view.reason or 'too few steps'}")
-    parts.append(f"{view.recorded or 'none'} recorded")
-    return " · ".join(parts)
+        parts += [(3, " · cheap view off"), (4, f": {view.reason or 'too few steps'}")]
+    return [*parts, (3, f" · {view.recorded} recorded") if view.recorded else (6, " · none recorded")]
 
 
 def _rows(view: TrainingView) -> tuple[Row, ...]:
