@@ -9,7 +9,7 @@ import pytest
 from memtui.core.errors import UserError
 from memtui.reports.comparison.text import read, same_windows
 from memtui.reports.redact import open_source
-from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen
+from memtui.tui.screens.comparison import ComparisonApp, ComparisonScreen, _windows
 from memtui.tui.screens.help import HelpScreen
 from tests.support.allocation_screen import step, until
 from tests.support.compared_sessions import long, short
@@ -91,6 +91,40 @@ async def test_what_cannot_be_merged_says_why(tmp_path):
         await pilot.press("i")
         await pilot.pause(0.1)
         assert "WSS, windows of 200 ms to 1.0 s" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (100, 30), (80, 24)])
+async def test_a_note_longer_than_its_lines_goes_on_with_n(tmp_path, size):
+    why = "is damaged: page sets of the windows 1, 2, 3, 4, 5, 6, 7 and 8 cannot be read any more " * 3 + "at all"
+
+    def broken():
+        raise UserError(why)
+
+    async with compared(tmp_path, size=size, derive=broken) as (app, pilot):
+        await until(pilot, lambda: "1 of " in screen_text(app))
+        read: list[str] = []
+        for _ in range(12):
+            lines = [line.strip() for line in screen_lines(app)[-3:-1]]
+            if lines[0].startswith("2 of ") or lines[1].startswith("2 of "):
+                break
+            at = next(n for n, line in enumerate(lines) if line.startswith("1 of "))
+            read += " ".join(lines[at:]).split()[3:]
+            await pilot.press("n")
+            await pilot.pause(0.05)
+        whole = " ".join(word for word in read if word != "…")
+        assert whole.startswith("windows differ (A and B 200 ms, C 1.0 s): working sets and reuse")
+        assert whole.endswith(f"they cannot be merged to one length: {why}")
+
+
+def test_windows_of_many_lengths_fit_their_column():
+    class Windows:
+        def __init__(self, *interval_s: float) -> None:
+            self.interval_s = interval_s
+
+    lengths = [(0.2, 0.2), (0.2, 20.0), (0.2, 9.7), (0.25, 9.66), (0.2, 121.0), (1.0, 2.0)]
+    texts = [_windows(Windows(*interval_s)) for interval_s in lengths]
+    assert texts == ["200 ms", "0.2-20 s", "0.2-9.7 s", "0.25-9.7s", "0.2-121 s", "1-2 s"]
+    assert _windows(None) == "n/a"
 
 
 async def test_a_training_beside_a_session_that_is_none(tmp_path):

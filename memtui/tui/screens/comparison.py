@@ -51,10 +51,11 @@ _RUNS = (
     Column("iteration", 11, right=True, rank=2),
     Column("  in", 0, rank=4),
 )
+_WINDOWS_CELLS = 11
 _SESSIONS = (
     Column("", 3),
     Column("session", 18),
-    Column("windows", 11, right=True, rank=2),
+    Column("windows", _WINDOWS_CELLS, right=True, rank=2),
     Column("WSS", 11, right=True),
     Column("against A", 11, right=True),
     Column("WSS 95 %", 11, right=True, rank=5),
@@ -166,18 +167,26 @@ class ComparisonScreen(Screen[None]):
         self._show()
 
     def _note_lines(self) -> list[str]:
-        """Return the note in at most ``NOTE_LINES`` lines, padded with empty ones."""
-        texts = notes(self._sessions, self._same)
-        if not texts:
-            return [""] * NOTE_LINES
-        index = self._note % len(texts)
-        count = f"{index + 1} of {len(texts)}: " if len(texts) > 1 else ""
-        width = max(20, self.app.size.width - 2)
-        lines = textwrap.wrap(count + text.clean(texts[index]), width, break_on_hyphens=False)
-        room = NOTE_LINES if self.app.size.height - 2 - NOTE_LINES >= COMFORTABLE_ROWS else 1
-        if len(lines) > room:
-            lines = [*lines[: room - 1], " ".join(lines[room - 1 :])]
+        """Return the note, or a part of a long one, in at most ``NOTE_LINES`` lines, padded with empty ones."""
+        pages = self._note_pages()
+        lines = pages[self._note % len(pages)] if pages else []
         return [f" {line}" for line in lines] + [""] * (NOTE_LINES - len(lines))
+
+    def _note_pages(self) -> list[list[str]]:
+        """Return the lines of all notes: those that have room together, and where a note is longer its rest."""
+        texts = notes(self._sessions, self._same)
+        width = max(20, self.app.size.width - 2)
+        room = NOTE_LINES if self.app.size.height - 2 - NOTE_LINES >= COMFORTABLE_ROWS else 1
+        pages: list[list[str]] = []
+        for number, note in enumerate(texts, 1):
+            lead, words = f"{number} of {len(texts)}: " if len(texts) > 1 else "", text.clean(note).split()
+            while len(lines := _wrapped(lead, words, width)) > room:
+                page = _wrapped(lead, words, width - 2)[:room]
+                pages.append([*page[:-1], f"{page[-1]} …"])
+                words = words[max(1, sum(len(line.split()) for line in page) - len(lead.split())) :]
+                lead = lead if lead.endswith("… ") else f"{lead}… "
+            pages.append(lines)
+        return pages
 
     def action_turn(self) -> None:
         if any(self._runs) and any(self._memories):
@@ -252,7 +261,7 @@ class ComparisonScreen(Screen[None]):
             elif self._derive is not None and self._same is None:
                 keys.append("merging windows")
         keys.append(f"d {'figures' if self._differences else 'differences'}")
-        if len(notes(self._sessions, self._same)) > 1:
+        if len(self._note_pages()) > 1:
             keys.append("n note")
         if any(self._runs) and any(self._memories):
             keys.insert(0, f"Tab {MEMORY if self._page == TRAINING else TRAINING}")
@@ -336,7 +345,7 @@ class ComparisonScreen(Screen[None]):
         cells = (
             LETTERS[index],
             text.clean(session.name),
-            window_text([memory]).removeprefix("windows of ") or "n/a",
+            _windows(memory),
             figure("wss_median_bytes"),
             change("wss_median_bytes"),
             figure("wss_p95_bytes"),
@@ -367,6 +376,20 @@ class ComparisonScreen(Screen[None]):
             f"  {text.clean(run.segment)}" + (" alone" if run.one_segment and run.segment else ""),
         )
         return Row(str(number), cells)
+
+
+def _wrapped(lead: str, words: Sequence[str], width: int) -> list[str]:
+    return textwrap.wrap(lead + " ".join(words), width, break_long_words=False, break_on_hyphens=False)
+
+
+def _windows(memory: RecordedMemory | None) -> str:
+    """Return the length of the windows of a session, or the shortest and the longest, for the column of the table."""
+    whole = window_text([memory]).removeprefix("windows of ")
+    if memory is None or text.width(whole) <= _WINDOWS_CELLS - 2:
+        return whole or "n/a"
+    shortest, longest = (f"{seconds:.2g}" if seconds < 99.5 else f"{seconds:.0f}" for seconds in memory.interval_s)
+    bounds = f"{shortest}-{longest}"
+    return f"{bounds} s" if text.width(bounds) <= _WINDOWS_CELLS - 4 else f"{bounds}s"
 
 
 def _changed(cell: str, change: str) -> str:

@@ -11,7 +11,7 @@ Sessions over one another               of memtui compare; A is the one that oth
                 process with the most of them, so both sides are of that process alone.
   d             the figures of each, or a line for each figure and condition that differs; left and right go
                 through the sessions where not all have room
-  n             the next note: what is to be known before they are held against one another
+  n             the next note, or the rest of one: what is to be known before they are compared
   c  q          other colours; leave
   WSS and RSS are medians over windows; reuse 95 %: within so much memory 95 % of returning touches came back; knee:
   where the curve of touches bends, n/a where it has no clear one. Figures of windows of different lengths are not held
