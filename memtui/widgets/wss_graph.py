@@ -45,9 +45,10 @@ class WssGraph(Panel):
     def heading_right(self, width: int) -> Line:
         view, draw_style = self.view, self.draw_style
         if view.note:
-            room = width - 38
-            note = text.fit(text.clean(view.note), max(8, room - 12)).rstrip()
-            return [("WSS n/a: ", draw_style["warning"]), (note, draw_style["dim"])]
+            label, note = "WSS n/a: ", text.clean(view.note)
+            room = width - 8 - line_width(self.heading()) - len(label)
+            note = text.sentence(note, min(max(8, room), text.width(note)))
+            return [(label, draw_style["warning"]), (note, draw_style["dim"])]
         dim, bright = draw_style["dim"], draw_style["bright"]
         line: Line = [("now " if view.axis.follow else "here ", dim), (text.size_column(view.now_bytes), bright)]
         if width >= 68:

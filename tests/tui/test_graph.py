@@ -44,6 +44,12 @@ def test_without_a_working_set_the_reason_and_its_remedy_are_the_note():
     assert graph_of(FakeSession(10, tracker="rss")).note == "needs root: sudo memtui attach 4242"
 
 
+def test_without_a_working_set_no_median_is_spoken_of():
+    session = FakeSession(60, tracker="rss")
+    session.samples.intervals_ns = lambda of=slice(None): np.repeat([200_000_000, 1_000_000_000], 30)[of]
+    assert not any("windows of about" in text for text in graph_of(session).caption)
+
+
 def test_the_reason_of_a_window_is_said_once():
     samples = FakeSession(10).samples
     samples.status, samples.reason = ("not paused",) * 10, ("it did not stop",) * 10

@@ -112,6 +112,15 @@ async def test_what_is_typed_is_seen_on_a_narrow_terminal(width):
         assert " 50msx " in d.text
 
 
+@pytest.mark.parametrize(("width", "whole"), [(80, False), (100, True)])
+async def test_an_error_is_not_cut_for_a_key_that_is_known(width, whole):
+    async with running(size=(width, 24)) as d:
+        await d.press("j", *"xyz", "enter")
+        await d.until(lambda: "'xyz' is no time: 7:12, 90, 5m, 50%, +30, -1:30" in d.text)
+        last = d.text.splitlines()[-1].rstrip()
+        assert last.endswith("(Esc closes)" if whole else "-1:30")
+
+
 def test_a_filter_is_about_the_list_in_sight():
     presenter = SimpleNamespace(tensors=SimpleNamespace(filter_text=""), ranges=SimpleNamespace(filter_text=""))
     set_filter("tensors", " conv ")(presenter)

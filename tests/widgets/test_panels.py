@@ -208,6 +208,14 @@ async def test_a_new_mark_costs_one_line_and_the_same_ones_none():
         assert [[region.y for region in args] for args in regions] == [[2]]
 
 
+@pytest.mark.parametrize("width", [120, 100, 80])
+async def test_why_there_is_no_working_set_is_read_from_its_start(width):
+    why = "the rss tracker sees what is resident, not what is touched"
+    first = (await drawn(WssGraph(replace(graph(), note=why)), width, 7)).splitlines()[0]
+    assert (why in first) == (width >= 100)
+    assert "WSS n/a: the rss tracker sees what is" in first
+
+
 async def test_graph_in_ascii():
     assert (await drawn(WssGraph(graph()), 60, 7, ascii_only=True)).isascii()
 

@@ -109,7 +109,7 @@ class MemoryGraph:
             resident=sizes.name,
             note=note,
             caveats=caveats(samples, index, note) if index >= 0 else (),
-            caption=self._caption(index, ticks, alike_s) if index >= 0 else (),
+            caption=self._caption(index, ticks, None if note else alike_s) if index >= 0 else (),
             whose="" if self._pid is None else f"of pid {self._pid}",
             focus=range_name if range_name is not None and line is not None else "",
             focus_bytes=line,

@@ -11,6 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 
 from memtui.widgets.label import TextLine
+from memtui.widgets.text import width as text_width
 
 if TYPE_CHECKING:
     from textual.widgets import Input
@@ -93,7 +94,9 @@ class Prompt(Horizontal):
 
     def complain(self, why: str) -> None:
         """Show an error in place of the hint."""
-        self._hint.show(f" {why} (Esc closes)", role="warning")
+        ending = " (Esc closes)"
+        room = self.app.size.width - self._label.size.width - INPUT_CELLS
+        self._hint.show(f" {why}{ending if text_width(why + ending) < room else ''}", role="warning")
         if self._input is not None:
             self._input.focus()
 
