@@ -211,13 +211,13 @@ class Panel(CachedWidget):
         if line_width(head) + line_width(tail) + 8 > width:
             tail = []
         out: Line = [(left, border)]
-        if head:
+        if line_width(head):
             before: Run = (" ", border)
             if self.chosen and left == "┌":
                 before = ("▸", self.draw_style["key"])
                 head = [(head[0][0], self.draw_style["bright"]), *head[1:]]
             out += [before, *head, (" ", border)]
-        end: Line = [(" ", border), *tail, (" ", border)] if tail else []
+        end: Line = [(" ", border), *tail, (" ", border)] if line_width(tail) else []
         end += [(right, border)]
         free = width - line_width(out) - line_width(end)
         if middle and 0 < line_width(middle) <= free - 6:

@@ -50,11 +50,12 @@ class WssGraph(Panel):
             note = text.sentence(note, min(max(8, room), text.width(note)))
             return [(label, draw_style["warning"]), (note, draw_style["dim"])]
         dim, bright = draw_style["dim"], draw_style["bright"]
-        line: Line = [("now " if view.axis.follow else "here ", dim), (text.size_column(view.now_bytes), bright)]
-        if width >= 68:
-            line += [(" · median ", dim), (text.size_column(view.median_bytes), draw_style["text"])]
-        line += [(" · max ", dim), (text.size_column(view.max_bytes), draw_style["text"])]
-        return line
+        now: Line = [("now " if view.axis.follow else "here ", dim), (text.size_column(view.now_bytes), bright)]
+        median: Line = [(" · median ", dim), (text.size_column(view.median_bytes), draw_style["text"])]
+        most: Line = [(" · max ", dim), (text.size_column(view.max_bytes), draw_style["text"])]
+        forms = ([*now, *median, *most], [*now, *most], now)  # beside a chosen range with a long name
+        room = width - 8 - line_width(self.heading())
+        return next((line for line in forms if line_width(line) <= room), now)
 
     def footing(self) -> Line:
         return [(axis_labels(self.view.axis)[0], self.draw_style["dim"])]

@@ -208,6 +208,24 @@ async def test_a_new_mark_costs_one_line_and_the_same_ones_none():
         assert [[region.y for region in args] for args in regions] == [[2]]
 
 
+@pytest.mark.parametrize("width", [120, 100, 80, 60])
+async def test_the_working_set_stays_beside_a_chosen_range(width):
+    view = replace(graph(), focus="anon 7fc414b85000", focus_now_bytes=80 << 10)
+    first = (await drawn(WssGraph(view), width, 7)).splitlines()[0]
+    assert "anon 7fc414b85000 80.0 KiB" in first
+    assert re.search(r"now +[\d.]+ [KMG]iB", first)
+    assert ("median" in first) == (width >= 100)
+    assert ("max" in first) == (width >= 80)
+
+
+async def test_an_edge_without_a_text_is_a_line():
+    view = replace(graph(), axis=TimeAxis(0, -40 * S, 20 * S, 20 * S, False))
+    last = (await drawn(WssGraph(view), 80, 7)).splitlines()[-1]
+    assert last.startswith("└──"), "the time before the session has no label"
+    table = VmaTable(TableView((RangeRow(1, 0, 4096, "rw-p", "a"),), filters_on=False))
+    assert (await drawn(table, 80, 5)).splitlines()[-1] == f"└{'─' * 78}┘"
+
+
 @pytest.mark.parametrize("width", [120, 100, 80])
 async def test_why_there_is_no_working_set_is_read_from_its_start(width):
     why = "the rss tracker sees what is resident, not what is touched"
