@@ -138,7 +138,9 @@ class BenchScreen(ListScreen):
     def fill(self) -> None:
         view, width = self._view, self.app.size.width
         self.head.show(f" memtui bench  {self._title}   {_power(view)}")
-        self.now.show(f" {_phases(view)}   {view.configuration}")
+        phases = _phases(view)
+        names = [*(row.label for row in view.rows[-text.COMPARED :]), view.configuration]
+        self.now.show(f" {phases}   {text.shortened(names, width - text.width(phases) - 4)[-1]}")
         self.bar.show(f" {text.progress_bar(view.number, view.of, width - 40)} {_count(view)}")
         if self._view.drawn and not self.power.view:
             self.share_rows(self.app.size.height)

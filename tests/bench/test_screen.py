@@ -87,6 +87,16 @@ async def test_it_shows_what_goes_on_and_what_is_finished():
     assert shown.count("n/a") >= 7
 
 
+@pytest.mark.parametrize("width", [80, 70])
+async def test_what_is_measured_now_keeps_what_differs_from_the_finished_rows(width):
+    shapes = [make("conv2d", {"cin": 64, "cout": 64, "groups": groups}) for groups in (1, 2, 4)]
+    done = [word("done", number=n + 1, row=replace(row(n), configuration=shapes[n]), window=0) for n in (0, 1)]
+    async with running(*done, word(number=2, configuration=shapes[2]), size=(width, 24), until="2 of 30") as (app, _):
+        now = screen_lines(app)[1]
+        assert "[window 2 of 5]   conv2d " in now
+        assert now.rstrip().endswith("groups=4") or now.rstrip().endswith("s=4")
+
+
 async def test_a_row_that_is_chosen_spells_its_flags_out():
     async with running(*FINISHED, word(number=3), until="3 of 30") as (app, pilot):
         await pilot.press("up")
