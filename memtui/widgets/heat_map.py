@@ -215,10 +215,11 @@ def _of_processes(labels: list[str], processes: list[str], cells: int) -> list[s
     names = [label.removeprefix(f"{who} ") for label, who in zip(labels, processes, strict=True)]
     several, longest = sorted(set(processes) - {""}), max(map(text.width, processes))
     need = min(NAME_CELLS, max(text.width(name) for name, who in zip(names, processes, strict=True) if who))
-    room = longest
-    if cells - longest - 1 < need:
-        room = next(n for n in range(3, longest + 3) if len(set(text.shortened(several, n))) == len(several))
-    short = dict(zip(several, text.shortened(several, room), strict=True))
+    room, short = longest, {who: who for who in several}
+    if cells - longest - 1 < need:  # the last digits of pids, and of ranks, tell them apart
+        ways = ({who: who if len(who) <= n else f"…{who[1 - n :]}" for who in several} for n in range(3, longest + 3))
+        short = next(way for way in ways if len(set(way.values())) == len(several))
+        room = max(map(text.width, short.values()))
     names = text.shortened([name if who else "" for name, who in zip(names, processes, strict=True)], cells - room - 1)
     whole = text.shortened(labels, cells)
     if cells - room - 1 < 3:
