@@ -32,5 +32,5 @@ def make_ready(readers: SplitWalker, pid: int) -> tuple[Cuts, PageSet]:
     resident = readers.first.walk(pid, want_resident=True).resident
     assert resident is not None
     cuts = readers.cuts(resident)
-    readers.prepare(1 + len(cuts))
+    readers.prepare(1 + len(cuts), pages=resident.page_count)
     return cuts, resident

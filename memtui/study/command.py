@@ -222,7 +222,12 @@ class _StudyRunner:
         row = self._state.row(key)
         if row is None:
             row = self._do(name, run, key, before)
-        return FinishedRun(run, from_plain(RunResult, row), self._state.folder / row["files"][0])
+        try:
+            result = from_plain(RunResult, row)
+        except ValueError as error:
+            why = f"is no state of a study (the result of a run: {error})"
+            raise UserError(f"{self._state.path}: {why}; name another folder with -o") from None
+        return FinishedRun(run, result, self._state.folder / row["files"][0])
 
     def _memory(self, run: Run, before: Sequence[FinishedRun]) -> MemoryOrder | None:
         """Return limit and swap of a run, from the recording that they are shares of. Raises UserError."""

@@ -27,7 +27,7 @@ class State:
     """Rows by key, of the runs in one folder. Raises UserError when the folder cannot be used."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.path = folder, folder / NAME
         self._stack = ExitStack()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ class State:
         """Add a finished run. ``row`` is JSON data; its ``files`` are names in the folder. Raises UserError."""
         self._rows[key] = row
         text = json.dumps({"memtui_study": FORMAT, "rows": self._rows}, indent=1)
-        write_safely(self.folder / NAME, text)
+        write_safely(self.path, text)
 
     def close(self) -> None:
         """Release the lock."""
         self._stack.close()
 
     def _read(self) -> dict[str, dict[str, Any]]:
-        path = self.folder / NAME
+        path = self.path
         try:
             document = json.loads(read_small_bytes(path, _MOST_BYTES))
             if document["memtui_study"] != FORMAT:

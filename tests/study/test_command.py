@@ -123,6 +123,12 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
     assert program[1] not in again.stdout
     assert program[1] not in (tmp_path / "out/filters.html").read_text("utf-8")
 
+    next(iter(state["rows"].values()))["windows"] = "many"
+    (tmp_path / "out/state.json").write_text(json.dumps(state))
+    spoilt = memtui(*arguments, "--", *program, timeout=60)
+    assert spoilt.returncode == 2
+    assert "is no state of a study" in spoilt.stderr.splitlines()[-1]
+
 
 @needs_figures
 @needs_tracker
