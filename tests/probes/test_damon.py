@@ -580,7 +580,7 @@ def test_the_best_alternative_comes_first(monkeypatch):
         name: Capability(name, name not in ("damon", "pagetable"), "no such thing", "get one")
         for name in select_tracker.NAMES
     }
-    monkeypatch.setattr(select_tracker, "capability", capabilities.__getitem__)
+    monkeypatch.setattr(select_tracker, "_prove", lambda name, _entry: capabilities[name])
     monkeypatch.setitem(select_tracker._TRACKERS, "idle", lambda: yes)
     with pytest.raises(select_tracker.NoTracker) as caught:
         select_tracker.choose("damon", "auto")

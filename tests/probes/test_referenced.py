@@ -114,7 +114,7 @@ def test_the_cost_of_the_flush_is_told_where_it_has_one(tracked, said, monkeypat
 def test_auto_takes_it_when_the_page_tables_are_out_of_reach(monkeypatch):
     out = Capability("pagetable", False, "it needs root", "run with sudo")
     no_idle = Capability("idle", False, "no idle page tracking", "another kernel")
-    monkeypatch.setattr("memtui.probes.pages.pagetable.proof.prove", lambda: out)
+    monkeypatch.setattr("memtui.probes.pages.pagetable.proof.prove_walker", lambda: (out, None))
     monkeypatch.setattr("memtui.probes.pages.idle.tracker.prove", lambda: no_idle)
     tracker, rejected = select_tracker.choose("auto", "auto")
     assert (tracker.name, rejected) == ("referenced", (out, no_idle))
