@@ -15,16 +15,12 @@ for ``exec,noaccess,pages<4`` and may be one of the terms; ``none`` alone leaves
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from memtui.core.page_set import PAGE_SHIFT
-
+_PAGE_SHIFT = 12  # that of memtui.core.page_set, which loads numpy: commands that only check a filter do not need that
 DEFAULT_FILTER = "exec,noaccess,pages<4"
 _HELP = (
     "use exec, noaccess, pages<N, anon, file, heap, stack, name=GLOB joined with commas "
@@ -76,10 +72,6 @@ class Filter:
                 return term.text
         return None
 
-    def keeps(self, vmas: Iterable[AddressRange]) -> NDArray[np.bool_]:
-        """Return bool[n]: True for every range that stays (the ``keep`` of ``working_set.select``)."""
-        return np.fromiter((self.leaves_out(vma) is None for vma in vmas), np.bool_)
-
 
 def parse_filter(text: str) -> Filter:
     """Read a filter.
@@ -123,7 +115,7 @@ def _test(word: str) -> tuple[str, Test]:
         if number is None or int(number[1]) == 0:
             raise ValueError(f"filter {word!r} is not pages<N with N a whole number above 0: write for example pages<4")
         limit = int(number[1])
-        return f"pages<{limit}", lambda vma: (vma.end - vma.start) >> PAGE_SHIFT < limit
+        return f"pages<{limit}", lambda vma: (vma.end - vma.start) >> _PAGE_SHIFT < limit
     if word == "none":
         raise ValueError("filter 'none' cannot be inverted")
     if word == "default":

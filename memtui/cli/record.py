@@ -47,17 +47,17 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         what = find_pid(args, console)
 
     def print_result(path: Path, shown: bool) -> None:
-        from memtui.cli.report import print_report
-        from memtui.reports.report import budget_line, untraced
-
         if args.json:
+            from memtui.cli.report import print_report
+
             print_report(console, path, as_json=True)
         elif not shown or not args.output:
             console.print(str(path))
-        if args.max_overhead is not None:
-            console.notify(budget_line(path))
-        if args.trace:
-            console.notify(untraced(path))
+        if args.max_overhead is not None or args.trace:
+            from memtui.reports.report import budget_line, untraced
+
+            console.notify(budget_line(path) if args.max_overhead is not None else "")
+            console.notify(untraced(path) if args.trace else "")
 
     return record(lambda: observe(args, what), console, print_result, program=bool(args.command))
 

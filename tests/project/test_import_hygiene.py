@@ -15,7 +15,12 @@ SCREEN = {"textual", "rich"}
     [
         ("import memtui.recording.sampler.__main__", HEAVY | SCREEN | {"sqlite3"}),
         ("import memtui.recording.recorder.__main__", HEAVY | SCREEN | {"psutil", "pynvml"}),
-        ("import memtui.recording.supervisor.launch", HEAVY | SCREEN | {"pynvml"}),
+        (
+            "import memtui.recording.supervisor.foreground, memtui.recording.supervisor.launch\n"
+            "from memtui.analysis.vma_filter import parse_filter\n"
+            "parse_filter('default')",
+            HEAVY | SCREEN | {"numpy", "pynvml"},
+        ),
         ("import memtui.placement.command, memtui.placement.solve.solver", HEAVY | SCREEN | {"psutil", "pynvml"}),
         ("import memtui.cli.main", HEAVY | SCREEN | {"numpy", "psutil", "sqlite3", "asyncio"}),
         ("import memtui.training.tune.command", HEAVY | SCREEN | {"psutil", "sqlite3", "asyncio"}),
