@@ -53,11 +53,14 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             print_report(console, path, as_json=True)
         elif not shown or not args.output:
             console.print(str(path))
-        if args.max_overhead is not None or args.trace:
-            from memtui.reports.report import budget_line, untraced
+        if args.max_overhead is not None:
+            from memtui.reports.report import budget_line
 
-            console.notify(budget_line(path) if args.max_overhead is not None else "")
-            console.notify(untraced(path) if args.trace else "")
+            console.notify(budget_line(path))
+        if args.trace:
+            from memtui.reports.report import untraced
+
+            console.notify(untraced(path))
 
     return record(lambda: observe(args, what), console, print_result, program=bool(args.command))
 

@@ -123,8 +123,7 @@ class PageReader:
                 watchdog = Watchdog()
             except OSError as error:
                 self.unwatched = str(error)
-        deadline_s = min(DEADLINE_S, max_pause_ns / 1e9)
-        self._pauser = Pauser(deadline_s, watchdog=watchdog, check=self._check_filter)
+        self._pauser = Pauser(watchdog=watchdog, check=self._check_filter)
         self._protected = ProtectedProcesses()
 
     @property
@@ -146,7 +145,7 @@ class PageReader:
             self._check(subject)
             self._tracker.prepare(subject.pid)
             self._check_time(subject.pid, self._max_pause_ns)
-            with self._pauser.paused(subject.pid, subject.pidfd) as pause:
+            with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
                 self._tracker.start(subject.pid, subject.vmas)
         except PauseRefused as error:
             if not self._may_run(error):
@@ -291,7 +290,8 @@ class PageReader:
         ``paused_ns``: for how long some of the processes are paused already.
         """
         left_ns = self._max_pause_ns - paused_ns - sum(self._times.expected_stopped_ns(pid) for pid in pids)
-        return max(min(DEADLINE_S, left_ns / 1e9), _SHORTEST_DEADLINE_S)
+        shortest_s = min(_SHORTEST_DEADLINE_S, self._max_pause_ns / 1e9)
+        return max(min(DEADLINE_S, left_ns / 1e9), shortest_s)
 
     def _record_pause(self, pid: int, pause: Pause) -> None:
         paused_ns = pause.paused_ns or 0

@@ -157,6 +157,7 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
         assert isinstance(reading, Reading)
         assert (reading.running, reader.long) == ("", 0)
         target.let_run(0.05)
+        reader._deadline_s = lambda *_: 0.1  # it stops all the same
         reader._max_pause_ns = 1  # and what is expected, is less
         reader._times.expected_ns = lambda pid, mappings: 0
         (reading,) = reader.read([subject], want_resident=False)
@@ -193,6 +194,14 @@ def test_threads_that_stop_late_do_not_make_the_pause_longer(held, together, mon
             assert isinstance(reader.read(both, want_resident=False)[0], Reading)
     assert [deadline for deadline in deadlines if deadline <= 0.04], deadlines
     assert deadlines[0] > 0.04, "nothing is known yet of how long reading takes"
+
+
+@pytest.mark.parametrize("took_ms", [0, 4, 5])
+def test_threads_never_have_longer_to_stop_than_a_pause_may_last(held, took_ms):
+    target, tracker, _ = held
+    with closing(PageReader(tracker, pause=True, max_pause_ns=5 * MS)) as reader:
+        reader._times.record(target.pid, took_ms * MS, took_ms * MS)
+        assert 0 < reader._deadline_s([target.pid]) <= 0.005
 
 
 @pytest.mark.parametrize("together", [False, True])
