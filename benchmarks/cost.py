@@ -25,7 +25,8 @@ from benchmarks.run import say
 from benchmarks.table import Skip, columns, number
 from benchmarks.targets import PATTERN_PAGES_PER_GIB, lacks_memory, needs_root
 from benchmarks.toucher import toucher
-from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import WORKING_SET, Rearmer
 from memtui.probes.pages.pagetable.walk_result import Walk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.reports.figures.axes import Axes, Scale, footnote, octave_scale
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 

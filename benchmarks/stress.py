@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from memtui.core.errors import UserError
-from memtui.core.page_set import PAGE_BYTES, PAGES_PER_BLOCK
+from memtui.core.page_sizes import PAGE_BYTES, PAGES_PER_BLOCK
 from memtui.core.procfs import read_stat
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages.pagetable.tracker import PageTableTracker

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_layout import Layout, intersect
-from memtui.core.page_set import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PageSet, parts_of
+from memtui.core.page_set import PageSet, parts_of
+from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT
 
 SUMMED_SAMPLES = (64, 256, 1024, 4096)  # of a stored sum, by its level; the last one of a session may have fewer
 CHUNK_SHIFT = 16

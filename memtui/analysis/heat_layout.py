@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from memtui.analysis.address_ranges import owned
 from memtui.analysis.fast_numpy import distinct
-from memtui.core.page_set import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PageSet, parts_of
+from memtui.core.page_set import PageSet, parts_of
+from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES
 
 _U = np.uint64
 DEFAULT_GAP_BYTES = 1 << 30

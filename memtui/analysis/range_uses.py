@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 
 HEAP_BYTES = 64 << 20  # of malloc, on 64-bit machines: HEAP_MAX_SIZE
 LEAST_STACK_BYTES = 64 << 10

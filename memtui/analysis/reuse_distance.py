@@ -18,16 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.working_set import select
-from memtui.core.page_set import (
-    BLOCK_BYTES,
-    BLOCK_SHIFT,
-    GIANT_BYTES,
-    GIANT_SHIFT,
-    PAGE_BYTES,
-    PAGES_PER_BLOCK,
-    PageSet,
-    parts_of,
-)
+from memtui.core.page_set import PageSet, parts_of
+from memtui.core.page_sizes import BLOCK_BYTES, BLOCK_SHIFT, GIANT_BYTES, GIANT_SHIFT, PAGE_BYTES, PAGES_PER_BLOCK
 
 _U = np.uint64
 _NONE = np.empty(0, np.int64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.compression import inflate
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 
 BOUNDS = ("lower", "upper")
 BINS_PER_OCTAVE = 8

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.heat_layout import Layout, intersect
 from memtui.analysis.working_set import bytes_below, bytes_by_range
-from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 
 UNKNOWN = CATEGORIES.index("unknown")
 MAX_ADDRESS = 1 << 57  # with five levels of page tables

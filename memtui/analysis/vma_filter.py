@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Protocol
 
-_PAGE_SHIFT = 12  # that of memtui.core.page_set, which loads numpy: commands that only check a filter do not need that
+from memtui.core.page_sizes import PAGE_SHIFT
+
 DEFAULT_FILTER = "exec,noaccess,pages<4"
 _HELP = (
     "use exec, noaccess, pages<N, anon, file, heap, stack, name=GLOB joined with commas "
@@ -115,7 +116,7 @@ def _test(word: str) -> tuple[str, Test]:
         if number is None or int(number[1]) == 0:
             raise ValueError(f"filter {word!r} is not pages<N with N a whole number above 0: write for example pages<4")
         limit = int(number[1])
-        return f"pages<{limit}", lambda vma: (vma.end - vma.start) >> _PAGE_SHIFT < limit
+        return f"pages<{limit}", lambda vma: (vma.end - vma.start) >> PAGE_SHIFT < limit
     if word == "none":
         raise ValueError("filter 'none' cannot be inverted")
     if word == "default":

@@ -9,16 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memtui.core.page_set import (
-    BLOCK_SHIFT,
-    GIANT_SHIFT,
-    PAGE_BYTES,
-    PAGE_SHIFT,
-    PAGES_PER_BLOCK,
-    TAILS,
-    PageSet,
-    inside,
-)
+from memtui.core.page_set import TAILS, PageSet, inside
+from memtui.core.page_sizes import BLOCK_SHIFT, GIANT_SHIFT, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
 
 NOTABLE_SHARE = 0.001  # of a working set; less does not change the digits that are shown
 _U = np.uint64

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES
 
 PARTS = 10  # at least
 SMALL_PAGE_BLOCKS = 32  # of a part, at most twice as many: 512 bits each, which cost about 1 % of a second in all

@@ -16,10 +16,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memtui.core.compression import inflate, inflate_start
+from memtui.core.page_sizes import (
+    BLOCK_BYTES,
+    BLOCK_SHIFT,
+    GIANT_BYTES,
+    GIANT_SHIFT,
+    PAGE_BYTES,
+    PAGE_SHIFT,
+    PAGES_PER_BLOCK,
+)
 
-PAGE_SHIFT, BLOCK_SHIFT, GIANT_SHIFT = 12, 21, 30
-PAGE_BYTES, BLOCK_BYTES, GIANT_BYTES = 1 << PAGE_SHIFT, 1 << BLOCK_SHIFT, 1 << GIANT_SHIFT
-PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 CODEC_ZLIB = 1
 ADDRESS_BITS = 57  # with five levels of page tables
 MAX_ENCODED_BYTES = 64 << 20  # of one set before compression: 4 KiB pages all over 1.8 TiB

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, MAX_GROUPS, TouchSum
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.compression import inflate
-from memtui.core.page_set import ADDRESS_BITS, GIANT_SHIFT, PAGE_SHIFT
+from memtui.core.page_set import ADDRESS_BITS
+from memtui.core.page_sizes import GIANT_SHIFT, PAGE_SHIFT
 from memtui.session.validation import parse_json
 
 UNKNOWN_BYTES = -1  # of a VMA whose accessed bytes the tracker cannot measure

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.released_memory import released_bytes
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Window
 from memtui.probes.usage import UsageProbe
 from memtui.reports.report import build_report

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.reuse_cdf import advice, apart, cdf, knee, quantiles, shift
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 
 
 class Counts:

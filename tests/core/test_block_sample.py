@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.block_sample import SMALL_PAGE_BLOCKS, BlockSample, estimate
-from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK
 from memtui.core.samples import SAMPLED, Status
 from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.self_test import own_pages

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core import page_set
-from memtui.core.page_set import ADDRESS_BITS, BLOCK_BYTES, BLOCK_SHIFT, GIANT_BYTES, GIANT_SHIFT, PageSet, parts_of
+from memtui.core.page_set import ADDRESS_BITS, PageSet, parts_of
+from memtui.core.page_sizes import BLOCK_BYTES, BLOCK_SHIFT, GIANT_BYTES, GIANT_SHIFT
 from tests.support.strategies import page_sets, same_pages
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.core.page_set import PAGE_SHIFT
+from memtui.core.page_sizes import PAGE_SHIFT
 from memtui.core.samples import VmaTable
 from memtui.session.session import Session
 from tests.support.cli import memtui

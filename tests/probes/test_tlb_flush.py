@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.page_set import BLOCK_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES
 from memtui.core.samples import Capability
 from memtui.probes.pages import tlb_flush
 from memtui.probes.pages.pagetable.proof import flush_capabilities

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.core.page_set import PAGE_SHIFT, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_SHIFT
 from memtui.core.samples import Vma
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages import page_frames

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from memtui.analysis.target_loss import recent_loss
 from memtui.core.accessed_bits import SetCost
-from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import ProcessWindow
 from memtui.probes.pages import accessed_bit_cost
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost

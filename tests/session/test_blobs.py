@@ -10,7 +10,8 @@ import pytest
 
 from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, TouchSum
 from memtui.analysis.reuse_distance import ReuseSample
-from memtui.core.page_set import ADDRESS_BITS, GIANT_SHIFT
+from memtui.core.page_set import ADDRESS_BITS
+from memtui.core.page_sizes import GIANT_SHIFT
 from memtui.session import blobs
 
 

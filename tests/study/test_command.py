@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import memtui as memtui_package
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.plain_data import from_plain
 from memtui.session.session import Session
 from memtui.study.recorded_run import Trace

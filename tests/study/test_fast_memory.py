@@ -23,7 +23,8 @@ from memtui.analysis.reuse_distance import ReuseTracker
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import MedianInterval
 from memtui.core.errors import UserError
-from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.plain_data import from_plain, to_plain
 from memtui.session.vma_row import VmaRow
 from memtui.study import command

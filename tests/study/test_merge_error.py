@@ -12,7 +12,8 @@ import pytest
 from memtui.analysis.slowdown import Block
 from memtui.analysis.statistics import MedianInterval
 from memtui.analysis.working_set import select
-from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Window
 from memtui.session.session import Session
 from memtui.study.plan import ALTERNATE, Run

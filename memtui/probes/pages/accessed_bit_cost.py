@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from memtui.core.accessed_bits import SetCost
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.probes.pages.tlb_flush import MADV_COLD
 
 PAGES = SetCost.FEW_PAGES  # more than a TLB holds: so this measures setting the bit, and not the flush that clears it

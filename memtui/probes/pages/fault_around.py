@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import PAGE_BYTES, PageSet, inside
+from memtui.core.page_set import PageSet, inside
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Vma
 
 

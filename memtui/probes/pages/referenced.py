@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Capability, Vma, VmaSizes
 from memtui.probes.pages import tracker
 from memtui.probes.pages.process_files import ProcessFiles

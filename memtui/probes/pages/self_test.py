@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memtui.core.page_set import PAGE_BYTES, PAGE_SHIFT
+from memtui.core.page_sizes import PAGE_BYTES, PAGE_SHIFT
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
 from memtui.core.samples import Vma, VmaSizes
 
 Numbers = NDArray[np.uint64]

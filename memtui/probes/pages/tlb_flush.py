@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import BLOCK_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_SHIFT, PAGES_PER_BLOCK
 from memtui.core.samples import Capability
 from memtui.probes.pages.pagetable.bpf_loader import ARM64
 from memtui.probes.pages.pagetable.walk import Walker

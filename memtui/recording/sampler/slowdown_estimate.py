@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memtui.core.accessed_bits import SetCost
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import ProcessWindow
 
 SPARE_CPUS = 0.5  # if the program leaves this much of a CPU, memtui runs on what is free

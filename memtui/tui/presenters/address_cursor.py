@@ -8,7 +8,8 @@ import numpy as np
 
 from memtui.analysis.heat_map import Band, Layout
 from memtui.analysis.working_set import bytes_by_range
-from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 
 SUBROWS = 2  # pixels of a cell
 ZOOM = 4  # one step shows a quarter of what was in sight

@@ -13,7 +13,8 @@ from memtui.analysis.access_counts import SUMMED_SAMPLES, TouchSum, bin_sum
 from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_map import HeatRange, Layout, bin_column
 from memtui.analysis.tensor_pages import NO_KIND, bin_kinds
-from memtui.core.page_set import BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
+from memtui.core.page_set import PageSet, parts_of
+from memtui.core.page_sizes import BLOCK_SHIFT, PAGE_BYTES
 from memtui.core.units import size
 from memtui.session.session import Session
 from memtui.tui.presenters.address_cursor import SUBROWS, AddressCursor, Interval, Stack

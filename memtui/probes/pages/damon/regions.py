@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import PAGE_SHIFT
+from memtui.core.page_sizes import PAGE_SHIFT
 from memtui.core.samples import Vma, VmaSizes
 
 Runs = NDArray[np.uint64]  # [n, 2]: first page and the one behind the last, in page numbers, rising

@@ -16,7 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Capability, Status, Vma, VmaSizes
 from memtui.probes.pages import tracker
 from memtui.probes.pages.damon.messages import (

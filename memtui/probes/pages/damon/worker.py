@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.core import capabilities, single_threaded  # noqa: F401 (for its effect, before numpy comes)
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Vma
 from memtui.probes.pages import page_frames
 from memtui.probes.pages.damon import regions as damon_regions

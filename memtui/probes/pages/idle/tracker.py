@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import PAGE_SHIFT, PAGES_PER_BLOCK, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_SHIFT, PAGES_PER_BLOCK
 from memtui.core.samples import Capability, Vma
 from memtui.probes.pages import page_frames, tracker
 from memtui.probes.pages.idle.bitmap import BITMAP, BitPositions, IdleBitmap

@@ -12,7 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from memtui.core.page_set import BLOCK_SHIFT, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_SHIFT
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.walk import TOP, Walker
 from memtui.probes.pages.pagetable.walk_result import Extents, Users, Walk, disjoint

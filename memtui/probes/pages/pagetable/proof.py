@@ -7,7 +7,7 @@ import platform
 import random
 from pathlib import Path
 
-from memtui.core.page_set import BLOCK_BYTES, PAGE_BYTES
+from memtui.core.page_sizes import BLOCK_BYTES, PAGE_BYTES
 from memtui.core.samples import Capability
 from memtui.probes.pages.pagetable.bpf_loader import BpfError, Skeleton
 from memtui.probes.pages.pagetable.tracker import NAME

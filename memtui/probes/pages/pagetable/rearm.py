@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES, PageSet, parts_of
+from memtui.core.page_set import PageSet, parts_of
+from memtui.core.page_sizes import BLOCK_BYTES, BLOCK_SHIFT, PAGE_BYTES
 from memtui.probes.memory_pressure import reclaim_is_near
 from memtui.probes.pages.pagetable.bpf_loader import ARM64
 from memtui.probes.pages.pagetable.lru_drain import LruDrain

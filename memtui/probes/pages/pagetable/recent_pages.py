@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import BLOCK_BYTES, BLOCK_SHIFT, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, BLOCK_SHIFT
 from memtui.probes.pages.pagetable.walk_result import Extents, Walk
 
 _PAGES = 32768

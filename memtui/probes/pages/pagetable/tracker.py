@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from memtui.core.block_sample import BlockSample
-from memtui.core.page_set import PAGE_BYTES, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Capability, Status, Vma
 from memtui.core.units import size
 from memtui.probes.competing_observers import other_observers

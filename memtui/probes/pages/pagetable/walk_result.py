@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.page_set import PAGE_SHIFT, PageSet
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_SHIFT
 from memtui.probes.pages.shared_frames import TouchedFrames
 
 TABLE_ENTRIES = 512  # entries of a page table

@@ -8,7 +8,7 @@ import numpy as np
 
 from memtui.analysis.reuse_cdf import cdf
 from memtui.analysis.statistics import MedianInterval
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import duration, size
 from memtui.reports.charts.model import Chart, ChartLine
 from memtui.study.charts import BOUNDS_NOTE, MIB, reuse_lines

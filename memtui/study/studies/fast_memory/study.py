@@ -14,7 +14,7 @@ import numpy as np
 
 from memtui.analysis.statistics import median
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.page_set import PAGE_BYTES
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.plain_data import to_plain
 from memtui.reports.charts.model import Chart, Findings, Table
 from memtui.study.plan import Run
