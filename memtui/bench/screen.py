@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from memtui.bench.sweep_task import FinishedRow, SweepEnded, SweepFailed, SweepMessage
 from memtui.tui.base_app import TerminalApp
-from memtui.tui.screens.list_screen import ListScreen, fitting
+from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
 from memtui.widgets.label import TextLine
 from memtui.widgets.power_strip import PowerStrip
@@ -152,7 +152,7 @@ class BenchScreen(ListScreen):
         self._show_details()
         self.notice_line.show(f" {view.notices[-1]}" if view.notices else "")
         over = "it is over: q leaves and prints the rows"
-        self.foot.show(f" {fitting(_KEYS, width - 2) if view.phase != 'over' else over}")
+        self.foot.show(f" {text.fitting_ranked(_KEYS, width - 2) if view.phase != 'over' else over}")
 
     def _show_details(self) -> None:
         """Show the details of the selected row."""

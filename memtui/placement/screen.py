@@ -21,7 +21,7 @@ from memtui.placement.store import ProfileFile
 from memtui.session.file_format import sqlite_temporary_files
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import LARGE_COLUMNS
-from memtui.tui.screens.list_screen import ListScreen, fitting
+from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
 from memtui.widgets.label import TextLine
 from memtui.widgets.placement_curve import PlacementCurve
@@ -272,7 +272,7 @@ class PlacementScreen(ListScreen):
             own = (self._matrix_keys, self._pair_keys, self._plan_keys, self._curve_keys)[self._panel](loaded, narrow)
         panels = [] if self._sampling else [("1-4 panel" if narrow else "1-4 Tab panel", 2)]
         keys = [*panels, *own, ("c colours", 5), ("? help", 1), ("q leave", 1)]
-        return fitting(keys, self.app.size.width - 2)
+        return text.fitting_ranked(keys, self.app.size.width - 2)
 
     def _matrix_keys(self, loaded: Loaded, narrow: bool) -> list[tuple[str, int]]:
         keys = [("arrows a cell", 3), ("Enter samples" if narrow else "Enter its samples", 2)]

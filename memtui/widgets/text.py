@@ -70,13 +70,12 @@ def fitting_keys(keys: Sequence[str], cells: int) -> str:
     return " · ".join(shown)
 
 
-def fitting_parts(parts: Sequence[tuple[int, str]], cells: int) -> str:
-    """Join ranked parts of a title; of those that have no room together, the last of the highest rank goes first."""
+def fitting_ranked(parts: Sequence[tuple[str, int]], cells: int, separator: str = " · ") -> str:
+    """Join ranked parts, as many as have room: the last of the highest rank gives way first, those of rank 1 never."""
     shown = list(parts)
-    while sum(width(part) for _, part in shown) > cells and len(shown) > 1:
-        most = max(rank for rank, _ in shown)
-        shown.pop(max(index for index, (rank, _) in enumerate(shown) if rank == most))
-    return "".join(part for _, part in shown)
+    while width(separator.join(part for part, _ in shown)) > cells and (most := max(rank for _, rank in shown)) > 1:
+        shown.pop(max(index for index, (_, rank) in enumerate(shown) if rank == most))
+    return separator.join(part for part, _ in shown)
 
 
 def progress_bar(done: int, of: int, cells: int) -> str:

@@ -165,3 +165,17 @@ def test_a_bar_of_progress():
     assert text.progress_bar(4, 4, 8) == "━" * 8
     assert text.progress_bar(0, 0, 3) == "───"
     assert text.progress_bar(1, 2, -3) == ""
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [(40, "q leave · s sort · a · b · c"), (27, "q leave · s sort · a · b"), (19, "q leave · s sort"), (3, "q leave")],
+)
+def test_ranked_parts_give_way(cells, shown):
+    parts = [("q leave", 1), ("s sort", 2), ("a", 3), ("b", 3), ("c", 4)]
+    assert text.fitting_ranked(parts, cells) == shown
+
+
+def test_ranked_parts_are_as_wide_as_their_cells():
+    assert text.fitting_ranked([("×××", 1), ("一", 2)], 5, "") == "×××一"
+    assert text.fitting_ranked([("×××", 1), ("一", 2)], 4, "") == "×××"

@@ -16,7 +16,7 @@ from memtui.training.tune.results import FAILED
 from memtui.training.tune.text import COLUMNS, figures
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.presenters.log_tail import OutputLog
-from memtui.tui.screens.list_screen import ListScreen, fitting
+from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
 from memtui.widgets.label import TextLine
 from memtui.widgets.output_pane import OutputPane
@@ -137,7 +137,7 @@ class GridScreen(ListScreen):
         order = f"sorted by {name} {'▲' if self._rising else '▼'}"
         self.rows.show(ListingView(f"runs, {order}", columns, shown, "looking ..."))
         self._show_details(by_run.get(self.rows.selected))
-        self.foot.show(f" {fitting(_keys(view, self._log is not None), width - 2)}")
+        self.foot.show(f" {text.fitting_ranked(_keys(view, self._log is not None), width - 2)}")
         self._show_output()
 
     @property

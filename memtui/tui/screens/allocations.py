@@ -48,7 +48,7 @@ class _Ready(Message):
     """A step, its index among the recorded steps, and a title in parts with their ranks."""
 
     def __init__(
-        self, number: int, of: int, title: list[tuple[int, str]], lists: StepLists, annotations: Sequence[Event] = ()
+        self, number: int, of: int, title: list[tuple[str, int]], lists: StepLists, annotations: Sequence[Event] = ()
     ) -> None:
         super().__init__()
         self.number, self.of, self.title, self.lists, self.annotations = number, of, title, lists, annotations
@@ -92,7 +92,7 @@ class AllocationScreen(Screen[None]):
         super().__init__()
         self._submit, self._number = submit, number
         self._lists = StepLists(StepIndex(_EMPTY))
-        self._heading, self._annotations = list[tuple[int, str]](), tuple[Event, ...]()
+        self._heading, self._annotations = list[tuple[str, int]](), tuple[Event, ...]()
         self.head = TextLine("title", id="header")
         self.chart = AllocationChart()
         self.tensors, self.events, self.modules, self.bars = (
@@ -156,16 +156,16 @@ class AllocationScreen(Screen[None]):
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
                 imported = _imported_title(about, step, start_ns)
-                self.post_message(_Ready(index, len(steps), [(1, f"   {imported}")], lists, annotations))
+                self.post_message(_Ready(index, len(steps), [(f"   {imported}", 2)], lists, annotations))
                 return
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
             title = [
-                (1, f"   step {step.step:,} of pid {step.pid}{on}"),
-                (1, f"   peak {text.size(step.peak_bytes)}"),
-                (2, f" at {text.clean(step.peak_op.rpartition('/')[2]) or 'its begin'}"),
-                (3, f" in layer {text.clean(step.peak_layer)}" if step.peak_layer else ""),
-                (4, f" · {step.rows} rows"),
-                (5, f" · recording it took {text.duration(step.cost_ns / 1e9)} more"),
+                (f"   step {step.step:,} of pid {step.pid}{on}", 2),
+                (f"   peak {text.size(step.peak_bytes)}", 2),
+                (f" at {text.clean(step.peak_op.rpartition('/')[2]) or 'its begin'}", 3),
+                (f" in layer {text.clean(step.peak_layer)}" if step.peak_layer else "", 4),
+                (f" · {step.rows} rows", 5),
+                (f" · recording it took {text.duration(step.cost_ns / 1e9)} more", 6),
             ]
             self.post_message(_Ready(index, len(steps), title, lists))
 
@@ -179,7 +179,7 @@ class AllocationScreen(Screen[None]):
         recorded = "" if message.lists.origin else " recorded"
         alone = message.of == 1 and message.lists.origin is not None
         which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
-        self._heading = [(0, f" allocations{which}"), *message.title]
+        self._heading = [(f" allocations{which}", 1), *message.title]
         self._annotations = tuple(message.annotations)
         self.tensors.select(None)  # numbers of another step
         self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
@@ -225,7 +225,7 @@ class AllocationScreen(Screen[None]):
             t_ns = int(self._lists.index.trace.t_ns[self.chart.row])
             passed = bisect_right(self._annotations, t_ns, key=lambda annotation: annotation.t_ns)
             after = f' · after "{text.clean(self._annotations[passed - 1].text)}"' if passed else ""
-        self.head.show(text.fitting_parts(self._heading, self.app.size.width) + after)
+        self.head.show(text.fitting_ranked(self._heading, self.app.size.width, "") + after)
 
     # The cursor
 

@@ -15,14 +15,6 @@ from memtui.widgets.label import Notice
 from memtui.widgets.row_panel import CursorPanel, RowPanel
 
 
-def fitting(keys: Sequence[tuple[str, int]], cells: int) -> str:
-    """Join labels of keys, as many as have room: those of the highest rank give way first, those of rank 1 never."""
-    shown = list(keys)
-    while len(" · ".join(label for label, _ in shown)) > cells and (most := max(rank for _, rank in shown)) > 1:
-        shown.pop(max(index for index, (_, rank) in enumerate(shown) if rank == most))
-    return " · ".join(label for label, _ in shown)
-
-
 class ListScreen(Screen[None]):
     """A screen of lists. ``follow`` runs in the thread until ``ended`` is set, and posts messages.
 

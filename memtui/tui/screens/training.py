@@ -141,7 +141,7 @@ class TrainingScreen(Screen[None]):
 
     def _show_title(self) -> None:
         if self._view is not None:
-            self.head.show(text.fitting_parts(_title_of(self._view), self.app.size.width))
+            self.head.show(text.fitting_ranked(_title_of(self._view), self.app.size.width, ""))
 
     def on_panel_time_clicked(self, message: Panel.TimeClicked) -> None:
         self._submit(lambda presenter: presenter.playhead.seek(message.t_ns))
@@ -204,23 +204,23 @@ def _where(view: TrainingView) -> str:
     return "now" if view.axis.follow else f"at {text.clock((view.axis.cursor_ns - view.axis.origin_ns) / 1e9)}"
 
 
-def _title_of(view: TrainingView) -> list[tuple[int, str]]:
+def _title_of(view: TrainingView) -> list[tuple[str, int]]:
     """Return the step at the cursor, its duration, and how much of it is recorded, as parts with their ranks."""
     if view.note:  # the picture says it
-        return [(1, " training")]
-    parts = [(1, f" training   pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else ""))]
+        return [(" training", 1)]
+    parts = [(f" training   pid {view.pid}" + (f" of {view.pids}" if view.pids > 1 else ""), 1)]
     if len(view.devices) > 1:
         others = ", ".join(device for device in view.devices if device != view.device)
-        parts.append((2, f" · memory of {view.device} (d: {others})"))
+        parts.append((f" · memory of {view.device} (d: {others})", 2))
     if view.step is not None and view.step_ns is not None:
         rate = 1e9 / max(1.0, view.step_ns)
-        parts += [(2, f" · step {view.step:,}"), (3, f" · {text.duration(view.step_ns / 1e9)} each")]
-        parts += [(5, f", {rate:.0f} a second")] * (rate >= 10)
+        parts += [(f" · step {view.step:,}", 2), (f" · {text.duration(view.step_ns / 1e9)} each", 3)]
+        parts += [(f", {rate:.0f} a second", 5)] * (rate >= 10)
     if view.view:
-        parts += [(4, f" · cheap view: {view.view}"), (5, f", takes {view.view_fraction * 100:.0f} % of the time")]
+        parts += [(f" · cheap view: {view.view}", 4), (f", takes {view.view_fraction * 100:.0f} % of the time", 5)]
     else:
-        parts += [(3, " · cheap view off"), (4, f": {view.reason or 'too few steps'}")]
-    return [*parts, (3, f" · {view.recorded} recorded") if view.recorded else (6, " · none recorded")]
+        parts += [(" · cheap view off", 3), (f": {view.reason or 'too few steps'}", 4)]
+    return [*parts, (f" · {view.recorded} recorded", 3) if view.recorded else (" · none recorded", 6)]
 
 
 def _rows(view: TrainingView) -> tuple[Row, ...]:
