@@ -11,8 +11,8 @@ TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 ASKS = $(filter file,$(origin SUDO))
 DEMO = $(if $(ASKS),$(BIN)/memtui demo,$(if $(SUDO),$(SUDO) $(BIN)/memtui demo,$(BIN)/memtui demo --no-sudo))
 
-.PHONY: demo test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers soak stress mutants lint types
-.PHONY: skeleton screenshot clean
+.PHONY: demo test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-peers gpu-check soak stress mutants
+.PHONY: lint types skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
 	$(DEMO)
@@ -65,6 +65,14 @@ bench-cost: $(VENV)/dev
 PEERS_KERNEL ?=
 bench-peers: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks.peers $(if $(PEERS_KERNEL),--kernel $(PEERS_KERNEL)) --into docs/internals/measurements.md
+
+# Holds every GPU path against a second source: nvidia-smi, PyTorch's allocator and benchmark, Zeus where it is installed.
+# Installs nothing: GPU_PYTHON is a Python with torch for CUDA and what memtui needs. GPU_CHECK="--only nvml,trace --budget
+# 240s"; GPU_CHECK=--list names the stages. docs/internals/gpu-measurements.md has what machines showed so far.
+GPU_PYTHON ?= $(or $(wildcard $(BIN)/python),$(PYTHON))
+GPU_CHECK ?=
+gpu-check:
+	$(GPU_PYTHON) -m benchmarks.gpu_check --into docs/internals/gpu-measurements.md $(GPU_CHECK)
 
 # Kills every part of memtui at random moments while its target is watched, for half an hour unless told otherwise; then
 # watches a target that starts 20 children a second for an hour: no part may grow with them.

@@ -65,7 +65,8 @@ def _alive(segments: list[_Object], device: int) -> dict[int, int]:
         for block in segment["blocks"]:
             address = _whole(block.get("address", address))
             if str(block["state"]).startswith("active"):
-                sizes[address] = _whole(block["size"])
+                # Entries of the history have the requested size, too; its rounding is the allocator's.
+                sizes[address] = _whole(block.get("requested_size", block["size"]))
             address += _whole(block["size"])
     return sizes
 

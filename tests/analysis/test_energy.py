@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.energy import NS, Energy, agreement, edges, from_counter, from_power, tick_ns
+from tests.support.recordings import recording
 
 MS = 1_000_000
 
@@ -222,3 +223,14 @@ def test_two_sensors_are_held_against_each_other_and_never_blended(ratio, verdic
     result = agreement(counter, integral)
     assert (round(result.ratio, 6), result.verdict) == (round(ratio, 6), verdict)
     assert agreement(Energy(0, NS, None, "absent"), integral) is None
+
+
+def test_the_counter_and_the_sensor_of_a_real_gpu_agree():
+    """An H200 under steady load: its counter moves every 100 ms, and its sensor sees a quarter of the time."""
+    t_ns, energy_j, power_w = (np.array(column) for column in zip(*recording("nvml")["steady"], strict=True))
+    start, end = int(t_ns[0]) + 200 * MS, int(t_ns[-1]) - 200 * MS
+    counted = from_counter(t_ns, energy_j, start, end)
+    integrated = from_power(t_ns, power_w, start, end)
+    assert tick_ns(t_ns, energy_j) == pytest.approx(100 * MS, abs=12 * MS)  # polled every 24 ms here
+    assert counted.power_w == pytest.approx(integrated.power_w, rel=0.01)
+    assert 600 < counted.power_w < 700, "the board's limit is 700 W"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.formats.detect import import_file
+from tests.support.recordings import HISTORIES, recording, unpacked
 
 pytest.importorskip("torch")
 
@@ -85,3 +87,24 @@ def test_the_raw_timeline_keeps_its_kinds(profiled):
     held = dict(zip(CATEGORIES, trace.by_category()[-1].tolist(), strict=True))
     assert held["weights"] == 4 * (8 * 4 + 4 + 4 * 2 + 2)
     assert held["gradients"] == held["weights"]
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+def test_a_snapshot_of_a_real_gpu_has_the_allocators_own_peak(kind, tmp_path):
+    said = recording(f"history-{kind}")
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": said["after"], "device_traces": said["device_traces"]}))
+    assert only(path).peak_bytes == said["peak_requested_bytes"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "streams", "graphs"])
+def test_a_trace_of_a_real_gpu_has_the_profilers_own_peak(kind, tmp_path):
+    path = unpacked(f"kineto-{kind}", tmp_path)
+    said = [
+        event["args"]["Total Allocated"]
+        for event in json.loads(path.read_text())["traceEvents"]
+        if event["name"] == "[memory]" and event["args"]["Device Type"] == 1
+    ]
+    (part,) = [part for part in import_file(path).parts if part.device == "cuda:0"]
+    assert part.trace.check() == []
+    assert part.trace.peak_bytes == max(said)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from tests.support.cuda_allocator import FIRST, CudaAllocator
+from tests.support.recordings import HISTORIES, recording
 
 torch = pytest.importorskip("torch")
 
@@ -154,3 +155,24 @@ def test_what_is_held_is_what_the_allocator_holds(moves, begin):
     deltas = [sum(history.before.values()), *(size for _, _, size in history.changes)]
     assert np.cumsum(deltas).tolist() == allocated
     assert all(address >= FIRST for _, address, _ in history.changes)
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+def test_the_history_of_a_real_gpu_gives_the_allocators_own_figures(kind):
+    said = recording(f"history-{kind}")
+    (history,) = histories({"device_traces": said["device_traces"], "segments": said["after"]}, 0).values()
+    live = dict(history.before)
+    peak = sum(live.values())
+    for _, address, size_bytes in history.changes:
+        if size_bytes > 0:
+            live[address] = size_bytes
+        else:
+            assert live.pop(address) == -size_bytes
+        peak = max(peak, sum(live.values()))
+    assert peak == said["peak_requested_bytes"]
+    assert live == {
+        block["address"]: block["requested_size"]
+        for segment in said["after"]
+        for block in segment["blocks"]
+        if block["state"].startswith("active")
+    }
