@@ -18,10 +18,10 @@ from memtui.probes.power.energy_source import NvmlEnergy
 # Large enough that the work of the GPU hides the start of the next call.
 GRIDS: dict[str, dict[str, Any]] = {
     "conv2d": {"n": 64, "dtype": ("fp32", "tf32", "bf16", "fp16")},
-    "linear": {"m": 4096, "in": 4096, "out": 4096, "dtype": ("tf32", "bf16")},
+    "linear": {"m": 4096, "in": 4096, "out": 4096, "dtype": ("tf32", "bf16", "fp8")},
     "sdpa": {"b": 4, "heads": 16, "s": 2048, "d": 64, "dtype": ("bf16",)},
 }
-ENERGY_OF = {("conv2d", "fp32"), ("linear", "bf16"), ("sdpa", "bf16")}
+ENERGY_OF = {("conv2d", "fp32"), ("linear", "bf16"), ("linear", "fp8"), ("sdpa", "bf16")}
 TIME_WITHIN, ENERGY_WITHIN, ZEUS_WITHIN = 0.03, 0.01, 0.03
 WARM_S, LOOP_S = 2.0, 5.0
 BLOCK_NS = 20e6  # of calls that are queued together: reading the counter takes some 4 ms
@@ -39,9 +39,6 @@ def run(report: Report) -> None:
             grid = grid | {"dtype": tuple(dtype for dtype in grid["dtype"] if (op, dtype) in ENERGY_OF)}
         with report.part(f"bench {op}"):
             _operator(report, torch, op, grid)
-    report.missing(
-        "fp8", "memtui bench has no fp8: torch has it for scaled matrix products only, by a private function"
-    )
     report.missing("clocks locked", "clocks are left as they are: the card is shared with whoever comes next")
 
 
@@ -87,7 +84,7 @@ def _call(torch: Any, op: str, p: dict[str, Any], dtype: str) -> Callable[[], An
     """Return a call of an operator as anybody would write it."""
     nn = torch.nn.functional
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
-    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(dtype, torch.float32)
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.bfloat16}.get(dtype, torch.float32)
 
     def some(*shape: int) -> Any:
         return torch.randn(*shape, device="cuda", dtype=kind)
@@ -97,9 +94,18 @@ def _call(torch: Any, op: str, p: dict[str, Any], dtype: str) -> Callable[[], An
         return lambda: nn.conv2d(x, w, None, p["s"], p["k"] // 2)
     if op == "linear":
         a, weight, bias = some(p["m"], p["in"]), some(p["out"], p["in"]), some(p["out"])
+        if dtype == "fp8":
+            return _scaled(torch, a, weight, bias)
         return lambda: nn.linear(a, weight, bias)
     q, k, v = (some(p["b"], p["heads"], p["s"], p["d"]) for _ in range(3))
     return lambda: nn.scaled_dot_product_attention(q, k, v, is_causal=p["causal"])
+
+
+def _scaled(torch: Any, a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
+    left, right = (matrix.to(torch.float8_e4m3fn) for matrix in (a, weight))
+    one, how = torch.ones((), device="cuda"), torch.nn.functional.ScalingType.TensorWise
+    multiply, transposed = torch.nn.functional.scaled_mm, right.t()
+    return lambda: multiply(left, transposed, one, how, one, how, bias=bias)
 
 
 def _reference(torch: Any, call: Callable[[], Any], loop_s: float) -> tuple[float, float | None, float | None]:

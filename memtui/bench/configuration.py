@@ -17,7 +17,7 @@ from memtui.core.errors import UserError
 from memtui.core.files import read_toml
 from memtui.core.options import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 
-ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 FORWARD, BOTH_WAYS = MODES
 # Keys that every operator has besides its own parameters, with their defaults.
 CONDITIONS: dict[str, Value] = {
@@ -210,6 +210,10 @@ def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, 
         raise ValueError(f"{operator.name} has no weights that could be zero")
     if conditions["mode"] == BOTH_WAYS and not operator.trains:
         raise ValueError(f"{operator.name} has no backward pass")
+    if conditions["dtype"] == "fp8":
+        operator.check_fp8(parameters)
+        if conditions["mode"] == BOTH_WAYS or any(shares):
+            raise ValueError("fp8 is measured forward only, and without zeros")
 
 
 def product(op: str, grid: Mapping[str, Sequence[Value]], usual: Parameters | None = None) -> list[Configuration]:

@@ -21,6 +21,9 @@ MOST_PARTS = 16384  # a view of each is an object
 ALIGN_BYTES = 512
 
 
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
+
+
 class OutOfMemory(Exception):
     """The device cannot hold the tensors of a configuration."""
 
@@ -36,7 +39,7 @@ class Data:
     def __init__(self, torch: Any, device: str, configuration: Configuration, cache_bytes: int, seed: int) -> None:
         """Raise OutOfMemory, and what torch raises."""
         self._torch, self._device = torch, device
-        self._dtype = getattr(torch, {"fp16": "float16", "bf16": "bfloat16"}.get(configuration.dtype, "float32"))
+        self._dtype = getattr(torch, _DTYPES.get(configuration.dtype, "float32"))
         self._item_bytes = configuration.item_bytes
         self._random = torch.Generator(device).manual_seed(seed)
         self._conditions = configuration.conditions
@@ -98,7 +101,11 @@ class Data:
         try:
             if tensor.below:
                 return torch.randint(tensor.below, (count,), generator=self._random, device=self._device)
-            numbers = torch.empty(count, dtype=self._dtype, device=self._device).normal_(generator=self._random)
+            fp8 = self._item_bytes == 1
+            made = torch.bfloat16 if fp8 else self._dtype  # nothing makes random numbers of 8 bits
+            numbers = torch.empty(count, dtype=made, device=self._device).normal_(generator=self._random)
+            if fp8 and len(tensor.shape) > 1:  # a bias has the type of the output
+                numbers = numbers.to(self._dtype)
         except RuntimeError as error:
             raise short if (short := out_of_memory(error)) else error from None
         return numbers.abs_() if tensor.positive else numbers

@@ -45,7 +45,9 @@ class Load:
         self._torch = torch
         self._inputs, self._weights = data.walk()
         self._gpu = device.startswith("cuda")
-        call = configuration.operator.bind(torch, configuration.parameters)
+        operator, parameters = configuration.operator, configuration.parameters
+        fp8 = configuration.dtype == "fp8"
+        call = operator.bind_fp8(torch, parameters, device) if fp8 else operator.bind(torch, parameters)
         self._call = self._both_ways(call, data) if configuration.both_ways else call
         self._mode = torch.enable_grad if configuration.both_ways else torch.inference_mode
 

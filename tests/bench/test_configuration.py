@@ -76,7 +76,11 @@ def test_grids_that_are_none(texts, message):
     [
         ("relu", {"cin": [3]}, "relu has no parameter cin; it has elements, dtype"),
         ("conv2d", {"h": [2, 56], "k": [7], "p": [0]}, "h=2 k=7 p=0: a kernel of 7 does not fit"),
-        ("relu", {"dtype": ["fp8"]}, "dtype is one of fp32, tf32, fp16, bf16, not fp8"),
+        ("relu", {"dtype": ["fp4"]}, "dtype is one of fp32, tf32, fp16, bf16, fp8, not fp4"),
+        ("relu", {"dtype": ["fp8"]}, "relu has no fp8: PyTorch has it for linear"),
+        ("linear", {"dtype": ["fp8"], "in": [24]}, "in and out are multiples of 16"),
+        ("linear", {"dtype": ["fp8"], "mode": ["forward-backward"]}, "forward only"),
+        ("linear", {"dtype": ["fp8"], "weight_zeros": [50]}, "without zeros"),
         ("relu", {"input_zeros": [101]}, "whole number of percent, not 101"),
         ("relu", {"input_zeros": [True]}, "whole number of percent, not true"),
         ("relu", {"weight_zeros": [50]}, "relu has no weights"),

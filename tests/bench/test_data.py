@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice, pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -138,3 +139,23 @@ def test_what_torch_says_when_memory_is_short():
         torch.empty(1 << 60, dtype=torch.uint8)
     assert out_of_memory(result.value)
     assert out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None
+
+
+def test_numbers_of_8_bits_are_multiplied():
+    """With all scales 1 the product is that of the numbers themselves, rounded to bf16."""
+    configuration = make("linear", {"m": 8, "in": 64, "out": 32, "dtype": "fp8"})
+    tensors = Data(torch, "cpu", configuration, 1 << 20, seed=0)
+    x, (weight, bias) = tensors.inputs[0], tensors.weights[0]
+    assert {x[0].dtype, weight.dtype} == {torch.float8_e4m3fn}
+    result = configuration.operator.bind_fp8(torch, configuration.parameters, "cpu")(x, (weight, bias))
+    expected = x[0].float() @ weight.float().t() + bias.float()
+    assert result.dtype == bias.dtype == torch.bfloat16
+    assert torch.allclose(result.float(), expected, rtol=0.01, atol=0.05)
+    assert configuration.moved_bytes == 8 * 64 + 32 * 64 + 2 * (8 * 32 + 32)
+
+
+def test_an_old_pytorch_has_no_fp8():
+    old = SimpleNamespace(nn=SimpleNamespace(functional=SimpleNamespace()), __version__="2.4.0")
+    configuration = make("linear", {"dtype": "fp8"})
+    with pytest.raises(RuntimeError, match=r"fp8 needs PyTorch 2\.10 or newer; this is 2\.4\.0"):
+        configuration.operator.bind_fp8(old, configuration.parameters, "cpu")

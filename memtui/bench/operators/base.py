@@ -124,6 +124,14 @@ class Operator(ABC):
     def bind(self, torch: Any, p: Any) -> Call:
         """Return a function that calls the operator once. ``torch`` is the module."""
 
+    def check_fp8(self, p: Any) -> None:
+        """Raise ValueError where PyTorch cannot multiply numbers of 8 bits."""
+        raise ValueError(f"{self.name} has no fp8: PyTorch has it for linear")
+
+    def bind_fp8(self, torch: Any, p: Any, device: str) -> Call:
+        """Return what ``bind`` does, for numbers of 8 bits. Raises RuntimeError where this PyTorch has none."""
+        raise NotImplementedError
+
 
 def _kind(default: Value) -> str:
     return "true or false" if isinstance(default, bool) else "a whole number"

@@ -74,6 +74,25 @@ class Linear(Operator):
         linear = torch.nn.functional.linear
         return lambda x, w: linear(x[0], *w)
 
+    def moved_bytes(self, p: Any, item_bytes: int) -> int:
+        """Return the least bytes that a forward pass moves. Output and bias of fp8 are bf16."""
+        wide = p["m"] * p["out"] + (p["out"] if p["bias"] else 0)
+        return (p["m"] + p["out"]) * p["in"] * item_bytes + wide * max(2, item_bytes)
+
+    def check_fp8(self, p: Any) -> None:
+        if p["in"] % 16 or p["out"] % 16:
+            raise ValueError("fp8: in and out are multiples of 16")
+
+    def bind_fp8(self, torch: Any, p: Any, device: str) -> Call:
+        functional = torch.nn.functional
+        if not hasattr(functional, "scaled_mm"):
+            raise RuntimeError(f"fp8 needs PyTorch 2.10 or newer; this is {torch.__version__}")
+        multiply, one = functional.scaled_mm, torch.ones((), device=device)
+        how = functional.ScalingType.TensorWise
+        if p["bias"]:
+            return lambda x, w: multiply(x[0], w[0].t(), one, how, one, how, bias=w[1])
+        return lambda x, w: multiply(x[0], w[0].t(), one, how, one, how)
+
 
 class Matmul(Operator):
     name = "matmul"
