@@ -197,6 +197,29 @@ def test_a_traced_process_is_refused_with_its_tracer(pauser):
         counter.close()
 
 
+IN_ANOTHER_PROCESS = """
+import sys
+from memtui.probes.pause.pauser import PauseRefused, Pauser
+try:
+    with Pauser(deadline_s=-1) as pauser, pauser.paused(int(sys.argv[1])):
+        print("paused")
+except PauseRefused as error:
+    print(error)
+"""
+
+
+def test_a_traced_process_is_refused_also_when_there_was_no_time_to_try(counter):
+    """On a busy machine the deadline passes before the first thread is seized."""
+    with Pauser(deadline_s=-1) as pauser, pytest.raises(NotPaused, match=BUSY), pauser.paused(counter.pid):
+        pass
+    tracer = Seizure(counter.pid, None, 1)
+    tracer.stop()
+    command = [sys.executable, "-c", IN_ANOTHER_PROCESS, str(counter.pid)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    tracer.release()
+    assert ended.stdout == f"process {os.getpid()} traces it already (a debugger, strace or another memtui)\n", ended
+
+
 def test_a_process_that_ended(pauser):
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memtui.core.worker_thread import WorkerThread
-from memtui.probes.pause.ptrace import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure
+from memtui.probes.pause.ptrace import BUSY, EXEC, NotPaused, Pause, PauseError, PauseRefused, Seizure, refusal
 from memtui.probes.pause.watchdog import Watchdog
 
 __all__ = ["DEADLINE_S", "NotPaused", "Pause", "PauseError", "PauseRefused", "Pauser"]
@@ -136,6 +136,9 @@ class Pauser:
             job.pause = pause
             return pause
         self._give_up(job)
+        if isinstance(error, NotPaused) and job.seizure.start_ns is None:
+            # On a busy machine the deadline can pass before the first thread is tried.
+            error = refusal(job.seizure.pid) or error
         if not isinstance(error, Exception):
             raise error
         if isinstance(error, PauseError) and job.seizure.start_ns is not None:

@@ -224,6 +224,12 @@ def _seize(tid: int) -> bool:
     return True
 
 
+def refusal(pid: int) -> PauseRefused | None:
+    """Return why a process cannot be paused where another process traces it; None where none does."""
+    tracer = _tracer(pid)
+    return PauseRefused(_why_refused(tracer, 0)) if tracer not in (0, os.getpid()) else None
+
+
 def _tracer(tid: int) -> int:
     """Return the pid of the process that traces a thread; 0 when there is none."""
     tracing = _status(tid).get("TracerPid", 0)  # the id of a thread
