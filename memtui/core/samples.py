@@ -284,6 +284,23 @@ class PowerReading:
     status: str = Status.OK
     reason: str = ""
     processes: int | None = None  # compute processes of all users on the board: they share its power
+    # Of a GPU, as means since the reading before: shares from 0 to 1, and traffic seen from the GPU.
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    counters_reason: str = ""  # of a GPU: why one of these is missing
+
+
+GPU_COUNTERS = (
+    *("sm_active", "sm_occupancy", "tensor_active", "dram_active", "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
+    *("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
+)
+"""The fields of ``PowerReading`` that the counters of a GPU give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +310,20 @@ class GpuMemory:
     t_ns: int
     process: int
     gpu_bytes: int | None
+    status: str = Status.OK
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """How busy one process kept all GPUs together, a mean of the second before. ``process`` is its key.
+
+    ``gpus_used``: 0.48 is about half of one GPU.
+    """
+
+    t_ns: int
+    process: int
+    gpus_used: float | None
     status: str = Status.OK
     reason: str = ""
 
@@ -429,10 +460,11 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """All power readings of one tick, and the GPU memory of the tree's processes where it was read again."""
+    """All power readings of one tick, and GPU memory and use of the tree's processes where they were read again."""
 
     readings: tuple[PowerReading, ...] = ()
     gpu_memory: tuple[GpuMemory, ...] = ()
+    gpu_use: tuple[GpuUse, ...] = ()
 
 
 TracerMessage = AllocationStep | TensorRanges | TrainingProgress | LearningProgress  # by programs about themselves

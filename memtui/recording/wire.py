@@ -20,6 +20,7 @@ from memtui.core.samples import (
     End,
     Event,
     GpuMemory,
+    GpuUse,
     Hello,
     LearningProgress,
     Message,
@@ -36,7 +37,7 @@ from memtui.core.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 9
+PROTOCOL = 10
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -95,7 +96,9 @@ _READ: dict[type, Callable[[dict[str, Any], Iterator[np.ndarray]], Message]] = {
     VmaTable: lambda d, _: VmaTable(d["process"], d["sample"], tuple(Vma(*v) for v in d["vmas"])),
     Window: _read_window,
     Power: lambda d, _: Power(
-        tuple(PowerReading(**r) for r in d["readings"]), tuple(GpuMemory(**m) for m in d["gpu_memory"])
+        tuple(PowerReading(**r) for r in d["readings"]),
+        tuple(GpuMemory(**m) for m in d["gpu_memory"]),
+        tuple(GpuUse(**u) for u in d["gpu_use"]),
     ),
     Event: lambda d, _: Event(**d),
     End: lambda d, _: End(**d),

@@ -17,6 +17,7 @@ from memtui.core.samples import (
     End,
     Event,
     GpuMemory,
+    GpuUse,
     Hello,
     Host,
     Options,
@@ -49,8 +50,11 @@ HARMLESS: dict[type, frozenset[str]] = {
         SampleTable: "sample start_ns end_ns asked_ns sampler_cpu_ns recorder_cpu_ns gaps budgeted_ns next_ns "
         "paused_ns wss_bytes stored_bytes faulted_in_bytes unknown_bytes shared_bytes rss_bytes processes pss_bytes "
         "pss_ns wss_low_bytes wss_high_bytes lost_ns set_again_ns status",
-        PowerReading: "t_ns power_w energy_j limit_w memory_used_bytes utilization processes",
+        PowerReading: "t_ns power_w energy_j limit_w memory_used_bytes utilization processes sm_active "
+        "sm_occupancy tensor_active dram_active pcie_tx_bytes_per_s pcie_rx_bytes_per_s nvlink_tx_bytes_per_s "
+        "nvlink_rx_bytes_per_s",
         GpuMemory: "t_ns process gpu_bytes",
+        GpuUse: "t_ns process gpus_used",
         Event: "t_ns",
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost",

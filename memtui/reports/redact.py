@@ -22,7 +22,7 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
 from memtui.formats.mxnet_tags import COMPAT
 from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
@@ -141,11 +141,14 @@ class RedactedSource:
         return self._source.iterate_reuse(first_sample, last_sample)
 
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]:
-        texts = ("device", "scope", "source", "name", "status", "reason")
+        texts = ("device", "scope", "source", "name", "status", "reason", "counters_reason")
         return [self._scrubbed(reading, texts) for reading in self._source.power(first_ns, last_ns)]
 
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]:
         return [self._scrubbed(reading, ("status", "reason")) for reading in self._source.gpu_memory(first_ns, last_ns)]
+
+    def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]:
+        return [self._scrubbed(use, ("status", "reason")) for use in self._source.gpu_use(first_ns, last_ns)]
 
     def _scrubbed(self, record: Record, texts: Iterable[str]) -> Record:
         """Return the harmless fields of a record, and these texts without secrets."""

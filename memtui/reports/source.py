@@ -14,7 +14,7 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.page_set import PageSet
-from memtui.core.samples import MAIN_MEMORY, End, Event, GpuMemory, Hello, PowerReading, Process
+from memtui.core.samples import MAIN_MEMORY, End, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 from memtui.session.records.learning import About, LearningPoint
@@ -81,6 +81,7 @@ class ReportSource(Protocol):
     def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]: ...
     def power(self, first_ns: int, last_ns: int) -> list[PowerReading]: ...
     def gpu_memory(self, first_ns: int, last_ns: int) -> list[GpuMemory]: ...
+    def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]: ...
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
     def allocation_steps(self) -> list[RecordedStep]: ...
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
@@ -111,6 +112,7 @@ class Source:
         self.iterate_reuse = session.reuse.iterate
         self.power = session.devices.power
         self.gpu_memory = session.devices.gpu_memory
+        self.gpu_use = session.devices.gpu_use
         self.events = session.events
         self.allocation_steps = session.allocations.steps
         self.step_trace = session.allocations.trace

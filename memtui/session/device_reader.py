@@ -1,9 +1,14 @@
-"""The devices of a session: readings of their power, and what processes allocated of the memory of GPUs."""
+"""The devices of a session: readings of their power, and what processes allocated on GPUs and used of them."""
 
 from __future__ import annotations
 
-from memtui.core.samples import GpuMemory, PowerReading
+from typing import TypeVar
+
+from memtui.core.samples import GpuMemory, GpuUse, PowerReading
 from memtui.session.connection import SessionFile
+from memtui.session.schema import TABLES
+
+Reading = TypeVar("Reading", GpuMemory, GpuUse)
 
 
 class DeviceReader:
@@ -21,13 +26,25 @@ class DeviceReader:
         rest = "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process"
         return self._file.records(GpuMemory, rest, first_ns, last_ns)
 
+    def gpu_use(self, first_ns: int, last_ns: int) -> list[GpuUse]:
+        """Return how busy processes kept GPUs, in a half-open time range: a row a change, valid until the next."""
+        return self._file.records(GpuUse, "WHERE t_ns >= ? AND t_ns < ? ORDER BY t_ns, process", first_ns, last_ns)
+
     def gpu_memory_at(self, t_ns: int) -> dict[int, GpuMemory]:
         """Return what each process had allocated on GPUs at a moment, by its key; only those measured by then."""
-        columns, kinds = self._file.selection(GpuMemory)
+        return {memory.process: memory for memory in self._at(GpuMemory, t_ns)}
+
+    def gpu_use_at(self, t_ns: int) -> dict[int, GpuUse]:
+        """Return how busy each process kept GPUs at a moment, by its key; only those measured by then."""
+        return {use.process: use for use in self._at(GpuUse, t_ns)}
+
+    def _at(self, record: type[Reading], t_ns: int) -> list[Reading]:
+        """Return the last row of each process until a moment."""
+        if not self._file.has(record):
+            return []
+        table, (columns, kinds) = TABLES[record], self._file.selection(record)
         statement = (
-            f"SELECT {columns} FROM process JOIN gpu_memory ON gpu_memory.process = process.key AND gpu_memory.t_ns = "
-            "(SELECT max(t_ns) FROM gpu_memory WHERE process = process.key AND t_ns <= ?)"
+            f"SELECT {columns} FROM process JOIN {table} ON {table}.process = process.key AND {table}.t_ns = "
+            f"(SELECT max(t_ns) FROM {table} WHERE process = process.key AND t_ns <= ?)"
         )
-        return {
-            memory.process: memory for memory in (GpuMemory(*row) for row in self._file.query(statement, kinds, t_ns))
-        }
+        return [record(*row) for row in self._file.query(statement, kinds, t_ns)]

@@ -17,7 +17,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
-from memtui.core.samples import Event, GpuMemory, PowerReading, Process
+from memtui.core.samples import Event, GpuMemory, GpuUse, PowerReading, Process
 from memtui.session.records.imported import DriverMemory
 
 Integer = TypeVar("Integer")  # ``int``, or all of them as an array
@@ -336,6 +336,7 @@ TABLES: dict[type, str] = {
     VmaAliasRecord: "vma_alias",
     PowerReading: "power",
     GpuMemory: "gpu_memory",
+    GpuUse: "gpu_use",
     Event: "event",
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",

@@ -51,12 +51,21 @@ CREATE TABLE vma_alias(id INTEGER PRIMARY KEY, row INTEGER NOT NULL); -- a row t
 CREATE TABLE power(
     t_ns INTEGER NOT NULL, device TEXT NOT NULL, scope TEXT NOT NULL, source TEXT NOT NULL, name TEXT NOT NULL,
     power_w REAL, energy_j REAL, limit_w REAL, memory_used_bytes INTEGER, utilization REAL,
+    sm_active REAL, sm_occupancy REAL, -- of a GPU, as the next ones: means since the reading before, 0 to 1; since 11
+    tensor_active REAL, dram_active REAL, -- 0 to 1; since 11
+    pcie_tx_bytes_per_s REAL, pcie_rx_bytes_per_s REAL, -- from the GPU, to the GPU; since 11
+    nvlink_tx_bytes_per_s REAL, nvlink_rx_bytes_per_s REAL, -- since 11
+    counters_reason TEXT NOT NULL, -- why one of these is missing; since 11
     status TEXT NOT NULL, reason TEXT NOT NULL, processes INTEGER);
 CREATE INDEX power_by_time ON power(t_ns);
 
 CREATE TABLE gpu_memory( -- what a process holds on all GPUs together; holds until its next row
     t_ns INTEGER NOT NULL, process INTEGER NOT NULL, gpu_bytes INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL,
     PRIMARY KEY(process, t_ns)) WITHOUT ROWID;
+
+CREATE TABLE gpu_use( -- how busy a process kept all GPUs, 0.5 is half of one: a mean of the second before
+    t_ns INTEGER NOT NULL, process INTEGER NOT NULL, gpus_used REAL, status TEXT NOT NULL, reason TEXT NOT NULL,
+    PRIMARY KEY(process, t_ns)) WITHOUT ROWID; -- a row holds until the next one of its process
 
 CREATE TABLE event(t_ns INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 CREATE INDEX event_by_time ON event(t_ns);

@@ -8,7 +8,7 @@
  *   STANDIN_TICK_MS      energy moves only at multiples of this (0: always)
  *   STANDIN_ENERGY_MJ    energy at the start (1000000)
  *   STANDIN_UNSUPPORTED  names of calls that return NOT_SUPPORTED, with commas: instant usage energy limit utilization
- *                        memory memory_v2 processes graphics mps mig architecture; "name@1" of device 1 only
+ *                        memory memory_v2 processes graphics mps use gpm gpm_sample gpm_metrics mig architecture; "name@1" of device 1 only
  *   STANDIN_DENIED       the same names: NO_PERMISSION
  *   STANDIN_ZERO         the same names, instant and usage: these answer 0
  *   STANDIN_LOST         "index@seconds": that device is lost from then on
@@ -22,6 +22,10 @@
  *   STANDIN_GRAPHICS, STANDIN_MPS   the same for processes that draw, and that compute through MPS
  *   STANDIN_GROW         the compute list is longer by so many with every call (0)
  *   STANDIN_HANG_PROCESSES   path of a file: while it exists, asking for compute processes does not return
+ *   STANDIN_USE          use of the last second "pid:percent,...", of every device or "pid@1:percent" of device 1;
+ *                        "pid:percent/500" of a sample 500 ms ago; or a path
+ *   STANDIN_GPM          0: the board has no counters
+ *   STANDIN_METRICS      means of the counters "number:value,...", "-" for not supported (as on an H200 at work)
  *   STANDIN_ARCH, STANDIN_CC   architecture number (9) and compute capability "9.0"
  *   STANDIN_MIG          1: MIG is on
  *   STANDIN_HELD_DOWN    bits of the clocks' event reasons (0)
@@ -391,6 +395,108 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *handle, unsigned *count, pr
     int index, result = check(handle, "mps", &index);
     return result == OK ? list(index, "STANDIN_MPS", 0, count, processes) : result;
 }
+
+typedef struct { unsigned pid; unsigned long long timestamp; unsigned sm, memory, encoder, decoder; } process_use;
+
+/* As the driver does it: the count comes back with a place more than it fills, and nobody is "not found". */
+int nvmlDeviceGetProcessUtilization(void *handle, process_use *uses, unsigned *count, unsigned long long since)
+{
+    int index, result = check(handle, "use", &index);
+    if (result != OK)
+        return result;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned long long now_us = now.tv_sec * 1000000ull + now.tv_nsec / 1000;
+    unsigned found = 0, room = uses ? *count : 0;
+    for (const char *at = list_of("STANDIN_USE"); *at && *at != '\n'; at += *at == ',') {
+        process_use one = {(unsigned)strtoul(at, (char **)&at, 10), now_us, 0, 11, 0, 0};
+        int device = *at == '@' ? (int)strtol(at + 1, (char **)&at, 10) : index;
+        one.sm = (unsigned)strtoul(at + 1, (char **)&at, 10);
+        if (*at == '/')
+            one.timestamp -= 1000 * strtoull(at + 1, (char **)&at, 10);
+        if (device == index && one.timestamp > since && found++ < room)
+            uses[found - 1] = one;
+    }
+    *count = found + 1;
+    if (found == 0)
+        return NOT_FOUND;
+    if (found >= room)
+        return TOO_SMALL;
+    memset(uses + found, 0, sizeof *uses);
+    return OK;
+}
+
+typedef struct { unsigned version, supported; } gpm_support;
+typedef struct { int index; double taken; } gpm_sample;
+typedef struct {
+    unsigned number;
+    int status;
+    double value;
+    const char *short_name, *long_name, *unit;
+} gpm_metric;
+typedef struct { unsigned version, count; gpm_sample *first, *second; gpm_metric metrics[]; } gpm_request;
+
+static int live_samples;
+
+int standin_live_samples(void) { return live_samples; }
+
+#ifndef OLD_DRIVER
+int nvmlGpmQueryDeviceSupport(void *handle, gpm_support *support)
+{
+    int index, result = check(handle, "gpm", &index);
+    if (result == OK && support->version != 1)
+        result = VERSION;
+    if (result == OK)
+        support->supported = atoi(setting("STANDIN_GPM", "1"));
+    return result;
+}
+
+int nvmlGpmSampleAlloc(gpm_sample **sample)
+{
+    live_samples++;
+    *sample = calloc(1, sizeof **sample);
+    return *sample ? OK : INVALID;
+}
+
+int nvmlGpmSampleFree(gpm_sample *sample)
+{
+    live_samples--;
+    free(sample);
+    return OK;
+}
+
+int nvmlGpmSampleGet(void *handle, gpm_sample *sample)
+{
+    int index, result = check(handle, "gpm_sample", &index);
+    if (result == OK)
+        *sample = (gpm_sample){index, now_s()};
+    return result;
+}
+
+int nvmlGpmMetricsGet(gpm_request *request)
+{
+    gpm_sample *first = request->first, *second = request->second;
+    if (request->version != 1)
+        return VERSION;
+    if (first->index != second->index || first->taken >= second->taken)
+        return INVALID;
+    if (listed_for("STANDIN_UNSUPPORTED", "gpm_metrics", first->index))
+        return NOT_SUPPORTED;
+    const char *busy = "2:94.5,3:14,5:91.75,10:15.5,20:1,21:2.5,60:0,61:0";
+    for (unsigned i = 0; i < request->count; i++) {
+        gpm_metric *metric = request->metrics + i;
+        metric->status = NOT_SUPPORTED;
+        for (const char *at = setting("STANDIN_METRICS", busy); *at; at += *at == ',') {
+            unsigned number = (unsigned)strtoul(at, (char **)&at, 10);
+            int known = strcspn(++at, ",") != 1 || *at != '-';
+            double value = known ? strtod(at, (char **)&at) : (at++, 0);
+            if (number == metric->number && known)
+                metric->status = OK, metric->value = value;
+        }
+    }
+    return OK;
+}
+#endif
 
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending)
 {

@@ -11,9 +11,30 @@ import time
 
 import pytest
 
-from memtui.core.samples import End, GpuMemory, Power, Process, ProcessWindow, VmaTable, Window
-from memtui.probes.gpu.processes import CONTAINER, IN_SLICES, NOT_REPORTED, WSL, Holders, Holding
-from memtui.recording.sampler.tracked_process import TrackedProcess, gpu_memory
+from memtui.core.samples import (
+    GPU_COUNTERS,
+    End,
+    GpuMemory,
+    GpuUse,
+    Power,
+    PowerReading,
+    Process,
+    ProcessWindow,
+    VmaTable,
+    Window,
+)
+from memtui.probes.gpu.processes import (
+    CONTAINER,
+    IMPOSSIBLE_USE,
+    IN_MPS,
+    IN_SLICES,
+    NO_USE_IN_SLICES,
+    NOT_REPORTED,
+    WSL,
+    Holders,
+    Holding,
+)
+from memtui.recording.sampler.tracked_process import TrackedProcess, gpu_part
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -49,6 +70,17 @@ def held(driver):
 
     def ask(before: str = "", **settings):
         return run_with(driver, HELD.format(before=before), **settings)[1]
+
+    return ask
+
+
+@pytest.fixture
+def used(driver):
+    """Who keeps the boards how busy, by pid as text ("0": everybody else): (boards, status, reason)."""
+
+    def ask(before: str = "", **settings):
+        code = HELD.replace("[h.gpu_bytes, h.status, h.reason]", "[h.gpus_used, h.use_status, h.use_reason]")
+        return run_with(driver, code.format(before=before), **settings)[1]
 
     return ask
 
@@ -136,6 +168,67 @@ def test_the_lists_spoil_no_other_value(driver):
     assert reason == ""
 
 
+# -- use
+
+
+def test_use_of_two_boards_adds_up(used):
+    """Process 11 keeps one board busy for 0.48 of the time and the other for 0.3, 12 holds memory and rests."""
+    found = used(devices=2, use="11@0:48,11@1:30,13@1:70", processes="11:4096,12@0:100")
+    assert known(found) == {"0": 0, "11": 0.78, "12": 0, "13": 0.7}
+    assert {(status, reason) for _, status, reason in found.values()} == {("ok", "")}
+
+
+def test_a_board_that_nobody_used_is_a_measured_zero(used):
+    """The driver answers "not found" then, and so it does where the last use was long ago."""
+    assert used(processes="11:4096") == {"0": [0, "ok", ""], "11": [0, "ok", ""]}
+    assert known(used(processes="11:4096", use="11:48/5000")) == {"0": 0, "11": 0}
+
+
+@pytest.mark.parametrize("ago_ms", [0, 500, 1050])
+def test_a_board_that_takes_a_sample_a_second_does_not_flicker(used, ago_ms):
+    """A reading every half second would find a new sample in every other one only."""
+    assert known(used(use=f"11:95/{ago_ms}"))["11"] == 0.95
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "why"),
+    [
+        ({"unsupported": "use"}, "unsupported", "use by process: not supported by this GPU"),
+        ({"denied": "use@0"}, "denied", "use by process: the driver refuses it to this user"),
+        ({"lost": "0@0"}, "failed", "power: the GPU is lost: it fell off the bus or hangs"),
+        ({"no_handle": 0, "devices": 2}, "failed", "the GPU is lost: it fell off the bus or hangs"),
+        ({"mig": 1}, "unsupported", NO_USE_IN_SLICES),
+    ],
+)
+def test_use_that_is_not_known_is_not_zero(used, settings, status, why):
+    found = used(**{"use": "11:48", "processes": "11:4096"} | settings)
+    assert set(map(tuple, found.values())) == {(None, status, f"GPU 0: {why}")}
+
+
+def test_use_that_cannot_be_is_refused_of_that_process(used):
+    found = used(use="11:4294967295,12:40")
+    assert found["11"] == [None, "failed", f"GPU 0: {IMPOSSIBLE_USE}"]
+    assert found["12"] == [0.4, "ok", ""]
+
+
+def test_a_client_of_mps_without_a_sample_is_not_known(used):
+    """The server (9) may be who the driver counts it for; a client with a sample of its own has its use."""
+    found = used(mps="11:4096,12:4096", processes="9:10", use="9:80,12:20")
+    assert found["11"] == [None, "unsupported", f"GPU 0: {IN_MPS}"]
+    assert (found["12"], found["9"], found["0"]) == ([0.2, "ok", ""], [0.8, "ok", ""], [0, "ok", ""])
+
+
+def test_use_in_another_world_is_nobodys(used):
+    assert used("probe._sees_own_processes_only = True", use="11:5") == {"0": [None, "unsupported", CONTAINER]}
+    assert used("gpu_holders._WSL_DEVICE = gpu_holders.Path('/')", use="11:5") == {"0": [None, "unsupported", WSL]}
+
+
+def test_memory_and_use_are_known_apart(held, used):
+    lists = {"processes": "11:4096", "use": "11:48"}
+    assert held(**lists, unsupported="use")["11"] == [4096, "ok", ""]
+    assert used(**lists, denied="graphics")["0"] == [0, "ok", ""]
+
+
 # -- from a process of its own
 
 
@@ -170,9 +263,14 @@ def test_a_process_that_came_later_is_not_taken_for_who_had_its_number():
         TrackedProcess(Process(key, pid, 1, 1, 0, "x"), -1, b"", (), 0, 0, since_ns)
         for key, pid, since_ns in ((1, 11, 50), (2, 12, 150), (3, 13, 50))
     ]
-    holders = Holders(100, [Holding(0, 0), Holding(11, 4096), Holding(12, 9)])
-    assert gpu_memory(tracked, holders) == (GpuMemory(100, 1, 4096), GpuMemory(100, 3, 0))
-    assert gpu_memory(tracked, None) == ()
+    holders = Holders(
+        100, [Holding(0, 0, "ok", "", 0.0, "ok", ""), Holding(11, 4096, "ok", "", 0.5, "ok", ""), Holding(12, 9)]
+    )
+    assert gpu_part(tracked, holders) == (
+        (GpuMemory(100, 1, 4096), GpuMemory(100, 3, 0)),
+        (GpuUse(100, 1, 0.5), GpuUse(100, 3, 0.0)),
+    )
+    assert gpu_part(tracked, None) == ((), ())
 
 
 # -- in a session
@@ -192,7 +290,9 @@ def stream():
         if sample % 5 == 0 and sample:
             second = sample // 5
             one = GpuMemory(at, 1, None, "failed", "stale") if second == 3 else GpuMemory(at, 1, (second // 2) * GIB)
-            yield Power((), (one, *(GpuMemory(at, key, 0) for key in keys[1:])))
+            use = GpuUse(at, 1, None, "failed", "stale") if second == 3 else GpuUse(at, 1, second / 10)
+            held = (one, *(GpuMemory(at, key, 0) for key in keys[1:]))
+            yield Power((), held, (use, *(GpuUse(at, key, 0.0) for key in keys[1:])))
     yield End(6000 * MS, "target exited")
 
 
@@ -209,6 +309,26 @@ def test_a_session_keeps_each_change_and_answers_for_any_moment(session):
     assert [{key: held.gpu_bytes for key, held in found.items()} for found in at] == [
         {}, {1: 0, 2: 0}, {1: GIB, 2: 0}, {1: None, 2: 0}, {1: 2 * GIB, 2: 0},
     ]  # fmt: skip
+    reader.close()
+
+
+def test_a_session_keeps_use_in_the_same_way(session):
+    reader = Session(session)
+    kept = [(use.t_ns // (1000 * MS), use.process, use.gpus_used) for use in reader.devices.gpu_use(0, 2**62)]
+    assert kept == [(1, 1, 0.1), (1, 2, 0.0), (2, 1, 0.2), (3, 1, None), (4, 1, 0.4), (5, 1, 0.5)]
+    found = reader.devices.gpu_use_at(3500 * MS)
+    assert found == {1: GpuUse(3000 * MS, 1, None, "failed", "stale"), 2: GpuUse(1000 * MS, 2, 0.0)}
+    assert reader.devices.gpu_use_at(999 * MS) == {}
+    reader.close()
+
+
+def test_a_session_keeps_counters(tmp_path):
+    counted = {name: float(place) for place, name in enumerate(GPU_COUNTERS)}
+    known = PowerReading(0, "GPU 0", "board", "nvml instant", 700.0, **counted)
+    without = PowerReading(1, "GPU 0", "board", "nvml instant", 700.0, counters_reason="not supported by this GPU")
+    path = write_session(tmp_path / "s.memtui", [sessions.hello(), Power((known, without)), *sessions.messages(5)])
+    reader = Session(path)
+    assert [r for r in reader.devices.power(0, 2) if r.power_w == 700.0] == [known, without]
     reader.close()
 
 

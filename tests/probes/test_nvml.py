@@ -7,7 +7,9 @@ from functools import partial
 
 import pytest
 
+from memtui.core.samples import GPU_COUNTERS
 from memtui.probes.gpu import nvml
+from memtui.probes.gpu.counters import FIRST, IN_SLICES, UNSUPPORTED
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with
 
 SETUP = """
@@ -54,6 +56,15 @@ def test_every_value_of_two_gpus(stand_in):
         "status": "ok",
         "reason": "",
         "processes": 0,
+        "sm_active": None,
+        "sm_occupancy": None,
+        "tensor_active": None,
+        "dram_active": None,
+        "pcie_tx_bytes_per_s": None,
+        "pcie_rx_bytes_per_s": None,
+        "nvlink_tx_bytes_per_s": None,
+        "nvlink_rx_bytes_per_s": None,
+        "counters_reason": FIRST,
     }
     assert (second["device"], second["power_w"], second["energy_j"]) == ("GPU 1", 600.0, 1000.0 + 1600)
 
@@ -238,3 +249,86 @@ def test_a_broken_library_is_not_called_missing(tmp_path):
     reading, capability = run_with(tmp_path, SETUP + "say([asdict(probe.read(1)[0]), asdict(probe.capabilities()[0])])")
     assert reading["status"] == "failed"
     assert "cannot be loaded" in capability["reason"]
+
+
+# -- counters
+
+COUNTED = SETUP + "say([at(1.0 + step / 2)[{board}] for step in range({readings})])"
+
+
+def counters(reading) -> dict[str, float | None]:
+    return {name: reading[name] for name in GPU_COUNTERS}
+
+
+def test_counters_are_means_between_two_readings_in_their_units(stand_in):
+    """As an H200 at work answers, but for NVLink, which has one board there and is still."""
+    first, second, third = stand_in(
+        COUNTED.format(board=0, readings=3), metrics="2:94.5,3:14,5:91.75,10:15.5,20:1,21:2.5,60:7,61:0"
+    )
+    assert set(counters(first).values()) == {None}
+    assert first["counters_reason"] == FIRST
+    assert counters(second) == pytest.approx({
+        "sm_active": 0.945, "sm_occupancy": 0.14, "tensor_active": 0.9175, "dram_active": 0.155,
+        "pcie_tx_bytes_per_s": 1 << 20, "pcie_rx_bytes_per_s": 2.5 * (1 << 20),
+        "nvlink_tx_bytes_per_s": 0, "nvlink_rx_bytes_per_s": 7 << 20,
+    })  # fmt: skip
+    assert counters(third) == counters(second), "the samples take turns: the older one is always the first"
+    assert (second["counters_reason"], second["reason"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"gpm": 0}, UNSUPPORTED),
+        ({"unsupported": "gpm"}, UNSUPPORTED),
+        ({"denied": "gpm"}, "the driver refuses it to this user"),
+        ({"denied": "gpm_sample"}, "the driver refuses it to this user"),
+        ({"unsupported": "gpm_sample"}, "not supported by this GPU"),
+        ({"unsupported": "gpm_metrics"}, "not supported by this GPU"),
+        ({"mig": 1}, IN_SLICES),
+    ],
+)
+def test_a_board_without_counters_says_why_and_has_its_power(stand_in, settings, why):
+    reading = stand_in(COUNTED.format(board=0, readings=3), **settings)[-1]
+    assert set(counters(reading).values()) == {None}
+    assert reading["counters_reason"] == why
+    assert (reading["power_w"], reading["status"], reading["reason"]) == (250.0, "ok", "")
+
+
+def test_a_driver_without_the_calls(old_stand_in):
+    reading = old_stand_in(COUNTED.format(board=0, readings=2))[-1]
+    assert (reading["sm_active"], reading["counters_reason"]) == (None, "not known to this driver")
+
+
+def test_single_counters_that_are_missing_or_cannot_be(stand_in):
+    reading = stand_in(COUNTED.format(board=0, readings=2), metrics="2:50,3:nan,5:-,10:0,20:-1,21:0,60:0,61:0")[-1]
+    assert [reading[name] for name in GPU_COUNTERS] == [0.5, None, None, 0.0, None, 0.0, 0.0, 0.0]
+    assert reading["counters_reason"] == (
+        "sm occupancy: the driver reads nan, which cannot be; tensor active: not supported by this GPU; "
+        "pcie tx: the driver reads -1, which cannot be"
+    )
+
+
+def test_two_boards_have_counters_of_their_own(stand_in):
+    first, second = stand_in(SETUP + "at(1.0); say(at(2.0))", devices=2, denied="gpm_sample@0")
+    assert (first["sm_active"], second["sm_active"]) == (None, 0.945)
+
+
+def test_samples_are_allocated_once_and_given_back(stand_in):
+    code = SETUP + (
+        "import pynvml; live = lambda: pynvml.nvmlLib.standin_live_samples(); [at(1.0 + s) for s in range(9)];"
+        "before = live(); probe.close(); say([before, live()])"
+    )
+    assert stand_in(code, devices=2) == [4, 0]
+
+
+def test_a_reading_that_is_lost_lengthens_the_next_mean(stand_in):
+    """A sample that could not be taken leaves the one before in its place."""
+    code = SETUP + (
+        "import os; at(1.0); os.environ['STANDIN_DENIED'] = 'gpm_sample'; lost = at(2.0)[0];"
+        "del os.environ['STANDIN_DENIED']; say([lost, at(3.0)[0], at(3.0)[0], at(4.0)[0]])"
+    )
+    lost, found, same, after = stand_in(code)
+    assert (lost["sm_active"], lost["counters_reason"]) == (None, "the driver refuses it to this user")
+    assert (found["sm_active"], after["sm_active"]) == (0.945, 0.945)
+    assert (same["sm_active"], same["counters_reason"]) == (None, "the NVIDIA library says: Invalid Argument")

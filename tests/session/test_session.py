@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PageSet
-from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.core.samples import GPU_COUNTERS, End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.export import export
 from memtui.reports.report import build_report, report_of
@@ -490,19 +490,19 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-@pytest.mark.parametrize("version", [9, 8, 7, 6])
+@pytest.mark.parametrize("version", [10, 9, 8, 7, 6])
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables and columns, and knows nothing of what they are about."""
     path = write_session(tmp_path / "s.memtui", messages(5))
     since = {6: "allocation_step tensor_ranges", 7: "training_progress allocation_device"}
-    since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state"}
+    since |= {8: "progress_device driver_memory learning learning_about", 9: "vma_state", 10: "gpu_use"}
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
-    columns = [
-        ("sample", name)
-        for name in ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
-    ]
-    columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
+    columns = [("power", name) for name in (*GPU_COUNTERS, "counters_reason")]
+    if version < 10:
+        names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
+        columns += [("sample", name) for name in names]
+        columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
     connection.executescript(
         "".join(f"DROP TABLE {table};" for table in gone)
         + "".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns)
@@ -512,7 +512,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     reader = Session(path)
     assert len(reader.samples) == 5
     assert np.isnan(reader.samples.pss_bytes).all()
-    assert np.isnan(reader.samples.processes).all()
+    assert version == 10 or np.isnan(reader.samples.processes).all()
     assert {(row["pss_bytes"], row["pss_reason"]) for row in reader.processes.samples(0, 4)} == {(None, "")}
     with closing(Source(path)) as source:
         report = report_of(source, "old")
@@ -527,6 +527,9 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     assert reader.imported() is None
     assert reader.training.learning() == []
     assert reader.training.networks() == []
+    assert reader.devices.gpu_use(0, 2**62) == []
+    assert reader.devices.gpu_use_at(2**61) == {}
+    assert {(reading.sm_active, reading.counters_reason) for reading in reader.devices.power(0, 2**62)} == {(None, "")}
     reader.close()
     connection = sqlite3.connect(path)
     connection.executescript("DROP TABLE gpu_memory;")
@@ -536,5 +539,5 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 10\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 11\)"):
         Session(path)

@@ -10,6 +10,7 @@ from memtui.core.samples import (
     End,
     Event,
     GpuMemory,
+    GpuUse,
     Power,
     PowerReading,
     Process,
@@ -76,12 +77,18 @@ WINDOWS = st.builds(
     set_again_ns=MAYBE_NS,
 )
 READINGS = st.builds(PowerReading, NS, TEXT, TEXT, TEXT, st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e12))
+USED = st.builds(GpuUse, NS, NS, st.none() | st.floats(0, 64), TEXT, TEXT)
 HELD = st.builds(GpuMemory, NS, NS, st.none() | BYTES, TEXT, TEXT)
 MESSAGES = st.one_of(
     PROCESSES,
     TABLES,
     WINDOWS,
-    st.builds(Power, st.lists(READINGS, max_size=3).map(tuple), st.lists(HELD, max_size=3).map(tuple)),
+    st.builds(
+        Power,
+        st.lists(READINGS, max_size=3).map(tuple),
+        st.lists(HELD, max_size=3).map(tuple),
+        st.lists(USED, max_size=3).map(tuple),
+    ),
     st.builds(Event, NS, TEXT, TEXT),
     st.builds(End, NS, TEXT, TEXT),
 )

@@ -12,13 +12,14 @@ import contextlib
 import ctypes
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
 from memtui.core import procfs
 from memtui.core.samples import Capability, PowerReading, Status
 from memtui.probes.gpu import processes as gpu_holders
+from memtui.probes.gpu.counters import CounterReader, Counters
 from memtui.probes.gpu.processes import Board, Holding, Why
 
 SLOW_NS = 50_000_000  # a reading that takes longer says so: it delays its sample
@@ -50,6 +51,10 @@ _REMEDIES: dict[int, str] = {
 }
 _PERMANENT = {3, 13}  # these calls need not be repeated
 _TOO_SMALL, _LIST_TRIES = 7, 3  # a process started between the call for their count and the call for the list
+_NOTHING = {0, 6}  # what says that no process used a board: an answer without room, and "not found"
+# The use of processes is asked for the time until now, this long. Boards take a sample of it a second at the least
+# often; of such a board there shall always be one.
+_USE_US = 1_200_000
 _LISTS = {"compute": "Compute", "graphics": "Graphics", "MPS": "MPSCompute"}
 
 
@@ -81,6 +86,7 @@ class _Device:
     limit_read_ns: int | None = None
     notes: list[str] = field(default_factory=list)  # of the reading under way
     computing: list[Any] | Why = (Status.FAILED, "not read yet")  # processes, as the last reading found them
+    counters: CounterReader | None = None
 
 
 class NvmlProbe:
@@ -144,6 +150,9 @@ class NvmlProbe:
             # up to Turing, and on GA100, the plain call gives the moment; elsewhere the mean of one second
             instant = architecture <= nvml.NVML_DEVICE_ARCH_TURING or tuple(capability) == (8, 0)
             device.usage_source = "nvml instant" if instant else "nvml average"
+        device.counters = CounterReader(
+            nvml, device.handle, lambda error: self._explain(error)[1], sliced=device.sliced
+        )
         return device
 
     def _explain(self, error: Any) -> tuple[Status, str]:
@@ -188,12 +197,14 @@ class NvmlProbe:
         if status == Status.FAILED:  # a card that hangs answers slowly and says the same of every value
             energy = use = memory = processes = None
             device.computing = status, reason
+            counters = Counters({}, reason)
         else:
             energy = self._query(device, "energy counter", nvml.nvmlDeviceGetTotalEnergyConsumption)
             use = self._query(device, "utilisation", nvml.nvmlDeviceGetUtilizationRates)
             memory = self._memory(device)
             self._read_limit(device, start_ns)
             processes = self._processes(device)
+            counters = device.counters.read() if device.counters is not None else Counters({}, "not opened")
         took_ns = self._clock() - start_ns
         if took_ns > self._slow_ns:
             device.notes.append(f"slow: this reading took {took_ns / 1e6:.0f} ms")
@@ -211,6 +222,8 @@ class NvmlProbe:
             status=status,
             reason="; ".join([reason, *device.notes] if reason else device.notes),
             processes=processes,
+            **counters.values,
+            counters_reason=counters.reason,
         )
 
     def _power(self, device: _Device) -> tuple[float | None, str, Status, str]:
@@ -267,15 +280,22 @@ class NvmlProbe:
 
     def _list(self, device: _Device, kind: str) -> list[Any] | Why:
         """Return NVML's records of the processes of one kind on one board, or why they cannot be read."""
-        what = f"{kind} processes"
+        call = getattr(self._nvml, f"nvmlDeviceGet{_LISTS[kind]}RunningProcesses")
+        return self._listed(device, f"{kind} processes", call)
+
+    def _listed(
+        self, device: _Device, what: str, call: Callable[[Any], Any], *, nothing: Container[int] = ()
+    ) -> list[Any] | Why:
+        """Return the list that a call gives, or why not; an error among ``nothing`` says that it is empty."""
         if what in device.without:
             return Status.UNSUPPORTED, device.without[what]
-        call = getattr(self._nvml, f"nvmlDeviceGet{_LISTS[kind]}RunningProcesses")
         why: Why = (Status.FAILED, what)
         for _ in range(_LIST_TRIES):
             try:
                 return list(call(device.handle))
             except self._nvml.NVMLError as error:
+                if error.value in nothing:
+                    return []
                 status, reason = self._explain(error)
                 why = status, f"{what}: {reason}"
                 if error.value in _PERMANENT:
@@ -292,7 +312,7 @@ class NvmlProbe:
         device.limit_read_ns = now_ns
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Return the GPU memory of all processes, of all users. Call this after ``read``: it is of the same moment."""
+        """Return GPU memory and use of all processes, of all users. Call this after ``read``: it is of one moment."""
         if not self._devices:
             return gpu_holders.unknown(self._status, self._capability.reason)
         if self._sees_own_processes_only:
@@ -303,18 +323,29 @@ class NvmlProbe:
 
     def _board(self, device: _Device) -> Board:
         if device.lost is not None:
-            return Board(device.label, {}, device.lost)
+            return Board(device.label, {}, device.lost, device.lost)
         if isinstance(device.computing, tuple):
-            return Board(device.label, {}, device.computing)
+            return Board(device.label, {}, device.computing, device.computing)
         entries = list(device.computing)
         others: Why | None = (Status.UNSUPPORTED, gpu_holders.IN_SLICES) if device.sliced else None
+        in_mps: frozenset[int] = frozenset()
         for kind in ("graphics", "MPS"):
             listed = self._list(device, kind)
             if isinstance(listed, list):
                 entries += listed
+                in_mps = frozenset(entry.pid for entry in listed) if kind == "MPS" else in_mps
             elif kind != "MPS" or listed[0] != Status.UNSUPPORTED:  # a board without MPS has no such processes
                 others = others or listed
-        return Board(device.label, gpu_holders.merged(entries), others)
+        return Board(device.label, gpu_holders.merged(entries), others, self._shares(device), in_mps)
+
+    def _shares(self, device: _Device) -> dict[int, float | None] | Why:
+        """Return the part of the last second that each process kept one board busy, or why that is not known."""
+        if device.sliced:
+            return Status.UNSUPPORTED, gpu_holders.NO_USE_IN_SLICES
+        since_us = time.time_ns() // 1000 - _USE_US  # the driver's samples carry the time of the wall clock
+        call = self._nvml.nvmlDeviceGetProcessUtilization
+        found = self._listed(device, gpu_holders.USE, lambda handle: call(handle, since_us), nothing=_NOTHING)
+        return found if isinstance(found, tuple) else gpu_holders.shares_of(found, since_us)
 
     def capabilities(self) -> list[Capability]:
         """Return one entry, ``nvml``."""
@@ -323,6 +354,9 @@ class NvmlProbe:
     def close(self) -> None:
         """Release the driver. Readings afterwards say that the probe is closed."""
         if self._nvml is not None:
+            for device in self._devices:
+                if device.counters is not None:
+                    device.counters.close()
             with contextlib.suppress(self._nvml.NVMLError):  # the driver may have gone away first
                 self._nvml.nvmlShutdown()
             self._nvml = None

@@ -19,6 +19,7 @@ from memtui.core.samples import (
     End,
     Event,
     GpuMemory,
+    GpuUse,
     Hello,
     LearningProgress,
     Message,
@@ -71,7 +72,8 @@ class SessionBuilder:
         self._reported_ids = itertools.count()
         self._about: dict[int, LearningAboutRecord] = {}  # what is trained, by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
-        self._gpu_memory: dict[int, GpuMemory] = {}  # as last written, by process
+        self._gpu_memory: dict[int, GpuMemory | GpuUse] = {}  # as last written, by process
+        self._gpu_use: dict[int, GpuMemory | GpuUse] = {}
         self.samples = 0
         self.hello: Hello | None = None
         self.wss_bytes: int | None = None
@@ -96,7 +98,8 @@ class SessionBuilder:
                 self._add_window(message)
             case Power():
                 self._writer.insert(filter(self._is_new, message.readings))
-                self._writer.insert(filter(self._is_change, message.gpu_memory))
+                self._writer.insert(held for held in message.gpu_memory if _is_change(held, self._gpu_memory))
+                self._writer.insert(use for use in message.gpu_use if _is_change(use, self._gpu_use))
             case AllocationStep() | TensorRanges() | TrainingProgress() | LearningProgress():
                 self._add_reported(message)
             case Event():
@@ -230,6 +233,7 @@ class SessionBuilder:
             seen.write_ended()
             seen.store_rest(sample)
             self._gpu_memory.pop(process, None)
+            self._gpu_use.pop(process, None)
         self._absent = absent & self._observed.keys()
 
     def _add_process(self, sample: int, process: ProcessWindow) -> int | None:
@@ -247,13 +251,14 @@ class SessionBuilder:
         self._absent_power[key] = absent
         return new
 
-    def _is_change(self, memory: GpuMemory) -> bool:
-        """Whether a reading differs from what the session has of that process until now."""
-        before = self._gpu_memory.get(memory.process)
-        if before is not None and replace(before, t_ns=memory.t_ns) == memory:
-            return False
-        self._gpu_memory[memory.process] = memory
-        return True
+
+def _is_change(reading: GpuMemory | GpuUse, written: dict[int, GpuMemory | GpuUse]) -> bool:
+    """Whether a reading differs from what the session has of that process until now; if so, that is noted."""
+    before = written.get(reading.process)
+    if before is not None and replace(before, t_ns=reading.t_ns) == reading:
+        return False
+    written[reading.process] = reading
+    return True
 
 
 def _together(processes: Sequence[ProcessWindow], excess_bytes: int | None) -> tuple[int | None, int | None]:

@@ -32,7 +32,7 @@ from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock
 from memtui.recording.sampler.slowdown_estimate import SPARE_CPUS
 from memtui.recording.sampler.target_lock import TargetLocks
-from memtui.recording.sampler.tracked_process import gpu_memory
+from memtui.recording.sampler.tracked_process import gpu_part
 from memtui.recording.sampler.tracked_tree import TrackedTree
 from memtui.recording.sampler.tree_window import TreeWindows
 
@@ -150,7 +150,7 @@ class Sampler:
         now_ns = time.monotonic_ns()
         if now_ns >= self._power_due_ns:
             readings = power.read(now_ns)
-            self._outbox.put(Power(readings, gpu_memory(self._tree.processes.values(), power.holders)))
+            self._outbox.put(Power(readings, *gpu_part(self._tree.processes.values(), power.holders)))
             self._power_due_ns = now_ns + self._clock.power_every_ns
         due_ns = self._window_due_ns(now_ns)
         ending = until_ns is not None and due_ns >= until_ns

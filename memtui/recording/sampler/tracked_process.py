@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from memtui.core.block_sample import FEW_BLOCKS, Estimate, estimate
-from memtui.core.samples import GpuMemory, Process, ProcessWindow, Status, Vma
+from memtui.core.samples import GpuMemory, GpuUse, Process, ProcessWindow, Status, Vma
 from memtui.probes.gpu.processes import Holders
 from memtui.probes.pages.fault_around import FirstMappings
 from memtui.probes.pages.shared_frames import TouchedFrames
@@ -130,16 +130,21 @@ class TrackedProcess:
         )
 
 
-def gpu_memory(tracked: Iterable[TrackedProcess], holders: Holders | None) -> tuple[GpuMemory, ...]:
-    """Return what each process had allocated on the GPUs at that moment.
+def gpu_part(
+    tracked: Iterable[TrackedProcess], holders: Holders | None
+) -> tuple[tuple[GpuMemory, ...], tuple[GpuUse, ...]]:
+    """Return what each process had allocated on the GPUs at that moment, and how busy it kept them.
 
     A process that did not exist yet is left out, whoever had its PID.
     """
     if holders is None:
-        return ()
+        return (), ()
     existing = [t.process for t in tracked if t.since_ns <= holders.t_ns]
     holdings = [(process.key, holders.of(process.pid)) for process in existing]
-    return tuple(GpuMemory(holders.t_ns, key, h.gpu_bytes, h.status, h.reason) for key, h in holdings)
+    return (
+        tuple(GpuMemory(holders.t_ns, key, h.gpu_bytes, h.status, h.reason) for key, h in holdings),
+        tuple(GpuUse(holders.t_ns, key, h.gpus_used, h.use_status, h.use_reason) for key, h in holdings),
+    )
 
 
 def why_lost(lost: Lost) -> tuple[Status, str]:

@@ -7,17 +7,18 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from memtui.core.errors import UserError
+from memtui.core.samples import GPU_COUNTERS
 from memtui.reports.export.tables import TABLES, meta, unit_of
 from memtui.reports.source import ReportSource
 
 ROWS_PER_BATCH = 1 << 16
 _TEXTS = frozenset(
     (  # noqa: SIM905
-        "flush status reason pss_reason rearm disturbed perms name filtered bound device source scope kind text "
-        "category phase op layer part"
+        "flush status reason pss_reason counters_reason rearm disturbed perms name filtered bound device source scope "
+        "kind text category phase op layer part"
     ).split()
 )
-_REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share"))
+_REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share", "gpus_used", *GPU_COUNTERS))
 
 
 def load() -> Any:

@@ -14,6 +14,7 @@ from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.tensor_sums import TensorSums
 from memtui.core.console import JSON_VERSION
+from memtui.core.samples import GPU_COUNTERS
 from memtui.reports.source import ReportSource
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.blobs import UNKNOWN_BYTES
@@ -22,6 +23,7 @@ from memtui.session.vma_row import VmaRow
 FIRST_TOUCH = -1
 SAMPLES_PER_BATCH = 64
 UNITS = {"*_ns": "nanoseconds, CLOCK_MONOTONIC", "*_bytes": "bytes", "*_w": "watts", "*_j": "joules"}
+UNITS |= {"*_bytes_per_s": "bytes per second"}
 Row = tuple[Any, ...]
 Table = tuple[tuple[str, ...], Callable[[ReportSource], Iterable[Row]]]
 
@@ -171,6 +173,8 @@ def _power(reader: ReportSource) -> Iterator[Row]:
             r.utilization,
             r.memory_used_bytes,
             r.processes,
+            *(getattr(r, name) for name in GPU_COUNTERS),
+            r.counters_reason,
         )
 
 
@@ -179,6 +183,13 @@ def _gpu_memory(reader: ReportSource) -> Iterator[Row]:
     pids = _pids(reader)
     for reading in reader.gpu_memory(0, 2**62):
         yield reading.t_ns, pids[reading.process], reading.gpu_bytes, reading.status, reading.reason
+
+
+def _gpu_use(reader: ReportSource) -> Iterator[Row]:
+    """Yield how busy each process kept all GPUs, in the same way."""
+    pids = _pids(reader)
+    for use in reader.gpu_use(0, 2**62):
+        yield use.t_ns, pids[use.process], use.gpus_used, use.status, use.reason
 
 
 def _allocations(reader: ReportSource) -> Iterator[Row]:
@@ -281,9 +292,12 @@ TABLES: dict[str, Table] = {
         (
             *("t_ns", "device", "watts", "joules", "source", "status", "reason"),
             *("scope", "name", "limit_w", "utilization", "memory_used_bytes", "processes"),
+            *GPU_COUNTERS,
+            "counters_reason",
         ),
         _power,
     ),
     "gpu_memory": (("t_ns", "pid", "gpu_bytes", "status", "reason"), _gpu_memory),
+    "gpu_use": (("t_ns", "pid", "gpus_used", "status", "reason"), _gpu_use),
     "events": (("t_ns", "kind", "text"), _events),
 }
