@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memtui.core.samples import GpuMemory
+from memtui.core.samples import GpuMemory, GpuUse
 from memtui.core.text import visible
-from memtui.core.units import size
+from memtui.core.units import percent, size
 from memtui.reports.source import ReportSource
 
 ProcessRows = Sequence[Mapping[str, Any]]
 """Rows of ``ReportSource.process_samples``, with the names of the schema."""
 MOST_PROCESSES = 20  # in a report for people
+NO_READING = "no reading in this session"
 _ALL_SIZES = ("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes")
 _RESIDENT_SIZES = ("rss_bytes", "pss_bytes")
 
@@ -31,6 +32,8 @@ class ProcessSummary:
         wss_bytes, shared_bytes, rss_bytes, pss_bytes: means over windows.
         gpu_bytes, gpu_max_bytes: mean and maximum of its memory on all GPUs at the end of each window.
         gpu_reason: why GPU memory is unknown, or unknown in some windows.
+        gpus_used: mean of how busy it kept all GPUs together, at the end of each window; 0.5 is half of one GPU.
+        gpus_used_reason: why that is unknown, or unknown in some windows.
     """
 
     pid: int
@@ -44,6 +47,8 @@ class ProcessSummary:
     gpu_bytes: float | None
     gpu_max_bytes: int | None
     gpu_reason: str
+    gpus_used: float | None
+    gpus_used_reason: str
 
 
 def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) -> tuple[ProcessSummary, ...]:
@@ -52,7 +57,8 @@ def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) 
     All sizes are means over the samples that are ``alike``, if the process existed in one of them.
     """
     means = _mean_sizes(rows, alike)
-    gpu = _gpu_memory(reader, rows)
+    gpu = _at_window_ends(reader.gpu_memory(0, 2**62), rows, "gpu_bytes")
+    use = _at_window_ends(reader.gpu_use(0, 2**62), rows, "gpus_used")
     return tuple(
         ProcessSummary(
             pid=process.pid,
@@ -64,17 +70,19 @@ def process_summaries(reader: ReportSource, rows: ProcessRows, alike: set[int]) 
             rss_bytes=means[process.key].get("rss_bytes"),
             pss_bytes=means[process.key].get("pss_bytes"),
             gpu_bytes=gpu[process.key].mean,
-            gpu_max_bytes=gpu[process.key].max,
+            gpu_max_bytes=_whole(gpu[process.key].max),
             gpu_reason=gpu[process.key].reason,
+            gpus_used=use[process.key].mean,
+            gpus_used_reason=use[process.key].reason,
         )
         for process in reader.processes()
         if process.key in means
     )
 
 
-class _GpuMemory(NamedTuple):
+class _Readings(NamedTuple):
     mean: float | None
-    max: int | None
+    max: float | None
     reason: str
 
 
@@ -97,32 +105,40 @@ def _mean_sizes(rows: ProcessRows, alike: set[int]) -> dict[int, dict[str, float
     }
 
 
-def _gpu_memory(reader: ReportSource, rows: ProcessRows) -> dict[int, _GpuMemory]:
-    """Return mean and maximum by process over the windows with a reading, and why other windows have none."""
-    changes: dict[int, list[GpuMemory]] = defaultdict(list)
-    for reading in reader.gpu_memory(0, 2**62):
+def _at_window_ends(readings: Sequence[GpuMemory | GpuUse], rows: ProcessRows, name: str) -> dict[int, _Readings]:
+    """Return mean and maximum by process over the windows with a reading, and why other windows have none.
+
+    ``name``: the field of the readings that counts.
+    """
+    changes: dict[int, list[GpuMemory | GpuUse]] = defaultdict(list)
+    for reading in readings:
         changes[reading.process].append(reading)
-    times = {process: [reading.t_ns for reading in readings] for process, readings in changes.items()}
-    sizes: dict[int, list[int]] = defaultdict(list)
+    times = {process: [reading.t_ns for reading in of_one] for process, of_one in changes.items()}
+    found: dict[int, list[float]] = defaultdict(list)
     reasons: dict[int, str] = {}
     for row in rows:
         process = row["process"]
-        values, index = sizes[process], bisect_right(times.get(process, []), row["end_ns"])
+        values, index = found[process], bisect_right(times.get(process, []), row["end_ns"])
         if not index:
             continue  # a window from before the first answer
         reading = changes[process][index - 1]
-        if reading.gpu_bytes is None:
+        value = getattr(reading, name)
+        if value is None:
             reasons[process] = reading.reason or reading.status
         else:
-            values.append(reading.gpu_bytes)
+            values.append(value)
     return {
-        process: _GpuMemory(
+        process: _Readings(
             float(np.mean(values)) if values else None,
             max(values, default=None),
-            reasons.get(process, "" if values else "no reading in this session"),
+            reasons.get(process, "" if values else NO_READING),
         )
-        for process, values in sizes.items()
+        for process, values in found.items()
     }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def process_lines(processes: Sequence[ProcessSummary]) -> list[str]:
@@ -154,7 +170,15 @@ def _gpu_clause(process: ProcessSummary) -> str:
     if process.gpu_bytes is None:
         return f"GPU n/a: {process.gpu_reason}"
     unknown = f" (not always known: {process.gpu_reason})" if process.gpu_reason else ""
-    return f"GPU {size(process.gpu_bytes)}, max {size(process.gpu_max_bytes)}{unknown}"
+    return f"GPU {size(process.gpu_bytes)}, max {size(process.gpu_max_bytes)}{unknown}{_use_clause(process)}"
+
+
+def _use_clause(process: ProcessSummary) -> str:
+    """Return what follows the memory of a process on GPUs: 190 % is nearly two of them; nothing of an old session."""
+    if process.gpus_used is None:
+        return "" if process.gpus_used_reason == NO_READING else f", its use n/a: {process.gpus_used_reason}"
+    unknown = f" (not always known: {process.gpus_used_reason})" if process.gpus_used_reason else ""
+    return f", used {percent(process.gpus_used)}{unknown}"
 
 
 def short_command_line(command: str) -> str:

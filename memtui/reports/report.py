@@ -23,6 +23,7 @@ from memtui.core.plain_data import fields_to_plain
 from memtui.core.samples import MAIN_MEMORY, Event
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import AllocationSummary, allocation_summary
+from memtui.reports.counter_summary import CounterSummary, counter_summaries
 from memtui.reports.import_summary import ImportSummary, import_summary
 from memtui.reports.overhead_summary import Overhead, budget_clause, overhead_of
 from memtui.reports.power_summary import PowerSummary, power_summaries
@@ -134,6 +135,7 @@ class Report:
         budgeted_s: shortest and longest interval under a budget; None without a budget.
         overhead: cost of recording.
         power: mean power and energy of each source.
+        gpu_counters: how busy the parts of each GPU were, and its traffic.
         training, learning: training steps, and progress of learning, of each process that reported them.
         imported: origin of the session; None where memtui recorded it.
         allocations, device_allocations: recorded steps in main memory, and on each other device.
@@ -171,6 +173,7 @@ class Report:
     budgeted_s: tuple[float, float] | None
     overhead: Overhead
     power: tuple[PowerSummary, ...]
+    gpu_counters: tuple[CounterSummary, ...]
     training: tuple[TrainingSummary, ...]
     imported: ImportSummary | None
     learning: tuple[LearningSummary, ...]
@@ -213,6 +216,7 @@ def report_of(reader: ReportSource, title: str) -> Report:
     own_steps = [step for step in steps if step.device == MAIN_MEMORY]  # a step has a row for each device
     start_ns, end_ns = _span(reader)
     rows = reader.process_samples(0, samples.newest) if len(samples) else []
+    power_readings = reader.power(0, 2**62)
     resident_memory = resident(samples, reader.processes())
     by_interval = groups(samples.intervals_ns(), samples.end_ns - samples.start_ns, exact=not samples.has_budget)
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
@@ -246,7 +250,8 @@ def report_of(reader: ReportSource, title: str) -> Report:
         reuse=reuse_summary(reader),
         budgeted_s=intervals_s(samples.intervals_ns(), 0) if budgeted else None,
         overhead=overhead_of(reader, rows, end_ns - start_ns),
-        power=power_summaries(reader.power(0, 2**62)),
+        power=power_summaries(power_readings),
+        gpu_counters=counter_summaries(power_readings),
         training=training_summaries(reader, own_steps),
         imported=import_summary(reader),
         learning=learning_summaries(reader, own_steps),

@@ -8,6 +8,7 @@ from memtui.core.text import visible
 from memtui.core.units import between, duration, size
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import allocation_lines
+from memtui.reports.counter_summary import counter_line
 from memtui.reports.import_summary import ImportSummary, import_lines
 from memtui.reports.overhead_summary import overhead_line
 from memtui.reports.power_summary import power_line
@@ -27,6 +28,7 @@ def format_report(report: Report) -> str:
         *(_recorded_lines(report) if imported is None else _imported_lines(report, imported)),
         *training_and_tensor_lines(report),
         *map(power_line, report.power),
+        *map(counter_line, report.gpu_counters),
         *process_lines(report.processes),
         *([f"{mark.kind:<12} at {mark.t_s:.1f} s: {mark.text}" for mark in report.marks] if imported is None else []),
         *_gap_lines(report),

@@ -208,7 +208,7 @@ def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
 
 
 def test_a_report_for_people_names_the_largest_processes_only():
-    child = ProcessSummary(0, "child", 0, "", None, None, 0.0, None, None, None, "")
+    child = ProcessSummary(0, "child", 0, "", None, None, 0.0, None, None, None, "", None, "")
     processes = [replace(child, pid=pid, rss_bytes=pid * 4096.0) for pid in range(60)]
     processes.insert(7, replace(child, pid=999, role="target RANK=0"))
     listed = [process.pid for process in process_summary._largest(processes)]
@@ -278,7 +278,7 @@ def test_a_closed_pipe_is_no_error(session):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("form", "files"), [("csv", "13 files"), ("json", "session.json"), ("html", "report.html")])
+@pytest.mark.parametrize(("form", "files"), [("csv", "14 files"), ("json", "session.json"), ("html", "report.html")])
 def test_an_export_that_takes_its_time_says_so(form, files, session, tmp_path, monkeypatch, capsys):
     def slow(*argv, **options):
         time.sleep(0.5)

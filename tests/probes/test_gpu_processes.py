@@ -357,8 +357,11 @@ def test_the_report_has_mean_and_maximum_of_the_windows(session):
     assert (first.gpu_max_bytes, first.gpu_reason) == (2 * GIB, "stale")
     assert (second.gpu_bytes, second.gpu_max_bytes, second.gpu_reason) == (0, 0, "")
     text = format_report(report)
-    assert "GPU 1.29 GiB, max 2.00 GiB (not always known: stale)" in text
-    assert "GPU 0 B, max 0 B  python" in text
+    # Of the same windows: 5 of 0.1, 5 of 0.2, 5 of nothing known, 5 of 0.4, 6 of 0.5.
+    assert first.gpus_used == pytest.approx((5 * 0.1 + 5 * 0.2 + 5 * 0.4 + 6 * 0.5) / 21)
+    assert (first.gpus_used_reason, second.gpus_used, second.gpus_used_reason) == ("stale", 0, "")
+    assert "GPU 1.29 GiB, max 2.00 GiB (not always known: stale), used 31.0 % (not always known: stale)" in text
+    assert "GPU 0 B, max 0 B, used 0.0 %  python" in text
 
 
 def test_a_session_without_any_answer_says_so(tmp_path):
@@ -366,6 +369,7 @@ def test_a_session_without_any_answer_says_so(tmp_path):
     (process,) = build_report(path).processes
     assert (process.gpu_bytes, process.gpu_max_bytes) == (None, None)
     assert process.gpu_reason == "no reading in this session"
+    assert (process.gpus_used, process.gpus_used_reason) == (None, "no reading in this session")
 
 
 TARGET = """

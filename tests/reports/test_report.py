@@ -17,6 +17,7 @@ from memtui.core.console import as_json
 from memtui.core.plain_data import to_plain
 from memtui.core.samples import Event, PowerReading, Status, TensorRanges
 from memtui.formats.command import import_all
+from memtui.reports.counter_summary import counter_line, counter_summaries
 from memtui.reports.power_summary import power_summaries
 from memtui.reports.redact import open_source
 from memtui.reports.report import Report, report_of
@@ -121,3 +122,38 @@ def test_a_counter_that_fell_was_reset():
     )
     assert (summary.mean_w, summary.energy_j) == (3.5, 4.0 + 3.0)
     assert (summary.status, summary.reason) == ("ok", "gone")
+
+
+def test_counters_of_a_gpu_are_means_of_their_readings():
+    """The first reading has none yet; a device that has no counters, as a CPU, and an old session have no line."""
+    busy = {
+        "sm_active": 0.95, "sm_occupancy": 0.14, "tensor_active": 0.92, "dram_active": 0.15,
+        "pcie_tx_bytes_per_s": 1 << 20, "pcie_rx_bytes_per_s": 2.5 * (1 << 20),
+        "nvlink_tx_bytes_per_s": 0.0, "nvlink_rx_bytes_per_s": 0.0,
+    }  # fmt: skip
+    gpu = PowerReading(0, "GPU 0", "board", "nvml", 700.0)
+    readings = [
+        replace(gpu, counters_reason="first reading"),
+        replace(gpu, t_ns=1, **busy),
+        replace(gpu, t_ns=2, **busy | {"sm_active": 0.85}),
+    ]
+    (summary,) = counter_summaries([*readings, PowerReading(0, "CPU", "package", "rapl", 90.0)])
+    assert (summary.device, summary.sm_active, summary.pcie_rx_bytes_per_s) == (
+        "GPU 0",
+        pytest.approx(0.9),
+        2.5 * 2**20,
+    )
+    assert counter_line(summary) == (
+        "counters     GPU 0 board: SM 90.0 %, occupancy 14.0 %, tensor cores 92.0 %, memory 15.0 %, "
+        "PCIe 2.50 MiB/s in 1.00 MiB/s out, NVLink 0 B/s"
+    )
+    (denied,) = counter_summaries([replace(gpu, counters_reason="the driver refuses it to this user")])
+    assert (denied.sm_active, counter_line(denied)) == (
+        None, "counters     GPU 0 board: n/a: the driver refuses it to this user"
+    )  # fmt: skip
+    (part,) = counter_summaries([replace(gpu, sm_active=0.5, counters_reason="sm occupancy: not supported")])
+    assert counter_line(part) == (
+        "counters     GPU 0 board: SM 50.0 %, occupancy n/a, tensor cores n/a, memory n/a, PCIe n/a, NVLink n/a "
+        "(sm occupancy: not supported)"
+    )
+    assert counter_summaries([gpu]) == ()

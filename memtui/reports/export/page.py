@@ -168,13 +168,14 @@ def _processes(report: Report) -> str:
             (size(process.rss_bytes), process.rss_bytes),
             (size(process.pss_bytes), process.pss_bytes),
             (size(process.gpu_bytes), process.gpu_bytes),
+            (percent(process.gpus_used), process.gpus_used),
             process.command,
         ]
         for process in report.processes
     ]
     why = next((process.gpu_reason for process in report.processes if process.gpu_bytes is None), "")
     note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
-    return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "command"), rows)
+    return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "GPU#", "command"), rows)
 
 
 def _ranges(reader: ReportSource) -> str:
