@@ -11,7 +11,10 @@ NAME = 7
 
 
 class PowerGauge(Panel):
-    """Blocks of up to four lines (now, average and peak, energy and limit, note); of one line where room is short."""
+    """Blocks of up to four lines (now, average and peak, energy and limit, note); of one line where room is short.
+
+    Counters of a GPU follow where all else has its room.
+    """
 
     view: PowerView
     title = "power"
@@ -34,11 +37,16 @@ class PowerGauge(Panel):
         block_rows, gap_rows = next(
             ((n, gap) for n, gap in ways if len(present) * (n + gap) - gap + len(absent) <= height), (1, 0)
         )
+        counter_rows = 0
+        if present and (block_rows, gap_rows) == ways[0]:
+            needed = sum(len(self._absent(device, width, height)) for device in absent)
+            counter_rows = (height - len(present) * (block_rows + gap_rows) + gap_rows - needed) // len(present)
         lines: list[Line] = []
         for number, device in enumerate(present):
             if gap_rows and number:
                 lines.append([])
             lines += self._block(device, width, block_rows)
+            lines += [self._note(line, width) for line in device.counters[: max(0, counter_rows)]]
         for number, device in enumerate(absent):
             room = (height - len(lines)) // (len(absent) - number)
             lines += self._absent(device, width, max(1, room))
@@ -57,11 +65,9 @@ class PowerGauge(Panel):
                 (watts, draw_style["bright"]),
             ]
         ]
-        line_text = text.clean(device.note)
-        indent = max(1, min(NAME + 1, width - 1 - text.width(line_text)))
-        note = (" " * indent + text.fit(line_text, max(0, width - 1 - indent)), draw_style["dim"])
+        note = self._note(text.clean(device.note), width)
         if rows in (2, 3) and device.note and device.now_w is None:  # the reason matters more than old figures
-            lines.append([note])
+            lines.append(note)
         elif rows >= 2:
             mean, peak = text.short_power(device.mean_w), text.short_power(device.peak_w)
             lines.append([(" " * (NAME + 1) + f"avg {mean:>4} peak {peak:>4}", draw_style["dim"])])
@@ -71,8 +77,13 @@ class PowerGauge(Panel):
                 line_text += f" · limit {text.short_power(device.limit_w)}"
             lines.append([(" " * (NAME + 1) + line_text, draw_style["dim"])])
         if rows >= 4 and device.note:
-            lines.append([note])
+            lines.append(note)
         return lines
+
+    def _note(self, line_text: str, width: int) -> Line:
+        """Return a line below the name, further left where it is long."""
+        indent = max(1, min(NAME + 1, width - 1 - text.width(line_text)))
+        return [(" " * indent + text.fit(line_text, max(0, width - 1 - indent)), self.draw_style["dim"])]
 
     def _absent(self, device: DevicePower, width: int, most_rows: int) -> list[Line]:
         draw_style = self.draw_style

@@ -15,6 +15,7 @@ SIZES = ("WSS", "private", "shared", "RSS", "PSS", "GPU mem")
 COLUMNS = (
     *(("pid", 10), ("role", 8), ("rank", 6), ("local", 7)),
     *((name, 10) for name in SIZES),
+    ("GPU %", 9),
     *(("of WSS", 9), ("CPU", 9)),
 )
 SHORT_COMMAND = 20  # cells: with fewer, an empty column gives way to the command
@@ -65,6 +66,9 @@ class ProcessTable(RowPanel):
             everybody = len(without) == len(view.rows) and len({row.gpu_reason for row in without}) == 1
             whose = "" if everybody else f" of pid {without[0].key}"
             yield f"GPU memory n/a{whose}: ", text.clean(without[0].gpu_reason)
+        unused = [row for row in view.rows if row.gpus_used is None and row.gpu_bytes is not None]
+        if unused and unused[0].gpus_used_reason:
+            yield f"GPU use n/a of pid {unused[0].key}: ", text.clean(unused[0].gpus_used_reason)
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:
@@ -103,6 +107,7 @@ class ProcessTable(RowPanel):
             row.pss_bytes is None for row in self.view.rows
         ):  # a single process, or PSS was not read: the footing has the reason
             columns = [column for column in columns if column[0] != "PSS"]
+        columns = self._with_room_for_use(columns, width)
         for name in FIRST_TO_GO:
             if sum(cells for _, cells in columns) + 10 <= width:
                 break
@@ -110,6 +115,13 @@ class ProcessTable(RowPanel):
         if self._room(columns, width) < SHORT_COMMAND and self._gpu_is_a_footing:
             columns = [column for column in columns if column[0] != "GPU mem"]
         return [*columns, ("command", self._room(columns, width))]
+
+    def _with_room_for_use(self, columns: list[tuple[str, int]], width: int) -> list[tuple[str, int]]:
+        """Leave out the use of GPUs where none is known, and where it would take the room of anything else."""
+        known = any(row.gpus_used is not None for row in self.view.rows)
+        if known and sum(cells for _, cells in columns) + 2 + SHORT_COMMAND <= width:
+            return columns
+        return [column for column in columns if column[0] != "GPU %"]
 
     @staticmethod
     def _room(columns: list[tuple[str, int]], width: int) -> int:
@@ -138,6 +150,7 @@ class ProcessTable(RowPanel):
             "local": absent if row.local_rank is None else str(row.local_rank),
             "of WSS": "" if tree else text.percent(row.share),
             "CPU": text.percent(row.cpu),
+            "GPU %": text.percent(row.gpus_used),
         }
         sizes = {"WSS": row.wss_bytes, "shared": row.shared_bytes, "RSS": row.rss_bytes, "GPU mem": row.gpu_bytes}
         sizes["PSS"] = row.pss_bytes

@@ -414,9 +414,10 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
         try:
             child = int(parent.stdout.readline())
             say(f"{parent.pid}@0:{GIB},{child}@1:4096,999999:77")
+            use = {"STANDIN_USE": f"{parent.pid}@0:48,{parent.pid}@1:30,999999:9"}
             argv = ["record", str(parent.pid), "-o", str(path), "--interval", "0.1", "--tracker", "rss"]
             recording = subprocess.Popen(
-                [sys.executable, "-m", "memtui", *argv], env=os.environ | steering, stdout=subprocess.DEVNULL
+                [sys.executable, "-m", "memtui", *argv], env=os.environ | steering | use, stdout=subprocess.DEVNULL
             )
             wait_for(lambda: held(1) == [GIB] and held(2) == [4096])
             say(f"{parent.pid}:{GIB},{child}@1:4096")
@@ -436,10 +437,17 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
     assert by_pid[parent.pid]["gpu_max_bytes"] == 2 * GIB
     assert GIB < by_pid[parent.pid]["gpu_bytes"] < 2 * GIB
     assert by_pid[child]["gpu_max_bytes"] == 4096
+    assert [by_pid[pid]["gpus_used"] for pid in (parent.pid, child)] == [pytest.approx(0.78), 0]
+    counted = json.loads(memtui("report", path, "--json").stdout)["gpu_counters"]
+    assert [(gpu["device"], gpu["sm_active"]) for gpu in counted] == [
+        ("GPU 0", pytest.approx(0.945)), ("GPU 1", pytest.approx(0.945))
+    ]  # fmt: skip
     assert memtui("export", path, "--to", "csv", "-o", tmp_path / "out").returncode == 0
     rows = list(csv.DictReader((tmp_path / "out/gpu_memory.csv").read_text().splitlines()))
     assert [row["gpu_bytes"] for row in rows if row["pid"] == str(parent.pid)] == [str(GIB), str(2 * GIB)]
     assert {row["pid"] for row in rows} == {str(parent.pid), str(child)}, "of others nothing is kept"
+    rows = list(csv.DictReader((tmp_path / "out/gpu_use.csv").read_text().splitlines()))
+    assert [(row["pid"], row["gpus_used"]) for row in rows] == [(str(parent.pid), "0.78"), (str(child), "0.0")]
 
 
 def test_the_page_has_it_and_says_why_it_has_not(session, tmp_path):

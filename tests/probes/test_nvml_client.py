@@ -8,12 +8,13 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from memtui.core.samples import PowerReading, Status
+from memtui.core.samples import GPU_COUNTERS, PowerReading, Status
 from memtui.session.session import Session
 from memtui.tui.presenters.power import LATE_NS, PowerLog
 from memtui.widgets.power_gauge import PowerGauge
@@ -207,6 +208,24 @@ def test_a_silence_is_told_from_its_moment_on_and_no_longer():
     log = log_of(*readings, seen_until=(10 * second,))
     shown = [(d.now_w, d.note) for t in (2, 5, 9) for d in log.view(t * second).devices]
     assert shown == [(300, ""), (None, "stale since 12:00:01"), (280, "")]
+
+
+def test_counters_of_the_moment_stand_in_lines():
+    """Those that are not known are left out, and a link without traffic; none of a moment without a reading."""
+    second = 10**9
+    busy = dict(zip(GPU_COUNTERS, (0.946, 0.14, 0.919, 0.154, 1 << 20, 2.5 * (1 << 20), 0.0, 0.0), strict=True))
+    log = log_of(
+        gpu(second, 300),
+        replace(gpu(2 * second, 300), **busy),
+        replace(gpu(3 * second, 300), **busy | {"sm_occupancy": None, "pcie_tx_bytes_per_s": None}),
+        replace(gpu(4 * second, 300), **busy | {"nvlink_rx_bytes_per_s": 450e9, "nvlink_tx_bytes_per_s": 449e9}),
+        gpu(5 * second, None, "stale"),
+        seen_until=(9 * second,),
+    )
+    shares, pcie = ("SM 95 % occup. 14 %", "tensor 92 % mem 15 %"), "PCIe in 2.5M/s out 1M/s"
+    assert [log.view(t * second).devices[0].counters for t in range(1, 6)] == [
+        (), (*shares, pcie), ("SM 95 %", shares[1]), (*shares, pcie, "NVLink in 419G/s out 418G/s"), (),
+    ]  # fmt: skip
 
 
 def test_a_reading_that_is_stored_late_is_not_missed():

@@ -20,6 +20,7 @@ from memtui.core.samples import (
     End,
     Event,
     GpuMemory,
+    GpuUse,
     Hello,
     Host,
     Options,
@@ -125,7 +126,9 @@ class FakeSession:
             stored_sample=self._stored_sample,
         )
         self.reuse = SimpleNamespace(until=self._reuse_until, between=self._reuse_between)
-        self.devices = SimpleNamespace(power=self._power, gpu_memory_at=self._gpu_memory_at)
+        self.devices = SimpleNamespace(
+            power=self._power, gpu_memory_at=self._gpu_memory_at, gpu_use_at=self._gpu_use_at
+        )
         self.training = SimpleNamespace(
             progress=self._training, devices=self._training_devices, networks=self._trainings
         )
@@ -351,6 +354,11 @@ class FakeSession:
         second = (t_ns - ORIGIN_NS) // 10**9
         held = {1: GpuMemory(t_ns, 1, 0), 2: GpuMemory(t_ns, 2, (500 + second) * MIB)}
         return held | {3: GpuMemory(t_ns, 3, None, "denied", "GPU 1: the driver refuses it to this user")}
+
+    def _gpu_use_at(self, t_ns: int) -> dict[int, GpuUse]:
+        """The first child keeps half of a GPU busy."""
+        why = "GPU 1: use by process: the driver refuses it to this user"
+        return {1: GpuUse(t_ns, 1, 0.0), 2: GpuUse(t_ns, 2, 0.48), 3: GpuUse(t_ns, 3, None, "denied", why)}
 
     def events(self, first_ns: int, last_ns: int) -> list[Event]:
         marks = [ORIGIN_NS + n * 20 * 10**9 for n in range(1, 4)]

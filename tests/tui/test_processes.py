@@ -113,6 +113,31 @@ async def test_what_they_share_counts_once_for_the_tree(width, ranks, columns):
     assert "3.00 MiB 2.00 MiB 9.00 MiB" in " ".join(lines[2]) or "private" not in columns
 
 
+@pytest.mark.parametrize(("width", "shown"), [(80, False), (118, False), (119, True), (160, True)])
+async def test_use_of_gpus_takes_no_room_of_anything_else(width, shown):
+    rows = tuple(
+        ProcessRow(
+            7 + n, "child", None, None, MIB, MIB, 0.5, 0.5, gpu_bytes=MIB, gpus_used=used, command="python3 train.py"
+        )
+        for n, used in enumerate((1.9, 0.0))
+    )
+    lines = (await drawn(ProcessTable(ProcessesView(rows, tree=tree_row(rows, 2 * MIB, 0))), width, 7)).splitlines()
+    assert ("GPU %" in lines[1]) == shown
+    used = [("190.0 %" in line, " 0.0 %" in line) for line in lines[2:5]]
+    assert used == [(shown, False), (False, shown), (shown, False)]
+    without = tuple(replace(row, gpus_used=None) for row in rows)
+    (_, heading, *_) = (await drawn(ProcessTable(ProcessesView(without)), width, 7)).splitlines()
+    assert lines[1].replace("GPU %", "").split() == heading.split()
+
+
+async def test_use_that_is_not_known_says_why():
+    row = ProcessRow(7, "target", wss_bytes=MIB, rss_bytes=MIB, gpu_bytes=MIB, gpus_used=0.48, command="python3")
+    other = replace(row, key=8, gpus_used=None, gpus_used_reason="GPU 0: not supported by this GPU")
+    text = await drawn(ProcessTable(ProcessesView((row, other))), 120, 7)
+    assert "GPU use n/a of pid 8: GPU 0: not supported by this GPU" in text
+    assert text.splitlines()[3].split()[-2:] != ["0.0", "%"]
+
+
 async def test_a_tree_whose_shared_pages_are_not_known_says_so():
     rows = tuple(ProcessRow(7 + n, "child", wss_bytes=5 * MIB, rss_bytes=9 * MIB) for n in range(2))
     text = await drawn(ProcessTable(ProcessesView(rows, tree=tree_row(rows, 10 * MIB, None))), 100, 7)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 
+from memtui.core.samples import GPU_COUNTERS
+from memtui.core.units import short_size
 from memtui.session.session import Session
 from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import DevicePower, PowerView
 
+_EACH = len(GPU_COUNTERS)
+_SHARES = ((("SM", "sm_active"), ("occup.", "sm_occupancy")), (("tensor", "tensor_active"), ("mem", "dram_active")))
+_BUSES = {"pcie": "PCIe", "nvlink": "NVLink"}
 STALE_NS = 5_000_000_000
 LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process reads power
 
@@ -23,6 +30,7 @@ class _Device:
         self.times = array("q")  # arrays: there may be hours of ten readings a second
         self.watts = array("d")
         self.joules = array("d")
+        self.counters = array("d")  # as many of each reading as ``GPU_COUNTERS`` names
         self.shared: list[str] = []  # what each reading covers
         self.limit: float | None = None
         self.reason = ""
@@ -51,6 +59,7 @@ class _Device:
             limit_w=self.limit,
             reason="" if len(seen) or len(finite_joules) else self.reason,
             note=note,
+            counters=() if now is None else counter_lines(self.counters[(until - 1) * _EACH : until * _EACH]),
         )
 
 
@@ -77,6 +86,8 @@ class PowerLog:
                 device.times.append(reading.t_ns)
                 device.watts.append(np.nan if reading.power_w is None else reading.power_w)
                 device.joules.append(np.nan if reading.energy_j is None else reading.energy_j)
+                values = (getattr(reading, name) for name in GPU_COUNTERS)
+                device.counters.extend(np.nan if value is None else value for value in values)
                 device.shared.append(shared_by(reading.scope, reading.processes))
                 device.limit = reading.limit_w if reading.limit_w is not None else device.limit
         self._until = end
@@ -84,6 +95,19 @@ class PowerLog:
     def view(self, cursor_ns: int) -> PowerView:
         """Return all devices at a moment; averages, peaks and energy since the session began."""
         return PowerView(tuple(device.view(cursor_ns) for device in self._devices.values()))
+
+
+def counter_lines(values: Sequence[float]) -> tuple[str, ...]:
+    """Return the counters of a GPU (as in ``GPU_COUNTERS``) in lines of up to 27 cells, without those not known."""
+    of = dict(zip(GPU_COUNTERS, values, strict=True))
+    lines = [
+        " ".join(f"{word} {of[name] * 100:.0f} %" for word, name in pair if isfinite(of[name])) for pair in _SHARES
+    ]
+    for bus in ("pcie", "nvlink"):
+        received, sent = of[f"{bus}_rx_bytes_per_s"], of[f"{bus}_tx_bytes_per_s"]
+        if isfinite(received) and isfinite(sent) and (received or sent or bus == "pcie"):
+            lines.append(f"{_BUSES[bus]} in {short_size(received)}/s out {short_size(sent)}/s")
+    return tuple(filter(None, lines))
 
 
 def shared_by(scope: str, processes: int | None) -> str:

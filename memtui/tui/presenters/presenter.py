@@ -25,7 +25,7 @@ from memtui.tui.presenters.missing_pages import why_downsampled, why_no_pages
 from memtui.tui.presenters.playhead import Playhead
 from memtui.tui.presenters.power import PowerLog
 from memtui.tui.presenters.process_log import ProcessLog
-from memtui.tui.presenters.processes import process_rows, pss_note, tree_row
+from memtui.tui.presenters.processes import GpuPart, process_rows, pss_note, tree_row
 from memtui.tui.presenters.range_reuse import RangeReuse
 from memtui.tui.presenters.ranges import RangeTable
 from memtui.tui.presenters.reuse import ReuseLog
@@ -254,11 +254,10 @@ class Presenter:
         if index < 0 or not self.processes_shown:
             return ProcessesView(only=self.ranges.pid)
         samples = self.reader.samples
-        gpu_memory = self.reader.devices.gpu_memory_at(self.playhead.cursor_ns)
+        devices, at_ns = self.reader.devices, self.playhead.cursor_ns
+        gpu = GpuPart(devices.gpu_memory_at(at_ns), devices.gpu_use_at(at_ns))
         wss, shared = (finite_value(values, index) for values in (samples.wss_bytes, samples.shared_bytes))
-        rows = process_rows(
-            self.reader, samples.sample[max(0, index - 1) : index + 1].tolist(), processes, gpu_memory, wss
-        )
+        rows = process_rows(self.reader, samples.sample[max(0, index - 1) : index + 1].tolist(), processes, gpu, wss)
         note = pss_note(self._rows.of_window(index))
         return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)), note)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.resident import PSS, SEVERAL_TIMES, SUM_OF_RSS
-from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, Process, Status
+from memtui.core.samples import SHARED_UNKNOWN, GpuMemory, GpuUse, Process, Status
 from memtui.core.units import duration
 from memtui.session.process_reader import ProcessSample
 from memtui.session.session import Session
@@ -17,17 +18,24 @@ NOTABLE_AGE_NS = 5_000_000_000  # of a PSS
 _RANK = re.compile(r"\b(RANK|LOCAL_RANK)=(\d+)")
 
 
+class GpuPart(NamedTuple):
+    """What processes have of the GPUs at one moment, by key."""
+
+    memory: Mapping[int, GpuMemory]
+    use: Mapping[int, GpuUse]
+
+
 def process_rows(
     reader: Session,
     window: Sequence[int],
     processes: Sequence[Process],
-    gpu_memory: Mapping[int, GpuMemory],
+    gpu: GpuPart,
     wss_bytes: float | None,
 ) -> tuple[ProcessRow, ...]:
     """Return rows of the last of one or two samples, by rank and then pid, an order that stays while they work.
 
-    The sample before gives the CPU time that each used in between; ``gpu_memory`` is by key, at that moment;
-    ``wss_bytes`` is the working set of the tree, of which each has a share.
+    The sample before gives the CPU time that each used in between; ``gpu`` is of that moment; ``wss_bytes`` is the
+    working set of the tree, of which each has a share.
     """
     named = {p.key: p for p in processes}
     samples = [row for row in reader.processes.samples(window[0], window[-1]) if row["process"] in named]
@@ -35,9 +43,7 @@ def process_rows(
     now = [row for row in samples if row["sample"] == window[-1] and row["status"] != Status.GONE]
     total = wss_bytes or sum(row["wss_bytes"] or 0 for row in now)
     keys = [row["process"] for row in now]
-    rows = [
-        _row(named[key], row, before.get(key), total, gpu_memory.get(key)) for key, row in zip(keys, now, strict=True)
-    ]
+    rows = [_row(named[key], row, before.get(key), total, gpu) for key, row in zip(keys, now, strict=True)]
     return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
 
 
@@ -47,15 +53,13 @@ def rank_of(process: Process) -> int | None:
     return ranks.get("RANK")
 
 
-def _row(
-    process: Process, row: ProcessSample, before: ProcessSample | None, total: float, gpu_memory: GpuMemory | None
-) -> ProcessRow:
+def _row(process: Process, row: ProcessSample, before: ProcessSample | None, total: float, gpu: GpuPart) -> ProcessRow:
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     cpu = None
     if before is not None and row["cpu_ns"] is not None and before["cpu_ns"] is not None:
         wall = row["end_ns"] - before["end_ns"]
         cpu = (row["cpu_ns"] - before["cpu_ns"]) / wall if wall > 0 else None
-    wss = row["wss_bytes"]
+    wss, gpu_memory, use = row["wss_bytes"], gpu.memory.get(process.key), gpu.use.get(process.key)
     reason = "" if row["status"] == Status.OK else row["reason"] or row["status"]
     return ProcessRow(
         process.pid,
@@ -72,6 +76,8 @@ def _row(
         row["shared_bytes"],
         "no reading yet" if gpu_memory is None else gpu_memory.reason,
         row["pss_bytes"],
+        None if use is None else use.gpus_used,
+        "" if use is None else use.reason,
     )
 
 
@@ -91,6 +97,7 @@ def tree_row(rows: Sequence[ProcessRow], wss_bytes: int | None, shared_bytes: in
         pss_bytes=whole_sum(row.pss_bytes for row in rows),
         cpu=whole_sum(row.cpu for row in rows),
         gpu_bytes=whole_sum(row.gpu_bytes for row in rows),
+        gpus_used=whole_sum(row.gpus_used for row in rows),
         reason=SHARED_UNKNOWN if for_each else "",
         shared_bytes=shared_bytes,
     )

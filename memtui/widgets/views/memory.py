@@ -251,6 +251,7 @@ class DevicePower:
     limit_w: float | None = None
     reason: str = ""
     note: str = ""  # what the power covers ("board, 3 processes"), or since when there is no reading
+    counters: tuple[str, ...] = ()  # lines on how busy the parts of a GPU are, the most important one first
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +315,8 @@ class ProcessRow:
     shared_bytes: int | None = None  # part of the working set that others touched, too; None: not known
     gpu_reason: str = ""  # why its GPU memory is not known
     pss_bytes: int | None = None  # resident, a page of several processes counts once in all of them
+    gpus_used: float | None = None  # of all GPUs together, 0.5 is half of one
+    gpus_used_reason: str = ""  # why that is not known; empty before the first reading, and in sessions without it
 
 
 @dataclass(frozen=True, slots=True)
