@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import time
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 
 from benchmarks.gpu_check import square_wave
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import running, smi, smi_lines
+from benchmarks.gpu_check.children import running, smi, smi_lines, smi_monitor
 from memtui.analysis.energy import from_counter
-from memtui.core.samples import PowerReading
+from memtui.core.samples import GPU_COUNTERS, PowerReading
 from memtui.probes.gpu.nvml import NO_GPU, NvmlProbe
 from memtui.probes.power.energy_source import NvmlEnergy
 
@@ -25,6 +26,13 @@ QUERY = (
 PERIOD_S, WAVE_S = 0.23, 5.0  # not a multiple of any sensor's period, so that its phase wanders
 POWER, AVERAGE = 186, 185  # NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_AVERAGE
 MIB = 1 << 20
+# By field of ``PowerReading``: number of the metric (GPM), and the head of its column in ``nvidia-smi dmon``.
+COUNTERS = {
+    "sm_active": (2, "smutil"),
+    "sm_occupancy": (3, "smocc"),
+    "tensor_active": (5, "mmaact"),
+    "dram_active": (10, "dram"),
+}
 
 
 def run(report: Report) -> None:
@@ -41,6 +49,8 @@ def run(report: Report) -> None:
             against_smi(report, probe)
         with report.part("memory and use by process"):
             processes(report, probe, load.process.pid)
+        with report.part("counters"):
+            counters(report, probe)
         with report.part("energy"):
             _energy(report, smi("uuid")[0], recording)
     with report.part("averaging window"):
@@ -94,6 +104,36 @@ def processes(report: Report, probe: NvmlProbe, pid: int) -> None:
         "memory of a process", measured, told.get(pid), 0.002, "MiB", "nvidia-smi", mine.reason if mine else ""
     )
     report.equal("processes with GPU memory", sorted(p for p in held if p), sorted(told), "nvidia-smi")
+    rows = smi_monitor("pmon", "-c", "1", "-s", "u")
+    use = {int(row["pid"]): float(row["sm"]) for row in rows if row["pid"].isdigit() and row["sm"].isdigit()}
+    measured = None if mine is None or mine.gpus_used is None else 100 * mine.gpus_used
+    why = mine.use_reason if mine else "it is not listed"
+    report.close("use by a process", measured, use.get(pid), 0.1, "%", "nvidia-smi pmon", why)
+
+
+def counters(report: Report, probe: NvmlProbe) -> None:
+    """Compare the counters of a board that multiplies matrices with those that ``nvidia-smi dmon`` reads."""
+    probe.read(time.monotonic_ns())
+    words = ("dmon", "-c", "2", "--gpm-metrics", ",".join(str(number) for number, _ in COUNTERS.values()))
+    try:
+        told = smi_monitor(*words)[-1]
+    except (OSError, subprocess.SubprocessError, IndexError) as error:
+        told = {"": f"{type(error).__name__}"}
+    reading = probe.read(time.monotonic_ns())[0]
+    for field, (_, name) in COUNTERS.items():
+        share = getattr(reading, field)
+        measured = None if share is None else 100 * share
+        other = float(told[name]) if told.get(name, "-").replace(".", "", 1).isdigit() else None
+        report.close(
+            field, measured, other, 0.1, "%", "nvidia-smi dmon",
+            reading.counters_reason if measured is None else f"{measured:.1f} %; it tells {' '.join(told)}",
+        )  # fmt: skip
+    busy = reading.tensor_active
+    if busy is not None:
+        report.holds("tensor cores are busy with products", 0.5 < busy <= 1, f"{100 * busy:.1f} %", "50 to 100 %")
+    rates = {name: getattr(reading, name) for name in GPU_COUNTERS if name.endswith("_per_s")}
+    told_rates = ", ".join(f"{name} {rate / MIB:.1f} MiB/s" for name, rate in rates.items() if rate is not None)
+    report.figure("traffic", told_rates or f"n/a: {reading.counters_reason}")
 
 
 def _energy(report: Report, uuid: str, recording: dict[str, Any]) -> None:

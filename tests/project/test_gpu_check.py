@@ -148,6 +148,8 @@ def test_a_stage_that_ended_here_is_not_run_again(tmp_path, monkeypatch):
 # What nvidia-smi says of the stand-in for NVML, whose process 77 has 1 GiB.
 SMI = """#!/bin/sh
 case "$1" in
+  pmon) printf '# gpu pid type sm mem command\\n# Idx # C/G %% %% name\\n 0 77 C {use} 18 python3\\n 0 78 C - - x\\n' ;;
+  dmon) printf '# gpu pwr smutil smocc mmaact dram\\n# Idx W %% %% %% %%\\n 0 81 0 0 0 0\\n 0 81 94 14 92 15\\n' ;;
   *compute-apps=*) echo "77, 1024" ;;
   *gpu=uuid) echo GPU-stand-in-0 ;;
   *) echo "{watts}, 250.00, 700.00, 75, 1024, 1980, 2619, 45, 0x0000000000000004, GPU-stand-in-0" ;;
@@ -163,23 +165,31 @@ nvml.PAIRS = 2
 report, probe = Report("nvml", Path(sys.argv[1])), NvmlProbe()
 nvml.against_smi(report, probe)
 nvml.processes(report, probe, 77)
+nvml.counters(report, probe)
 """
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
-@pytest.mark.parametrize(("watts", "wrong"), [("251.00", []), ("290.00", ["power (nvml instant), median of 2"])])
-def test_readings_are_held_against_nvidia_smi(tmp_path, watts, wrong):
+@pytest.mark.parametrize(
+    ("watts", "use", "wrong"),
+    [("251.00", "82", []), ("290.00", "51", ["power (nvml instant), median of 2", "use by a process"])],
+)
+def test_readings_are_held_against_nvidia_smi(tmp_path, watts, use, wrong):
     library = compile_stand_in(tmp_path / "lib")
     smi = tmp_path / "nvidia-smi"
-    smi.write_text(SMI.replace("{watts}", watts))
+    smi.write_text(SMI.replace("{watts}", watts).replace("{use}", use))
     smi.chmod(0o755)
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(library),
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "STANDIN_PROCESSES": f"77:{1 << 30}",
         "STANDIN_HELD_DOWN": "4",
+        "STANDIN_USE": "77:80",
     }
     subprocess.run([sys.executable, "-c", CODE, tmp_path], cwd=ROOT, env=environment, check=True, timeout=60)
     checks = read_checks(tmp_path / "nvml.jsonl")
     assert [check.what for check in checks if check.verdict == Verdict.FAIL] == wrong
     assert len(checks) >= 10
+    assert [check.what for check in checks if check.verdict == Verdict.PASS][-5:] == [
+        "sm_active", "sm_occupancy", "tensor_active", "dram_active", "tensor cores are busy with products"
+    ]  # fmt: skip
