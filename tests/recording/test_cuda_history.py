@@ -131,7 +131,10 @@ def test_a_program_without_cuda_has_none():
     assert torch.cuda.is_initialized() or not torch_private.CudaHistory().start(10)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(1, 5000), st.integers(0, 40)), max_size=60), st.integers(0, 60))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 5000), st.integers(0, 40)), min_size=1, max_size=60),
+    st.integers(0, 60),
+)
 def test_what_is_held_is_what_the_allocator_holds(moves, begin):
     """At the start, after every change, and at the end; whatever was allocated before the history began."""
     gpu = CudaAllocator()
