@@ -345,6 +345,9 @@ class AllocationStep:
         dropped: frees of memory whose allocation was not seen.
         lost: recorded steps that could not be sent before this one.
         device: whose memory it is, as PyTorch names it: "cpu" is main memory.
+        allocated_peak_bytes: on a GPU, the most that blocks of PyTorch's allocator held; None: not known.
+        reserved_peak_bytes: on a GPU, the most that its segments held; None: not known.
+        allocator_reason: why these are not known.
     """
 
     pid: int
@@ -358,6 +361,9 @@ class AllocationStep:
     dropped: int = 0
     lost: int = 0
     device: str = MAIN_MEMORY
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    allocator_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,8 @@ from memtui.reports.source import ReportSource
 from memtui.session.records.allocations import RecordedStep
 
 LARGEST = 3  # blocks with a name in the report
+LITTLE = 0.01  # of the device with the most: less has no lines of its own
+MAIN_LABEL = "main memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,31 @@ class PeakMoment:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatorSummary:
+    """What PyTorch's allocator for a GPU held at most in any of the recorded steps.
+
+    Attributes:
+        allocated_bytes: its blocks, as ``torch.cuda.max_memory_allocated`` counts; None: not known.
+        reserved_bytes: its segments, as ``torch.cuda.max_memory_reserved`` counts; None: not known.
+        unknown_steps: number of steps in which they are not known.
+        reason: why they are not known in the last of these.
+    """
+
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    unknown_steps: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AllocationSummary:
     """Recorded steps of one device.
 
     Attributes:
         steps: number of steps that were recorded whole.
         pids: their processes.
-        peak_bytes: their peak memory.
+        peak_bytes: their peak memory; on a GPU, of what was requested.
+        allocator: what the allocator of a GPU held for it; None: main memory, or nothing is known of it.
         at_peak: the moment of the highest peak.
         recording_ns: median time that recording added to a step.
         lost_steps: number of steps that were lost.
@@ -83,6 +103,7 @@ class AllocationSummary:
     steps: int
     pids: tuple[int, ...]
     peak_bytes: PeakBytes
+    allocator: AllocatorSummary | None
     at_peak: PeakMoment
     recording_ns: float
     lost_steps: int
@@ -101,9 +122,23 @@ def allocation_summary(reader: ReportSource, steps: Sequence[RecordedStep]) -> A
         steps=len(steps),
         pids=tuple(sorted({step.pid for step in steps})),
         peak_bytes=PeakBytes(median(np.array([step.peak_bytes for step in steps])), most.peak_bytes),
+        allocator=_allocator_summary(steps),
         at_peak=_moment_of_peak(reader, most),
         recording_ns=median(np.array([step.cost_ns for step in steps])),
         lost_steps=sum(step.lost for step in steps),
+    )
+
+
+def _allocator_summary(steps: Sequence[RecordedStep]) -> AllocatorSummary | None:
+    known = [step for step in steps if step.allocated_peak_bytes is not None]
+    unknown = [step for step in steps if step.allocated_peak_bytes is None and step.allocator_reason]
+    if not known and not unknown:
+        return None
+    return AllocatorSummary(
+        allocated_bytes=max((step.allocated_peak_bytes or 0 for step in known), default=None),
+        reserved_bytes=max((step.reserved_peak_bytes or 0 for step in known), default=None),
+        unknown_steps=len(steps) - len(known),
+        reason=unknown[-1].allocator_reason if unknown else "",
     )
 
 
@@ -146,22 +181,49 @@ def of_it(most: LargestTensor | None) -> str:
     return f" ({size(most.size_bytes)} of it {most.part})" if most else ""
 
 
-def allocation_lines(summary: AllocationSummary | None, what: str = "training step") -> list[str]:
-    """Return the lines of the report. ``what``: name of the recorded stretches, in the singular."""
-    if summary is None:
-        return []
+def by_device(
+    main: AllocationSummary | None, others: Mapping[str, AllocationSummary | None]
+) -> list[tuple[str, AllocationSummary]]:
+    """Return the devices with recorded steps, the one with the highest peak first."""
+    known = [(device, summary) for device, summary in {MAIN_MEMORY: main, **others}.items() if summary is not None]
+    return sorted(known, key=lambda entry: -entry[1].peak_bytes.max)
+
+
+def device_lines(
+    main: AllocationSummary | None, others: Mapping[str, AllocationSummary | None], what: str = "training step"
+) -> list[str]:
+    """Return the lines of all devices; main memory has one line where a GPU holds nearly everything."""
+    lines: list[str] = []
+    devices = by_device(main, others)
+    for device, summary in devices:
+        first, most = devices[0][0], devices[0][1].peak_bytes.max
+        label = MAIN_LABEL if device == MAIN_MEMORY else device
+        if device == first:
+            lines += allocation_lines(summary, what, "" if device == MAIN_MEMORY else device)
+        elif device == MAIN_MEMORY and summary.peak_bytes.max < LITTLE * most:
+            held = f"peak {size(summary.peak_bytes.max)}, below {LITTLE:.0%} of that of {first}".replace("%", " %")
+            lines.append(f"{label:<12} {held}")
+        else:
+            lines += [f"{label:<12} {line[13:]}" for line in allocation_lines(summary, what)]
+    return lines
+
+
+def allocation_lines(summary: AllocationSummary, what: str = "training step", device: str = "") -> list[str]:
+    """Return the lines of one device. ``what``: name of the recorded stretches, in the singular."""
     peak = summary.at_peak
     count = f"{summary.steps} {what}{'' if summary.steps == 1 else 'es' if what.endswith('h') else 's'}"
     nowhere = "the begin of the step" if peak.at_begin else "an operator that is not known"
-    where = _operator(peak.op, peak.layer) or nowhere
+    where = nowhere if peak.at_begin else _operator(peak.op, peak.layer) or nowhere
+    requested = " requested" if summary.allocator is not None else ""
     lost = f"; {summary.lost_steps} more were lost" if summary.lost_steps else ""
     largest = ", ".join(
         f"{_operator(block.op, block.layer) or 'unknown'} {size(block.size_bytes)} ({block.category})"
         for block in peak.largest
     )
     return [
-        f"allocations  {count} recorded: peak {size(summary.peak_bytes.median)} in the median, at most "
-        f"{size(summary.peak_bytes.max)} in step {peak.step}, at {where}{lost}",
+        f"allocations  {f'{device}: ' if device else ''}{count} recorded: peak {size(summary.peak_bytes.median)}"
+        f"{requested} in the median, at most {size(summary.peak_bytes.max)} in step {peak.step}, at {where}"
+        f"{_allocator_clause(summary.allocator)}{lost}",
         f"at the peak  {', '.join(_parts(peak))}",
         *([f"largest new  {largest}"] if largest else []),
     ]
@@ -174,5 +236,17 @@ def _parts(peak: PeakMoment) -> list[str]:
     return [f"{category} {size(part)}{of_it(most.get(category))}" for category, part in by_size]
 
 
+def _allocator_clause(held: AllocatorSummary | None) -> str:
+    if held is None:
+        return ""
+    if held.allocated_bytes is None:
+        return f"; allocated n/a: {held.reason}"
+    but = f" (n/a in {held.unknown_steps} of the steps)" if held.unknown_steps else ""
+    reserved = f", reserved {size(held.reserved_bytes)}"
+    return f"; allocated {size(held.allocated_bytes)} (max_memory_allocated){reserved}{but}"
+
+
 def _operator(op: str, layer: str) -> str:
-    return op.rpartition("/")[2] + (f" in layer {layer}" if layer else "")
+    """Return an operator with its layer; empty where neither is known."""
+    name = op.rpartition("/")[2]
+    return f"{name or 'an unknown operator'} in layer {layer}" if layer else name

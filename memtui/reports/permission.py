@@ -57,7 +57,8 @@ HARMLESS: dict[type, frozenset[str]] = {
         GpuUse: "t_ns process gpus_used",
         Event: "t_ns",
         End: "t_ns",
-        RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost",
+        RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "
+        "allocated_peak_bytes reserved_peak_bytes",
         ProgressRow: "id pid first_step steps start_ns end_ns peak_bytes cost_ns",
         RecordedProgress: "ends_ns",
         ImportedFrom: "format clock driver",

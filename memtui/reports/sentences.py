@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.core.units import percent, size
-from memtui.reports.allocation_summary import AllocationSummary
+from memtui.reports.allocation_summary import LITTLE, AllocationSummary, by_device
 from memtui.reports.report import Report
 from memtui.reports.training_summary import LearningSummary
 
@@ -29,8 +29,12 @@ METHOD_OF_TENSORS = (
 def sentences(report: Report) -> list[str]:
     """Return the known figures as sentences."""
     figures = [] if report.imported is not None else [forms[0] for forms in sentences_of(_figures(report))]
-    everywhere = [report.allocations, *report.device_allocations.values()]
-    tensors = [_of_allocations(allocations) for allocations in everywhere if allocations is not None]
+    everywhere = [summary for _, summary in by_device(report.allocations, report.device_allocations)]
+    tensors = [
+        _of_allocations(summary)
+        for summary in everywhere
+        if summary.peak_bytes.max >= LITTLE * everywhere[0].peak_bytes.max
+    ]
     return [*figures, *map(_of_learning, report.learning), *filter(None, tensors)]
 
 

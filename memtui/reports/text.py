@@ -7,7 +7,7 @@ from memtui.core.samples import End
 from memtui.core.text import visible
 from memtui.core.units import between, duration, size
 from memtui.reports import memory_summary as memory
-from memtui.reports.allocation_summary import allocation_lines
+from memtui.reports.allocation_summary import device_lines
 from memtui.reports.counter_summary import counter_line
 from memtui.reports.import_summary import ImportSummary, import_lines
 from memtui.reports.overhead_summary import overhead_line
@@ -67,12 +67,7 @@ def training_and_tensor_lines(report: Report) -> list[str]:
     return [
         *training_lines(report.training),
         *learning_lines(report.learning),
-        *allocation_lines(report.allocations, what),
-        *(
-            f"{device:<12} {line[13:]}"
-            for device, summary in report.device_allocations.items()
-            for line in allocation_lines(summary, what)
-        ),
+        *device_lines(report.allocations, report.device_allocations, what),
         *tensor_lines(report.by_category),
     ]
 

@@ -12,6 +12,7 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.peak_segment import representative_step, segment_label, segment_of
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.units import duration, size
+from memtui.reports.allocation_summary import LITTLE
 from memtui.reports.source import ReportSource
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.learning import About, LearningPoint
@@ -237,14 +238,25 @@ def _view_clause(summary: TrainingSummary) -> str:
     if summary.view:
         clause = (
             f"cheap view of {summary.view} (about {_percent(summary.view_fraction)} of the time), "
-            f"at most {size(summary.peak_bytes)}"
+            f"at most {_device_clause(summary)}"
         )
-        clause += "".join(f", on {other.device} {size(other.peak_bytes)}" for other in summary.devices)
     else:
         clause = f"cheap view off: {summary.reason or 'too few steps'}"
     if summary.recording_fraction:
         clause += f"; recorded steps took {_percent(summary.recording_fraction)} on top, at least"
     return clause
+
+
+def _device_clause(summary: TrainingSummary) -> str:
+    """Return the peak of each device, the highest first; without main memory where that is next to nothing."""
+    others = sorted(summary.devices, key=lambda other: -other.peak_bytes)
+    main_bytes = summary.peak_bytes or 0
+    if not others or main_bytes >= others[0].peak_bytes:
+        return size(summary.peak_bytes) + "".join(f", on {one.device} {size(one.peak_bytes)}" for one in others)
+    peaks = [f"{size(one.peak_bytes)} on {one.device}" for one in others]
+    if main_bytes >= LITTLE * others[0].peak_bytes:
+        peaks.append(f"{size(main_bytes)} in main memory")
+    return ", ".join(peaks)
 
 
 def _percent(share: float) -> str:

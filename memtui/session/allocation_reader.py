@@ -7,7 +7,13 @@ from memtui.core.samples import MAIN_MEMORY
 from memtui.session.connection import SessionFile
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
 from memtui.session.records.imported import DriverMemory
-from memtui.session.schema import AllocationDeviceRecord, AllocationStepColumns, AllocationStepRecord, columns_of
+from memtui.session.schema import (
+    AllocationDeviceRecord,
+    AllocationStepColumns,
+    AllocationStepRecord,
+    AllocatorPeakRecord,
+    columns_of,
+)
 
 
 class AllocationReader:
@@ -22,8 +28,11 @@ class AllocationReader:
             return []
         rows = self._file.rows(AllocationStepRecord, "ORDER BY id", names=columns_of(AllocationStepColumns))
         devices = {row.id: row.device for row in self._file.records(AllocationDeviceRecord)}
+        peaks = {row.id: row for row in self._file.records(AllocatorPeakRecord)}
         try:
-            return [recorded_step(*row, device=devices.get(row[0], MAIN_MEMORY)) for row in rows]
+            return [
+                recorded_step(*row, device=devices.get(row[0], MAIN_MEMORY), peak=peaks.get(row[0])) for row in rows
+            ]
         except ValueError as error:
             raise self._file.damaged(str(error)) from None
 

@@ -28,7 +28,7 @@ _TABLES_SINCE = {  # by format: tables that the format before it lacked
     8: frozenset(("training_progress", "allocation_device")),
     9: frozenset(("progress_device", "driver_memory", "learning", "learning_about")),
     10: frozenset(("vma_state",)),
-    11: frozenset(("gpu_use",)),
+    11: frozenset(("gpu_use", "allocator_peak")),
 }
 OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind
 SQLITE_MAGIC = b"SQLite format 3\0"

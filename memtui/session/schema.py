@@ -245,6 +245,16 @@ class AllocationDeviceRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatorPeakRecord:
+    """The most that PyTorch's allocator held in a recorded step on a GPU: blocks and segments; None: not known."""
+
+    id: int
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TensorRangesRecord:
     """Where the lasting tensors of a process lie from a moment on."""
 
@@ -340,6 +350,7 @@ TABLES: dict[type, str] = {
     Event: "event",
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",
+    AllocatorPeakRecord: "allocator_peak",
     TensorRangesRecord: "tensor_ranges",
     TrainingProgressRecord: "training_progress",
     ProgressDeviceRecord: "progress_device",

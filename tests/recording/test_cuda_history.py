@@ -67,6 +67,18 @@ def test_every_block_is_reported_with_its_layer(gpu):
     assert recorder.trace(registry).delta_bytes.sum() >= 0, "main memory has an account of its own"
 
 
+def test_blocks_of_the_allocator_are_those_it_gave(gpu):
+    gpu.allocate(700)
+    gpu.reset_peaks()
+    with ExactStep(0, TensorRegistry()) as recorder:
+        gpu.free(gpu.allocate(3000, stream=1))
+        gpu.allocate(5 << 20)
+    peak = recorder.allocator_peaks[GPU]
+    assert (peak.allocated_bytes, peak.reserved_bytes) == (gpu.most_allocated, gpu.most_reserved)
+    assert peak.requested_bytes == recorder.trace(TensorRegistry(), GPU).peak_bytes
+    assert peak.reason == ""
+
+
 def test_a_block_that_a_second_stream_uses_is_held_until_that_is_done(gpu):
     recorder = ExactStep(0, TensorRegistry())
     with recorder:

@@ -19,7 +19,14 @@ from memtui.recording.wire import Decoder, encode
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
-from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step, step_record, trace_of
+from memtui.session.records.allocations import (
+    RecordedStep,
+    decode_step,
+    peak_record,
+    recorded_step,
+    step_record,
+    trace_of,
+)
 from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, columns_of
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
@@ -209,6 +216,83 @@ def test_steps_of_a_gpu_are_distinguished_from_those_of_main_memory(tmp_path):
         "cuda:1": 1,
     }
     assert "cuda:0       1 training step recorded: peak" in format_report(report)
+
+
+def on_gpu(number: int, of: int, **changes):
+    """A step of main memory, and the same with so many times the bytes on a GPU."""
+    main = step(number)
+    columns = main.columns.copy()
+    columns[1] *= of
+    return main, step(number, device="cuda:0", columns=columns, **changes)
+
+
+def test_what_the_allocator_of_a_gpu_held_is_stored_and_reported(tmp_path):
+    known = {"allocated_peak_bytes": 3 << 20, "reserved_peak_bytes": 22 << 20}
+    stream = list(sessions.messages(4))
+    stream[9:9] = [
+        *on_gpu(5, 1000, **known),
+        *on_gpu(6, 900, allocated_peak_bytes=4 << 20, reserved_peak_bytes=20 << 20),
+        *on_gpu(7, 100, allocator_reason="blocks differ"),
+    ]
+    path = sessions.write_session(tmp_path / "s.memtui", stream)
+    reader = Session(path)
+    steps = reader.allocations.steps()
+    reader.close()
+    assert [(one.allocated_peak_bytes, one.reserved_peak_bytes, one.allocator_reason) for one in steps] == [
+        (None, None, ""),
+        (3 << 20, 22 << 20, ""),
+        (None, None, ""),
+        (4 << 20, 20 << 20, ""),
+        (None, None, ""),
+        (None, None, "blocks differ"),
+    ]
+    report = build_report(path)
+    assert report.allocations.allocator is None
+    assert report.to_dict()["device_allocations"]["cuda:0"]["allocator"] == {
+        "allocated_bytes": 4 << 20,
+        "reserved_bytes": 22 << 20,
+        "unknown_steps": 1,
+        "reason": "blocks differ",
+    }
+    lines = format_report(report).splitlines()
+    assert next(line for line in lines if line.startswith("allocations")) == (
+        "allocations  cuda:0: 3 training steps recorded: peak 1.26 MiB requested in the median, at most 1.40 MiB in "
+        "step 5, at aten::relu in layer features.0; allocated 4.00 MiB (max_memory_allocated), reserved 22.0 MiB "
+        "(n/a in 1 of the steps)"
+    )
+    assert "main memory  peak 1.43 KiB, below 1 % of that of cuda:0" in lines
+
+
+def test_blocks_that_are_not_known_in_any_step_have_their_reason(tmp_path):
+    stream = list(sessions.messages(4))
+    stream[9:9] = on_gpu(5, 10, allocator_reason="blocks differ")
+    lines = format_report(build_report(sessions.write_session(tmp_path / "s.memtui", stream))).splitlines()
+    assert next(line for line in lines if line.startswith("allocations")).endswith("; allocated n/a: blocks differ")
+    assert any(line.startswith("main memory  1 training step recorded: peak 1.43 KiB in the median") for line in lines)
+
+
+def test_an_operator_without_a_name_is_called_unknown(tmp_path):
+    columns = step().columns.copy()
+    columns[5] = -1  # no operator is known
+    stream = list(sessions.messages(4))
+    stream[9:9] = [step(columns=columns)]
+    text = format_report(build_report(sessions.write_session(tmp_path / "s.memtui", stream)))
+    assert "at an unknown operator in layer features.0" in text
+    assert "largest new  an unknown operator in layer features.0 400 B (activations)" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allocated_peak_bytes": -1},
+        {"reserved_peak_bytes": 1.5},
+        {"allocated_peak_bytes": True},
+        {"allocator_reason": 5},
+    ],
+)
+def test_what_no_allocator_can_hold_is_refused(changes):
+    with pytest.raises(ValueError, match=r"peak of an allocator is not|reason for an unknown peak is not"):
+        peak_record(0, step(device="cuda:0", **changes))
 
 
 @pytest.mark.parametrize("device", [5, None, "x" * 65])

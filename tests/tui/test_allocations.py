@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memtui.core.samples import AllocationStep
@@ -20,6 +22,31 @@ async def test_it_opens_at_the_peak_of_the_last_step(tmp_path):
     assert "alive at the cursor  12" in shown  # weights, ten activations, one temporary
     rows = [line for line in shown.splitlines() if "MiB  " in line and "aten::" in line]
     assert rows[0].split()[1:4] == ["22.0", "MiB", "temporaries"], "the largest first (but for what was there before)"
+
+
+async def test_of_the_devices_of_a_step_the_one_that_holds_the_most_comes_first(tmp_path):
+    known = {"device": "cuda:0", "allocated_peak_bytes": 42 << 20, "reserved_peak_bytes": 60 << 20}
+    steps = step(20), replace(step(20, extra=20), **known), replace(step(20, extra=1), device="cuda:1")
+    async with opened(tmp_path, *steps, size=(140, 36)) as (app, pilot):
+        shown = screen_text(app)
+        assert "allocations  2 of 3 recorded   step 20 of pid 4242 on cuda:0   peak 40.0 MiB requested" in shown
+        assert "peak 40.0 MiB requested, 42.0 MiB allocated, 60.0 MiB reserved at aten::gelu" in shown
+        await pilot.press("N")
+        await until(pilot, lambda: "1 of 3 recorded   step 20 of pid 4242   peak 26.0 MiB at" in screen_text(app))
+
+
+async def test_blocks_that_are_not_known_are_not_shown_as_a_figure(tmp_path):
+    unknown = replace(step(20), device="cuda:0", allocator_reason="blocks differ")
+    async with opened(tmp_path, unknown, size=(140, 36)) as (app, _):
+        assert "requested, allocated n/a at aten::gelu" in screen_text(app)
+
+
+async def test_an_operator_without_a_name_is_called_unknown(tmp_path):
+    nameless = step(20)
+    columns = nameless.columns.copy()
+    columns[5] = -1
+    async with opened(tmp_path, replace(nameless, columns=columns)) as (app, _):
+        assert "at an unknown operator in layer blocks." in screen_text(app)
 
 
 async def test_the_picture_has_the_height_of_what_is_held(tmp_path):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,16 @@ async def test_enter_shows_the_recorded_step_that_is_nearest(tmp_path):
         await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "1 of 2" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, TrainingScreen))
+
+
+async def test_enter_shows_the_step_of_the_device_that_is_shown(tmp_path):
+    both = step(20), replace(step(20, extra=1), device="cuda:0")
+    async with opened(tmp_path, told(0), *both, told(10), replace(told(10), device="cuda:0")) as (app, pilot):
+        assert "1 recorded" in screen_text(app)
+        await pilot.press("d")
+        await until(pilot, lambda: "memory of cuda:0" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "on cuda:0" in screen_text(app))
 
 
 @pytest.mark.parametrize("size", [(210, 60), (120, 36), (100, 30), (80, 24)])

@@ -39,7 +39,7 @@ from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
-from memtui.session.records.allocations import step_record
+from memtui.session.records.allocations import peak_record, step_record
 from memtui.session.records.learning import about_record, learning_records
 from memtui.session.records.tensors import ranges_record
 from memtui.session.records.training import progress_record
@@ -135,9 +135,11 @@ class SessionBuilder:
         try:
             if isinstance(message, AllocationStep):
                 step = step_record(next(self._reported_ids), message)
+                peak = peak_record(step.id, message)
                 self._writer.insert([step])
                 if message.device != MAIN_MEMORY:
                     self._writer.insert([AllocationDeviceRecord(step.id, storable(message.device))])
+                    self._writer.insert([peak])
                     return
                 self.add(Event(message.end_ns, "step", f"step {message.step}, every allocation recorded"))
             elif isinstance(message, TensorRanges):

@@ -14,6 +14,7 @@ import torch
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.samples import MAIN_MEMORY
+from memtui.recording.tracer.caching_allocator import AllocatorPeak, allocator_peaks
 from memtui.recording.tracer.cuda_history import MOST_ENTRIES, History, histories, with_history
 from memtui.recording.tracer.layer_labels import BY_HAND, LAYER_LABEL
 from memtui.recording.tracer.tensor_registry import (
@@ -62,6 +63,8 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         """Frees of unknown blocks, once ``trace`` was called."""
         self.history_problem = ""
         """Why events of GPUs are the profiler's, where their allocator's history was requested."""
+        self.allocator_peaks: dict[str, AllocatorPeak] = {}
+        """The peak in the allocator of each GPU that has a history."""
         self._histories: dict[str, History] = {}
         self.problem: str | None = problem()
         self._before = registry_before
@@ -110,8 +113,10 @@ class ExactStep(AbstractContextManager["ExactStep"]):
         try:
             result = cuda_history.stop()
             if result is not None and self._raw is not None:
-                self._histories = histories(*result)
+                before, after, offset_ns = result
+                self._histories = histories(after, offset_ns)
                 self._raw = with_history(self._raw, self._histories)
+                self.allocator_peaks = allocator_peaks(before, after)
         except Exception as error:
             self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
 

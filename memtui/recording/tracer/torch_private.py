@@ -157,6 +157,7 @@ class CudaHistory:
 
     def __init__(self) -> None:
         self._on = self._guarded = False
+        self._before: dict[str, Any] = {}
 
     def start(self, most_entries: int) -> bool:
         """Start a history; False where the program does not use CUDA, or has one already."""
@@ -167,17 +168,24 @@ class CudaHistory:
         self._guard(cuda.memory)
         cuda.memory._record_memory_history("all", context=None, max_entries=most_entries, clear_history=True)
         self._on = True
+        self._before = cuda.memory._snapshot()
         return True
 
-    def stop(self) -> tuple[dict[str, Any], int] | None:
-        """Return (the snapshot, CLOCK_MONOTONIC minus its times in ns); None where the program has taken it over."""
+    def stop(self) -> tuple[dict[str, Any], dict[str, Any], int] | None:
+        """Stop the history.
+
+        Returns:
+            The snapshots at its begin and its end, and CLOCK_MONOTONIC minus their times in ns; None where the program
+            has taken it over.
+        """
         if not self._on:
             return None
         memory: Any = torch.cuda.memory
         snapshot = memory._snapshot()
         self._on = False
         memory._record_memory_history(None)
-        return snapshot, _monotonic_minus_epoch_ns()
+        before, self._before = self._before, {}
+        return before, snapshot, _monotonic_minus_epoch_ns()
 
     def _guard(self, memory: Any) -> None:
         """Leave a history that the program switches on or off from now on to the program."""

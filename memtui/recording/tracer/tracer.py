@@ -27,6 +27,7 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
 from memtui.core.samples import MAIN_MEMORY, AllocationStep, TensorRanges, TracerMessage
 from memtui.recording.tracer import manual_backward, torch_private
+from memtui.recording.tracer.caching_allocator import AllocatorPeak
 from memtui.recording.tracer.inject import EVERY, QUIET_ENVIRONMENT, SOCKET
 from memtui.recording.tracer.layer_labels import HandLabels, layer_labels, layer_names
 from memtui.recording.tracer.overhead import Expense
@@ -230,11 +231,11 @@ class Tracer:
         self._inputs = []
         cost_ns = self._cost_ns + time.perf_counter_ns() - start_ns
         for device, (trace, dropped) in traces.items():
-            self._send_step(trace, device, cost_ns, dropped)
+            self._send_step(trace, device, cost_ns, dropped, recorded.allocator_peaks.get(device))
         self._send_ranges(registry)
         return {device: seen for device, (trace, _) in traces.items() if (seen := _seen(trace)) is not None}
 
-    def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int) -> None:
+    def _send_step(self, trace: StepTrace, device: str, cost_ns: int, dropped: int, peak: AllocatorPeak | None) -> None:
         assert self._sender is not None
         self._send(
             AllocationStep(
@@ -249,6 +250,9 @@ class Tracer:
                 dropped,
                 self._sender.lost,
                 device,
+                None if peak is None else peak.allocated_bytes,
+                None if peak is None else peak.reserved_bytes,
+                "" if peak is None else peak.reason,
             )
         )
 

@@ -12,19 +12,31 @@ from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.core.samples import MAIN_MEMORY, AllocationStep
 from memtui.core.text import storable
 from memtui.session.blobs import list_of, pack, unpack
-from memtui.session.schema import AllocationStepColumns, AllocationStepRecord
+from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, AllocatorPeakRecord
 from memtui.session.validation import check_device, parse_json
 
 MAX_ROWS = 1 << 22  # allocations and frees of one step
 MAX_NAMES_BYTES = 16 << 20
+MAX_REASON = 500  # characters
 COLUMNS = 7  # of a trace
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep(AllocationStepColumns[dict[str, int]]):
-    """The scalars of a step. ``peak_parts``: bytes by category when most was allocated."""
+    """The scalars of a step.
+
+    Attributes:
+        peak_parts: bytes by category when most was allocated.
+        device: whose memory it is.
+        allocated_peak_bytes: on a GPU, what ``torch.cuda.max_memory_allocated`` counts; None: not known.
+        reserved_peak_bytes: on a GPU, what ``torch.cuda.max_memory_reserved`` counts; None: not known.
+        allocator_reason: why these are not known.
+    """
 
     device: str = MAIN_MEMORY
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    allocator_reason: str = ""
 
     @property
     def peak_above_start_bytes(self) -> int:
@@ -54,6 +66,16 @@ def step_record(number: int, message: AllocationStep) -> AllocationStepRecord:
     return replace(record, cost_ns=message.cost_ns, dropped=message.dropped, lost=message.lost)
 
 
+def peak_record(number: int, message: AllocationStep) -> AllocatorPeakRecord:
+    """Return the record of what a GPU's allocator held in a step that a process sent. Raises ValueError."""
+    both = message.allocated_peak_bytes, message.reserved_peak_bytes
+    if any(size is not None and (type(size) is not int or not 0 <= size < 1 << 62) for size in both):
+        raise ValueError("the peak of an allocator is not a number of bytes")
+    if not isinstance(message.allocator_reason, str):
+        raise ValueError("the reason for an unknown peak is not text")
+    return AllocatorPeakRecord(number, *both, storable(message.allocator_reason[:MAX_REASON]))
+
+
 def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationStepRecord:
     """Return the record of a trace that is known to be sound."""
     peak = trace.peak_row
@@ -77,9 +99,10 @@ def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationSt
     )
 
 
-def recorded_step(*columns: Any, device: str = MAIN_MEMORY) -> RecordedStep:
+def recorded_step(*columns: Any, device: str = MAIN_MEMORY, peak: AllocatorPeakRecord | None = None) -> RecordedStep:
     """Return the step of a row whose columns, all but its blob, were checked. Raises ValueError."""
-    step = RecordedStep(*(*columns, device))
+    held = (None, None, "") if peak is None else (peak.allocated_bytes, peak.reserved_bytes, peak.reason)
+    step = RecordedStep(*(*columns, device, *held))
     parts = parse_json(step.peak_parts)  # type: ignore[arg-type]
     if not isinstance(parts, dict) or not all(k in CATEGORIES and type(v) is int and v >= 0 for k, v in parts.items()):
         raise ValueError("peak_parts is not a table of bytes by category")

@@ -7,6 +7,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_ROWS, TensorUsage, fullest
 from memtui.core.samples import MAIN_MEMORY
+from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.session import Session
 from memtui.tui.presenters.learning import learning_view
@@ -61,7 +62,12 @@ class TrainingLog:
         index = int(np.searchsorted(start_ns, head.cursor_ns, side="right")) - 1
         whole = list(enumerate(reader.allocations.steps()))
         recorded = [(number, step) for number, step in whole if step.pid == pid or not pid]
-        near = min(recorded, key=lambda item: abs(item[1].start_ns - head.cursor_ns), default=(-1, None))[0]
+
+        def distance(item: tuple[int, RecordedStep]) -> tuple[int, bool, int]:
+            step = item[1]  # one row for each device
+            return abs(step.start_ns - head.cursor_ns), step.device != device, -step.peak_bytes
+
+        near = min(recorded, key=distance, default=(-1, None))[0]
         here = next((p for p in reversed(parts) if p.row.start_ns <= head.cursor_ns), parts[0] if parts else None)
         step, step_ns = _current_step(here, head.cursor_ns)
         return TrainingView(
@@ -76,7 +82,7 @@ class TrainingLog:
             view=here.row.view if here else "",
             reason=here.row.reason if here else "",
             view_fraction=_fraction(rows),
-            recorded=len(recorded),
+            recorded=len({(step.pid, step.step) for _, step in recorded}),
             nearest=near,
             pids=len(pids),
             pid=pid,

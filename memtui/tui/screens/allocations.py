@@ -148,10 +148,10 @@ class AllocationScreen(Screen[None]):
             if not steps:
                 self.post_message(_Ready(-1, 0, [], StepLists(StepIndex(_EMPTY))))
                 return
-            fullest = max(range(len(steps)), key=lambda step: steps[step].peak_bytes)
-            index = fullest if number == FULLEST else len(steps) - 1 if number < 0 else min(number, len(steps) - 1)
+            index = min(number, len(steps) - 1) if number >= 0 else _fullest(steps, last=number == LAST)
             step, about = steps[index], presenter.reader.imported()
-            lists = StepLists(StepIndex(presenter.reader.allocations.trace(step)), about)
+            trace = presenter.reader.allocations.trace(step)
+            lists = StepLists(StepIndex(trace), about)
             if about is not None:
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
@@ -159,13 +159,17 @@ class AllocationScreen(Screen[None]):
                 self.post_message(_Ready(index, len(steps), [(f"   {imported}", 2)], lists, annotations))
                 return
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
+            begins = trace.peak_row < trace.existing
+            op = "its begin" if begins else text.clean(step.peak_op.rpartition("/")[2]) or "an unknown operator"
             title = [
-                (f"   step {step.step:,} of pid {step.pid}{on}", 2),
-                (f"   peak {text.size(step.peak_bytes)}", 2),
-                (f" at {text.clean(step.peak_op.rpartition('/')[2]) or 'its begin'}", 3),
-                (f" in layer {text.clean(step.peak_layer)}" if step.peak_layer else "", 4),
-                (f" · {step.rows} rows", 5),
-                (f" · recording it took {text.duration(step.cost_ns / 1e9)} more", 6),
+                (f"   step {step.step:,}", 2),
+                (f" of pid {step.pid}", 4),
+                (f"{on}   peak {text.size(step.peak_bytes)}", 2),
+                *_allocator_title(step),
+                (f" at {op}", 4),
+                (f" in layer {text.clean(step.peak_layer)}" if step.peak_layer and not begins else "", 5),
+                (f" · {step.rows} rows", 6),
+                (f" · recording it took {text.duration(step.cost_ns / 1e9)} more", 7),
             ]
             self.post_message(_Ready(index, len(steps), title, lists))
 
@@ -357,6 +361,23 @@ class AllocationScreen(Screen[None]):
     def _close_prompt(self) -> None:
         self.prompt.close()
         self.on_resize()
+
+
+def _fullest(steps: Sequence[RecordedStep], *, last: bool) -> int:
+    """Return the row with the highest peak; ``last``: of the rows of the last step, one for each device."""
+    of = (steps[-1].pid, steps[-1].step)
+    rows = [index for index, step in enumerate(steps) if not last or (step.pid, step.step) == of]
+    return max(rows, key=lambda index: steps[index].peak_bytes)
+
+
+def _allocator_title(step: RecordedStep) -> list[tuple[str, int]]:
+    """Return what the allocator of a GPU held at most, in parts with their ranks."""
+    if step.allocated_peak_bytes is None:
+        return [(" requested, allocated n/a", 3)] if step.allocator_reason else []
+    return [
+        (f" requested, {text.size(step.allocated_peak_bytes)} allocated", 3),
+        (f", {text.size(step.reserved_peak_bytes)} reserved", 3),
+    ]
 
 
 def _imported_title(about: ImportedFrom, step: RecordedStep, start_ns: int | None) -> str:
