@@ -126,10 +126,18 @@ def _solve(args: argparse.Namespace, file: ProfileFile, console: Console) -> int
 
 
 def _of_moves(inputs: _SolveInputs, plan: PlacementPlan) -> list[str]:
-    """Return a warning where the times of moves have no fixed part; empty otherwise."""
-    if plan.formulation not in (SYNC, ASYNC) or inputs.problem.slow.knows_fixed:
-        return []
-    return ["an older memtui made this profile: its moves have no fixed time, so those of a few KiB seem to be free"]
+    """Return warnings: moves during ops are impossible, or the times of moves have no fixed part."""
+    lines = []
+    slow = inputs.problem.slow
+    if plan.formulation == ASYNC and slow.async_read_bytes_per_s is None and slow.async_write_bytes_per_s is None:
+        on_gpu = inputs.profile.fast.name == "cuda"
+        why = "they are not implemented on a GPU" if on_gpu else "no CPU was free for them when this was profiled"
+        lines.append(f"no move is during an op: {why}, so this is a sync plan")
+    if plan.formulation in (SYNC, ASYNC) and not slow.knows_fixed:
+        lines.append(
+            "an older memtui made this profile: its moves have no fixed time, so those of a few KiB seem to be free"
+        )
+    return lines
 
 
 def _chosen_mode(modes: tuple[str, ...] | None) -> str | None:

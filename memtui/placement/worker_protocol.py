@@ -187,8 +187,8 @@ class Bandwidth:
     A move of n bytes takes the fixed time, and n by the bandwidth: for a page that is the measured time.
 
     Attributes:
-        read: of summing the memory, on the pool's device.
-        written: of filling the memory.
+        read: of summing the memory; of memory that ops on a GPU cannot reach, ``copied_from``.
+        written: of filling the memory; of memory that ops on a GPU cannot reach, ``copied_to``.
         copied_from: of copies from the pool into the fast pool.
         copied_to: of copies from the fast pool into the pool.
         copied_from_meanwhile: as ``copied_from``, by another thread while ops run; None: no CPU is free for that.

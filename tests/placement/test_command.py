@@ -365,3 +365,21 @@ def test_all_in_fast_memory_is_a_line_of_the_curve() -> None:
     assert drawn[-1].endswith("." * 20 + "#")
     assert not any("." in line.partition("|")[2] for line in drawn[:-1])
     assert "all in dram" not in next(text.curve_lines(points, "static", "dram", None))
+
+
+@pytest.mark.parametrize(("fast", "why"), [("dram", "no CPU was free"), ("cuda", "they are not implemented on a GPU")])
+def test_a_plan_without_moves_during_ops_says_why(fast: str, why: str, tmp_path: Path, capsys: Capture) -> None:
+    profile = in_pages(SYNC_CASE)
+    pools = (replace(profile.pools[0], name=fast), *profile.pools[1:])
+
+    def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(fast if name == profile.fast.name else name for name in names)
+
+    samples = [
+        replace(one, configuration=Configuration(renamed(one.configuration.inputs), renamed(one.configuration.outputs)))
+        for one in profile.samples
+    ]
+    file = stored(tmp_path / "p.memtui", replace(profile, pools=pools, samples=tuple(samples)))
+    solve = ("place", "solve", file, "--ratio", "1:1", "--formulation")
+    assert f"no move is during an op: {why}" in output(capsys, *solve, "async")
+    assert "no move is during an op" not in output(capsys, *solve, "sync")

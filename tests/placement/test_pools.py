@@ -6,6 +6,7 @@ import gc
 import mmap
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -166,6 +167,70 @@ def test_bandwidths_have_the_waits_of_emulated_memory_in_them() -> None:
     reads, writes = (slow.read, slow.copied_from), (slow.written, slow.copied_to)
     for rate, most in (*((rate, 0.05e9) for rate in reads), *((rate, 0.025e9) for rate in writes)):
         assert most / 20 < rate <= most
+
+
+class OnGpu:
+    """A pool of a GPU, or of the host behind one, that is main memory."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self.taken = torch.device(device), []
+
+    def take(self, size_bytes: int):
+        self.taken.append(size_bytes)
+        return torch.zeros(size_bytes, dtype=torch.uint8)
+
+    def read_wait_ns(self, size_bytes: float) -> float:
+        return 0.0
+
+    write_wait_ns = read_wait_ns
+
+
+class Event:
+    """An event of a GPU on which everything between two events takes 2 ms."""
+
+    seen = 0
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.at_ms, self.done = -1.0, False
+
+    def record(self) -> None:
+        Event.seen += 1
+        self.at_ms = 2.0 * Event.seen
+
+    def synchronize(self) -> None:
+        self.done = True
+
+    def elapsed_time(self, end: Event) -> float:
+        assert end.done, "the times of work that goes on are not known"
+        return end.at_ms - self.at_ms
+
+
+def test_bandwidths_of_a_gpu_are_by_its_clock_and_of_more_than_its_cache(monkeypatch) -> None:
+    from memtui.placement.torch.bandwidth import CACHES, IN_A_ROW, measure
+
+    cache = 64 << 10
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(L2_cache_size=cache))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 2 << 30))
+    pools = [OnGpu("cuda"), OnGpu("cpu")]
+    fast, host = measure(pools, Clock(), size=4096, repeats=3)
+    size = CACHES * cache
+    assert (pools[0].taken, pools[1].taken) == ([size, size], [size])
+    assert [fast.read, fast.written, fast.copied_from, fast.copied_to] == [size * IN_A_ROW / 2e-3] * 4
+    assert [host.copied_from, host.copied_to] == [size / 2e-3] * 2
+    assert (host.read, host.written) == (host.copied_from, host.copied_to), "ops get at it by copies only"
+    assert host.copied_from_meanwhile is None
+    assert host.copied_from_fixed_ns >= 0
+
+
+@pytest.mark.parametrize(("free_bytes", "size"), [(40_000, 8192), (100, 4096), (1 << 40, 1 << 20)])
+def test_what_is_copied_has_room_on_the_gpu(monkeypatch, free_bytes: int, size: int) -> None:
+    from memtui.placement.torch import bandwidth
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(L2_cache_size=4096))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_bytes, 1 << 40))
+    assert bandwidth._size_on_gpu([OnGpu("cuda")], 1 << 20) == size
 
 
 def test_a_move_of_a_page_takes_what_it_was_measured_to_take() -> None:

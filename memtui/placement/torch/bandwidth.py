@@ -20,6 +20,9 @@ from memtui.placement.torch.tensor_moves import Copy, Mover
 from memtui.placement.worker_protocol import Bandwidth
 
 SIZE = 64 << 20  # several times the last-level cache of most machines
+CACHES = 8  # times the cache of a GPU, at least
+FREE_SHARE = 4  # of the free memory of a GPU, one part in so many at most
+IN_A_ROW = 10  # repeats on a GPU between two events: the start of the first one then hardly counts
 REPEATS = 7
 PAGE = 4096  # the smallest move
 PAGE_REPEATS = 101  # copies of a page are short, so single outliers do not change the median
@@ -31,11 +34,34 @@ _HIDES = 1.5  # work during a copy of a page takes this times as long: it hides 
 def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int = REPEATS) -> list[Bandwidth]:
     """Measure each pool, in turns; the first is the fast pool, which is copied to itself.
 
-    Raises NoMemory.
+    On a GPU ``size`` is the least size; it is several times the GPU's cache. Raises NoMemory.
     """
+    on_gpu = pools[0].device.type == "cuda"
+    size = _size_on_gpu(pools, size) if on_gpu else size
     fast = pools[0].take(size)
-    times: list[list[list[float]]] = [[[] for _ in range(4)] for _ in pools]
     memories = [pool.take(size) for pool in pools]
+    times = (_times_on_gpu if on_gpu else _times)(pools, memories, fast, clock, repeats)
+    alone = [Bandwidth(*(_rate(size, each) for each in of_pool)) for of_pool in times]
+    free = not on_gpu and torch.get_num_threads() < len(os.sched_getaffinity(0))
+    with _moving(clock) as mover:
+        if free:
+            rates = [_meanwhile(mover, *_both(p, m, fast), repeats) for p, m in zip(pools, memories, strict=True)]
+            alone = [
+                replace(bandwidth, copied_from_meanwhile=out, copied_to_meanwhile=into)
+                for bandwidth, (out, into) in zip(alone, rates, strict=True)
+            ]
+        return [
+            _with_fixed(mover, clock, bandwidth, *_both(pool, memory[:PAGE], fast[:PAGE]), free=free)
+            for bandwidth, pool, memory in zip(alone, pools, memories, strict=True)
+        ]
+
+
+def _times(
+    pools: Sequence[Pool], memories: Sequence[torch.Tensor], fast: torch.Tensor, clock: Clock, repeats: int
+) -> list[list[list[float]]]:
+    """Return for each pool the times of reading and writing it, and of copies out of it and into it (ns)."""
+    size = len(fast)
+    times: list[list[list[float]]] = [[[] for _ in range(4)] for _ in pools]
     for turn in range(repeats + 1):
         for pool, memory, of_pool in zip(pools, memories, times, strict=True):
             numbers = memory.view(torch.int64)
@@ -49,19 +75,50 @@ def measure(pools: Sequence[Pool], clock: Clock, size: int = SIZE, repeats: int 
             if turn:  # the first turn warms up
                 for each, ns in zip(of_pool, took, strict=True):
                     each.append(ns)
-    alone = [Bandwidth(*(_rate(size, each) for each in of_pool)) for of_pool in times]
-    free = pools[0].device.type == "cpu" and torch.get_num_threads() < len(os.sched_getaffinity(0))
-    with _moving(clock) as mover:
-        if free:
-            rates = [_meanwhile(mover, *_both(p, m, fast), repeats) for p, m in zip(pools, memories, strict=True)]
-            alone = [
-                replace(bandwidth, copied_from_meanwhile=out, copied_to_meanwhile=into)
-                for bandwidth, (out, into) in zip(alone, rates, strict=True)
-            ]
-        return [
-            _with_fixed(mover, clock, bandwidth, *_both(pool, memory[:PAGE], fast[:PAGE]), free=free)
-            for bandwidth, pool, memory in zip(alone, pools, memories, strict=True)
-        ]
+    return times
+
+
+def _times_on_gpu(
+    pools: Sequence[Pool], memories: Sequence[torch.Tensor], fast: torch.Tensor, _clock: Clock, repeats: int
+) -> list[list[list[float]]]:
+    """Return the same where ops run on a GPU, by its own clock: the start of an op is in no time.
+
+    Ops reach memory of the host through copies only, so these are what reading and writing it takes.
+    """
+    times: list[list[list[float]]] = [[[] for _ in range(4)] for _ in pools]
+    for turn in range(repeats + 1):
+        for pool, memory, of_pool in zip(pools, memories, times, strict=True):
+            copies = (
+                partial(fast.copy_, memory, non_blocking=True),
+                partial(memory.copy_, fast, non_blocking=True),
+            )
+            if pool.device == pools[0].device:
+                numbers = memory.view(torch.int64)
+                took = [_event_ns(work, IN_A_ROW) for work in (numbers.sum, partial(memory.fill_, 1), *copies)]
+            else:
+                took = [_event_ns(copy, 1) for copy in copies] * 2
+            if turn:  # the first turn warms up
+                for each, ns in zip(of_pool, took, strict=True):
+                    each.append(ns)
+    return times
+
+
+def _event_ns(work: Callable[[], object], count: int) -> float:
+    """Return the mean time of work on the GPU between two events."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(count):
+        work()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) * 1e6 / count  # of milliseconds
+
+
+def _size_on_gpu(pools: Sequence[Pool], least: int) -> int:
+    """Return a size that the GPU's cache holds a small part of, as far as there is room: whole pages."""
+    cache = int(torch.cuda.get_device_properties(pools[0].device).L2_cache_size)
+    room = torch.cuda.mem_get_info()[0] // FREE_SHARE
+    return max(PAGE, min(max(least, CACHES * cache), room) // PAGE * PAGE)
 
 
 @contextmanager
