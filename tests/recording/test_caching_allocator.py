@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.recording.tracer.caching_allocator import allocator_blocks, allocator_peaks
+from memtui.recording.tracer.caching_allocator import allocator_blocks, allocator_peaks, peak_as_seen
 from tests.support.cuda_allocator import MIB, NO_LIMIT, CudaAllocator
 
 GPU = "cuda:0"
@@ -58,9 +58,8 @@ def test_blocks_are_those_of_the_allocator(before, after, expandable, most_split
     assert blocks.peak.requested_bytes == max(requested, default=0)
     assert blocks.peak.allocated_bytes == gpu.most_allocated
     assert blocks.peak.reserved_bytes == gpu.most_reserved
-    allocations = [entry for entry in last["device_traces"][0] if entry["action"] == "alloc"]
-    assert len(blocks.sizes) == len(allocations)
-    assert all(blocks.sizes[number] >= last["device_traces"][0][number]["size"] for number in blocks.sizes)
+    assert blocks.given == tuple(gpu.given[len(gpu.given) - len(blocks.given) :])
+    assert len(blocks.given) == sum(entry["action"] == "alloc" for entry in last["device_traces"][0])
 
 
 def recorded(gpu: CudaAllocator) -> dict:
@@ -122,6 +121,20 @@ def test_blocks_that_differ_at_the_end_are_not_known():
     assert peak.reason == (
         f"1 blocks at the end are not those expected: {3 * MIB + 512} bytes at {address:#x} for {3 * MIB}"
     )
+
+
+def test_blocks_that_the_profiler_saw_otherwise_are_not_known():
+    gpu = CudaAllocator()
+    first = recorded(gpu)
+    gpu.allocate(1000)
+    address = gpu.allocate(3000)
+    blocks = allocator_blocks(first, gpu.snapshot())[GPU]
+    assert peak_as_seen(blocks, []) == blocks.peak, "other threads are not profiled"
+    assert peak_as_seen(blocks, [(address, 3072)]) == blocks.peak
+    for seen in ([(address, 3584)], [(address, 3072)] * 2):
+        peak = peak_as_seen(blocks, seen)
+        assert (peak.requested_bytes, peak.allocated_bytes, peak.reserved_bytes) == (4000, None, None)
+        assert f"1 blocks that are not those expected: {seen[0][1]} bytes at {address:#x}" in peak.reason
 
 
 def test_snapshots_of_another_form_are_refused():

@@ -42,6 +42,7 @@ class CudaAllocator:
         self.enabled: str | None = None
         self.calls: list[tuple[Any, ...]] = []
         self.segments: list[Segment] = []
+        self.given: list[tuple[int, int]] = []  # address and size of the block of each allocation
         self.most_allocated = self.most_reserved = 0
         self._expandable, self._most_split, self._divisions = expandable, most_split, divisions
         self._entries: list[dict[str, Any]] = []
@@ -77,6 +78,7 @@ class CudaAllocator:
             segment.blocks.insert(segment.blocks.index(block) + 1, Block(block.address + size, rest))
             block.size = size
         block.state, block.requested = "active_allocated", size_bytes
+        self.given.append((block.address, block.size))
         self.most_allocated = max(self.most_allocated, self.sum_of("active_allocated"))
         self._note("alloc", block.address, size_bytes, stream)
         return block.address

@@ -9,8 +9,9 @@ where it differs, the blocks are not known.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _LEAST = 512  # a block, and what is worth splitting off in the pool of small blocks
@@ -43,11 +44,11 @@ class Blocks:
     """The blocks of one device.
 
     Attributes:
-        sizes: number of the entry of each allocation -> bytes of its block; empty where they are not known.
+        given: address and bytes of the block of each allocation, in order; empty where they are not known.
         peak: the most memory at once.
     """
 
-    sizes: Mapping[int, int]
+    given: tuple[tuple[int, int], ...]
     peak: AllocatorPeak
 
 
@@ -98,8 +99,8 @@ def _blocks(
 ) -> Blocks:
     replay = _Replay(first, settings)
     try:
-        for number in range(start, len(entries)):
-            replay.apply(number, entries[number])
+        for entry in entries[start:]:
+            replay.apply(entry)
         reason = _difference(replay.active, _Replay(last, settings).active)
         if not reason and replay.reserved_bytes != (there := sum(segment["total_size"] for segment in last)):
             reason = f"segments of {replay.reserved_bytes} bytes are expected at the end, and {there} are there"
@@ -107,9 +108,22 @@ def _blocks(
         reason = str(error)
     requested_bytes = _peak_requested_bytes(first, entries[start:])
     if reason:
-        return Blocks({}, AllocatorPeak(requested_bytes, None, None, reason))
+        return Blocks((), AllocatorPeak(requested_bytes, None, None, reason))
     peak = AllocatorPeak(requested_bytes, replay.peak_allocated_bytes, replay.peak_reserved_bytes)
-    return Blocks(replay.sizes, peak)
+    return Blocks(tuple(replay.given), peak)
+
+
+def peak_as_seen(blocks: Blocks, seen: Iterable[tuple[int, int]]) -> AllocatorPeak:
+    """Return the peak of blocks, unless others were seen.
+
+    ``seen``: address and bytes of blocks of some of the allocations, as the profiler has those of its threads.
+    """
+    others = Counter(seen) - Counter(blocks.given)
+    if not others or blocks.peak.reason:
+        return blocks.peak
+    address, size_bytes = min(others)
+    reason = f"the profiler saw {others.total()} blocks that are not those expected: {size_bytes} bytes at {address:#x}"
+    return replace(blocks.peak, allocated_bytes=None, reserved_bytes=None, reason=reason)
 
 
 def _peak_requested_bytes(first: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]) -> int:
@@ -179,7 +193,7 @@ class _Replay:
         self._by_address: dict[int, _Block] = {}
         self._by_end: dict[int, _Block] = {}
         self._allocated_bytes = self.reserved_bytes = 0
-        self.sizes: dict[int, int] = {}
+        self.given: list[tuple[int, int]] = []
         for segment in segments:
             self._add_segment(segment)
         self.peak_allocated_bytes, self.peak_reserved_bytes = self._allocated_bytes, self.reserved_bytes
@@ -193,11 +207,11 @@ class _Replay:
         """The blocks that are in use or wait for another stream: address -> bytes."""
         return {block.address: block.size_bytes for block in self.blocks if block.state != _FREE}
 
-    def apply(self, number: int, entry: Mapping[str, Any]) -> None:
+    def apply(self, entry: Mapping[str, Any]) -> None:
         """Repeat an entry. Raises _Contradiction."""
         match entry["action"]:
             case "alloc":
-                self.sizes[number] = self._allocate(entry["addr"], entry["size"])
+                self.given.append((entry["addr"], self._allocate(entry["addr"], entry["size"])))
             case "free_requested":
                 self._request_free(entry["addr"])
             case "free_completed":

@@ -14,7 +14,7 @@ import torch
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.samples import MAIN_MEMORY
-from memtui.recording.tracer.caching_allocator import AllocatorPeak, allocator_peaks
+from memtui.recording.tracer.caching_allocator import AllocatorPeak, allocator_blocks, peak_as_seen
 from memtui.recording.tracer.cuda_history import MOST_ENTRIES, History, histories, with_history
 from memtui.recording.tracer.layer_labels import BY_HAND, LAYER_LABEL
 from memtui.recording.tracer.tensor_registry import (
@@ -115,8 +115,12 @@ class ExactStep(AbstractContextManager["ExactStep"]):
             if result is not None and self._raw is not None:
                 before, after, offset_ns = result
                 self._histories = histories(after, offset_ns)
+                seen = [(event.device, (event.ptr, event.size_bytes)) for event in self._raw.events]
                 self._raw = with_history(self._raw, self._histories)
-                self.allocator_peaks = allocator_peaks(before, after)
+                self.allocator_peaks = {
+                    device: peak_as_seen(blocks, (block for on, block in seen if on == device and block[1] > 0))
+                    for device, blocks in allocator_blocks(before, after).items()
+                }
         except Exception as error:
             self.history_problem = f"no history of CUDA's allocator: {_first_line(error)}"
 
