@@ -136,6 +136,20 @@ def _device_peaks(reader: ReportSource, pid: int) -> tuple[DevicePeak, ...]:
     return tuple(DevicePeak(device, peak_bytes) for device, peak_bytes in peaks.items() if peak_bytes)
 
 
+def fullest_device(reader: ReportSource, pid: int) -> str:
+    """Return the device on which tensors of a process held the most, as far as the cheap view sees."""
+    peaks = {one.device: one.peak_bytes for one in _device_peaks(reader, pid)}
+    main_bytes = max((row.peak_bytes for row in reader.training() if row.pid == pid), default=0)
+    device = max(peaks, key=lambda one: peaks[one], default=MAIN_MEMORY)
+    return device if peaks.get(device, 0) > main_bytes else MAIN_MEMORY
+
+
+def steps_of_fullest_device(steps: Sequence[RecordedStep]) -> list[RecordedStep]:
+    """Return of recorded steps the rows of the device with the highest peak."""
+    most = max(steps, key=lambda step: step.peak_bytes, default=None)
+    return [step for step in steps if most is not None and step.device == most.device]
+
+
 def learning_summaries(reader: ReportSource, recorded: Sequence[RecordedStep]) -> tuple[LearningSummary, ...]:
     """Return a summary of each process that reports how well it learns.
 

@@ -26,6 +26,7 @@ from memtui.reports.redact import open_source
 from memtui.reports.source import Source
 from memtui.session.page_windows import PageWindows, busiest
 from memtui.session.vma_row import VmaRow
+from tests.support import allocation_screen
 from tests.support.budgets import changed
 from tests.support.cli import memtui, refused
 from tests.support.compared_sessions import long, short, stream, touched
@@ -33,6 +34,7 @@ from tests.support.learning_screen import all_told
 from tests.support.pages import EVIL, Page, evil_stream
 from tests.support.sessions import MS, hello, messages, write_session
 from tests.support.study_reports import assert_harmless, inline_figures
+from tests.support.training_screen import told
 from tests.support.users import temporary_user
 
 
@@ -187,6 +189,22 @@ def test_trainings_and_other_sessions_are_read_alike(opened):
         by_name["rss_median_bytes"]["values"][1] / by_name["rss_median_bytes"]["values"][0] - 1
     )
     assert by_name["windows"]["against_first"] == [None, None]
+
+
+def test_a_training_on_a_gpu_is_compared_by_the_memory_of_the_gpu(opened):
+    on_gpu, step = told(0), allocation_screen.step(40, extra=20)
+    little = replace(on_gpu, usage=np.vstack([on_gpu.usage[:4], on_gpu.usage[4:] // 1024]))
+    stream = list(messages(20))
+    stream[9:9] = [
+        little,
+        replace(on_gpu, device="cuda:0"),
+        allocation_screen.step(40),
+        replace(step, device="cuda:0"),
+    ]
+    training = opened(a=stream, b=short())[0][0].training
+    assert training.peak_bytes == 40 << 20
+    assert training.memory.y.max() == 17 << 20
+    assert training.step_ms == 50
 
 
 def test_nothing_of_a_redacted_session_tells_whose_it_is(opened):

@@ -6,6 +6,7 @@ import base64
 import struct
 import xml.etree.ElementTree as ElementTree
 import zlib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from hypothesis import strategies as st
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Event, Process, ProcessWindow, Status, Vma, VmaTable, Window
 from memtui.reports.export import export
-from memtui.reports.figures import axes, graph, heat, png, svg
-from tests.support import sessions
+from memtui.reports.figures import axes, graph, heat, png, svg, training
+from memtui.reports.source import Source
+from tests.support import allocation_screen, sessions
 from tests.support.sessions import HEAP, MS, messages, write_session
+from tests.support.training_screen import told
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINK = "{http://www.w3.org/1999/xlink}href"
@@ -213,3 +216,16 @@ def test_wrapped_text_stays_in_its_width(text, width):
     for line in svg.wrap(text, width, 5.5, 3):
         assert svg.text_width(line, 5.5) <= width or line == "…"
     assert len(svg.wrap(text, width, 5.5, 3)) <= 3
+
+
+def test_figures_of_a_training_are_of_the_device_that_holds_the_most(tmp_path):
+    small = told(0)
+    small.usage[4:] //= 1024
+    step = allocation_screen.step(40, extra=20)
+    stream = list(messages(20))
+    stream[9:9] = [small, replace(told(0), device="cuda:0"), allocation_screen.step(40), replace(step, device="cuda:0")]
+    with closing(Source(write_session(tmp_path / "s.memtui", stream))) as reader:
+        figures = {name: "".join(drawing.markup().split()) for name, drawing in training.draw(reader)}
+    assert "Memoryoftensorsoncuda:0overtime" in figures["tensors"]
+    assert "Allocationsofstep40oncuda:0" in figures["allocations"]
+    assert "Atitspeak40.0MiB" in figures["allocations"]

@@ -14,7 +14,7 @@ from memtui.analysis.tensor_usage import fullest
 from memtui.core.samples import MAIN_MEMORY
 from memtui.reports.comparison.model import ComparedSession, ComparedTraining
 from memtui.reports.source import ReportSource
-from memtui.reports.training_summary import peak_step, usage_in_step
+from memtui.reports.training_summary import fullest_device, peak_step, steps_of_fullest_device, usage_in_step
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.training import RecordedProgress
 
@@ -32,13 +32,22 @@ def run_of(reader: ReportSource) -> ComparedTraining | None:
     rows = [row for row in rows if row.pid == pid]
     start_ns = min([point.t_ns for point in points[:1]] + [row.start_ns for row in rows[:1]], default=0)
     progress = [reader.training_progress(row) for row in fullest(rows)]
+    device = fullest_device(reader, pid)
+    held = (
+        progress
+        if device == MAIN_MEMORY
+        else [
+            reader.training_progress(row)
+            for row in fullest([row for row in reader.training(device=device) if row.pid == pid])
+        ]
+    )
     lengths = [np.diff(part.ends_ns, prepend=part.row.start_ns) for part in progress]
-    steps = [step for step in reader.allocation_steps() if step.pid == pid and step.device == MAIN_MEMORY]
+    steps = steps_of_fullest_device([step for step in reader.allocation_steps() if step.pid == pid])
     most, segment = peak_step(steps, about)
     accuracies = [point.accuracy for point in points if point.accuracy is not None]
     iterations = np.array([point.iteration for point in points], np.float64)
     seconds = np.array([point.t_ns - start_ns for point in points], np.float64) / 1e9
-    memory, memory_s = _memory(progress, start_ns)
+    memory, memory_s = _memory(held, start_ns)
     last = max(
         [point.iteration for point in points[-1:]] + [row.first_step + row.steps for row in rows[-1:]], default=0
     )

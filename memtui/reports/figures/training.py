@@ -24,7 +24,7 @@ from memtui.reports.figures.axes import (
 )
 from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, Drawing, wrap
 from memtui.reports.source import ReportSource
-from memtui.reports.training_summary import usage_in_step
+from memtui.reports.training_summary import fullest_device, usage_in_step
 
 Floats = NDArray[np.float64]
 BINS = 420  # more points than twice this would lie on one another
@@ -69,9 +69,10 @@ def _learning(reader: ReportSource) -> Drawing | None:
 
 
 def _tensors(reader: ReportSource) -> Drawing | None:
-    """Return the peak memory of tensors in main memory in each stretch, of the first process that trains."""
-    rows = reader.training()
-    parts = [reader.training_progress(row) for row in rows if row.pid == rows[0].pid]
+    """Return the peak memory of tensors in each stretch, of the first process that trains, on its fullest device."""
+    pid = next((row.pid for row in reader.training()), None)
+    device = MAIN_MEMORY if pid is None else fullest_device(reader, pid)
+    parts = [reader.training_progress(row) for row in reader.training(device=device) if row.pid == pid]
     parts = [part for part in parts if len(part.usage.start_ns)]
     if not parts:
         return None
@@ -83,7 +84,7 @@ def _tensors(reader: ReportSource) -> Drawing | None:
     across = time_scale(float(end_s.max()))
     note = "What tensors held at the fullest moment of each stretch of time, as far as the cheap view sees."
     drawing, (axes,) = _canvas(
-        reader, "Memory of tensors over time", across, [bytes_scale(float(usage_bytes.max()))], [note]
+        reader, f"Memory of tensors{_on(device)} over time", across, [bytes_scale(float(usage_bytes.max()))], [note]
     )
     _area(axes, *_downsampled(start_s, usage_bytes), until=float(end_s.max()))
     axes.label_up(f"tensors ({axes.up.unit if axes.up else ''})")
@@ -93,8 +94,7 @@ def _tensors(reader: ReportSource) -> Drawing | None:
 
 def _step(reader: ReportSource) -> Drawing | None:
     """Return allocations and frees of the recorded step with the highest peak, in their order."""
-    steps = [step for step in reader.allocation_steps() if step.device == MAIN_MEMORY]
-    steps = steps or reader.allocation_steps()
+    steps = reader.allocation_steps()
     if not steps:
         return None
     most = max(steps, key=lambda step: step.peak_bytes)
@@ -104,7 +104,11 @@ def _step(reader: ReportSource) -> Drawing | None:
         return None
     across = row_scale(len(usage_bytes))
     notes = [f"At its peak {size(trace.peak_bytes)}, {size(trace.peak_above_start_bytes)} above the begin."]
-    where = "Allocations of a file" if reader.imported() is not None else f"Allocations of step {most.step}"
+    where = (
+        "Allocations of a file"
+        if reader.imported() is not None
+        else f"Allocations of step {most.step}{_on(most.device)}"
+    )
     drawing, (axes,) = _canvas(reader, where, across, [bytes_scale(float(usage_bytes.max()))], notes)
     _area(
         axes, *_downsampled(np.arange(len(usage_bytes), dtype=np.float64), usage_bytes), until=float(len(usage_bytes))
@@ -112,6 +116,10 @@ def _step(reader: ReportSource) -> Drawing | None:
     axes.label_up(f"held ({axes.up.unit if axes.up else ''})")
     axes.label_across("allocations and frees, in their order")
     return drawing
+
+
+def _on(device: str) -> str:
+    return "" if device == MAIN_MEMORY else f" on {device}"
 
 
 def _canvas(
