@@ -35,6 +35,24 @@ async def test_of_the_devices_of_a_step_the_one_that_holds_the_most_comes_first(
         await until(pilot, lambda: "1 of 3 recorded   step 20 of pid 4242   peak 26.0 MiB at" in screen_text(app))
 
 
+@pytest.mark.parametrize(
+    ("cells", "title"),
+    [
+        (
+            120,
+            " allocations  1 of 1 recorded   step 20 on cuda:0   peak 26.0 MiB requested, 30.0 MiB allocated, 60.0 MiB",
+        ),
+        (90, " allocations  1 of 1   step 20 on cuda:0   peak 26.0 MiB requested, 30.0 MiB allocated "),
+        (80, " allocations  1 of 1 on cuda:0   peak 26.0 MiB requested, 30.0 MiB allocated "),
+    ],
+)
+async def test_what_was_requested_and_what_allocated_has_room_in_the_title(tmp_path, cells, title):
+    known = {"device": "cuda:0", "allocated_peak_bytes": 30 << 20, "reserved_peak_bytes": 60 << 20}
+    async with opened(tmp_path, replace(step(20), **known), size=(140, 36)) as (app, pilot):
+        await pilot.resize_terminal(cells, 24)
+        await until(pilot, lambda: screen_lines(app)[0].startswith(title))
+
+
 async def test_blocks_that_are_not_known_are_not_shown_as_a_figure(tmp_path):
     unknown = replace(step(20), device="cuda:0", allocator_reason="blocks differ")
     async with opened(tmp_path, unknown, size=(140, 36)) as (app, _):

@@ -162,7 +162,7 @@ class AllocationScreen(Screen[None]):
             begins = trace.peak_row < trace.existing
             op = "its begin" if begins else text.clean(step.peak_op.rpartition("/")[2]) or "an unknown operator"
             title = [
-                (f"   step {step.step:,}", 2),
+                (f"   step {step.step:,}", 3),
                 (f" of pid {step.pid}", 4),
                 (f"{on}   peak {text.size(step.peak_bytes)}", 2),
                 *_allocator_title(step),
@@ -180,10 +180,10 @@ class AllocationScreen(Screen[None]):
         if len(last.index):
             message.lists.like(last)
         self._number, self._lists = message.number, message.lists
-        recorded = "" if message.lists.origin else " recorded"
         alone = message.of == 1 and message.lists.origin is not None
-        which = f"  {message.number + 1} of {message.of}{recorded}" if message.of and not alone else ""
-        self._heading = [(f" allocations{which}", 1), *message.title]
+        which = f"  {message.number + 1} of {message.of}" if message.of and not alone else ""
+        recorded = [(" recorded", 4)] if which and not message.lists.origin else []
+        self._heading = [(f" allocations{which}", 1), *recorded, *message.title]
         self._annotations = tuple(message.annotations)
         self.tensors.select(None)  # numbers of another step
         self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
@@ -375,7 +375,7 @@ def _allocator_title(step: RecordedStep) -> list[tuple[str, int]]:
     if step.allocated_peak_bytes is None:
         return [(" requested, allocated n/a", 3)] if step.allocator_reason else []
     return [
-        (f" requested, {text.size(step.allocated_peak_bytes)} allocated", 3),
+        (f" requested, {text.size(step.allocated_peak_bytes)} allocated", 2),
         (f", {text.size(step.reserved_peak_bytes)} reserved", 3),
     ]
 
