@@ -11,7 +11,7 @@ from memtui.core.command import Command
 from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.invoking_user import drop_root
-from memtui.reports.arguments import add_redact
+from memtui.reports.arguments import add_gco2, add_redact
 
 STANDARD_OUTPUT = Path("-")
 
@@ -29,6 +29,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="PAGE",
         help="as a page with figures, in a file, or on standard output: report FILE --html > page.html",
     )
+    add_gco2(parser)
     parser.add_argument("--force", action="store_true", help="overwrite a page that is there")
 
 
@@ -39,7 +40,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.file is None:
         raise UserError("name a session: memtui report FILE")
     if args.html is None:
-        print_report(console, args.file, as_json=args.json, redact=args.redact)
+        print_report(console, args.file, as_json=args.json, redact=args.redact, gco2_per_kwh=args.gco2_per_kwh)
     else:
         _draw(args, console)
     return 0
@@ -55,7 +56,7 @@ def _draw(args: argparse.Namespace, console: Console) -> None:
     if args.html != STANDARD_OUTPUT:
         check_place(args.html, force=args.force)
     with console.progress(f"drawing {args.file}"), closing(open_source(args.file, redact=args.redact)) as source:
-        text = page(source)
+        text = page(source, args.gco2_per_kwh)
     if args.html == STANDARD_OUTPUT:
         print(text, end="")
     else:
@@ -63,13 +64,15 @@ def _draw(args: argparse.Namespace, console: Console) -> None:
         console.print(str(args.html))
 
 
-def print_report(console: Console, path: Path, *, as_json: bool, redact: bool = False) -> None:
+def print_report(
+    console: Console, path: Path, *, as_json: bool, redact: bool = False, gco2_per_kwh: float | None = None
+) -> None:
     """Print the numbers of a session. Raises UserError."""
     from memtui.reports.report import build_report
     from memtui.reports.text import format_report
 
     with console.progress(f"adding up {path}"):
-        report = build_report(path, redact=redact)
+        report = build_report(path, redact=redact, gco2_per_kwh=gco2_per_kwh)
     if as_json:
         console.print_json(report.to_dict())
     else:

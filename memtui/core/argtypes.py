@@ -287,6 +287,17 @@ def watts(text: str) -> float:
     return value
 
 
+def grams_a_kwh(text: str) -> float:
+    """Parse ``--gco2-per-kwh``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of grams, not {text!r}") from None
+    if not (math.isfinite(value) and 0 <= value <= 10_000):
+        raise argparse.ArgumentTypeError(f"must be from 0 to 10000 grams, not {text}")
+    return value
+
+
 def seed(text: str) -> int:
     """Parse ``--seed``: of random numbers, as PyTorch and NumPy take it."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MOST_SEED):

@@ -150,6 +150,11 @@ def power(watts: float | None) -> str:
     return _with_unit(watts, "W")
 
 
+def mass(grams: float | None) -> str:
+    """Return grams in three digits: ``3.40 mg``, ``12.3 g``, ``1.21 kg``. None is ``n/a``."""
+    return _with_unit(grams, "g")
+
+
 def _with_unit(value: float | None, unit: str) -> str:
     if value is None or value != value:
         return "n/a"

@@ -24,6 +24,7 @@ from memtui.core.samples import MAIN_MEMORY, Event
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import AllocationSummary, allocation_summary
 from memtui.reports.counter_summary import CounterSummary, counter_summaries
+from memtui.reports.energy_summary import EnergySummary, energy_summary
 from memtui.reports.import_summary import ImportSummary, import_summary
 from memtui.reports.overhead_summary import Overhead, budget_clause, overhead_of
 from memtui.reports.power_summary import PowerSummary, power_summaries
@@ -136,6 +137,7 @@ class Report:
         overhead: cost of recording.
         power: mean power and energy of each source.
         gpu_counters: how busy the parts of each GPU were, and its traffic.
+        energy: energy of the recorded time by part of the machine; None where no power was recorded.
         training, learning: training steps, and progress of learning, of each process that reported them.
         imported: origin of the session; None where memtui recorded it.
         allocations, device_allocations: recorded steps in main memory, and on each other device.
@@ -174,6 +176,7 @@ class Report:
     overhead: Overhead
     power: tuple[PowerSummary, ...]
     gpu_counters: tuple[CounterSummary, ...]
+    energy: EnergySummary | None
     training: tuple[TrainingSummary, ...]
     imported: ImportSummary | None
     learning: tuple[LearningSummary, ...]
@@ -194,20 +197,25 @@ class Report:
         return fields_to_plain(self)
 
 
-def build_report(path: Path, *, redact: bool = False) -> Report:
+def build_report(path: Path, *, redact: bool = False, gco2_per_kwh: float | None = None) -> Report:
     """Return the report of a session file, on request without host, user, paths and addresses.
+
+    Args:
+        path: of the session.
+        redact: leave out host, user, paths and addresses.
+        gco2_per_kwh: grams of CO2 of a kilowatt hour, as the user says; None: no CO2 in the report.
 
     Raises:
         SessionError: the file cannot be read.
     """
     reader = open_source(path, redact=redact)
     try:
-        return report_of(reader, reader.title)
+        return report_of(reader, reader.title, gco2_per_kwh)
     finally:
         reader.close()
 
 
-def report_of(reader: ReportSource, title: str) -> Report:
+def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = None) -> Report:
     """Return the report of a session that is open, under a title of its own. Raises SessionError."""
     hello, samples = reader.hello, reader.samples
     lengths_s = (samples.end_ns - samples.start_ns) / SECOND_NS
@@ -252,6 +260,7 @@ def report_of(reader: ReportSource, title: str) -> Report:
         overhead=overhead_of(reader, rows, end_ns - start_ns),
         power=power_summaries(power_readings),
         gpu_counters=counter_summaries(power_readings),
+        energy=energy_summary(power_readings, start_ns, end_ns, gco2_per_kwh),
         training=training_summaries(reader, own_steps),
         imported=import_summary(reader),
         learning=learning_summaries(reader, own_steps),

@@ -9,6 +9,7 @@ from memtui.core.units import between, duration, size
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import device_lines
 from memtui.reports.counter_summary import counter_line
+from memtui.reports.energy_summary import energy_lines
 from memtui.reports.import_summary import ImportSummary, import_lines
 from memtui.reports.overhead_summary import overhead_line
 from memtui.reports.power_summary import power_line
@@ -29,6 +30,7 @@ def format_report(report: Report) -> str:
         *training_and_tensor_lines(report),
         *map(power_line, report.power),
         *map(counter_line, report.gpu_counters),
+        *energy_lines(report.energy),
         *process_lines(report.processes),
         *([f"{mark.kind:<12} at {mark.t_s:.1f} s: {mark.text}" for mark in report.marks] if imported is None else []),
         *_gap_lines(report),

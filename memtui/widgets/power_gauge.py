@@ -20,7 +20,7 @@ class PowerGauge(Panel):
     title = "power"
 
     def heading_right(self, width: int) -> Line:
-        measured = [d for d in self.view.devices if d.now_w is not None]
+        measured = [d for d in self.view.devices if d.now_w is not None and d.added]
         if len(measured) < 2:
             return []
         return [(text.power(sum(d.now_w or 0.0 for d in measured)), self.draw_style["bright"])]

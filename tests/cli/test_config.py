@@ -118,7 +118,10 @@ def test_a_command_follows_it(config, session):
         ("[attach]\nrank = 3", "[attach] rank: is no option that can be set here"),
         ("force = true", "force: is no option that can be set here"),
         ('output = "x"', "output: is no option that can be set here"),
-        ("[report]\ninterval = 1", "[report] interval: is no option that can be set here; allowed: redact"),
+        (
+            "[report]\ninterval = 1",
+            "[report] interval: is no option that can be set here; allowed: gco2-per-kwh, redact",
+        ),
         ("[recrod]\ninterval = 1", "[recrod]: is no command; did you mean record?"),
         ("[zzz]\ninterval = 1", "[zzz]: is no command; allowed: attach, bench"),
         ('[record]\ncolor = "16"', "[record] color: is no option"),

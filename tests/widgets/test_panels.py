@@ -406,6 +406,8 @@ async def test_the_gauges_of_eight_gpus():
     text = await drawn(PowerGauge(eight), 40, 10)
     assert all(f"{100 + n} W" in text for n in range(8))
     assert "828 W" in text.splitlines()[0]
+    packages = [DevicePower(f"CPU {n}", 100, added=n < 2) for n in range(3)]
+    assert "200 W" in (await drawn(PowerGauge(PowerView(tuple(packages))), 40, 10)).splitlines()[0], "psys has both"
 
 
 def table(count: int = 3, **changes) -> TableView:

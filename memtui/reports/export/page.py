@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
 from memtui.core.samples import Clock
 from memtui.core.units import between, duration, energy, percent, power, size, span
+from memtui.reports.energy_summary import energy_notes, part_figure
 from memtui.reports.export.tables import TABLES
 from memtui.reports.figures import figures, provenance
 from memtui.reports.figures.svg import escape
@@ -25,9 +26,9 @@ from memtui.reports.source import ReportSource, not_stored_bytes
 from memtui.reports.text import budgeted, how_it_ended, training_and_tensor_lines
 
 
-def page(reader: ReportSource) -> str:
-    """Return the whole document."""
-    report = report_of(reader, reader.title)
+def page(reader: ReportSource, gco2_per_kwh: float | None = None) -> str:
+    """Return the whole document. ``gco2_per_kwh``: see ``report.build_report``."""
+    report = report_of(reader, reader.title, gco2_per_kwh)
     imported = report.imported is not None
     parts = [
         _head(reader, report),
@@ -36,7 +37,7 @@ def page(reader: ReportSource) -> str:
         _doubts(reader, report),
         _figures(reader),
         _training(report),
-        *(() if imported else (_processes(report), _ranges(reader), _power(report))),
+        *(() if imported else (_processes(report), _ranges(reader), _power(report), _energy(report))),
         _method(report),
     ]
     return document(f"{report.target.command}: memtui", "\n".join(filter(None, parts)))
@@ -219,3 +220,12 @@ def _power(report: Report) -> str:
         for source in report.power
     ]
     return table("Power", "", ("device", "mean power#", "energy#", "source", "status"), rows) if rows else ""
+
+
+def _energy(report: Report) -> str:
+    if report.energy is None:
+        return ""
+    rows: list[list[Cell]] = [
+        [part.part, (energy(part.energy_j), part.energy_j), part_figure(part)] for part in report.energy.parts
+    ]
+    return table("Energy", " ".join(energy_notes(report.energy)), ("part", "energy#", "measured"), rows)

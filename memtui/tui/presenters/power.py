@@ -9,6 +9,7 @@ from math import isfinite
 
 import numpy as np
 
+from memtui.analysis.energy_parts import part_of
 from memtui.core.samples import GPU_COUNTERS
 from memtui.core.units import short_size
 from memtui.session.session import Session
@@ -25,8 +26,8 @@ LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended late
 class _Device:
     """One source over time."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, added: bool = True) -> None:
+        self.name, self.added = name, added
         self.times = array("q")  # arrays: there may be hours of ten readings a second
         self.watts = array("d")
         self.joules = array("d")
@@ -60,6 +61,7 @@ class _Device:
             reason="" if len(seen) or len(finite_joules) else self.reason,
             note=note,
             counters=() if now is None else counter_lines(self.counters[(until - 1) * _EACH : until * _EACH]),
+            added=self.added,
         )
 
 
@@ -77,7 +79,10 @@ class PowerLog:
             return
         for reading in reader.devices.power(max(0, self._until - LATE_NS), end):
             key = reading.device, reading.scope
-            device = self._devices.setdefault(key, _Device(short_name(reading.device, reading.scope)))
+            if key not in self._devices:
+                added = part_of(reading.scope) is not None
+                self._devices[key] = _Device(short_name(reading.device, reading.scope), added=added)
+            device = self._devices[key]
             if reading.power_w is None and reading.energy_j is None:
                 device.reason = reading.reason or str(reading.status)
                 if not device.silences or reading.t_ns > device.silences[-1][0]:

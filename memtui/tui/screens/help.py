@@ -80,7 +80,8 @@ Output of the program                   what it printed, of a program that memtu
     "power": """\
 Power                                   what the devices draw, from their own sensors
   avg, peak and energy are counted from the start of the session to the cursor. The bar goes to the limit of the device.
-  A board that other programs use as well says so: its power is theirs, too.
+  A board that other programs use as well says so: its power is theirs, too. The sum at the top leaves out what lies in
+  another figure (core, uncore, psys). memtui report has the energy by part of the machine, and a total where it can.
 """,
 }
 SECTIONS = {

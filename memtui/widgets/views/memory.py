@@ -252,6 +252,7 @@ class DevicePower:
     reason: str = ""
     note: str = ""  # what the power covers ("board, 3 processes"), or since when there is no reading
     counters: tuple[str, ...] = ()  # lines on how busy the parts of a GPU are, the most important one first
+    added: bool = True  # whether it counts in a sum: a core's power is in its package's
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,170 @@
+"""Energy by part of the machine: what is added up, what is not, and why there is no sum."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.energy_parts import CPU, DRAM, GPU, PARTS, REST, SOCKET, energy_of_machine, part_of
+from memtui.core.samples import PowerReading, Status
+
+S = 1_000_000_000
+END = 100 * S
+
+
+def counter(device: str, scope: str, watts: float, *, source="rapl", begin=0, end=100, **more) -> list[PowerReading]:
+    """Readings of a counter every second."""
+    return [
+        PowerReading(t * S, device, scope, source, power_w=watts, energy_j=7 + watts * t, **more)
+        for t in range(begin, end + 1)
+    ]
+
+
+def sensor(device: str, scope: str, watts: float, source="hwmon") -> list[PowerReading]:
+    return [PowerReading(t * S, device, scope, source, power_w=watts) for t in range(101)]
+
+
+def absent(device: str, scope: str, reason: str, status=Status.UNSUPPORTED, source="nvml") -> list[PowerReading]:
+    return [PowerReading(0, device, scope, source, status=status, reason=reason)]
+
+
+def parts(*readings: list[PowerReading]):
+    found = energy_of_machine([r for rows in readings for r in rows], 0, END)
+    assert tuple(part.part for part in found.parts) == PARTS
+    return found, {part.part: part for part in found.parts}
+
+
+GPU_0 = counter("GPU 0", "board", 300, source="nvml instant", processes=2)
+PACKAGES = counter("CPU package 0", "package", 90) + counter("CPU package 1", "package", 80)
+MEMORY = counter("CPU package 0", "dram", 10) + counter("CPU package 1", "dram", 11)
+CHASSIS = sensor("machine", "chassis", 700)
+
+
+def test_a_server_without_a_sensor_of_the_machine():
+    found, part = parts(GPU_0, PACKAGES, MEMORY)
+    assert [part[name].energy_j for name in PARTS] == [30_000, 17_000, 2_100, None]
+    assert part[GPU].devices == ("GPU 0, 2 processes",)
+    assert (part[GPU].source, part[CPU].source) == ("nvml counter", "rapl counter")
+    assert (found.total_j, found.reason) == (None, "rest of the machine n/a (no sensor of the whole machine)")
+
+
+def test_the_whole_machine_is_its_own_figure_and_the_rest_what_is_left():
+    found, part = parts(GPU_0, PACKAGES, MEMORY, CHASSIS)
+    assert (found.total_j, found.reason) == (70_000, "")
+    assert part[REST].energy_j == pytest.approx(70_000 - 30_000 - 17_000 - 2_100)
+    assert part[REST].source == "hwmon integrated"
+
+
+def test_the_machine_is_known_without_its_parts_and_then_the_rest_is_not():
+    found, part = parts(absent("CPU", "package", "no RAPL zone", source="rapl"), CHASSIS)
+    assert found.total_j == 70_000
+    assert (part[REST].energy_j, part[REST].reason) == (None, "known only where all other parts are")
+
+
+def test_parts_that_drew_more_than_the_machine():
+    found, part = parts(GPU_0, PACKAGES, MEMORY, sensor("machine", "chassis", 100))
+    assert found.total_j is None
+    assert part[REST].energy_j is None
+    assert "drew more than the sensor" in found.reason
+
+
+def test_what_lies_in_another_figure_is_never_added():
+    inside = [counter("CPU package 0", scope, 40) for scope in ("core", "uncore")]
+    _, part = parts(counter("platform", "psys", 500), counter("CPU package 0", "package", 90), *inside)
+    assert part[CPU].energy_j == 9_000
+    assert [part_of(scope) for scope in ("psys", "core", "uncore", "module", "chassis", "whatever")] == [None] * 6
+
+
+def test_memory_of_a_processor_with_graphics_may_be_in_its_package():
+    package = counter("CPU package 0", "package", 90)
+    found, part = parts(package, counter("CPU package 0", "uncore", 5), counter("CPU package 0", "dram", 10))
+    assert (part[DRAM].energy_j, part[DRAM].added) == (1_000, False)
+    assert "not added" in found.reason
+
+
+def test_memory_of_one_package_is_not_that_of_all():
+    _, part = parts(PACKAGES, counter("CPU package 0", "dram", 10))
+    assert (part[DRAM].energy_j, part[DRAM].reason) == (None, "CPU package 1 has no counter of its memory")
+    dies = counter("CPU package 0 die 0", "package", 5) + counter("CPU package 0 die 1", "package", 5)
+    _, part = parts(dies, counter("CPU package 0 die 0", "dram", 10))
+    assert part[DRAM].energy_j == 1_000
+
+
+def test_a_socket_of_grace_has_its_memory():
+    found, part = parts(GPU_0, sensor("CPU socket 0", SOCKET, 200), CHASSIS)
+    assert (part[CPU].energy_j, part[DRAM].inside, part[DRAM].energy_j) == (20_000, CPU, None)
+    assert part[REST].energy_j == pytest.approx(20_000)
+    assert found.total_j == 70_000
+
+
+def test_a_board_without_a_figure_takes_it_from_all_boards():
+    lost = absent("GPU 1", "board", "the GPU is lost", Status.FAILED)
+    found, part = parts(GPU_0, lost, PACKAGES, MEMORY)
+    assert (part[GPU].energy_j, part[GPU].reason, part[GPU].status) == (None, "GPU 1: the GPU is lost", "failed")
+    assert found.reason.startswith("GPU boards n/a (GPU 1: the GPU is lost); rest of")
+
+
+def test_no_driver_of_one_make_is_no_hole_where_there_is_a_board_of_another():
+    board = counter("AMD GPU 0", "board", 100, source="amdsmi")
+    _, part = parts(board, absent("GPU", "board", "no NVIDIA driver"))
+    assert part[GPU].energy_j == 10_000
+    _, part = parts(board, absent("GPU", "board", "stale", Status.FAILED))
+    assert part[GPU].energy_j is None
+    _, part = parts(GPU_0, absent("GPU", "board", "no answer yet", Status.FAILED))
+    assert part[GPU].energy_j == 30_000
+
+
+def test_a_counter_that_was_reset_has_no_figure():
+    reset = counter("CPU package 0", "package", 90, end=50) + counter("CPU package 0", "package", 1, begin=51)
+    _, part = parts(reset)
+    assert (part[CPU].energy_j, part[CPU].status) == (None, "failed")
+    assert "reset" in part[CPU].reason
+
+
+def test_a_sensor_that_was_silent_for_long_has_no_figure():
+    silent = [r for r in sensor("CPU socket 0", SOCKET, 200) if not 30 * S < r.t_ns < 50 * S]
+    _, part = parts(silent)
+    assert (part[CPU].energy_j, part[CPU].reason) == (None, "no reading for 20 s")
+
+
+def test_a_part_of_the_time_has_a_figure_and_gives_no_sum():
+    found, part = parts(counter("GPU 0", "board", 300, begin=20), PACKAGES, MEMORY, CHASSIS)
+    assert (part[GPU].energy_j, part[GPU].measured_s, part[GPU].whole) == (24_000, 80, False)
+    assert part[REST].energy_j is None
+    assert found.total_j == 70_000
+    found, _ = parts(counter("GPU 0", "board", 300, begin=20), PACKAGES, MEMORY)
+    assert found.reason.startswith("GPU boards for 80.0 s only; ")
+
+
+def test_nothing_was_read():
+    found, part = parts()
+    assert [part[name].energy_j for name in PARTS] == [None] * 4
+    assert all(part[name].reason for name in PARTS)
+    assert found.total_j is None
+
+
+ROWS = st.lists(
+    st.builds(
+        PowerReading,
+        st.integers(0, END),
+        st.sampled_from(["GPU", "GPU 0", "AMD GPU 0", "CPU package 0", "CPU package 1", "machine"]),
+        st.sampled_from(["board", "package", "dram", "psys", "uncore", SOCKET, "chassis"]),
+        st.sampled_from(["nvml", "rapl", "hwmon"]),
+        st.none() | st.floats(0, 1000),
+        st.none() | st.floats(0, 1e6),
+    ),
+    max_size=40,
+)
+
+
+@given(ROWS)
+def test_every_part_has_a_figure_or_a_reason_and_no_sum_has_a_hole(rows):
+    found = energy_of_machine(sorted(rows, key=lambda row: row.t_ns), 0, END)
+    for part in found.parts:
+        assert (part.energy_j is None) == (part.status != Status.OK)
+        assert part.energy_j is not None or part.reason
+        assert part.energy_j is None or part.energy_j >= 0
+    assert (found.total_j is None) == bool(found.reason)
+    if found.total_j is not None:
+        assert any(row.scope == "chassis" for row in rows), "the rest is known from a sensor of the machine only"
