@@ -22,6 +22,7 @@ def test_every_source_speaks_even_when_there_is_none(tmp_path):
     assert [(capability.name, capability.ok) for capability in probe.capabilities()] == [
         ("nvml", False),
         ("rapl", False),
+        ("hwmon", False),
     ]
     probe.close()
 

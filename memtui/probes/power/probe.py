@@ -1,4 +1,4 @@
-"""All power sources of this machine as one probe: GPUs through NVML, CPUs and memory through RAPL."""
+"""All power sources of this machine as one probe: GPUs through NVML, CPUs and memory through RAPL, or hwmon."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from memtui.core.samples import Capability, PowerReading, Status
 from memtui.probes.gpu.nvml_client import NvmlProcess
 from memtui.probes.gpu.processes import Holders, unknown
+from memtui.probes.power.hwmon import HwmonProbe
 from memtui.probes.power.rapl import RaplProbe
 
 _LEFT_OUT = Capability("nvml", False, "GPU readings are switched off", "")
@@ -24,6 +25,7 @@ class PowerProbe:
         """
         self._nvml = NvmlProcess() if nvml else None
         self._rapl = RaplProbe(sys_root=sys_root)
+        self._hwmon = HwmonProbe(sys_root=sys_root)
         self.holders: Holders | None = None  # who held GPU memory, from the last ``read``; None: nothing new
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
@@ -38,12 +40,15 @@ class PowerProbe:
         else:
             self.holders = Holders(t_ns, unknown(Status.UNSUPPORTED, _LEFT_OUT.reason))
             gpus = (PowerReading(t_ns, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
-        return gpus + self._rapl.read(t_ns)
+        cpus = self._rapl.read(t_ns)
+        if self._hwmon.scopes and not self._rapl.found:  # a machine with other sensors misses no RAPL
+            cpus = ()
+        return gpus + cpus + self._hwmon.read(t_ns)
 
     def capabilities(self) -> list[Capability]:
-        """Return whether ``nvml`` and ``rapl`` work here; if not, with the reason and a remedy."""
+        """Return whether ``nvml``, ``rapl`` and ``hwmon`` work here; if not, with the reason and a remedy."""
         gpus = [_LEFT_OUT] if self._nvml is None else self._nvml.capabilities()
-        return gpus + self._rapl.capabilities()
+        return gpus + self._rapl.capabilities() + self._hwmon.capabilities()
 
     def close(self) -> None:
         """Release the driver and the counters."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.core.samples import Capability, PowerReading, Status
+from memtui.probes.power.sysfs import text_of
 
 NO_ZONE = "no RAPL zone: virtual machine or no powercap driver"
 # No single zone exceeds this power. A counter that could wrap twice between two readings gives no energy, and one that
@@ -57,6 +58,11 @@ class RaplProbe:
         self._zones = _find_zones(Path(sys_root) / "class" / "powercap")
         for zone in self._zones:
             self._advance(zone)
+
+    @property
+    def found(self) -> bool:
+        """Return whether there is any zone."""
+        return bool(self._zones)
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """Return a reading of every zone, or one that says why there is none.
@@ -155,7 +161,7 @@ def _find_zones(powercap: Path) -> list[_Zone]:
     zones = []
     for match in sorted(matches, key=lambda matched: (int(matched[1]), int(matched[2] or -1))):
         directory = powercap / match[0]
-        name = _text(directory / "name") or match[0]
+        name = text_of(directory / "name") or match[0]
         if match[2] is None:
             device, scope = _label(name, match[1])
             packages[match[1]] = device
@@ -175,7 +181,7 @@ def _label(name: str, number: str) -> tuple[str, str]:
 
 
 def _open(directory: Path, device: str, scope: str, name: str) -> _Zone:
-    limit = _text(directory / "max_energy_range_uj")
+    limit = text_of(directory / "max_energy_range_uj")
     zone = _Zone(device, scope, name, int(limit) if limit.isdigit() else None, None)
     try:
         zone.descriptor = os.open(directory / "energy_uj", os.O_RDONLY | os.O_CLOEXEC)
@@ -185,10 +191,3 @@ def _open(directory: Path, device: str, scope: str, name: str) -> _Zone:
     except OSError as error:
         zone.problem = Status.FAILED, f"the RAPL counter cannot be opened: {error.strerror}"
     return zone
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

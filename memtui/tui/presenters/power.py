@@ -22,6 +22,8 @@ _BUSES = {"pcie": "PCIe", "nvlink": "NVLink"}
 STALE_NS = 5_000_000_000
 LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process reads power
 
+_SHORT = {"socket with memory": "CPU", "CPU rail": "CORES", "SoC rail": "SoC", "module with GPU": "MOD"}  # of Grace
+
 
 class _Device:
     """One source over time."""
@@ -127,4 +129,6 @@ def short_name(device: str, scope: str) -> str:
     number = device.rsplit(" ", 1)[-1]
     if scope in ("dram", "psys", "core", "uncore"):
         return f"{scope.upper()} {number}" if number.isdigit() else scope.upper()
+    if scope in _SHORT:
+        return f"{_SHORT[scope]} {number}"
     return device.replace(" package", "").replace("NVIDIA ", "")
