@@ -20,6 +20,11 @@ GPU, CPU, DRAM, REST = "GPU boards", "CPU packages", "DRAM", "rest of the machin
 PARTS = (GPU, CPU, DRAM, REST)
 MACHINE = "chassis"  # the scope of a sensor that has everything behind the power supply
 SOCKET = "socket with memory"  # of Grace: the scope of a sensor that has its memory, too
+# Scopes of GPUs that are no board's, and why they give no energy of the boards.
+_NO_BOARD = {
+    "GPU package": "it counts the energy of its package only",
+    "processor with CPU": "its sensor has the CPU beside it, too",
+}
 _LATE_FRACTION, _LATE_NS = 0.05, 5 * NS  # of the recording, both ends together: what may be without a reading
 _LONGEST_GAP_NS = 12 * NS  # between two readings of a sensor; they are at most 5 s apart unless one is missing
 _NO_DRAM = "no counter of its own"
@@ -77,7 +82,8 @@ def energy_of_machine(readings: Sequence[PowerReading], start_ns: int, end_ns: i
     for reading in readings:
         by_device[reading.device, reading.scope].append(reading)
     devices = [_of_device(rows, start_ns, end_ns) for rows in by_device.values()]
-    known = {p: _part(p, [d for d in devices if part_of(d.scope) == p]) for p in (GPU, CPU, DRAM)}
+    known = {p: _part(p, [d for d in devices if part_of(d.scope) == p]) for p in (CPU, DRAM)}
+    known[GPU] = _part(GPU, _boards(devices))
     known[DRAM] = _memory(known[DRAM], known[CPU], by_device.keys())
     parts = [known[GPU], known[CPU], known[DRAM]]
     machine = [d for d in devices if d.scope == MACHINE]
@@ -141,12 +147,26 @@ def _of_device(rows: Sequence[PowerReading], start_ns: int, end_ns: int) -> _Dev
         values = np.array([value for _, value in counted])
         if (np.diff(values) < 0).any():
             return replace(device, reason="its counter was reset, or not read for some time")
+        if values[-1] == values[0]:  # whatever is powered draws something
+            return replace(device, reason="its counter did not move")
         return replace(device, energy_j=float(values[-1] - values[0]), status=Status.OK, reason="")
     if (np.diff(times) > _LONGEST_GAP_NS).any():
         return replace(device, reason=f"no reading for {np.diff(times).max() / NS:.0f} s")
     integral = from_power(times, [value for _, value in drawn], times[0], times[-1])
     status = Status.OK if integral.energy_j is not None else Status.FAILED
     return replace(device, energy_j=integral.energy_j, status=status, reason=integral.reason)
+
+
+def _boards(devices: Sequence[_Device]) -> list[_Device]:
+    """Return the boards, and those GPUs of whose boards nothing is known: they are a hole."""
+    boards = [device for device in devices if part_of(device.scope) == GPU]
+    # The graphics of a processor, beside a board, are in the figure of its package.
+    with_cpu = "processor with CPU" if any(board.found for board in boards) else ""
+    return boards + [
+        replace(d, energy_j=None, status=Status.UNSUPPORTED, reason=_NO_BOARD[d.scope])
+        for d in devices
+        if d.scope in _NO_BOARD and d.scope != with_cpu
+    ]
 
 
 def _part(part: str, devices: Sequence[_Device]) -> EnergyPart:

@@ -274,7 +274,7 @@ class PowerReading:
     t_ns: int
     device: str  # "GPU 0", "CPU package 0"
     scope: str  # what the figure covers: "board", "package", "dram"
-    source: str  # "nvml instant", "nvml average", "nvml", "rapl", "hwmon average", "hwmon instant"
+    source: str  # "nvml instant", "rapl", "hwmon average": docs/reference/accuracy.md has all
     power_w: float | None = None
     energy_j: float | None = None
     limit_w: float | None = None

@@ -115,6 +115,27 @@ def test_no_driver_of_one_make_is_no_hole_where_there_is_a_board_of_another():
     assert part[GPU].energy_j == 30_000
 
 
+def test_a_gpu_whose_board_is_not_measured_is_a_hole():
+    package = counter("Intel GPU 0", "GPU package", 50, source="intel sysfs")
+    _, part = parts(package, absent("GPU", "board", "no NVIDIA driver"))
+    assert (part[GPU].energy_j, part[GPU].reason) == (None, "it counts the energy of its package only")
+    _, part = parts(package, GPU_0)
+    assert part[GPU].reason == "Intel GPU 0: it counts the energy of its package only"
+
+
+def test_graphics_of_a_processor_are_no_board():
+    graphics = counter("AMD GPU 0", "processor with CPU", 50, source="amdsmi")
+    _, part = parts(graphics, GPU_0)
+    assert part[GPU].energy_j == 30_000
+    _, part = parts(graphics)
+    assert (part[GPU].energy_j, part[GPU].reason) == (None, "its sensor has the CPU beside it, too")
+
+
+def test_a_counter_that_stands_still_has_no_figure():
+    _, part = parts(counter("AMD GPU 0", "board", 0, source="amdsmi"))
+    assert (part[GPU].energy_j, part[GPU].reason) == (None, "its counter did not move")
+
+
 def test_a_counter_that_was_reset_has_no_figure():
     reset = counter("CPU package 0", "package", 90, end=50) + counter("CPU package 0", "package", 1, begin=51)
     _, part = parts(reset)

@@ -21,6 +21,8 @@ def test_every_source_speaks_even_when_there_is_none(tmp_path):
     assert (cpu.t_ns, cpu.device, cpu.source, cpu.power_w, cpu.status) == (9, "CPU", "rapl", None, "unsupported")
     assert [(capability.name, capability.ok) for capability in probe.capabilities()] == [
         ("nvml", False),
+        ("amdsmi", False),
+        ("intel sysfs", False),
         ("rapl", False),
         ("hwmon", False),
     ]

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 
 from memtui.core.samples import Capability, PowerReading, Status
+from memtui.probes.gpu.driver import GpuDriver
 from memtui.probes.gpu.nvml import NO_GPU, library_problem
 from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.processes import Holders, unknown
@@ -22,13 +23,31 @@ _READ_BYTES = 1 << 16
 _END_S = 0.2  # a process that is blocked in the driver does not even die when killed; the kernel ends it later
 
 
-class NvmlProcess:
-    """Starts ``nvml_worker`` where there is a driver library, reads its reports, and restarts it when none come."""
+def nvidia() -> GpuDriver:
+    """Return NVIDIA's driver."""
+    return GpuDriver(
+        source="nvml",
+        worker=("memtui.probes.gpu.nvml_worker",),
+        name="the NVIDIA driver",
+        absent=NO_GPU,
+        problem=library_problem(),
+        remedy="check nvidia-smi; sudo nvidia-smi --gpu-reset, or restart the machine",
+    )
 
-    def __init__(self, *, stale_ns: int = STALE_NS, restart_ns: int = RESTART_NS) -> None:
+
+class NvmlProcess:
+    """Starts ``nvml_worker`` where there is a driver library, reads its reports, and restarts it when none come.
+
+    Of another make it is the worker of that make.
+    """
+
+    def __init__(
+        self, driver: GpuDriver | None = None, *, stale_ns: int = STALE_NS, restart_ns: int = RESTART_NS
+    ) -> None:
         """Never raises."""
         self._stale_ns, self._restart_ns = stale_ns, restart_ns
-        self._problem = library_problem()
+        self._driver = driver or nvidia()
+        self._problem = self._driver.problem
         self._capability: Capability | None = self._problem[1] if self._problem else None
         self._worker: subprocess.Popen[bytes] | None = None
         self._buffer = b""
@@ -50,7 +69,7 @@ class NvmlProcess:
         if self._problem is not None:
             status, why = self._problem
             self.holders = Holders(t_ns, unknown(status, why.reason))
-            return (PowerReading(t_ns, NO_GPU, "board", "nvml", status=status, reason=why.reason),)
+            return (replace(self._nothing(t_ns), status=status, reason=why.reason),)
         new = self._take()
         if new:
             return new
@@ -65,37 +84,41 @@ class NvmlProcess:
         if silent_ns < self._stale_ns and not ended:
             return ()
         since = time.strftime("%H:%M:%S", time.localtime(self._heard_wall_s))
-        why_silent = f"the GPU reader ended{ended}" if ended else "the NVIDIA driver does not answer"
+        why_silent = f"the GPU reader ended{ended}" if ended else f"{self._driver.name} does not answer"
         reason = f"stale since {since}: {why_silent}"
         self.holders = Holders(t_ns, unknown(Status.FAILED, reason))
-        last = self._latest or (PowerReading(t_ns, NO_GPU, "board", "nvml"),)
+        last = self._latest or (self._nothing(t_ns),)
         return tuple(
             PowerReading(t_ns, r.device, r.scope, r.source, name=r.name, status=Status.FAILED, reason=reason)
             for r in last
         )
 
     def capabilities(self) -> list[Capability]:
-        """Return one entry, ``nvml``. Waits for the driver, but for 3 s at most: it may hang."""
+        """Return one entry, such as ``nvml``. Waits for the driver, but for 3 s at most: it may hang."""
         deadline = time.monotonic() + FIRST_WORD_S
         while self._capability is None and (left := deadline - time.monotonic()) > 0:
             if self._worker is None or self._worker.stdout is None or self._worker.poll() is not None:
                 break
             select.select([self._worker.stdout], [], [], left)
             self._take()
-        remedy = "check nvidia-smi; sudo nvidia-smi --gpu-reset, or restart the machine"
-        silent = Capability("nvml", False, f"the NVIDIA driver did not answer in {FIRST_WORD_S:.0f} s", remedy)
+        reason = f"{self._driver.name} did not answer in {FIRST_WORD_S:.0f} s"
+        silent = Capability(self._driver.source, False, reason, self._driver.remedy)
         return [self._capability or silent]
 
     def close(self) -> None:
         """End the process."""
         self._end()
         if self._problem is None:
-            self._problem = Status.FAILED, Capability("nvml", False, "the probe is closed", "")
+            self._problem = Status.FAILED, Capability(self._driver.source, False, "the probe is closed", "")
+
+    def _nothing(self, t_ns: int) -> PowerReading:
+        return PowerReading(t_ns, self._driver.absent, "board", self._driver.source)
 
     def _start(self) -> None:
         self._end()
         self._buffer, self._started_ns = b"", time.monotonic_ns()
-        argv = [sys.executable, "-P", "-m", "memtui.probes.gpu.nvml_worker", str(os.getpid())]
+        module, *arguments = self._driver.worker
+        argv = [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments]
         pipe = subprocess.PIPE
         try:
             self._worker = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
@@ -137,5 +160,5 @@ class NvmlProcess:
             return ()
         self.holders = Holders(report.readings[0].t_ns, report.holdings)
         self._latest = report.readings
-        self._final = self._latest[0].device == NO_GPU
+        self._final = self._latest[0].device == self._driver.absent
         return self._latest

@@ -13,30 +13,49 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from memtui.core.privilege import become, invoker
+from memtui.core.samples import Capability, PowerReading
 from memtui.probes.gpu.nvml import NO_GPU, NvmlProbe
 from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, to_line
+from memtui.probes.gpu.processes import Holding
 
 EVERY_S = 0.5
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 
+class GpuProbe(Protocol):
+    """Reads the GPUs of one make; the methods are those of ``NvmlProbe``."""
+
+    def read(self, t_ns: int) -> tuple[PowerReading, ...]: ...
+
+    def holdings(self) -> Sequence[Holding]: ...
+
+    def capabilities(self) -> Sequence[Capability]: ...
+
+
 def main() -> int:
-    """Return at the end of the input, or when there is no GPU."""
+    """Read NVIDIA's GPUs; return at the end of the input, or when there is no GPU."""
+    return serve(NvmlProbe, NO_GPU)
+
+
+def serve(create: Callable[[], GpuProbe], absent: str) -> int:
+    """Read GPUs until the end of the input, or until the first reading is of the device ``absent``."""
     os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))  # not the sampler's high priority
     become(invoker())
     # After the change of user, which resets this setting. A parent that died before it sends no signal.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         return 0
-    probe = NvmlProbe()
+    probe = create()
     (capability,) = probe.capabilities()
     _send(DriverReport(capability))
     while True:
         readings = probe.read(time.monotonic_ns())
         _send(GpuReport(tuple(readings), tuple(probe.holdings())))
-        if readings[0].device == NO_GPU:
+        if readings[0].device == absent:
             return 0  # no GPU will appear while this process runs
         if select.select([0], [], [], EVERY_S)[0]:
             return 0

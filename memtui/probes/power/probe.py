@@ -1,10 +1,13 @@
-"""All power sources of this machine as one probe: GPUs through NVML, CPUs and memory through RAPL, or hwmon."""
+"""All power sources of this machine as one probe: GPUs by their drivers, CPUs and memory through RAPL, or hwmon."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from memtui.core.samples import Capability, PowerReading, Status
+from memtui.probes.gpu.amd import amd, no_device
+from memtui.probes.gpu.intel import intel, no_counter
+from memtui.probes.gpu.nvml import NO_GPU
 from memtui.probes.gpu.nvml_client import NvmlProcess
 from memtui.probes.gpu.processes import Holders, unknown
 from memtui.probes.power.hwmon import HwmonProbe
@@ -24,6 +27,8 @@ class PowerProbe:
             nvml: also look for NVIDIA GPUs.
         """
         self._nvml = NvmlProcess() if nvml else None
+        root = Path(sys_root)
+        self._amd, self._intel = (NvmlProcess(driver) if driver else None for driver in (amd(root), intel(root)))
         self._rapl = RaplProbe(sys_root=sys_root)
         self._hwmon = HwmonProbe(sys_root=sys_root)
         self.holders: Holders | None = None  # who held GPU memory, from the last ``read``; None: nothing new
@@ -39,19 +44,32 @@ class PowerProbe:
             self.holders = self._nvml.holders
         else:
             self.holders = Holders(t_ns, unknown(Status.UNSUPPORTED, _LEFT_OUT.reason))
-            gpus = (PowerReading(t_ns, "GPU", "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
+            gpus = (PowerReading(t_ns, NO_GPU, "board", "nvml", status=Status.UNSUPPORTED, reason=_LEFT_OUT.reason),)
         cpus = self._rapl.read(t_ns)
         if self._hwmon.scopes and not self._rapl.found:  # a machine with other sensors misses no RAPL
             cpus = ()
-        return gpus + cpus + self._hwmon.read(t_ns)
+        if self._others and all(
+            r.status == Status.UNSUPPORTED for r in gpus
+        ):  # nor one with other GPUs an NVIDIA driver
+            gpus = ()
+        others = tuple(reading for process in self._others for reading in process.read(t_ns))
+        return gpus + others + cpus + self._hwmon.read(t_ns)
+
+    @property
+    def _others(self) -> list[NvmlProcess]:
+        return [process for process in (self._amd, self._intel) if process is not None]
 
     def capabilities(self) -> list[Capability]:
-        """Return whether ``nvml``, ``rapl`` and ``hwmon`` work here; if not, with the reason and a remedy."""
+        """Return whether each kind of source works here; if not, with the reason and a remedy."""
         gpus = [_LEFT_OUT] if self._nvml is None else self._nvml.capabilities()
+        gpus += [no_device()] if self._amd is None else self._amd.capabilities()
+        gpus += [no_counter()] if self._intel is None else self._intel.capabilities()
         return gpus + self._rapl.capabilities() + self._hwmon.capabilities()
 
     def close(self) -> None:
         """Release the driver and the counters."""
         if self._nvml is not None:
             self._nvml.close()
+        for process in self._others:
+            process.close()
         self._rapl.close()

@@ -131,4 +131,4 @@ def short_name(device: str, scope: str) -> str:
         return f"{scope.upper()} {number}" if number.isdigit() else scope.upper()
     if scope in _SHORT:
         return f"{_SHORT[scope]} {number}"
-    return device.replace(" package", "").replace("NVIDIA ", "")
+    return device.replace(" package", "").replace("NVIDIA ", "").replace("AMD GPU", "AMD").replace("Intel GPU", "Intel")
