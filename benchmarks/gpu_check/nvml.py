@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ QUERY = (
     "temperature.gpu,clocks_event_reasons.active,uuid"
 )
 PERIOD_S, WAVE_S = 0.23, 5.0  # not a multiple of any sensor's period, so that its phase wanders
-POWER, AVERAGE = 186, 185  # NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_AVERAGE
+POWER, AVERAGE, ENERGY = 186, 185, 83  # NVML_FI_DEV_POWER_INSTANT, ..._AVERAGE, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 MIB = 1 << 20
 # By field of ``PowerReading``: number of the metric (GPM), and the head of its column in ``nvidia-smi dmon``.
 COUNTERS = {
@@ -53,6 +55,8 @@ def run(report: Report) -> None:
             counters(report, probe)
         with report.part("energy"):
             _energy(report, smi("uuid")[0], recording)
+        with report.part("cost of calls"):
+            _costs(report, probe)
     with report.part("averaging window"):
         _averaging(report, recording)
     (report.folder / "nvml-recording.json").write_text(json.dumps(recording, separators=(",", ":")))
@@ -180,6 +184,37 @@ def _duration_us(source: NvmlEnergy) -> float:
         times.append((time.monotonic_ns() - begin) / 1e3)
         time.sleep(0.01)
     return statistics.median(times)
+
+
+def _costs(report: Report, probe: NvmlProbe) -> None:
+    """Say what single calls cost under load: the wait, and the CPU time in it."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    calls: dict[str, Callable[[], object]] = {
+        "a reading of NvmlProbe": lambda: (probe.read(time.monotonic_ns()), probe.holdings()),
+        "energy counter": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),
+        "energy counter as a field": lambda: pynvml.nvmlDeviceGetFieldValues(handle, [(ENERGY, 0)]),
+        "power and energy as fields": lambda: pynvml.nvmlDeviceGetFieldValues(handle, [(POWER, 0), (ENERGY, 0)]),
+        "power as a field": lambda: pynvml.nvmlDeviceGetFieldValues(handle, [(POWER, 0)]),
+        "average power": lambda: pynvml.nvmlDeviceGetPowerUsage(handle),
+        "utilisation": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle),
+        "memory": lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2),
+        "compute processes": lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle),
+        "use by process": lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - 1) * 1e6)),
+    }
+    for name, call in calls.items():
+        waits, costs = [], []
+        for _ in range(12):
+            begin, cpu = time.monotonic_ns(), time.thread_time_ns()
+            with contextlib.suppress(pynvml.NVMLError):
+                call()
+            waits.append((time.monotonic_ns() - begin) / 1e3)
+            costs.append((time.thread_time_ns() - cpu) / 1e3)
+            time.sleep(0.03)
+        text = f"{statistics.median(waits):.0f} us, {statistics.median(costs):.0f} us of it CPU time"
+        report.figure(f"cost of a call: {name}", text)
 
 
 def _zeus() -> Any:

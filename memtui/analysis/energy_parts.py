@@ -217,19 +217,28 @@ def _memory(memory: EnergyPart, cpu: EnergyPart, devices: Collection[tuple[str, 
 
 
 def _summed(parts: tuple[EnergyPart, ...]) -> EnergyOfMachine:
-    missing = [why for why in map(_why_no_sum, parts) if why]
+    missing = _why_no_sum(parts)
     total_j = None if missing else sum(part.energy_j or 0.0 for part in parts)
     return EnergyOfMachine(parts, total_j, "; ".join(missing))
 
 
-def _why_no_sum(part: EnergyPart) -> str:
-    if part.inside:
-        return ""
-    if part.energy_j is None:
-        return f"{part.part} n/a ({part.reason})"
-    if not part.added:
-        return f"{part.part}: {part.reason}"
-    return "" if part.whole else f"{part.part} for {part.measured_s:.1f} s only"
+def _why_no_sum(parts: Sequence[EnergyPart]) -> list[str]:
+    """Return what prevents a sum, in the order of the parts; those with one reason stand together."""
+    unknown: dict[str, list[str]] = {}
+    for part in parts:
+        if part.energy_j is None and not part.inside:
+            unknown.setdefault(part.reason, []).append(part.part)
+    said: dict[str, None] = {}
+    for part in parts:
+        if part.inside:
+            continue
+        if part.energy_j is None:
+            said[f"{' and '.join(unknown[part.reason])} n/a ({part.reason})"] = None
+        elif not part.added:
+            said[f"{part.part}: {part.reason}"] = None
+        elif not part.whole:
+            said[f"{part.part} for {part.measured_s:.1f} s only"] = None
+    return list(said)
 
 
 def _with_machine(parts: list[EnergyPart], machine: EnergyPart) -> EnergyOfMachine:
@@ -237,7 +246,7 @@ def _with_machine(parts: list[EnergyPart], machine: EnergyPart) -> EnergyOfMachi
     if machine.energy_j is None:
         return _summed((*parts, machine))
     rest = EnergyPart(REST, reason="known only where all other parts are")
-    missing = [why for why in map(_why_no_sum, parts) if why]
+    missing = _why_no_sum(parts)
     if not missing and machine.whole:
         rest_j = machine.energy_j - sum(part.energy_j or 0.0 for part in parts)
         if rest_j >= 0:

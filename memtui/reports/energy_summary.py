@@ -70,17 +70,12 @@ def _co2(parts: Sequence[EnergyPart], total_j: float | None, g_per_kwh: float) -
 
 
 def energy_lines(summary: EnergySummary | None) -> list[str]:
-    """Return the lines of the report: one for each part if any has a figure; why there is no total in any case."""
+    """Return the lines of the report: one for each part that has a figure, and the total or what it lacks."""
     if summary is None:
         return []
-    lines = []
-    if any(part.energy_j is not None for part in summary.parts):
-        lines = [f"{part.part}: {_figure(part)}{part_figure(part)}" for part in summary.parts]
+    measured = [part for part in summary.parts if part.energy_j is not None]
+    lines = [f"{part.part}: {energy(part.energy_j or 0.0)}, {part_figure(part)}" for part in measured]
     return [f"energy       {line}" for line in [*lines, *energy_notes(summary)]]
-
-
-def _figure(part: EnergyPart) -> str:
-    return "n/a: " if part.energy_j is None else f"{energy(part.energy_j)}, "
 
 
 def part_figure(part: EnergyPart) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memtui.recording.tracer.caching_allocator import allocator_blocks, allocator_peaks, peak_as_seen
 from tests.support.cuda_allocator import MIB, NO_LIMIT, CudaAllocator
+from tests.support.recordings import HISTORIES, recording
 
 GPU = "cuda:0"
 SIZES = st.one_of(st.integers(1, 5000), st.integers(1, 3 * MIB), st.integers(MIB, 30 * MIB))
@@ -140,3 +141,13 @@ def test_blocks_that_the_profiler_saw_otherwise_are_not_known():
 def test_snapshots_of_another_form_are_refused():
     with pytest.raises(ValueError, match="another form: KeyError"):
         allocator_peaks({"segments": []}, {"traces": []})
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+def test_the_history_of_a_real_gpu_has_the_allocators_own_peaks(kind):
+    said = recording(f"history-{kind}")
+    before = {"segments": said["before"], "device_traces": [[]]}
+    peak = allocator_peaks(before, {"segments": said["after"], "device_traces": said["device_traces"]})[GPU]
+    assert peak.reason == ""
+    assert peak.allocated_bytes == said["peak_allocated_bytes"], "torch.cuda.max_memory_allocated"
+    assert peak.requested_bytes == said["peak_requested_bytes"]

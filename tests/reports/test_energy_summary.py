@@ -32,12 +32,10 @@ def lines(*readings: list[PowerReading], gco2: float | None = None) -> list[str]
     ]
 
 
-def test_each_part_has_a_line():
+def test_each_part_with_a_figure_has_a_line():
     assert lines(GPU, CPU) == [
         "GPU boards: 1.44 MJ, nvml counter (GPU 0, 3 processes)",
         "CPU packages: 360 kJ, rapl counter (CPU package 0, with all that ran on it)",
-        "DRAM: n/a: no counter of its own",
-        "rest of the machine: n/a: no sensor of the whole machine",
         f"no total: DRAM n/a (no counter of its own); {NO_REST}",
     ]
 
@@ -56,7 +54,7 @@ def test_co2_of_what_was_measured_says_of_what():
 def test_without_any_figure_there_is_one_line_and_no_co2():
     nothing = [PowerReading(0, "CPU", "package", "rapl", status=Status.UNSUPPORTED, reason="no RAPL zone")]
     total, co2 = lines(nothing, gco2=380)
-    assert total.startswith("no total: GPU boards n/a (not read); CPU packages n/a (no RAPL zone)")
+    assert total.startswith("no total: GPU boards n/a (not read); CPU packages and DRAM n/a (no RAPL zone)")
     assert co2 == "no CO2 at 380 g/kWh (your figure): no part was measured"
     assert energy_summary([], 0, S) is None
     assert energy_lines(None) == []
