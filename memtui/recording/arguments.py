@@ -117,6 +117,12 @@ def add_observation(parser: Parser) -> None:
         metavar="EXPR",
         help="pages left out of the session: default, none, or terms such as exec,pages<4,name=GLOB; ! inverts one",
     )
+    group.add_argument(
+        "--chassis-power",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="also read the power of the whole machine from its management controller, every 2 s (root, ipmitool)",
+    )
     group.add_argument("--children", action=argparse.BooleanOptionalAction, default=True, help="watch its children too")
     group.add_argument(
         "--sudo",
@@ -177,6 +183,7 @@ def options_of(args: argparse.Namespace) -> Options:
         duration_ns=round(args.duration * 1e9) if args.duration else None,
         keep_command=args.keep_command,
         max_overhead_ppm=args.max_overhead,
+        chassis_power=args.chassis_power,
     )
 
 

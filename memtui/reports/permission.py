@@ -40,7 +40,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         Clock: "monotonic_ns wall_ns utc_offset_s",
         Host: "cpu_count memory_bytes",
         Target: "pid start_ticks",
-        Options: "interval_ns tracker pause flush rearm pages children duration_ns together keep_command "
+        Options: "interval_ns tracker pause flush rearm pages children duration_ns together chassis_power keep_command "
         "max_overhead_ppm trace_every",
         Capability: "ok",
         Hello: "",

@@ -135,8 +135,6 @@ def test_a_process_of_its_own_reads_them(tmp_path):
             time.sleep(0.02)
             readings = probe.read(1)
         assert [(r.device, r.energy_j) for r in readings] == [("Intel GPU 0", 5.0), ("CPU", None)]
-        assert {c.name: c.ok for c in probe.capabilities()} == {
-            "nvml": False, "amdsmi": False, "intel sysfs": True, "rapl": False, "hwmon": False
-        }  # fmt: skip
+        assert "intel sysfs" in [c.name for c in probe.capabilities() if c.ok]
     finally:
         probe.close()

@@ -25,6 +25,7 @@ def test_every_source_speaks_even_when_there_is_none(tmp_path):
         ("intel sysfs", False),
         ("rapl", False),
         ("hwmon", False),
+        ("ipmi dcmi", False),
     ]
     probe.close()
 

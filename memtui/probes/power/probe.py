@@ -10,6 +10,7 @@ from memtui.probes.gpu.intel import intel, no_counter
 from memtui.probes.gpu.nvml import NO_GPU
 from memtui.probes.gpu.nvml_client import NvmlProcess
 from memtui.probes.gpu.processes import Holders, unknown
+from memtui.probes.power.chassis import ChassisProbe
 from memtui.probes.power.hwmon import HwmonProbe
 from memtui.probes.power.rapl import RaplProbe
 
@@ -19,18 +20,21 @@ _LEFT_OUT = Capability("nvml", False, "GPU readings are switched off", "")
 class PowerProbe:
     """Reads every power source; a reading of a missing source says why it is missing."""
 
-    def __init__(self, *, sys_root: Path | str = "/sys", nvml: bool = True) -> None:
+    def __init__(self, *, sys_root: Path | str = "/sys", nvml: bool = True, chassis: bool = False) -> None:
         """Find the sources; never raises.
 
         Args:
             sys_root: where sysfs is mounted.
             nvml: also look for NVIDIA GPUs.
+            chassis: also ask the management controller of the machine.
         """
         self._nvml = NvmlProcess() if nvml else None
         root = Path(sys_root)
         self._amd, self._intel = (NvmlProcess(driver) if driver else None for driver in (amd(root), intel(root)))
         self._rapl = RaplProbe(sys_root=sys_root)
         self._hwmon = HwmonProbe(sys_root=sys_root)
+        self._chassis = ChassisProbe()
+        self._asks_chassis = chassis
         self.holders: Holders | None = None  # who held GPU memory, from the last ``read``; None: nothing new
 
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
@@ -53,7 +57,8 @@ class PowerProbe:
         ):  # nor one with other GPUs an NVIDIA driver
             gpus = ()
         others = tuple(reading for process in self._others for reading in process.read(t_ns))
-        return gpus + others + cpus + self._hwmon.read(t_ns)
+        machine = self._chassis.read(t_ns) if self._asks_chassis else ()
+        return gpus + others + cpus + self._hwmon.read(t_ns) + machine
 
     @property
     def _others(self) -> list[NvmlProcess]:
@@ -64,7 +69,7 @@ class PowerProbe:
         gpus = [_LEFT_OUT] if self._nvml is None else self._nvml.capabilities()
         gpus += [no_device()] if self._amd is None else self._amd.capabilities()
         gpus += [no_counter()] if self._intel is None else self._intel.capabilities()
-        return gpus + self._rapl.capabilities() + self._hwmon.capabilities()
+        return gpus + self._rapl.capabilities() + self._hwmon.capabilities() + self._chassis.capabilities()
 
     def close(self) -> None:
         """Release the driver and the counters."""
@@ -73,3 +78,4 @@ class PowerProbe:
         for process in self._others:
             process.close()
         self._rapl.close()
+        self._chassis.close()

@@ -116,7 +116,8 @@ class Sampler:
 
     def run(self) -> None:
         """Send Hello, then windows, then End. Raises RecorderGone."""
-        power = PowerProbe()  # its counters begin here, so that the first reading has a power
+        # Its counters begin here, so that the first reading has a power.
+        power = PowerProbe(chassis=self._options.chassis_power)
         self._outbox.put(hello(self._order, self._options, self._tracker, self._rejected))
         began_ns = time.monotonic_ns()
         until_ns = began_ns + self._options.duration_ns if self._options.duration_ns else None
