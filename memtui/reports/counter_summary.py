@@ -73,6 +73,9 @@ def _traffic(to_gpu: float | None, from_gpu: float | None) -> str:
         return "n/a"
     if to_gpu == from_gpu == 0:
         return "0 B/s"
-    return " ".join(
-        f"{size(value)}{'/s' if value is not None else ''} {way}" for value, way in ((to_gpu, "in"), (from_gpu, "out"))
-    )
+    return f"{per_second(to_gpu)} in {per_second(from_gpu)} out"
+
+
+def per_second(bytes_per_s: float | None) -> str:
+    """Return ``2.50 MiB/s``; None is ``n/a``."""
+    return "n/a" if bytes_per_s is None else f"{size(bytes_per_s)}/s"

@@ -453,6 +453,15 @@ def test_a_recording_of_a_tree_whose_child_ends(driver, tmp_path):
 def test_the_page_has_it_and_says_why_it_has_not(session, tmp_path):
     (known,) = export(session, "html", tmp_path / "known")
     assert ">1.29 GiB<" in known.read_text()
+    assert ">31.0 %<" in known.read_text()
+    assert "Counters of GPUs" not in known.read_text()
+    counted = dict.fromkeys(GPU_COUNTERS[:4], 0.125) | dict.fromkeys(GPU_COUNTERS[4:], 3 << 20)
+    reading = PowerReading(0, "GPU 0", "board", "nvml", 700.0, **counted)
+    refused = Power((reading,), (GpuMemory(0, 1, GIB),), (GpuUse(0, 1, None, "denied", "refused to this user"),))
+    first, *others = sessions.messages(5)
+    (counters,) = export(write_session(tmp_path / "c.memtui", [first, refused, *others]), "html", tmp_path / "c")
+    for words in ("Counters of GPUs", ">12.5 %<", ">3.00 MiB/s<", "Use of GPUs n/a: refused to this user."):
+        assert words in counters.read_text()
     without = write_session(tmp_path / "without.memtui", sessions.messages(5))
     (unknown,) = export(without, "html", tmp_path / "unknown")
     assert "GPU memory n/a: no reading in this session." in unknown.read_text()

@@ -8,8 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
-from memtui.core.samples import Clock
+from memtui.core.samples import GPU_COUNTERS, Clock
 from memtui.core.units import between, duration, energy, percent, power, size, span
+from memtui.reports.counter_summary import per_second
 from memtui.reports.energy_summary import energy_notes, part_figure
 from memtui.reports.export.tables import TABLES
 from memtui.reports.figures import figures, provenance
@@ -18,6 +19,7 @@ from memtui.reports.html import Cell, dim, document, section, table
 from memtui.reports.import_summary import import_lines
 from memtui.reports.memory_summary import window_sentences
 from memtui.reports.overhead_summary import Overhead
+from memtui.reports.process_summary import NO_READING
 from memtui.reports.report import Report, report_of
 from memtui.reports.reuse_summary import ReuseSummary
 from memtui.reports.sentences import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
@@ -37,7 +39,11 @@ def page(reader: ReportSource, gco2_per_kwh: float | None = None) -> str:
         _doubts(reader, report),
         _figures(reader),
         _training(report),
-        *(() if imported else (_processes(report), _ranges(reader), _power(report), _energy(report))),
+        *(
+            ()
+            if imported
+            else (_processes(report), _ranges(reader), _power(report), _energy(report), _counters(report))
+        ),
         _method(report),
     ]
     return document(f"{report.target.command}: memtui", "\n".join(filter(None, parts)))
@@ -176,6 +182,9 @@ def _processes(report: Report) -> str:
     ]
     why = next((process.gpu_reason for process in report.processes if process.gpu_bytes is None), "")
     note = "Means over the windows of each." + f" GPU memory n/a: {why}." * bool(why)
+    reasons = (p.gpus_used_reason for p in report.processes if p.gpu_bytes is not None and p.gpus_used is None)
+    why = next((reason for reason in reasons if reason != NO_READING), "")
+    note += f" Use of GPUs n/a: {why}." * bool(why)
     return table("Processes", note, ("pid#", "role", "WSS#", "RSS#", "PSS#", "GPU memory#", "GPU#", "command"), rows)
 
 
@@ -206,6 +215,21 @@ def _ranges(reader: ReportSource) -> str:
         note += f" In the mean of all windows that is {size(not_stored.mean())} of what is touched{each}."
     heads = ("WSS#", "RSS#", "size#", "perms", "pid#", "start#", "not stored", "name")
     return table(f"Address ranges ({len(rows)})", note, heads, rows)
+
+
+def _counters(report: Report) -> str:
+    rows: list[list[Cell]] = [
+        [
+            f"{gpu.device} {gpu.scope}",
+            *((percent(share), share) for share in (getattr(gpu, name) for name in GPU_COUNTERS[:4])),
+            *((per_second(rate), rate) for rate in (getattr(gpu, name) for name in GPU_COUNTERS[4:])),
+            gpu.reason,
+        ]
+        for gpu in report.gpu_counters
+    ]
+    heads = ("SM#", "occupancy#", "tensor cores#", "memory#", "PCIe out#", "PCIe in#", "NVLink out#", "NVLink in#")
+    note = "Means over the readings of each, of all programs on it."
+    return table("Counters of GPUs", note, ("device", *heads, "missing"), rows) if rows else ""
 
 
 def _power(report: Report) -> str:
