@@ -130,7 +130,7 @@ def counters(report: Report, probe: NvmlProbe) -> None:
         other = float(told[name]) if told.get(name, "-").replace(".", "", 1).isdigit() else None
         report.close(
             field, measured, other, 0.1, "%", "nvidia-smi dmon",
-            reading.counters_reason if measured is None else f"{measured:.1f} %; it tells {' '.join(told)}",
+            reading.counters_reason if measured is None else f"{measured:.1f} %; it tells {told.get(name)!r}",
         )  # fmt: skip
     busy = reading.tensor_active
     if busy is not None:

@@ -24,7 +24,7 @@ def run(report: Report) -> None:
     profile = report.folder / "transformer.place"
     with report.part("place profile"):
         text = run_memtui(
-            "place", "profile", "transformer", "--pools", "cuda,pinned,pageable", "--mode", "isolated", "--batch", 32,
+            "place", "profile", "transformer", "--pools", "cuda,pinned,pageable", "--mode", "single", "--batch", 32,
             "--seconds", 0.03, "--no-tui", "--json", "--force", "--again", "-o", profile, folder=report.folder,
             seconds=150,
         )  # fmt: skip

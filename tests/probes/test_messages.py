@@ -31,7 +31,7 @@ def test_reports_of_damon(report):
     "report",
     [
         DriverReport(Capability("nvml", False, "no driver", "install one")),
-        GpuReport((PowerReading(5, "GPU 0", "board", "nvml"),), (Holding(7, 4096), Holding(EVERYBODY_ELSE, 0))),
+        GpuReport((PowerReading(5, "GPU 0", "board", "nvml"),), (Holding(7, 4096), Holding(EVERYBODY_ELSE, 0)), 0.5),
     ],
 )
 def test_reports_of_the_nvidia_driver(report):

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from memtui.core.samples import GPU_COUNTERS, PowerReading, Status
+from memtui.probes.gpu.nvml_worker import pause_after
 from memtui.session.session import Session
 from memtui.tui.presenters.power import LATE_NS, PowerLog
 from memtui.widgets.power_gauge import PowerGauge
@@ -246,3 +247,8 @@ def test_a_reading_that_is_stored_late_is_not_missed():
 )
 async def test_the_gauge_shows_it(device, height, shown):
     assert shown in await drawn(PowerGauge(PowerView((device,))), 29, height + 2)
+
+
+def test_a_driver_that_takes_cpu_time_is_asked_more_seldom():
+    """Readings take half a percent of a CPU, but none is further away than 3 s."""
+    assert [pause_after(cost_s) for cost_s in (0, 0.001, 0.0069, 0.055)] == [0.5, 0.5, pytest.approx(1.38), 3]

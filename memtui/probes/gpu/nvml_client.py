@@ -16,7 +16,7 @@ from memtui.probes.gpu.nvml import NO_GPU, library_problem
 from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.processes import Holders, unknown
 
-STALE_NS = 2_000_000_000  # after this long without a report, the last one does not hold any more
+STALE_NS = 1_500_000_000  # so long after a report was due, the last one does not hold any more
 RESTART_NS = 30_000_000_000  # after this long without a report, a new process tries the driver again
 FIRST_WORD_S = 3.0
 _READ_BYTES = 1 << 16
@@ -53,6 +53,7 @@ class NvmlProcess:
         self._buffer = b""
         self._latest: tuple[PowerReading, ...] = ()  # the last reading of every GPU
         self.holders: Holders | None = None  # who held GPU memory, from the last ``read``; None: nothing new
+        self._pause_ns = 0  # until the next report, as the last one says
         self._final = False  # there is no GPU, so no further report will come
         self._heard_ns = self._started_ns = time.monotonic_ns()
         self._heard_wall_s = time.time()  # the same moment, on the wall clock
@@ -81,7 +82,7 @@ class NvmlProcess:
         silent_ns = now_ns - self._heard_ns
         if now_ns - max(self._heard_ns, self._started_ns) >= self._restart_ns:
             self._start()
-        if silent_ns < self._stale_ns and not ended:
+        if silent_ns < self._pause_ns + self._stale_ns and not ended:
             return ()
         since = time.strftime("%H:%M:%S", time.localtime(self._heard_wall_s))
         why_silent = f"the GPU reader ended{ended}" if ended else f"{self._driver.name} does not answer"
@@ -159,6 +160,6 @@ class NvmlProcess:
             self._capability = report.capability
             return ()
         self.holders = Holders(report.readings[0].t_ns, report.holdings)
-        self._latest = report.readings
+        self._latest, self._pause_ns = report.readings, int(report.pause_s * 1e9)
         self._final = self._latest[0].device == self._driver.absent
         return self._latest

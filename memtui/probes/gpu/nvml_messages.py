@@ -18,10 +18,11 @@ class DriverReport:
 
 @dataclass(frozen=True, slots=True)
 class GpuReport:
-    """One reading of all GPUs, and who holds their memory at that moment."""
+    """One reading of all GPUs, and who holds their memory at that moment. ``pause_s``: until the next one."""
 
     readings: tuple[PowerReading, ...]
     holdings: tuple[Holding, ...]
+    pause_s: float = 0.0
 
 
 def to_line(report: DriverReport | GpuReport) -> bytes:
@@ -35,4 +36,5 @@ def from_line(line: bytes) -> DriverReport | GpuReport:
     if "capability" in fields:
         return DriverReport(Capability(**fields["capability"]))
     readings = tuple(PowerReading(**reading) for reading in fields["readings"])
-    return GpuReport(readings, tuple(Holding(**holding) for holding in fields["holdings"]))
+    holdings = tuple(Holding(**holding) for holding in fields["holdings"])
+    return GpuReport(readings, holdings, float(fields["pause_s"]))

@@ -40,8 +40,9 @@ class PowerProbe:
     def read(self, t_ns: int) -> tuple[PowerReading, ...]:
         """Return the new readings. Never waits for a driver.
 
-        CPUs are read now, at ``t_ns`` (monotonic nanoseconds). Another process reads GPUs, so their readings are up to
-        half a second older, as their ``t_ns`` shows; there are none of GPUs until a new one came.
+        CPUs are read now, at ``t_ns`` (monotonic nanoseconds). Another process reads GPUs, so their readings are half a
+        second older, or some seconds where the driver is slow, as their ``t_ns`` shows; there are none until a new one
+        came.
         """
         if self._nvml is not None:
             gpus = self._nvml.read(t_ns)
