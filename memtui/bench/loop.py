@@ -19,10 +19,13 @@ from memtui.bench.data import Data
 from memtui.bench.messages import Phase
 from memtui.bench.plan import (
     BLOCK_NS,
+    BURST_NS,
+    BURSTS,
     CALIBRATION_NS,
     CPU_BLOCK_NS,
     FIRST_CALLS,
     FIRST_NS,
+    MOST_IN_BURST,
     SETTLED,
     SPAN_PARTS,
     BenchPlan,
@@ -44,7 +47,10 @@ class Load:
     def __init__(self, torch: Any, device: str, configuration: Configuration, data: Data) -> None:
         self._torch = torch
         self._inputs, self._weights = data.walk()
-        self._gpu = device.startswith("cuda")
+        self.on_gpu = device.startswith("cuda")
+        self._ended: Any = None  # event: the end of the block before the one that runs
+        self._running: Any = None  # event: the end of the block that runs
+        self.ended_ns = 0  # when the end of a GPU's last block was seen
         operator, parameters = configuration.operator, configuration.parameters
         fp8 = configuration.dtype == "fp8"
         call = operator.bind_fp8(torch, parameters, device) if fp8 else operator.bind(torch, parameters)
@@ -64,21 +70,65 @@ class Load:
         return there_and_back
 
     def block(self, calls: int) -> tuple[int, float | None]:
-        """Make ``calls`` calls and wait for the device; return (nanoseconds by the clock, busy time of the device)."""
-        # As fast as a loop over the same input and weights would be.
-        each = map(self._call, islice(self._inputs, calls), self._weights)
-        if not self._gpu:
+        """Make ``calls`` calls and wait for the device; return (nanoseconds by the clock, those by the device's)."""
+        if not self.on_gpu:
             start = time.monotonic_ns()
-            deque(each, 0)
+            self._queue(calls)
             return time.monotonic_ns() - start, None
-        cuda = self._torch.cuda
-        first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         start = time.monotonic_ns()
-        first.record()
-        deque(each, 0)
-        last.record()
+        first = self._event()
+        self._queue(calls)
+        last = self._event()
         last.synchronize()
         return time.monotonic_ns() - start, first.elapsed_time(last) * 1e6
+
+    def next_block(self, calls: int) -> tuple[int, float | None]:
+        """Make ``calls`` calls; return (nanoseconds of a block, those by the device's clock).
+
+        A GPU gets its next block before the last one has ended, so that it never waits for this process: the time is of
+        the block before the one that is queued. A wait after every block of 20 ms cost an H200 one percent.
+        """
+        if not self.on_gpu:
+            return self.block(calls)
+        if self._running is None:
+            self._ended = self._event()
+            self._queue(calls)
+            self._running = self._event()
+        self._queue(calls)
+        queued = self._event()
+        self._running.synchronize()
+        self.ended_ns = time.monotonic_ns()
+        block_ns = self._ended.elapsed_time(self._running) * 1e6
+        self._ended, self._running = self._running, queued
+        return round(block_ns), block_ns
+
+    def launch_share(self, calls: int) -> float | None:
+        """Return the part of the time of ``calls`` calls in which they were queued; None on a CPU.
+
+        The GPU is idle before. It has ended soon after the last call was queued where it is faster than this process.
+        """
+        if not self.on_gpu:
+            return None
+        start = time.monotonic_ns()
+        self._queue(calls)
+        queued = time.monotonic_ns()
+        self._torch.cuda.synchronize()
+        return (queued - start) / (time.monotonic_ns() - start)
+
+    def drain(self) -> None:
+        """Wait for the blocks that are queued."""
+        if self._running is not None:
+            self._running.synchronize()
+            self._ended = self._running = None
+
+    def _queue(self, calls: int) -> None:
+        # As fast as a loop over the same input and weights would be.
+        deque(map(self._call, islice(self._inputs, calls), self._weights), 0)
+
+    def _event(self) -> Any:
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def recording(self) -> Any:
         """Return the context in which calls are made: with or without autograd."""
@@ -87,7 +137,7 @@ class Load:
 
 def measure(
     load: Load, plan: BenchPlan, send: Send, settled: Callable[[], bool], yardstick: Yardstick | None = None
-) -> tuple[list[BenchWindow], bool]:
+) -> tuple[list[BenchWindow], bool, float | None]:
     """Warm up, then measure.
 
     Args:
@@ -98,13 +148,14 @@ def measure(
         yardstick: of the measured CPU.
 
     Returns:
-        The windows, and whether the load had settled before them.
+        The windows, whether the load had settled before them, and the ``launch_share`` of a GPU.
     """
     if yardstick:
         yardstick.start_load()
     with load.recording():
         _first_calls(load)
         call_ns = _calibrate(load)
+        launch_share = _launch_share(load, call_ns)
         block_calls = max(1, round((CPU_BLOCK_NS if yardstick else BLOCK_NS) / call_ns))
         alike, call_ns = _warm_up(load, plan, block_calls, send, settled, yardstick)
         chance = random.Random(plan.seed)
@@ -112,10 +163,16 @@ def measure(
         while len(windows) < plan.windows or (len(windows) < plan.most_windows and _lacks(windows, plan, yardstick)):
             number = len(windows) + 1
             send(Phase("window", number, max(number, plan.windows)))
-            windows.append(_window(load, math.ceil(plan.seconds * 1e9 / call_ns), block_calls, settled, yardstick))
+            calls = math.ceil(plan.seconds * 1e9 / call_ns)
+            windows.append(
+                _gpu_window(load, calls, block_calls, settled)
+                if load.on_gpu
+                else _window(load, calls, block_calls, settled, yardstick)
+            )
             # The sensor makes its next step under the same load, and the next window begins anywhere between two.
             _run_on(load, plan.tail_ns + int(chance.random() * plan.phase_ns), block_calls, settled)
-        return windows, alike or _were_alike(windows, yardstick)
+        load.drain()
+        return windows, alike or _were_alike(windows, yardstick), launch_share
 
 
 def _were_alike(windows: list[BenchWindow], yardstick: Yardstick | None) -> bool:
@@ -153,6 +210,13 @@ def _calibrate(load: Load) -> float:
         calls *= 2 if took * 4 > CALIBRATION_NS else 4
 
 
+def _launch_share(load: Load, call_ns: float) -> float | None:
+    """Return the median of some bursts, each too short to fill the GPU's queue of some thousand launches."""
+    calls = min(max(1, round(BURST_NS / call_ns)), MOST_IN_BURST)
+    shares = [share for _ in range(BURSTS) if (share := load.launch_share(calls)) is not None]
+    return statistics.median(shares) if shares else None
+
+
 def _warm_up(
     load: Load, plan: BenchPlan, block_calls: int, send: Send, settled: Callable[[], bool], yardstick: Yardstick | None
 ) -> tuple[bool, float]:
@@ -172,7 +236,7 @@ def _warm_up(
         power_settled = False
         while took < plan.settling_ns:
             power_settled = settled() or power_settled
-            block_ns, _ = load.block(block_calls)
+            block_ns, _ = load.next_block(block_calls)
             took += block_ns
             blocks.append(block_ns / block_calls)
             if yardstick:
@@ -209,7 +273,6 @@ def _window(
     load: Load, calls: int, block_calls: int, settled: Callable[[], bool], yardstick: Yardstick | None
 ) -> BenchWindow:
     blocks: list[float] = []
-    busy: float | None = 0.0
     load_ns = 0
     yards = [yardstick.read()] if yardstick else []
     cpu = time.process_time_ns()
@@ -217,20 +280,32 @@ def _window(
     for first in range(0, calls, block_calls):
         settled()
         count = min(block_calls, calls - first)
-        took, worked = load.block(count)
+        took, _ = load.block(count)
         load_ns += took
         blocks.append(took / count)
-        busy = None if busy is None or worked is None else busy + worked
         if yardstick:
             yards.append(yardstick.read())
     end, cpu_ns = time.monotonic_ns(), time.process_time_ns() - cpu
     return BenchWindow(
-        start, end, calls, tuple(blocks), busy, cpu_ns, slower_readings(yards), load_ns=load_ns if yardstick else None
+        start, end, calls, tuple(blocks), None, cpu_ns, slower_readings(yards), load_ns=load_ns if yardstick else None
     )
+
+
+def _gpu_window(load: Load, calls: int, block_calls: int, settled: Callable[[], bool]) -> BenchWindow:
+    """Measure whole blocks: from the end of the block before the first to the end of the last one."""
+    blocks: list[float] = []
+    cpu = time.process_time_ns()
+    start = load.ended_ns
+    for _ in range(math.ceil(calls / block_calls)):
+        settled()
+        blocks.append(load.next_block(block_calls)[0])
+    cpu_ns = time.process_time_ns() - cpu
+    each = tuple(block / block_calls for block in blocks)
+    return BenchWindow(start, load.ended_ns, len(blocks) * block_calls, each, sum(blocks), cpu_ns)
 
 
 def _run_on(load: Load, ns: int, block_calls: int, settled: Callable[[], bool]) -> None:
     end = time.monotonic_ns() + ns
     while time.monotonic_ns() < end:
         settled()
-        load.block(block_calls)
+        load.next_block(block_calls)

@@ -103,6 +103,7 @@ class Done:
         yard_ns: usual time of the yardstick; None without a yardstick.
         walked_bytes: size of all inputs, until the first is used again.
         copies: number of sets of weights.
+        launch_share: part of the time of a burst of calls in which a GPU's host queued them; None on a CPU.
     """
 
     at: str = field(default="done", init=False)
@@ -112,6 +113,7 @@ class Done:
     yard_ns: float | None
     walked_bytes: int
     copies: int
+    launch_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

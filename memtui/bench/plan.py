@@ -10,6 +10,7 @@ CPU_BLOCK_NS = 5 * MS  # short, because neighbours come and go: some blocks are 
 CALIBRATION_NS = 100 * MS
 FIRST_CALLS = 10  # that do not count: libraries choose their algorithms, memory is mapped
 FIRST_NS = 2000 * MS  # no further first calls after this time
+BURST_NS, MOST_IN_BURST, BURSTS = 1.5 * MS, 200, 5  # of calls that show whether the host launches fast enough
 SETTLING_NS = 500 * MS  # the default length of a span of the warm-up
 SPAN_PARTS = 4  # times the quiet blocks of a median make a span on a CPU: fewer blocks would differ by chance
 SETTLED = 0.03  # largest difference between the times of three spans, for a device without a power sensor
@@ -71,7 +72,7 @@ class BenchWindow:
         calls: number of calls in the window.
         block_ns: mean duration of a call in each block; a block is the calls between two readings of the clock.
         yard_ns: time of the yardstick around each block, the longer of two readings; empty without a yardstick.
-        busy_ns: time the device itself worked, where it has a clock of its own.
+        busy_ns: duration by the device's own clock, where it has one.
         cpu_ns: CPU time of the worker.
         load_ns: time in calls, where other work was done between them.
     """

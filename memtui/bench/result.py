@@ -16,7 +16,7 @@ from memtui.bench.plan import BenchPlan, BenchWindow
 from memtui.bench.undisturbed_blocks import UndisturbedBlocks, counted
 
 SPREAD = 0.25  # interquartile range by median: more is a noisy row (torch.utils.benchmark warns there, too)
-LAUNCH_BOUND = 0.05  # of the time the device is idle: the host cannot launch fast enough
+LAUNCH_BOUND = 0.95  # of the time of a burst the host queues calls: it cannot launch them fast enough
 STOLEN = 0.02  # of the CPU time, by other guests of the machine
 OFF_SPEED = 0.05  # from the reference speed, where the effect on the time is not known
 FAR_OFF = 0.3  # no clock varies that much: the reference was measured while another program used the core
@@ -61,6 +61,7 @@ class Conditions:
         states: states of the device, one for each window.
         yard_limit_ns: longest time of the yardstick at the CPU's full speed; None without a yardstick.
         reference_ns: time of the yardstick at the reference speed of this CPU.
+        launch_share: part of the time of a burst of calls in which a GPU's host queued them; None on a CPU.
     """
 
     settled: bool = True
@@ -69,6 +70,7 @@ class Conditions:
     states: tuple[DeviceState, ...] = ()
     yard_limit_ns: float | None = None
     reference_ns: float | None = None
+    launch_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def joined(visits: Sequence[Visit]) -> Visit:
             tuple(state for c in conditions for state in c.states),
             min((c.yard_limit_ns for c in conditions if c.yard_limit_ns is not None), default=None),
             last.conditions.reference_ns,
+            max((c.launch_share for c in conditions if c.launch_share is not None), default=None),
         ),
     )
 
@@ -349,8 +352,7 @@ def _time_flags(
         flags.append("wide_interval")
     if blocks.speed is not None and abs(blocks.speed - 1) > (OFF_SPEED if blocks.follows is None else FAR_OFF):
         flags.append("off_speed")
-    busy = [w.busy_ns / (w.end_ns - w.begin_ns) for w in windows if w.busy_ns is not None]
-    if busy and 1 - float(np.mean(busy)) > LAUNCH_BOUND:
+    if conditions.launch_share is not None and conditions.launch_share > LAUNCH_BOUND:
         flags.append("launch_bound")
     if conditions.stolen > STOLEN and (blocks.quiet is None or blocks.disturbed):
         flags.append("stolen_time")

@@ -285,6 +285,7 @@ class Sweep:
             tuple(states),
             reply.yard_limit_ns,
             self._reference_ns(worker.device, reply.yard_ns),
+            reply.launch_share,
         )
         visits.append(Visit(reply.windows, series, conditions, reply.walked_bytes, reply.copies))
         if len(visits) < whole.visits:

@@ -20,7 +20,7 @@ FLAGS = {
     "noisy": "its blocks vary: the interquartile range of the time is above 25 %",
     "off_speed": "the CPU was far off its reference speed: 5 % where nothing tells what that does, else 30 %",
     "wide_interval": "half of the interval of its time is above 5 %",
-    "launch_bound": "the GPU waited for more than 5 % of the time: this tells of Python, not of the operator",
+    "launch_bound": "the GPU ended soon after the last call was queued: this tells of Python, not of the operator",
     "stolen_time": "other guests of the machine took more than 2 % of the CPU time",
     "throttled": "heat or the power brake held the clock down",
     "neighbours": "another process computes on the GPU",

@@ -91,10 +91,10 @@ class Worker:
         self._check_room(configuration)
         tensors = data.Data(torch, self._device, configuration, self._cache_bytes, plan.seed)
         load = loop.Load(torch, self._device, configuration, tensors)
-        windows, settled = loop.measure(load, plan, send, self._settled, self._yardstick)
+        windows, settled, launch_share = loop.measure(load, plan, send, self._settled, self._yardstick)
         limit_ns = self._yardstick.limit_ns() if self._yardstick else None
         usual_ns = self._yardstick.usual_ns() if self._yardstick else None
-        send(Done(tuple(windows), settled, limit_ns, usual_ns, tensors.walked_bytes, tensors.copies))
+        send(Done(tuple(windows), settled, limit_ns, usual_ns, tensors.walked_bytes, tensors.copies, launch_share))
 
     def _check_room(self, configuration: Configuration) -> None:
         """Raise OutOfMemory for tensors that cannot fit: Linux overcommits memory, and kills a process that uses it."""

@@ -105,22 +105,22 @@ def test_more_than_the_board_allows_is_not_believed():
 
 
 @pytest.mark.parametrize(
-    ("call_ns", "busy", "conditions", "flag"),
+    ("call_ns", "conditions", "flag"),
     [
-        ((1e6, 1e6, 1e6), None, Conditions(settled=False), "not_settled"),
-        ((1e6, 1.2e6, 1.4e6), None, Conditions(), "wide_interval"),
-        ((1e6, 1e6, 1e6), 0.8, Conditions(), "launch_bound"),
-        ((1e6, 1e6, 1e6), None, Conditions(stolen=0.1), "stolen_time"),
-        ((1e6, 1e6, 1e6), None, Conditions(flags=("throttled",)), "throttled"),
+        ((1e6, 1e6, 1e6), Conditions(settled=False), "not_settled"),
+        ((1e6, 1.2e6, 1.4e6), Conditions(), "wide_interval"),
+        ((1e6, 1e6, 1e6), Conditions(launch_share=0.97), "launch_bound"),
+        ((1e6, 1e6, 1e6), Conditions(stolen=0.1), "stolen_time"),
+        ((1e6, 1e6, 1e6), Conditions(flags=("throttled",)), "throttled"),
     ],
 )
-def test_flags(call_ns, busy, conditions, flag):
-    row = evaluate(CONFIGURATION, PLAN, Visit(windows(call_ns, busy=busy), Series(), conditions))
+def test_flags(call_ns, conditions, flag):
+    row = evaluate(CONFIGURATION, PLAN, Visit(windows(call_ns), Series(), conditions))
     assert flag in row.flags
 
 
 def test_what_is_quiet_has_no_flag():
-    assert evaluate(CONFIGURATION, PLAN, Visit(windows(busy=0.99), Series(), Conditions())).flags == ()
+    assert evaluate(CONFIGURATION, PLAN, Visit(windows(), Series(), Conditions(launch_share=0.6))).flags == ()
 
 
 def test_blocks_that_vary_are_flagged():

@@ -44,6 +44,8 @@ class Machine:
 
 
 class Load:
+    on_gpu = False
+
     def __init__(self, machine, call_ns, drift, waits):
         self._machine, self._call_ns, self._drift, self._waits = machine, call_ns, drift, waits
 
@@ -52,6 +54,15 @@ class Load:
         self._machine.waited += waited
         self._machine.now += waited
         return waited + self._machine.work(calls * self._call_ns * self._drift(self._machine.now)), None
+
+    def next_block(self, calls):
+        return self.block(calls)
+
+    def launch_share(self, calls):
+        return None
+
+    def drain(self):
+        pass
 
     def recording(self):
         return nullcontext()
@@ -73,7 +84,9 @@ class Stick(Yardstick):
 def measured(slow, monkeypatch, plan=PLAN, call_ns=CALL_NS, drift=lambda t: 1.0, waits=lambda t: 0):
     machine = Machine(slow, monkeypatch)
     stick = Stick(machine)
-    windows, settled = loop.measure(Load(machine, call_ns, drift, waits), plan, lambda word: None, lambda: False, stick)
+    load = Load(machine, call_ns, drift, waits)
+    windows, settled, launch_share = loop.measure(load, plan, lambda word: None, lambda: False, stick)
+    assert launch_share is None
     conditions = Conditions(settled, yard_limit_ns=stick.limit_ns())
     return evaluate(CONFIGURATION, plan, Visit(tuple(windows), Series(reason="none"), conditions))
 

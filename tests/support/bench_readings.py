@@ -17,13 +17,13 @@ CONFIGURATION = make("linear", {"m": 10, "in": 100, "out": 50})
 PLAN = BenchPlan(windows=3, seconds=1.0)
 
 
-def windows(call_ns=(1e6, 1e6, 1e6), *, busy: float | None = None) -> list[BenchWindow]:
+def windows(call_ns=(1e6, 1e6, 1e6)) -> list[BenchWindow]:
     """One after another, from second 10 on, with 0.37 s in between."""
     found, begin = [], 10 * S
     for ns in call_ns:
         end = begin + S
         calls = round(S / ns)
-        found.append(BenchWindow(begin, end, calls, (ns,) * 50, None if busy is None else busy * S, S))
+        found.append(BenchWindow(begin, end, calls, (ns,) * 50, None, S))
         begin = end + 370 * MS
     return found
 
