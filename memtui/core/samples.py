@@ -317,7 +317,7 @@ class GpuMemory:
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """How busy one process kept all GPUs together, a mean of the second before. ``process`` is its key.
+    """How busy one process kept all GPUs together, a mean since the reading before. ``process`` is its key.
 
     ``gpus_used``: 0.48 is about half of one GPU.
     """

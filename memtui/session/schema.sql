@@ -63,7 +63,7 @@ CREATE TABLE gpu_memory( -- what a process holds on all GPUs together; holds unt
     t_ns INTEGER NOT NULL, process INTEGER NOT NULL, gpu_bytes INTEGER, status TEXT NOT NULL, reason TEXT NOT NULL,
     PRIMARY KEY(process, t_ns)) WITHOUT ROWID;
 
-CREATE TABLE gpu_use( -- how busy a process kept all GPUs, 0.5 is half of one: a mean of the second before
+CREATE TABLE gpu_use( -- how busy a process kept all GPUs, 0.5 is half of one: a mean since the reading before
     t_ns INTEGER NOT NULL, process INTEGER NOT NULL, gpus_used REAL, status TEXT NOT NULL, reason TEXT NOT NULL,
     PRIMARY KEY(process, t_ns)) WITHOUT ROWID; -- a row holds until the next one of its process
 

@@ -191,6 +191,17 @@ def test_a_board_that_takes_a_sample_a_second_does_not_flicker(used, ago_ms):
 
 
 @pytest.mark.parametrize(
+    ("asked_s_ago", "seen"),
+    [(0.5, False), (2.9, True), (0, False), (-3600, False), (3600, True)],
+    ids=["soon after", "since the reading before", "at once", "clock set back", "clock set forward"],
+)
+def test_use_is_of_the_time_since_the_reading_before(used, asked_s_ago, seen):
+    """A reading may come seconds after the one before; this use was 2 s ago."""
+    before = f"import time; probe._devices[0].use_asked_us = time.time_ns() // 1000 - int({asked_s_ago} * 1e6)"
+    assert used(before, use="11:95/2000").get("11", [0])[0] == (0.95 if seen else 0)
+
+
+@pytest.mark.parametrize(
     ("settings", "status", "why"),
     [
         ({"unsupported": "use"}, "unsupported", "use by process: not supported by this GPU"),

@@ -52,9 +52,9 @@ _REMEDIES: dict[int, str] = {
 _PERMANENT = {3, 13}  # these calls need not be repeated
 _TOO_SMALL, _LIST_TRIES = 7, 3  # a process started between the call for their count and the call for the list
 _NOTHING = {0, 6}  # what says that no process used a board: an answer without room, and "not found"
-# The use of processes is asked for the time until now, this long. Boards take a sample of it a second at the least
-# often; of such a board there shall always be one.
-_USE_US = 1_200_000
+# The use of processes is asked for the time since the reading before, within these bounds: some boards take a sample a
+# second, and there shall always be one; and the driver keeps some ten seconds of them.
+_USE_LEAST_US, _USE_MOST_US = 1_200_000, 10_000_000
 _LISTS = {"compute": "Compute", "graphics": "Graphics", "MPS": "MPSCompute"}
 
 
@@ -87,6 +87,7 @@ class _Device:
     notes: list[str] = field(default_factory=list)  # of the reading under way
     computing: list[Any] | Why = (Status.FAILED, "not read yet")  # processes, as the last reading found them
     counters: CounterReader | None = None
+    use_asked_us: int = 0  # when the use of processes was read last, on the wall clock
 
 
 class NvmlProbe:
@@ -339,10 +340,12 @@ class NvmlProbe:
         return Board(device.label, gpu_holders.merged(entries), others, self._shares(device), in_mps)
 
     def _shares(self, device: _Device) -> dict[int, float | None] | Why:
-        """Return the part of the last second that each process kept one board busy, or why that is not known."""
+        """Return the part of the time since the last call that each process kept one board busy, or why not."""
         if device.sliced:
             return Status.UNSUPPORTED, gpu_holders.NO_USE_IN_SLICES
-        since_us = time.time_ns() // 1000 - _USE_US  # the driver's samples carry the time of the wall clock
+        now_us = time.time_ns() // 1000  # the driver's samples carry the time of the wall clock, which may be set
+        since_us = max(now_us - _USE_MOST_US, min(now_us - _USE_LEAST_US, device.use_asked_us or now_us))
+        device.use_asked_us = now_us
         call = self._nvml.nvmlDeviceGetProcessUtilization
         found = self._listed(device, gpu_holders.USE, lambda handle: call(handle, since_us), nothing=_NOTHING)
         return found if isinstance(found, tuple) else gpu_holders.shares_of(found, since_us)

@@ -34,7 +34,7 @@ _WSL_DEVICE = Path("/dev/dxg")  # the GPU of a Windows host, and the only way to
 class Holding:
     """What one process has of all boards together; ``EVERYBODY_ELSE``: each process that is in no list.
 
-    ``gpus_used``: 0.48 is about half of one board, as a mean of about a second.
+    ``gpus_used``: 0.48 is about half of one board, as a mean since the reading before.
     """
 
     pid: int
