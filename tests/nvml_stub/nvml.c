@@ -5,6 +5,8 @@
  *
  *   STANDIN_DEVICES      how many (1)
  *   STANDIN_POWER        steps "seconds:milliwatts,..." from nvmlInit on, each held until the next ("0:250000")
+ *   STANDIN_RECORDING    path of what a real GPU said, a line each: "seconds instant_mw average_mw energy_mj"; each holds
+ *                        until the next. In place of STANDIN_POWER, for one device
  *   STANDIN_TICK_MS      energy moves only at multiples of this (0: always)
  *   STANDIN_ENERGY_MJ    energy at the start (1000000)
  *   STANDIN_UNSUPPORTED  names of calls that return NOT_SUPPORTED, with commas: instant usage energy limit utilization
@@ -119,6 +121,31 @@ static double trace(double until, double *energy)
     return power;
 }
 
+typedef struct { double from; unsigned instant, average; unsigned long long energy; } recorded;
+
+/* What a real GPU said at this time; NULL without a recording. */
+static const recorded *recording(void)
+{
+    static recorded rows[1 << 16];
+    static size_t count;
+    const char *path = setting("STANDIN_RECORDING", "");
+    if (!*path)
+        return NULL;
+    if (!count) {
+        FILE *file = fopen(path, "r");
+        while (file && count < sizeof rows / sizeof *rows
+               && fscanf(file, "%lf %u %u %llu", &rows[count].from, &rows[count].instant, &rows[count].average,
+                         &rows[count].energy) == 4)
+            count++;
+        if (file)
+            fclose(file);
+    }
+    size_t at = 0;
+    while (at + 1 < count && rows[at + 1].from <= now_s())
+        at++;
+    return rows + at;
+}
+
 static int device_count(void) { return atoi(setting("STANDIN_DEVICES", "1")); }
 
 static int check(void *handle, const char *name, int *index)
@@ -152,11 +179,17 @@ static void be_slow(void)
 
 __attribute__((unused)) static unsigned instant_mw(int index)
 {
+    const recorded *said = recording();
+    if (said)
+        return said->instant;
     return listed("STANDIN_ZERO", "instant") ? 0 : (unsigned)lround(trace(now_s(), NULL) * (index + 1));
 }
 
 static unsigned average_mw(int index)
 {
+    const recorded *said = recording();
+    if (said)
+        return said->average;
     double now = now_s(), until, before = 0, from = now > 1 ? now - 1 : 0;
     trace(now, &until);
     trace(from, &before);
@@ -166,6 +199,9 @@ static unsigned average_mw(int index)
 
 static unsigned long long energy_mj(int index)
 {
+    const recorded *said = recording();
+    if (said)
+        return said->energy;
     double tick = atof(setting("STANDIN_TICK_MS", "0")) / 1000, at = now_s(), energy;
     trace(tick > 0 ? floor(at / tick) * tick : at, &energy);
     double reset = atof(setting("STANDIN_RESET_S", "-1"));

@@ -10,6 +10,7 @@ import pytest
 
 from memtui.probes.power.energy_source import NoSource, RaplEnergy
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with
+from tests.support.recordings import recording
 
 SETUP = """
 import ctypes, json, math, time
@@ -60,6 +61,46 @@ def test_counter_and_sensor_of_a_gpu(stand_in):
     assert result[:5] == [400.0, 200.0, "nvml counter", "gpu_board", 700.0]
     assert result[5] == {"sm_mhz": 1980, "memory_mhz": 2619, "temperature_c": 45, "held_down": []}
     assert result[6] == "/sys/devices/system/cpu/online", "there is no /dev/nvidia901 here"
+
+
+def test_what_a_real_gpu_said_is_read_and_its_energy_is_the_counters_own(stand_in, tmp_path):
+    """An H200 under a load that is on for a second and off for one, as its driver told it."""
+    rows = recording("nvml-wave")["rows"]
+    path = tmp_path / "wave"
+    path.write_text("".join(f"{t / 1e9:.9f} {instant} {average} {energy}\n" for t, instant, average, energy in rows))
+    code = (
+        SETUP
+        + """
+import numpy as np
+from memtui.analysis.energy import from_counter, from_power, tick_ns
+from memtui.probes.gpu.nvml import NvmlProbe
+source, probe = NvmlEnergy("stand-in-0"), NvmlProbe()
+t, e, p = [], [], []
+for ms in range(0, 3990, 2):
+    at(ms / 1000)
+    energy, power = source.read()
+    t.append(ms * 10**6); e.append(energy); p.append(power)
+S = 10**9
+counted, integral = from_counter(t, e, S // 2, 3 * S + S // 2), from_power(t, p, S // 2, 3 * S + S // 2)
+at(1.5)
+(reading,) = probe.read(0)
+say([counted.start_ns, counted.end_ns, counted.energy_j, counted.power_w, integral.power_w, tick_ns(t, e),
+     reading.power_w, reading.energy_j, reading.source, source.sensor])
+"""
+    )
+    start, end, joules, counted_w, integral_w, tick, power_w, energy_j, source, sensor = stand_in(code, recording=path)
+    said = {round(t / 1e6): row for t, *row in rows}
+
+    def energy_at(ns: int) -> float:
+        return max(energy for ms, (_, _, energy) in said.items() if ms <= ns / 1e6 + 2) / 1000
+
+    assert joules == pytest.approx(energy_at(end) - energy_at(start), abs=1e-6)
+    assert 2.9e9 < end - start < 3.1e9
+    assert tick == pytest.approx(100e6, abs=8e6)
+    instant_mw, _, energy_mj = next(row for ms, row in reversed(said.items()) if ms <= 1500)
+    assert (power_w, energy_j) == (instant_mw / 1000, energy_mj / 1000)
+    assert (source, sensor) == ("nvml instant", "instant")
+    assert 0.03 < integral_w / counted_w - 1 < 0.07, "the sensor sees a quarter of the time"
 
 
 @pytest.mark.parametrize("tick_ms", [20, 50, 100])
