@@ -105,3 +105,14 @@ def smi_lines(query: str, what: str) -> list[list[str]]:
     command = ["nvidia-smi", f"--query-{what}={query}", "--format=csv,noheader,nounits"]
     text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     return [[value.strip() for value in line.split(",")] for line in text.strip().splitlines()]
+
+
+def zeus_monitor() -> Any:
+    """Return a monitor of Zeus for the first GPU; None where Zeus is not installed, or finds this machine wanting."""
+    try:
+        from zeus.monitor import ZeusMonitor
+
+        return ZeusMonitor(gpu_indices=[0], cpu_indices=[])
+    except Exception as error:  # it is not installed, or finds this machine wanting
+        print(f"no Zeus: {error}", flush=True)
+        return None

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.gpu_check import square_wave
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import running, smi, smi_lines, smi_monitor
+from benchmarks.gpu_check.children import running, smi, smi_lines, smi_monitor, zeus_monitor
 from memtui.analysis.energy import from_counter
 from memtui.core.samples import GPU_COUNTERS, PowerReading
 from memtui.probes.gpu.nvml import NO_GPU, NvmlProbe
@@ -143,7 +143,7 @@ def counters(report: Report, probe: NvmlProbe) -> None:
 def _energy(report: Report, uuid: str, recording: dict[str, Any]) -> None:
     """Compare the counter over some seconds of load with the sensor's integral and with Zeus."""
     source = NvmlEnergy(uuid)
-    monitor = _zeus()
+    monitor = zeus_monitor()
     rows: list[tuple[int, float, float]] = []
 
     def poll(seconds: float) -> None:
@@ -215,16 +215,6 @@ def _costs(report: Report, probe: NvmlProbe) -> None:
             time.sleep(0.03)
         text = f"{statistics.median(waits):.0f} us, {statistics.median(costs):.0f} us of it CPU time"
         report.figure(f"cost of a call: {name}", text)
-
-
-def _zeus() -> Any:
-    try:
-        from zeus.monitor import ZeusMonitor
-
-        return ZeusMonitor(gpu_indices=[0], cpu_indices=[])
-    except Exception as error:  # it is not installed, or finds this machine wanting
-        print(f"no Zeus: {error}", flush=True)
-        return None
 
 
 def _averaging(report: Report, recording: dict[str, Any]) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import run_memtui, smi
-from benchmarks.gpu_check.nvml import _zeus as zeus_monitor
+from benchmarks.gpu_check.children import run_memtui, smi, zeus_monitor
 from memtui.analysis.energy import from_counter
 from memtui.probes.power.energy_source import NvmlEnergy
 
