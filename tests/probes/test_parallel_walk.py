@@ -210,6 +210,7 @@ def test_files_are_cleared_while_the_rest_is_read(target):
         return split.pool.submit(handle.clear_mapped_files)
 
     for with_query in (False, True):
+        target.do("c[::2].sum(); answer = 0")  # the marks of files that the last turn cleared
         with Pauser().paused(target.pid):
             whole = split.first.walk(target.pid, want_resident=True)
             resident = PageSet.from_blocks(whole.resident.blocks, whole.resident.bits)
