@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memtui.core.samples import PowerReading, Status
 from memtui.probes.gpu import amd as module
 from memtui.probes.gpu.amd import NO_AMD_GPU, SHARED, WITH_CPU, AmdProbe, amd, energy_of, no_device, power_of
-from memtui.probes.gpu.nvml_client import NvmlProcess
+from memtui.probes.gpu.client import GpuProcess
 from tests.support.repository import ROOT
 
 STUB = ROOT / "tests" / "amdsmi_stub"
@@ -168,7 +168,7 @@ def test_it_is_asked_only_where_there_is_a_device(tmp_path):
     assert amd(tmp_path / "nothing", tmp_path / "kfd") is not None
 
 
-def wait_for(process: NvmlProcess, status: str) -> PowerReading:
+def wait_for(process: GpuProcess, status: str) -> PowerReading:
     end = time.monotonic() + 20
     while time.monotonic() < end:
         begin = time.monotonic()
@@ -183,7 +183,7 @@ def wait_for(process: NvmlProcess, status: str) -> PowerReading:
 def test_a_driver_that_hangs_is_told_and_nobody_waits_for_it(told, tmp_path):
     hang = tmp_path / "hang"
     told(MI300X, hang=str(hang))
-    process = NvmlProcess(amd(tmp_path, Path("/dev/null")), stale_ns=1_500_000_000)
+    process = GpuProcess(amd(tmp_path, Path("/dev/null")), stale_ns=1_500_000_000)
     try:
         assert wait_for(process, Status.OK).power_w == 612
         assert process.capabilities()[0].ok

@@ -246,7 +246,7 @@ def test_memory_and_use_are_known_apart(held, used):
 def test_a_list_that_hangs_is_stale_and_nobody_waits_for_it(driver, tmp_path):
     hang = tmp_path / "hang"
     code = PROCESS_SETUP + (
-        f"hang = pathlib.Path({str(hang)!r}); probe = NvmlProcess(); wait_for(good); one = asdict(probe.holders.of(7));"
+        f"hang = pathlib.Path({str(hang)!r}); probe = GpuProcess(); wait_for(good); one = asdict(probe.holders.of(7));"
         "at = probe.holders.t_ns; hang.touch(); found = wait_for(stale); two = asdict(probe.holders.of(7));"
         "later = probe.holders.t_ns; hang.unlink(); wait_for(good); three = asdict(probe.holders.of(7));"
         "probe.close(); print(json.dumps([one, two, three, later - at, found[0]['reason'], longest]))"
@@ -261,7 +261,7 @@ def test_a_list_that_hangs_is_stale_and_nobody_waits_for_it(driver, tmp_path):
 
 def test_between_two_answers_nothing_is_said(driver):
     code = PROCESS_SETUP + (
-        "probe = NvmlProcess(); wait_for(good); probe.read(1); first = probe.holders is None; probe.close();"
+        "probe = GpuProcess(); wait_for(good); probe.read(1); first = probe.holders is None; probe.close();"
         "probe.read(5); print(json.dumps([first, probe.holders.t_ns, asdict(probe.holders.of(1))]))"
     )
     first, t_ns, holding = run_with(driver, code)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from memtui.core.samples import Capability, PowerReading
-from memtui.probes.gpu import nvml_messages
-from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport
+from memtui.probes.gpu import messages as gpu_messages
+from memtui.probes.gpu.messages import DriverReport, GpuReport
 from memtui.probes.gpu.processes import EVERYBODY_ELSE, Holding
 from memtui.probes.pages.damon import messages
 from memtui.probes.pages.damon.messages import Accessed, Forget, Pace, Ready, Trouble, Watch
@@ -35,14 +35,14 @@ def test_reports_of_damon(report):
     ],
 )
 def test_reports_of_the_nvidia_driver(report):
-    line = nvml_messages.to_line(report)
+    line = gpu_messages.to_line(report)
     assert line.count(b"\n") == 1
-    assert nvml_messages.from_line(line) == report
+    assert gpu_messages.from_line(line) == report
 
 
 def test_half_a_line_is_an_error():
-    line = nvml_messages.to_line(DriverReport(Capability("nvml", True)))
+    line = gpu_messages.to_line(DriverReport(Capability("nvml", True)))
     with pytest.raises(json.JSONDecodeError):
-        nvml_messages.from_line(line[: len(line) // 2])
+        gpu_messages.from_line(line[: len(line) // 2])
     with pytest.raises(KeyError):
-        nvml_messages.from_line(json.dumps({}).encode())
+        gpu_messages.from_line(json.dumps({}).encode())

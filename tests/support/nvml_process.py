@@ -5,7 +5,7 @@ from __future__ import annotations
 SETUP = """
 import json, os, pathlib, time
 from dataclasses import asdict
-from memtui.probes.gpu.nvml_client import NvmlProcess
+from memtui.probes.gpu.client import GpuProcess
 longest = 0.0
 def read():
     global longest

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from memtui.core.samples import Capability, PowerReading, Status
 from memtui.probes.gpu.driver import GpuDriver
+from memtui.probes.gpu.messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.nvml import NO_GPU, library_problem
-from memtui.probes.gpu.nvml_messages import DriverReport, GpuReport, from_line
 from memtui.probes.gpu.processes import Holders, unknown
 
 STALE_NS = 1_500_000_000  # so long after a report was due, the last one does not hold any more
@@ -35,11 +35,8 @@ def nvidia() -> GpuDriver:
     )
 
 
-class NvmlProcess:
-    """Starts ``nvml_worker`` where there is a driver library, reads its reports, and restarts it when none come.
-
-    Of another make it is the worker of that make.
-    """
+class GpuProcess:
+    """Starts the worker of one make of GPUs where there is a driver, and restarts it when no reports come."""
 
     def __init__(
         self, driver: GpuDriver | None = None, *, stale_ns: int = STALE_NS, restart_ns: int = RESTART_NS

@@ -1,4 +1,4 @@
-"""Reports of the process that calls the NVIDIA driver: a line of JSON about the driver, then one per reading."""
+"""Reports of the process that calls the driver of GPUs: a line of JSON about the driver, then one per reading."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from memtui.core.samples import GPU_COUNTERS, PowerReading, Status
-from memtui.probes.gpu.nvml_worker import pause_after
+from memtui.probes.gpu.worker import pause_after
 from memtui.session.session import Session
 from memtui.tui.presenters.power import LATE_NS, PowerLog
 from memtui.widgets.power_gauge import PowerGauge
@@ -37,7 +37,7 @@ def driver(tmp_path_factory) -> Path:
 
 def test_readings_come_at_their_own_moments(driver):
     code = SETUP + (
-        "probe = NvmlProcess(); first = wait_for(good); second = wait_for(good);"
+        "probe = GpuProcess(); first = wait_for(good); second = wait_for(good);"
         "import sys; print(json.dumps([first, second, time.monotonic_ns(), 'pynvml' in sys.modules,"
         "[asdict(c) for c in probe.capabilities()]])); probe.close()"
     )
@@ -55,7 +55,7 @@ def test_readings_come_at_their_own_moments(driver):
 def test_a_call_that_hangs_is_stale_and_nobody_waits_for_it(driver, tmp_path):
     hang = tmp_path / "hang"
     code = SETUP + (
-        f"hang = pathlib.Path({str(hang)!r}); probe = NvmlProcess(); wait_for(good); hang.touch();"
+        f"hang = pathlib.Path({str(hang)!r}); probe = GpuProcess(); wait_for(good); hang.touch();"
         "one = wait_for(stale); two = wait_for(stale); time.sleep(1.2); three = wait_for(stale);"
         "hang.unlink(); again = wait_for(good); probe.close(); print(json.dumps([one, two, three, again, longest]))"
     )
@@ -70,7 +70,7 @@ def test_a_call_that_hangs_is_stale_and_nobody_waits_for_it(driver, tmp_path):
 def test_a_hanging_process_is_replaced_after_a_while(driver, tmp_path):
     hang = tmp_path / "hang"
     code = SETUP + (
-        f"hang = pathlib.Path({str(hang)!r}); probe = NvmlProcess(stale_ns=700_000_000, restart_ns=1_500_000_000);"
+        f"hang = pathlib.Path({str(hang)!r}); probe = GpuProcess(stale_ns=700_000_000, restart_ns=1_500_000_000);"
         "wait_for(good); first = probe._worker.pid; hang.touch(); wait_for(stale);"
         "wait_for(lambda found: probe._worker.pid != first); gone = not os.path.exists(f'/proc/{first}');"
         "hang.unlink(); wait_for(good); probe.close(); print(json.dumps(gone))"
@@ -82,7 +82,7 @@ def test_a_driver_that_hangs_from_the_start(driver, tmp_path):
     hang = tmp_path / "hang"
     hang.touch()
     code = SETUP + (
-        "import memtui.probes.gpu.nvml_client as module; module.FIRST_WORD_S = 1.0; probe = NvmlProcess();"
+        "import memtui.probes.gpu.client as module; module.FIRST_WORD_S = 1.0; probe = GpuProcess();"
         "capability = asdict(probe.capabilities()[0]); found = wait_for(stale); probe.close();"
         "print(json.dumps([capability, found]))"
     )
@@ -95,7 +95,7 @@ def test_a_driver_that_hangs_from_the_start(driver, tmp_path):
 
 def test_a_process_that_was_killed_is_told_and_replaced(driver):
     code = SETUP + (
-        "probe = NvmlProcess(restart_ns=1_000_000_000); wait_for(good); probe._worker.kill(); probe._worker.wait();"
+        "probe = GpuProcess(restart_ns=1_000_000_000); wait_for(good); probe._worker.kill(); probe._worker.wait();"
         "dead = wait_for(stale); wait_for(good); probe.close(); print(json.dumps(dead))"
     )
     (dead,) = run_with(driver, code)
@@ -104,7 +104,7 @@ def test_a_process_that_was_killed_is_told_and_replaced(driver):
 
 def test_without_a_gpu_the_process_ends_and_its_word_stands(driver):
     code = SETUP + (
-        "probe = NvmlProcess(stale_ns=300_000_000); wait_for(lambda f: True); probe._worker.wait(); time.sleep(0.5);"
+        "probe = GpuProcess(stale_ns=300_000_000); wait_for(lambda f: True); probe._worker.wait(); time.sleep(0.5);"
         "print(json.dumps([asdict(one) for one in probe.read(5)])); probe.close()"
     )
     (reading,) = run_with(driver, code, devices=0)
@@ -118,7 +118,7 @@ def test_without_a_gpu_the_process_ends_and_its_word_stands(driver):
 def test_the_process_dies_with_the_one_that_started_it(driver, tmp_path):
     hang = tmp_path / "hang"
     code = SETUP + (
-        f"probe = NvmlProcess(); wait_for(good); pathlib.Path({str(hang)!r}).touch(); time.sleep(1);"
+        f"probe = GpuProcess(); wait_for(good); pathlib.Path({str(hang)!r}).touch(); time.sleep(1);"
         "print(probe._worker.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     environment = os.environ | {"LD_LIBRARY_PATH": str(driver), "STANDIN_HANG": str(hang)}
