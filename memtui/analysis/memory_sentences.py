@@ -88,5 +88,5 @@ def _cost(figures: Figures) -> Forms:
     took = f"memtui took {percent(figures.own_cpu)} of one CPU"
     if figures.lost_fraction is None:
         return (f"To see this, {paused}, and {took}.",)
-    slowed = f"Since the start, watching slowed it by about {percent(figures.lost_fraction)}"
+    slowed = f"So far watching cost it about {percent(figures.lost_fraction)}"
     return f"{slowed}: {paused}, and {took}.", f"{slowed}."
