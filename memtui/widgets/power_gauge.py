@@ -13,7 +13,7 @@ NAME = 7
 class PowerGauge(Panel):
     """Blocks of up to four lines (now, average and peak, energy and limit, note); of one line where room is short.
 
-    Counters of a GPU follow where all else has its room.
+    Counters of a GPU follow where there is room.
     """
 
     view: PowerView
@@ -39,8 +39,8 @@ class PowerGauge(Panel):
         )
         counter_rows = 0
         if present and (block_rows, gap_rows) == ways[0]:
-            needed = sum(len(self._absent(device, width, height)) for device in absent)
-            counter_rows = (height - len(present) * (block_rows + gap_rows) + gap_rows - needed) // len(present)
+            # A reason stays the same: beside counters it has one row, and the rest of it is in `memtui doctor`.
+            counter_rows = (height - len(present) * (block_rows + gap_rows) + gap_rows - len(absent)) // len(present)
         lines: list[Line] = []
         for number, device in enumerate(present):
             if gap_rows and number:

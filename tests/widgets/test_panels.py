@@ -385,20 +385,16 @@ async def test_power_gauge():
     assert "SM 95 %" not in text
 
 
-async def test_counters_of_a_gpu_take_only_what_nothing_else_needs():
+async def test_counters_of_a_gpu_leave_a_row_for_each_reason():
     counters = ("SM 95 % occup. 14 %", "tensor 92 % mem 15 %", "PCIe in 2.5M/s out 1M/s")
     gpu = DevicePower("GPU 0", 412, 388, 455, 18_400, 700, note="board, 2 processes", counters=counters)
-    why = "no RAPL zone (/sys/class/powercap is empty)"
-    view = PowerView((gpu, DevicePower("CPU 0", reason=why)))
-    plain = PowerView((replace(gpu, counters=()), DevicePower("CPU 0", reason=why)))
+    view = PowerView((gpu, DevicePower("CPU 0", reason="no RAPL zone (/sys/class/powercap is empty)")))
     for height in range(4, 14):
-        text, without = await drawn(PowerGauge(view), 29, height), await drawn(PowerGauge(plain), 29, height)
+        text = await drawn(PowerGauge(view), 29, height)
         shown = [line for line in counters if line in text]
-        assert shown == list(counters[: max(0, height - 2 - 4 - 3)]), "the reason has three lines"
-        left = [line for line in text.splitlines() if not any(counter in line for counter in counters)]
-        assert [line for line in left if line.strip("│ ")] == [
-            line for line in without.splitlines() if line.strip("│ ")
-        ]  # fmt: skip
+        assert shown == list(counters[: max(0, height - 2 - 4 - 1)]), "four lines of the board, one of the reason"
+        assert "n/a: no RAPL zone" in text
+        assert ("is empty)" in text) == (height >= 2 + 4 + 3 + 3), "what is left of the panel is the reason's"
 
 
 async def test_the_gauges_of_eight_gpus():
