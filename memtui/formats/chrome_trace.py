@@ -148,7 +148,7 @@ class _Around:
         stack = self._stack[change.thread]
         coming = self._next.get(change.thread)
         while coming is not None and coming.start_ns <= change.t_ns:
-            while stack and stack[-1].end_ns < coming.start_ns:
+            while stack and stack[-1].end_ns <= coming.start_ns:  # in most traces one begins where another ends
                 stack.pop()
             stack.append(coming)
             coming = self._next[change.thread] = next(self._waiting[change.thread], None)

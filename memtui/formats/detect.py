@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from memtui.core.text import storable
 from memtui.formats import mxnet_log, zpp
@@ -42,13 +43,21 @@ def import_bytes(data: bytes) -> Imported:
     if _JSON.match(data):
         from memtui.formats import chrome_trace, memory_timeline, mxnet_analysis
 
-        document = parse_json(data)
+        try:
+            document = parse_json(data)
+        except NotImportable:
+            if (text := _text_format(data)) is None:  # a log may begin with a time in brackets
+                raise
+            return text.parse(data)
         for form in (chrome_trace, memory_timeline, mxnet_analysis):
             if form.recognises(document):
                 return form.parse(document)
         raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
-    for text in _TEXTS:
-        if text.recognises(data):
-            return text.parse(data)
+    if (text := _text_format(data)) is not None:
+        return text.parse(data)
     what = "is binary and" if b"\0" in data[: 1 << 16] else "is text, but"
     raise NotImportable(f"{what} of no format that is known: {EXPECTED}")
+
+
+def _text_format(data: bytes) -> ModuleType | None:
+    return next((text for text in _TEXTS if text.recognises(data)), None)

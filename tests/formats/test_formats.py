@@ -61,6 +61,21 @@ def test_an_mxnet_log_has_an_order_and_no_clock():
     }
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "[2018-03-01:10:11:12:INFO:sockeye.utils:log_basic_info] Sockeye version 1.16.2",
+        "[10:11:14] src/operator/././cudnn_algoreg-inl.h:107: Running performance tests to find the best convolution",
+        "[12] [13] of some program",
+    ],
+)
+def test_a_log_that_begins_with_a_time_in_brackets_is_not_json(first):
+    """Every log of Sockeye does."""
+    imported = import_bytes(first.encode() + b"\n" + mxnet_log())
+    assert imported.about.format == "MXNet log"
+    assert only(imported).peak_bytes == only(import_bytes(mxnet_log())).peak_bytes
+
+
 def test_an_allocation_in_mb_is_one_and_is_marked():
     imported = import_bytes(mxnet_log(in_mb=(("mask_workspace", 3),)))
     trace = only(imported)
@@ -225,6 +240,13 @@ def test_a_memory_event_belongs_to_what_runs_around_it():
     assert trace.name(int(trace.layer[0])) == "Net_0"
     assert [CATEGORIES[c] for c in trace.category.tolist()] == ["activations"] * 3 + ["gradients", "unknown"]
     assert int(trace.t_ns[0]) == 10**18 + 3500
+
+
+def test_of_spans_that_touch_one_ends_where_the_next_begins():
+    """As in most real traces. A stack that kept the first ones grew with the trace."""
+    spans = [event for n in range(300) for event in (span(f"aten::op{n}", 10 * n, 10), memory(10 * n + 5, 64, n + 1))]
+    imported = only(import_bytes(chrome(span("ProfilerStep#0", 0, 3000, "user_annotation"), *spans)))
+    assert [imported.name(op) for op in imported.op.tolist()] == [f"aten::op{n}" for n in range(300)]
 
 
 def test_memory_from_before_the_trace_is_there_when_it_is_freed():
