@@ -10,10 +10,11 @@ from typing import Any
 from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.file_set import make_folder, take_away
-from memtui.core.os_errors import CREATE, READ, refused
+from memtui.core.os_errors import CREATE, refused
 from memtui.core.samples import MAIN_MEMORY
-from memtui.formats.detect import EXPECTED, import_file
+from memtui.formats.detect import EXPECTED, files_of, import_file
 from memtui.formats.imported import Imported, NotImportable
+from memtui.formats.input_file import STANDARD_INPUT, name_of
 from memtui.formats.session_writer import Range, in_range, write
 
 ENDING = ".memtui"
@@ -40,7 +41,7 @@ def import_all(
     Raises:
         UserError: nothing could be imported.
     """
-    paths = [path for source in given for path in _files(source)]
+    paths = [path for source in given for path in files_of(source)]
     several = len(given) > 1 or given[0].is_dir()
     if several and output.exists() and not output.is_dir():
         raise UserError(f"{output}: is a file; several sessions need a folder")
@@ -48,7 +49,7 @@ def import_all(
     outcomes = []
     for number, path in enumerate(paths, start=1):
         progress_line.update(f"{path} ({number} of {len(paths)})" if several else str(path))
-        outcomes.append(_import_path(path, output / f"{path.name}{ENDING}" if into_folder else output, wanted, force))
+        outcomes.append(_import_path(path, output / f"{_name(path)}{ENDING}" if into_folder else output, wanted, force))
     bad = [outcome for outcome in outcomes if outcome.session is None]
     if len(bad) == len(outcomes):
         raise UserError(_all_failed(given, bad))
@@ -57,20 +58,12 @@ def import_all(
             notify(outcome.reason)
         else:
             for warning in outcome.imported.about.warnings:
-                notify(f"{outcome.path}: {warning}")
+                notify(f"{name_of(outcome.path)}: {warning}")
     return outcomes
 
 
-def _files(given: Path) -> list[Path]:
-    if not given.is_dir():
-        return [given]
-    try:
-        files = sorted(path for path in given.iterdir() if not path.is_dir())
-    except OSError as error:
-        raise refused(given, error, READ) from None
-    if not files:
-        raise UserError(f"{given}: is a folder without files; expected is {EXPECTED}")
-    return files
+def _name(path: Path) -> str:
+    return "standard-input" if path == STANDARD_INPUT else path.name
 
 
 def _import_path(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:
@@ -82,7 +75,7 @@ def _import_path(path: Path, output: Path, wanted: Range, force: bool) -> Outcom
         write(imported, output, force=force)
         written = True
     except NotImportable as error:
-        return Outcome(path, reason=f"{path}: {error}")
+        return Outcome(path, reason=f"{name_of(path)}: {error}")
     except UserError as error:
         return Outcome(path, reason=str(error))
     finally:

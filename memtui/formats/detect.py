@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from memtui.core.errors import UserError
+from memtui.core.os_errors import READ, refused
 from memtui.core.text import storable
 from memtui.formats import mxnet_log, zpp
 from memtui.formats.imported import Imported, NotImportable
-from memtui.formats.input_file import parse_json, read_file
+from memtui.formats.input_file import name_of, parse_json, read_file
 from memtui.session.file_format import SQLITE_MAGIC
 
 EXPECTED = (
@@ -22,10 +24,23 @@ _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
+def files_of(given: Path) -> list[Path]:
+    """Return the files of a folder, in order, or the one file. Raises UserError for a folder without any."""
+    if not given.is_dir():
+        return [given]
+    try:
+        files = sorted(path for path in given.iterdir() if not path.is_dir())
+    except OSError as error:
+        raise refused(given, error, READ) from None
+    if not files:
+        raise UserError(f"{given}: is a folder without files; expected is {EXPECTED}")
+    return files
+
+
 def import_file(path: Path) -> Imported:
     """Return the content of a file. Raises NotImportable, without the name of the file."""
     imported = import_bytes(read_file(path))
-    return replace(imported, about=replace(imported.about, file=storable(path.name)))
+    return replace(imported, about=replace(imported.about, file=storable(Path(name_of(path)).name)))
 
 
 def import_bytes(data: bytes) -> Imported:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import pickle
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -441,6 +446,29 @@ def took_in_or_refused(raw: bytes) -> None:
         return
     for part in imported.parts:
         assert part.trace.check() == []
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_packed_files_are_unpacked(pack, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_bytes(pack(ZPP.encode()))
+    whole = import_bytes(ZPP.encode())
+    assert only(import_file(path)).delta_bytes.tolist() == only(whole).delta_bytes.tolist()
+    path.write_bytes(pack(ZPP.encode())[:-9])
+    with pytest.raises(NotImportable, match=r"is damaged (gzip|xz|bzip2)"):
+        import_file(path)
+    path.write_bytes(pack(b"1 1 1 a\n" * 100))
+    monkeypatch.setattr("memtui.formats.input_file.MOST_BYTES", 150)
+    with pytest.raises(NotImportable, match="has more than 150 B"):
+        import_file(path)
+
+
+def test_standard_input_is_read(monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=io.BytesIO(ZPP.encode())))
+    assert import_file(Path("-")).about.file == "standard input"
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(NotImportable, match="is a terminal"):
+        import_file(Path("-"))
 
 
 def test_files_are_unpacked_within_limits(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -252,6 +253,21 @@ def test_a_bad_file_is_a_line_and_the_others_go_on(capsys):
     assert code == 2
     assert "out/rnn.log.svg: exists already" in err
     assert [path.name for path in Path("out").iterdir()] == ["rnn.log.svg"]
+
+
+def test_a_folder_is_its_files(capsys, folder):
+    logs = folder / "logs"
+    logs.mkdir()
+    (logs / "a.log").write_bytes(mxnet_log())
+    (logs / "b.log.xz").write_bytes(lzma.compress(mxnet_log()))
+    (logs / "deeper").mkdir()
+    code, out, err = run(capsys, "breakdown", "logs")
+    assert (code, err) == (0, "")
+    assert [line.partition(" (")[0] for line in out.splitlines() if "MXNet log" in line] == ["a.log", "b.log.xz"]
+    (folder / "none").mkdir()
+    code, _, err = run(capsys, "breakdown", "none")
+    assert code == 2
+    assert err.startswith("memtui breakdown: none: is a folder without files; expected is an MXNet log")
 
 
 def test_a_title_is_nothing_that_a_terminal_would_act_on(capsys):

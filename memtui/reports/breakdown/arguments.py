@@ -19,10 +19,10 @@ FIGURES = ("svg", "pdf")
 def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "files",
-        metavar="FILE|LOG",
+        metavar="FILE|LOG|DIR",
         nargs="+",
         type=argtypes.path,
-        help="a session, or anything that memtui import takes",
+        help="a session, or anything that memtui import takes; - is standard input",
     )
     parser.add_argument(
         "--rules",

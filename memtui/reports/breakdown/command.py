@@ -13,6 +13,7 @@ from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.file_set import all_or_none
 from memtui.core.text import visible
+from memtui.formats.detect import files_of
 from memtui.reports.breakdown import text
 from memtui.reports.breakdown.figure import Graph, draw
 from memtui.reports.breakdown.inputs import DeviceAllocations, read
@@ -75,9 +76,13 @@ def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, outpu
 
 
 def _read_all(paths: list[Path], options: BreakdownOptions, notify: Print) -> tuple[list[Part], list[Failure]]:
-    """Return the readable parts and the failures. Raises UserError where no file can be read."""
+    """Return the readable parts of files, and of the files of folders, and the failures.
+
+    Raises UserError where no file can be read.
+    """
     parts: list[Part] = []
     failed: list[Failure] = []
+    paths = [path for given in paths for path in files_of(given)]
     for number, path in enumerate(paths, start=1):
         progress_line.update(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
         try:

@@ -12,6 +12,7 @@ from memtui.core.errors import UserError
 from memtui.core.samples import MAIN_MEMORY
 from memtui.formats.detect import import_file
 from memtui.formats.imported import NotImportable
+from memtui.formats.input_file import name_of
 from memtui.reports.breakdown.rules import Item, items_of, items_of_sums
 from memtui.session.file_format import SessionError, check_header
 from memtui.session.records.allocations import RecordedStep
@@ -51,7 +52,8 @@ def read(path: Path) -> list[DeviceAllocations]:
     try:
         imported = import_file(path)
     except NotImportable as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{name_of(path)}: {error}") from None
+    path = Path(name_of(path))
     return [_allocations(path, part.trace, part.device, imported.about, "") for part in imported.parts]
 
 
