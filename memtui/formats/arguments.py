@@ -11,6 +11,7 @@ from memtui.core.command import Command
 from memtui.core.console import Console
 from memtui.core.errors import BAD_INPUT
 from memtui.core.invoking_user import drop_root
+from memtui.core.options import IMPORT_FORMATS
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -31,6 +32,7 @@ def _add_arguments(parser: Parser) -> None:
         required=True,
         help="session; of several a folder of them",
     )
+    parser.add_argument("--format", choices=IMPORT_FORMATS, help="what they are, where their content does not say it")
     parser.add_argument(
         "--from",
         dest="first",
@@ -52,7 +54,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     drop_root()
     wanted = args.first, args.last
     with console.progress("reading"):
-        outcomes = import_all(args.logs, args.output, console.notify, wanted=wanted, force=args.force)
+        outcomes = import_all(
+            args.logs, args.output, console.notify, wanted=wanted, form=args.format or "", force=args.force
+        )
     if args.json:
         console.print_json(to_dict(outcomes))
     else:

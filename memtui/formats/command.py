@@ -32,11 +32,23 @@ class Outcome:
 
 
 def import_all(
-    given: list[Path], output: Path, notify: Notify, *, wanted: Range = (None, None), force: bool = False
+    given: list[Path],
+    output: Path,
+    notify: Notify,
+    *,
+    wanted: Range = (None, None),
+    form: str = "",
+    force: bool = False,
 ) -> list[Outcome]:
     """Import every file, and the files of every folder, into ``output``: a file where one is given, else a folder.
 
-    ``notify`` receives a line for each bad file, and for each warning about a good one.
+    Args:
+        given: files and folders.
+        output: a session, or a folder of them.
+        notify: receives a line for each bad file, and for each warning about a good one.
+        wanted: the range of time to keep.
+        form: their format, of ``IMPORT_FORMATS``; empty: their content says which.
+        force: overwrite sessions that are there.
 
     Raises:
         UserError: nothing could be imported.
@@ -49,7 +61,8 @@ def import_all(
     outcomes = []
     for number, path in enumerate(paths, start=1):
         progress_line.update(f"{path} ({number} of {len(paths)})" if several else str(path))
-        outcomes.append(_import_path(path, output / f"{_name(path)}{ENDING}" if into_folder else output, wanted, force))
+        session = output / f"{_name(path)}{ENDING}" if into_folder else output
+        outcomes.append(_import_path(path, session, wanted, form, force))
     bad = [outcome for outcome in outcomes if outcome.session is None]
     if len(bad) == len(outcomes):
         raise UserError(_all_failed(given, bad))
@@ -66,11 +79,11 @@ def _name(path: Path) -> str:
     return "standard-input" if path == STANDARD_INPUT else path.name
 
 
-def _import_path(path: Path, output: Path, wanted: Range, force: bool) -> Outcome:
+def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool) -> Outcome:
     created: list[Path] = []
     written = False
     try:
-        imported = in_range(import_file(path), wanted)
+        imported = in_range(import_file(path, form), wanted)
         created = _ensure_folder(output.parent)
         write(imported, output, force=force)
         written = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
@@ -19,7 +21,12 @@ EXPECTED = (
     "an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, a Chrome trace or memory timeline of "
     "PyTorch's profiler, or a CUDA memory snapshot"
 )
-_TEXTS = (zpp, mxnet_log)
+_TEXTS: dict[str, ModuleType] = {"zpp": zpp, "mxnet": mxnet_log}
+_DOCUMENTS = {
+    "analysis": "mxnet_analysis",
+    "chrome": "chrome_trace",
+    "timeline": "memory_timeline",
+}
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
@@ -37,42 +44,70 @@ def files_of(given: Path) -> list[Path]:
     return files
 
 
-def import_file(path: Path) -> Imported:
-    """Return the content of a file. Raises NotImportable, without the name of the file."""
-    imported = import_bytes(read_file(path))
+def import_file(path: Path, form: str = "") -> Imported:
+    """Return the content of a file. ``form``: of ``IMPORT_FORMATS``; empty: the content says which.
+
+    Raises NotImportable, without the name of the file.
+    """
+    imported = import_bytes(read_file(path), form)
     return replace(imported, about=replace(imported.about, file=storable(Path(name_of(path)).name)))
 
 
-def import_bytes(data: bytes) -> Imported:
+def import_bytes(data: bytes, form: str = "") -> Imported:
     """Return the content of the bytes of a file. Only the needed modules are imported: a small text takes a third."""
+    if form:
+        return _import_as(form, data)
     if data.startswith(SQLITE_MAGIC):
         raise NotImportable("is a database, perhaps a session (memtui replay), and not what other tools write")
     if _PICKLE.match(data):
-        from memtui.formats import cuda_snapshot
-        from memtui.formats.safe_pickle import load_pickle
-
-        document = load_pickle(data)
-        if not cuda_snapshot.recognises(document):
-            raise NotImportable("is a pickle, but no CUDA memory snapshot")
-        return cuda_snapshot.parse(document)
+        return _import_pickle(data, "is a pickle, but no CUDA memory snapshot")
+    damaged: NotImportable | None = None
     if _JSON.match(data):
-        from memtui.formats import chrome_trace, memory_timeline, mxnet_analysis
-
         try:
             document = parse_json(data)
-        except NotImportable:
-            if (text := _text_format(data)) is None:  # a log may begin with a time in brackets
-                raise
-            return text.parse(data)
-        for form in (chrome_trace, memory_timeline, mxnet_analysis):
-            if form.recognises(document):
-                return form.parse(document)
-        raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
+        except NotImportable as error:
+            damaged = error  # or a log that begins with a time in brackets
+        else:
+            return _import_document(document)
     if (text := _text_format(data)) is not None:
         return text.parse(data)
+    if damaged is not None:
+        raise damaged
     what = "is binary and" if b"\0" in data[: 1 << 16] else "is text, but"
     raise NotImportable(f"{what} of no format that is known: {EXPECTED}")
 
 
+def _import_document(document: Any) -> Imported:
+    from memtui.formats import chrome_trace, memory_timeline, mxnet_analysis
+
+    for form in (chrome_trace, memory_timeline, mxnet_analysis):
+        if form.recognises(document):
+            return form.parse(document)
+    raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
+
+
+def _import_pickle(data: bytes, otherwise: str) -> Imported:
+    from memtui.formats import cuda_snapshot
+    from memtui.formats.safe_pickle import load_pickle
+
+    document = load_pickle(data)
+    if not cuda_snapshot.recognises(document):
+        raise NotImportable(otherwise)
+    return cuda_snapshot.parse(document)
+
+
+def _import_as(form: str, data: bytes) -> Imported:
+    """Return the content of bytes whose format the user says. Raises NotImportable."""
+    wrong = f"is not what --format {form} says"
+    if form in _TEXTS:
+        return _TEXTS[form].parse(data)
+    if form == "snapshot":
+        return _import_pickle(data, wrong)
+    module, document = importlib.import_module(f"memtui.formats.{_DOCUMENTS[form]}"), parse_json(data)
+    if not module.recognises(document):
+        raise NotImportable(wrong)
+    return module.parse(document)
+
+
 def _text_format(data: bytes) -> ModuleType | None:
-    return next((text for text in _TEXTS if text.recognises(data)), None)
+    return next((text for text in _TEXTS.values() if text.recognises(data)), None)

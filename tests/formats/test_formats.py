@@ -448,6 +448,23 @@ def took_in_or_refused(raw: bytes) -> None:
         assert part.trace.check() == []
 
 
+def test_a_format_may_be_said():
+    log = b"1 1 1 a\n" + mxnet_log()
+    with pytest.raises(NotImportable, match="line 2 is not four words"):
+        import_bytes(log)
+    assert import_bytes(log, "mxnet").about.format == "MXNet log"
+    trace = chrome(memory(1, 10, 1, 110))
+    assert import_bytes(trace, "chrome").about.format == "Chrome trace"
+    snapshot = pickle.dumps({"segments": [], "device_traces": []})
+    for data, form in ((trace, "analysis"), (trace, "timeline"), (pickle.dumps([1]), "snapshot")):
+        with pytest.raises(NotImportable, match=f"is not what --format {form} says"):
+            import_bytes(data, form)
+    with pytest.raises(NotImportable, match="damaged JSON"):
+        import_bytes(log, "chrome")
+    with pytest.raises(NotImportable, match="neither blocks nor a trace"):
+        import_bytes(snapshot, "snapshot")
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_packed_files_are_unpacked(pack, tmp_path, monkeypatch):
     path = tmp_path / "log"

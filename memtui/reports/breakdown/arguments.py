@@ -10,7 +10,7 @@ from memtui.core.command import Command
 from memtui.core.console import Console
 from memtui.core.errors import BAD_INPUT
 from memtui.core.invoking_user import drop_root
-from memtui.core.options import RULES
+from memtui.core.options import IMPORT_FORMATS, RULES
 from memtui.core.progress_line import above_line
 
 FIGURES = ("svg", "pdf")
@@ -24,6 +24,7 @@ def _add_arguments(parser: Parser) -> None:
         type=argtypes.path,
         help="a session, or anything that memtui import takes; - is standard input",
     )
+    parser.add_argument("--format", choices=IMPORT_FORMATS, help="what they are, where their content does not say it")
     parser.add_argument(
         "--rules",
         choices=RULES,
@@ -59,6 +60,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         args.output,
         args.force,
         args.json,
+        args.format or "",
     )
     with console.progress("reading"):
         return 0 if breakdown(args.files, options, console.notify, _print) else BAD_INPUT

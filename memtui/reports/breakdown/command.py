@@ -40,6 +40,7 @@ class BreakdownOptions:
     folder: Path | None = None
     force: bool = False
     as_json: bool = False
+    input_format: str = ""
 
     def check(self) -> None:
         """Raise UserError where options contradict one another, or another option or a library is missing."""
@@ -86,7 +87,10 @@ def _read_all(paths: list[Path], options: BreakdownOptions, notify: Print) -> tu
     for number, path in enumerate(paths, start=1):
         progress_line.update(f"{path} ({number} of {len(paths)})" if len(paths) > 1 else str(path))
         try:
-            parts += [(allocations, _break_down(allocations, options, notify)) for allocations in read(path)]
+            parts += [
+                (allocations, _break_down(allocations, options, notify))
+                for allocations in read(path, options.input_format)
+            ]
         except UserError as error:
             failed.append((path, error))
     if not parts:

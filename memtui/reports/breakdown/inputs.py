@@ -45,12 +45,15 @@ class DeviceAllocations:
     coarse: tuple[str, ...] = ()
 
 
-def read(path: Path) -> list[DeviceAllocations]:
-    """Return the allocations of each device in a file. Raises UserError and SessionError."""
-    if _is_session(path):
+def read(path: Path, form: str = "") -> list[DeviceAllocations]:
+    """Return the allocations of each device in a file. ``form``: of a file of another tool, if the user says it.
+
+    Raises UserError and SessionError.
+    """
+    if not form and _is_session(path):
         return list(_of_session(path))
     try:
-        imported = import_file(path)
+        imported = import_file(path, form)
     except NotImportable as error:
         raise UserError(f"{name_of(path)}: {error}") from None
     path = Path(name_of(path))
