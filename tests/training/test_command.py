@@ -103,8 +103,10 @@ def test_clusters_are_learned_by_all_rules(tmp_path):
     assert result["DFA"]["accuracy"] == result["DFAMEM"]["accuracy"]
 
 
-def test_memory_only_writes_the_fifth_iteration_and_stops(tmp_path):
-    result = document(tmp_path, "fcReLu", "--type", "DFA", "--memory-only")
+@pytest.mark.parametrize("batch", [(), ("--batch-size", "1498", "--epochs", "1")], ids=["", "one batch an epoch"])
+def test_memory_only_writes_the_fifth_iteration_and_stops(batch, tmp_path):
+    """Also where the epochs that were asked for have fewer."""
+    result = document(tmp_path, "fcReLu", "--type", "DFA", "--memory-only", *batch)
     assert result["iterations"] == 5
     assert result["accuracy"] is None
     assert result["reason"] == "memory_only stops before the accuracy is measured"

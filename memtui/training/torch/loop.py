@@ -59,7 +59,7 @@ class Training:
         settings, size = self._settings, self._settings.batch_size
         minimum = settings.minimum_accuracy
         progress_line.update("", "training")
-        for epoch in range(1, settings.epochs + 1):
+        for epoch in range(1, self._last_epoch() + 1):
             order = torch.randperm(len(self._images), generator=self._order)
             for start in range(0, len(order) - size + 1, size):
                 chosen = order[start : start + size]
@@ -85,12 +85,20 @@ class Training:
                         f"iteration: {self.iterations}, accuracy: {self.accuracy:.2f}%, loss: {self.loss:.4f}"
                     )
             self.epochs = epoch
+            if settings.memory_only:
+                continue
             self._measure()
             curve.add_accuracy(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
             self._print_line(f"finished epoch {epoch}")
             self.stopped = shortfall(minimum, epoch, self.accuracy or 0.0)
             if self.stopped is not None:
                 return
+
+    def _last_epoch(self) -> int:
+        """Return the number of epochs: with ``memory_only`` as many as the traced iteration takes."""
+        settings = self._settings
+        each = len(self._images) // settings.batch_size
+        return max(settings.epochs, -(-TRACED // each)) if settings.memory_only else settings.epochs
 
     def _learn(self, statistics: Statistics | None) -> float:
         with ExitStack() as stack:
