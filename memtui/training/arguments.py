@@ -9,6 +9,7 @@ from memtui.core import argtypes
 from memtui.core.argtypes import Parser, add_json
 from memtui.core.command import Command
 from memtui.core.console import Console
+from memtui.core.errors import UserError
 from memtui.core.invoking_user import drop_root
 from memtui.recording.arguments import add_keeping, add_observation, add_tracing, observe
 from memtui.tui.arguments import add_screen
@@ -20,9 +21,13 @@ def _add_arguments(parser: Parser) -> None:
     add_tracing(parser)
     add_screen(parser)
     parser.add_argument(
-        "network", metavar="NETWORK", help="of what train list shows, or of your own: --config, --definitions"
+        "network",
+        metavar="NETWORK",
+        nargs="?",
+        help="of what train list shows, or of your own: --config, --definitions",
     )
     group = parser.add_argument_group("what is trained, and how (the settings of ZPP-MEM; docs/guide/train.md)")
+    group.add_argument("--name", metavar="NETWORK", help="the network, as experiment.py of ZPP-MEM has it")
     group.add_argument("--type", metavar="RULE", help="BP, FA, DFA or DFAMEM (BP)")
     group.add_argument(
         "--set",
@@ -46,7 +51,10 @@ def _add_arguments(parser: Parser) -> None:
         "--config", type=argtypes.path, metavar="FILE", help="TOML with networks of your own: [name], extends"
     )
     group.add_argument(
-        "--definitions", type=argtypes.path, metavar="FILE", help="Python with functions name(output_size) -> [layers]"
+        "--definitions",
+        type=argtypes.path,
+        metavar="FILE",
+        help="Python with functions name(output_size) -> [layers], or with tables of settings (files of ZPP-MEM)",
     )
     group.add_argument("--memory-only", action="store_true", help="write the memory of iteration 5 to plots/, and stop")
     group.add_argument("--save-graph", action="store_true", help="write operators and edges of that iteration to demo/")
@@ -72,10 +80,15 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         run_unrecorded,
     )
 
+    if (args.network is None) == (args.name is None):
+        raise UserError("name one network: memtui train NETWORK, or --name NETWORK; memtui train list shows them")
+    args.network = args.network or args.name
     if args.network == "list":
         print_networks(print)
         return 0
     what = request_of(args)
+    for note in what.notes:
+        console.notify(note)
     shows = console.wants_screen(args)
     if not shows and args.output is None:
         drop_root()

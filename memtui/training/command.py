@@ -30,7 +30,7 @@ from memtui.training.settings import (
     settings_from,
     settings_of,
 )
-from memtui.training.user_networks import names_in, sequence_in
+from memtui.training.user_networks import Definitions, definitions_in, sequence_in
 
 MEMORY_ONLY_EVERY = 2  # steps between recorded ones, so that the fifth and last iteration is recorded
 _SHORT = ("type", "learning_rate", "batch_size", "epochs", "cost_function", "dataset_name", "sequence", "seed", "data")
@@ -39,10 +39,11 @@ _FLAGS = ("memory_only", "save_graph", "gather_stats")
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """A validated training that can start."""
+    """A validated training that can start. ``notes``: on what of its file is ignored."""
 
     network: str
     settings: Settings
+    notes: tuple[str, ...] = ()
 
     def argv(self, *more: str) -> tuple[str, ...]:
         """Return the command line of the process that trains."""
@@ -57,14 +58,22 @@ def request_of(args: argparse.Namespace) -> TrainRequest:
     Raises:
         UserError: an unknown network, layer, rule or key, shapes that do not fit, files that are missing.
     """
-    return TrainRequest(args.network, settings_from(as_invoker(lambda: _settings(args).changes())))
+
+    def checked() -> tuple[dict[str, Any], tuple[str, ...]]:
+        settings, notes = _settings(args)
+        return settings.changes(), notes
+
+    changes, notes = as_invoker(checked)
+    return TrainRequest(args.network, settings_from(changes), notes)
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def _settings(args: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:
+    """Return the settings, and notes on what of the file of definitions is ignored."""
     more = networks_from_file(args.config) if args.config is not None else {}
-    functions = names_in(args.definitions) if args.definitions is not None else []
-    for name in functions:
-        more.setdefault(name, {"sequence": name})
+    defined = definitions_in(args.definitions) if args.definitions is not None else Definitions({}, {}, {})
+    functions = defined.functions
+    for name, table in (*defined.networks.items(), *((name, {"sequence": name}) for name in functions)):
+        more.setdefault(name, table)
     changes: dict[str, Any] = dict(parse_changes(args.set))
     changes |= {key: value for key in _SHORT if (value := getattr(args, key)) is not None}
     changes |= {key: True for key in _FLAGS if getattr(args, key)}
@@ -75,7 +84,7 @@ def _settings(args: argparse.Namespace) -> Settings:
             f"--dataset-name chooses one that is: {', '.join(FROM_FOLDER)}"
         )
     if isinstance(settings.sequence, str) and settings.sequence in functions:
-        layers = sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
+        layers = sequence_in(functions[settings.sequence], settings.sequence, CLASSES[settings.dataset_name])
         if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
             raise UserError(f"{args.definitions}: {settings.sequence} returns no list of layers")
         settings = replace(settings, sequence=tuple(layers))
@@ -83,7 +92,8 @@ def _settings(args: argparse.Namespace) -> Settings:
         sequence_in(args.definitions, settings.sequence, CLASSES[settings.dataset_name])
     check(settings)
     check_torch()
-    return settings
+    ignored = defined.ignored.get(args.network, [])
+    return settings, tuple(f"{args.definitions}: {args.network}: no setting {key} here; ignored" for key in ignored)
 
 
 @contextmanager

@@ -86,6 +86,7 @@ def settings_from(changes: Mapping[str, Any]) -> Settings:
     return Settings(**values)
 
 
+MODEL_FILE = "model.pt"  # weights, where no path is given
 KEYS = tuple(field.name for field in fields(Settings))
 _OF_IMAGES = ("liao_cifar", "vgg", "resnet")
 _IMAGES: dict[str, Any] = {"dataset_name": "clusters", "batch_size": 100, "eval_period": 50, "learning_rate": 1e-4}
@@ -164,6 +165,10 @@ def _checked(given: Mapping[str, Any]) -> Settings:
     check_keys(given, "a training")
     kinds = _kinds()
     settings = replace(Settings(), **{key: _value(key, kinds[key], value) for key, value in given.items()})
+    if settings.save_model and settings.save_model_path is None:
+        settings = replace(settings, save_model_path=MODEL_FILE)
+    if settings.restore_model and settings.restore_model_path is None:
+        settings = replace(settings, restore_model_path=MODEL_FILE)
     _check_bounds(settings)
     _check_needed(settings)
     return settings
@@ -190,9 +195,6 @@ def _check_needed(settings: Settings) -> None:
     """Raise UserError for a setting that another one needs and that is missing."""
     if settings.dataset_name in FROM_FOLDER and settings.data is None:
         raise UserError(f"{settings.dataset_name} is read from a folder: data=DIR says which")
-    for key in ("restore_model", "save_model"):
-        if getattr(settings, key) and getattr(settings, f"{key}_path") is None:
-            raise UserError(f"{key} needs {key}_path=FILE")
 
 
 @cache

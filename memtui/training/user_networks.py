@@ -1,8 +1,10 @@
-"""Networks as functions in a Python file, as in ZPP-MEM: ``name(output_size) -> [layers]``.
+"""Networks in a Python file, as in ZPP-MEM: functions ``name(output_size) -> [layers]``, and tables of settings.
 
 The file is the user's program, so it runs in a process of its own, which has this one's rights (the user's, also under
 sudo): ``python -m memtui.training.user_networks FILE OUTPUTS NAME`` prints its layers as JSON. The names of layers
-(``FullyConnected(100, flatten=True)``) are predefined in the file.
+(``FullyConnected(100, flatten=True)``) are predefined in the file; ``from layer import *`` of ZPP-MEM gives the same
+ones, and ``from definition.resnet import *`` the files beside it. A table may name functions of
+``sequence_definitions.py`` beside its file.
 """
 
 from __future__ import annotations
@@ -12,22 +14,53 @@ import json
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from memtui.core.errors import UserError
 from memtui.core.small_file import MOST_PROGRAM_BYTES, check_readable
 from memtui.core.text import nearest
-from memtui.training.network_specs import ALSO_CALLED, LAYERS, LayerSpec
+from memtui.training.network_specs import ALSO_CALLED, LAYERS, SEQUENCES, LayerSpec
+from memtui.training.settings import KEYS
 
+SEQUENCES_FILE = "sequence_definitions.py"
 _MOST_S = 30.0
 
 
-def names_in(path: Path) -> list[str]:
-    """Return the functions of a file that could be networks. Raises UserError: the file cannot be run."""
-    return _run(path).names
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What a file defines.
+
+    Attributes:
+        functions: those that could be networks, with the file of each.
+        networks: tables of settings, by name, with the keys that a training has.
+        ignored: by table the other keys.
+    """
+
+    functions: dict[str, Path]
+    networks: dict[str, dict[str, Any]]
+    ignored: dict[str, list[str]]
+
+
+def definitions_in(path: Path) -> Definitions:
+    """Return what a file defines, and what it needs of the file of sequences beside it.
+
+    Raises UserError: a file cannot be run.
+    """
+    answer = _run(path)
+    functions = dict.fromkeys(answer.names, path)
+    beside = path.with_name(SEQUENCES_FILE)
+    wanted = {table.get("sequence") for table in answer.networks.values()}
+    if wanted - {*functions, *SEQUENCES, None} and beside.exists() and not beside.samefile(path):
+        functions = dict.fromkeys(_run(beside).names, beside) | functions
+    networks = {
+        name: {key: value for key, value in table.items() if key in KEYS} for name, table in answer.networks.items()
+    }
+    ignored = {name: [key for key in table if key not in KEYS] for name, table in answer.networks.items()}
+    return Definitions(functions, networks, ignored)
 
 
 def sequence_in(path: Path, name: str, outputs: int) -> Any:
@@ -44,16 +77,18 @@ class _Answer:
 
     Attributes:
         names: functions that could be networks.
+        networks: tables of settings, not validated.
         layers: result of the function of the given name, not validated; None without a name.
         error: why the file could not be run; "" where it ran.
     """
 
     names: list[str] = field(default_factory=list)
+    networks: dict[str, dict[str, Any]] = field(default_factory=dict)
     layers: Any = None
     error: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"names": self.names, "layers": self.layers, "error": self.error}
+        return {"names": self.names, "networks": self.networks, "layers": self.layers, "error": self.error}
 
 
 def _run(path: Path, *arguments: str) -> _Answer:
@@ -90,15 +125,37 @@ def _main(path: str, outputs: str = "", name: str = "") -> _Answer:
     """Run a file in this process, and its function of the given name, if a name is given."""
     layers = {name: _constructor(name) for name in LAYERS}
     layers |= {also: layers[name] for also, name in ALSO_CALLED.items()}
+    _make_importable(layers)
+    folder = Path(path).resolve().parent
+    sys.path[:0] = [str(folder), str(folder.parent)]  # "from definition.resnet import *", from within definition/
     try:
         variables = runpy.run_path(path, init_globals=dict(layers))
         own = {key: value for key, value in variables.items() if inspect.isfunction(value) and key not in layers}
         names = [key for key, value in own.items() if not key.startswith("_") and value.__module__ == "<run_path>"]
         returned = own[name](int(outputs)) if name in names else None
+        networks = {key: json.loads(json.dumps(v, default=_plain)) for key, v in variables.items() if _is_network(v)}
         json.dumps(returned)
     except Exception as error:
         return _Answer(error=f"{type(error).__name__}: {error}")
-    return _Answer(names, returned)
+    return _Answer(names, networks, returned)
+
+
+def _make_importable(layers: Mapping[str, Callable[..., LayerSpec]]) -> None:
+    """Put the names of layers where ZPP-MEM has its classes: ``layer`` and its parts, which need TensorFlow."""
+    for name in ("layer", "layer.activation", "layer.util_layer", "layer.weight_layer"):
+        module = ModuleType(name)
+        module.__dict__.update(layers)
+        sys.modules[name] = module
+
+
+def _is_network(value: Any) -> bool:
+    """Whether a variable is a table of settings: the settings of a training are its keys, or most of them."""
+    return isinstance(value, dict) and "sequence" in value and all(isinstance(key, str) for key in value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as one of Python: a seed is one."""
+    return value.item()
 
 
 if __name__ == "__main__":

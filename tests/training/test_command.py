@@ -227,9 +227,67 @@ def test_networks_of_the_users_own(tmp_path):
     assert document(tmp_path, "wide", "--config", "mine.toml", "--sequence", "fcSigmoid")["epochs"] == 1
 
 
+# The three files of ZPP-MEM, in its form: tables, sequences that are imported from beside them, layers of its package.
+ZPP_NETWORKS = """
+from numpy.random import randint
+
+default_network = {
+    "type": "DFA", "dataset_name": "digits", "sequence": "wide", "cost_function": "softmax_cross_entropy",
+    "learning_rate": 0.01, "momentum": 0.9, "gather_stats": False, "save_graph": False, "memory_only": False,
+    "restore_model": False, "save_model": False, "restore_model_path": None, "save_model_path": None,
+    "minimum_accuracy": [(1, 1)], "batch_size": 100, "epochs": 4, "eval_period": 1000, "stat_period": 100,
+    "minimize_manually": False, "seed": randint(1, 100000000),
+}
+liao_network = dict(default_network)
+liao_network.update({"sequence": "narrow", "minimum_accuracy": [(10, 30)], "epochs": 1, "seed": 1, "save_model": True})
+unrelated = {"a": 1}
+"""
+ZPP_SEQUENCES = """
+from definition.resnet import *
+from layer import *
+
+
+def wide(output_size):
+    return [FullyConnected(100, flatten=True), ReLu(), FullyConnected(30), ReLu(), FullyConnected(output_size)]
+
+
+def narrow(output_size):
+    return build(output_size)
+"""
+ZPP_BESIDE = """
+from layer.weight_layer import *
+
+
+def build(output_size):
+    return [FullyConnected(20, flatten=True), FullyConnected(output_size)]
+"""
+
+
+def test_the_files_of_zpp_mem_are_taken_as_they_are(tmp_path):
+    folder = tmp_path / "definition"
+    folder.mkdir()
+    (folder / "network_definitions.py").write_text(ZPP_NETWORKS)
+    (folder / "sequence_definitions.py").write_text(ZPP_SEQUENCES)
+    (folder / "resnet.py").write_text(ZPP_BESIDE)
+    file = "definition/network_definitions.py"
+    done = memtui(tmp_path, "train", "--name", "default_network", "--memory-only", "--definitions", file, "--json")
+    assert done.returncode == 0, done.stderr
+    note = f"memtui train: {file}: default_network: no setting minimize_manually here; ignored"
+    assert note in done.stderr.splitlines()
+    settings = json.loads(done.stdout)["settings"]
+    assert (settings["type"], settings["batch_size"]) == ("DFA", 100)
+    assert settings["sequence"][0] == {"layer": "FullyConnected", "units": 100, "flatten": True}
+    assert 1 <= settings["seed"] < 100_000_000
+    liao = document(tmp_path, "liao_network", "--definitions", file)
+    assert (liao["epochs"], liao["seed"], len(liao["settings"]["sequence"])) == (1, 1, 2)
+    assert (tmp_path / "model.pt").exists(), "the weights, where the file says no path"
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
+        ((), "name one network: memtui train NETWORK, or --name NETWORK"),
+        (("fcReLu", "--name", "fcReLu"), "name one network"),
         (("fcRelu",), "there is no network fcRelu; did you mean fcReLu"),
         (("fcReLu", "--type", "DFAMME"), "type is one of BP, FA, DFA, DFAMEM, not DFAMME"),
         (("fcReLu", "--set", "learning_reate=1"), "did you mean learning_rate"),

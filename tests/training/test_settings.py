@@ -78,7 +78,6 @@ def test_a_network_extends_another_and_ours_of_its_own_name(tmp_path: Path) -> N
         ({"minimum_accuracy": "10"}, "10:30"),
         ({"minimum_accuracy": "0:30"}, "10:30"),
         ({"dataset_name": "cifar10"}, "data=DIR"),
-        ({"save_model": "true"}, "save_model_path=FILE"),
         ({"sequence": [{"units": 3}]}, "a list of tables that have a layer each"),
     ],
 )
@@ -132,3 +131,9 @@ def test_nothing_but_the_one_error_comes_out(changes: dict[str, Any]) -> None:
 
 def test_a_network_that_says_nothing_is_the_usual_one() -> None:
     assert settings_of("mine", {}, {"mine": {}}) == Settings()
+
+
+def test_weights_have_a_place_where_none_is_given() -> None:
+    settings = settings_of("fcReLu", {"save_model": "true", "restore_model": "true", "restore_model_path": "w.pt"})
+    assert (settings.save_model_path, settings.restore_model_path) == ("model.pt", "w.pt")
+    assert settings_of("fcReLu", {}).save_model_path is None
