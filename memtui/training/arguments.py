@@ -82,7 +82,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
     if (args.network is None) == (args.name is None):
         raise UserError("name one network: memtui train NETWORK, or --name NETWORK; memtui train list shows them")
-    args.network = args.network or args.name
+    args.network = args.name if args.network is None else args.network
     if args.network == "list":
         print_networks(print)
         return 0
