@@ -69,21 +69,16 @@ class Load:
 
         return there_and_back
 
-    def block(self, calls: int) -> tuple[int, float | None]:
-        """Make ``calls`` calls and wait for the device; return (nanoseconds by the clock, those by the device's)."""
-        if not self.on_gpu:
-            start = time.monotonic_ns()
-            self._queue(calls)
-            return time.monotonic_ns() - start, None
+    def block(self, calls: int) -> int:
+        """Make ``calls`` calls and wait for the device; return the nanoseconds that it took."""
         start = time.monotonic_ns()
-        first = self._event()
         self._queue(calls)
-        last = self._event()
-        last.synchronize()
-        return time.monotonic_ns() - start, first.elapsed_time(last) * 1e6
+        if self.on_gpu:
+            self._torch.cuda.synchronize()
+        return time.monotonic_ns() - start
 
-    def next_block(self, calls: int) -> tuple[int, float | None]:
-        """Make ``calls`` calls; return (nanoseconds of a block, those by the device's clock).
+    def next_block(self, calls: int) -> int:
+        """Make ``calls`` calls; return the nanoseconds of a block, on a GPU by its own clock.
 
         A GPU gets its next block before the last one has ended, so that it never waits for this process: the time is of
         the block before the one that is queued. A wait after every block of 20 ms cost an H200 one percent.
@@ -98,17 +93,15 @@ class Load:
         queued = self._event()
         self._running.synchronize()
         self.ended_ns = time.monotonic_ns()
-        block_ns = self._ended.elapsed_time(self._running) * 1e6
+        block_ns = round(self._ended.elapsed_time(self._running) * 1e6)
         self._ended, self._running = self._running, queued
-        return round(block_ns), block_ns
+        return block_ns
 
-    def launch_share(self, calls: int) -> float | None:
-        """Return the part of the time of ``calls`` calls in which they were queued; None on a CPU.
+    def launch_share(self, calls: int) -> float:
+        """Return the part of the time of ``calls`` calls on a GPU in which they were queued.
 
         The GPU is idle before. It has ended soon after the last call was queued where it is faster than this process.
         """
-        if not self.on_gpu:
-            return None
         start = time.monotonic_ns()
         self._queue(calls)
         queued = time.monotonic_ns()
@@ -155,7 +148,7 @@ def measure(
     with load.recording():
         _first_calls(load)
         call_ns = _calibrate(load)
-        launch_share = _launch_share(load, call_ns)
+        launch_share = _launch_share(load, call_ns) if load.on_gpu else None
         block_calls = max(1, round((CPU_BLOCK_NS if yardstick else BLOCK_NS) / call_ns))
         alike, call_ns = _warm_up(load, plan, block_calls, send, settled, yardstick)
         chance = random.Random(plan.seed)
@@ -204,17 +197,16 @@ def _calibrate(load: Load) -> float:
     """Return the nanoseconds that a call takes, from a block that is long enough."""
     calls = 1
     while True:
-        took, _ = load.block(calls)
+        took = load.block(calls)
         if took >= CALIBRATION_NS:
             return took / calls
         calls *= 2 if took * 4 > CALIBRATION_NS else 4
 
 
-def _launch_share(load: Load, call_ns: float) -> float | None:
+def _launch_share(load: Load, call_ns: float) -> float:
     """Return the median of some bursts, each too short to fill the GPU's queue of some thousand launches."""
     calls = min(max(1, round(BURST_NS / call_ns)), MOST_IN_BURST)
-    shares = [share for _ in range(BURSTS) if (share := load.launch_share(calls)) is not None]
-    return statistics.median(shares) if shares else None
+    return statistics.median(load.launch_share(calls) for _ in range(BURSTS))
 
 
 def _warm_up(
@@ -236,7 +228,7 @@ def _warm_up(
         power_settled = False
         while took < plan.settling_ns:
             power_settled = settled() or power_settled
-            block_ns, _ = load.next_block(block_calls)
+            block_ns = load.next_block(block_calls)
             took += block_ns
             blocks.append(block_ns / block_calls)
             if yardstick:
@@ -280,7 +272,7 @@ def _window(
     for first in range(0, calls, block_calls):
         settled()
         count = min(block_calls, calls - first)
-        took, _ = load.block(count)
+        took = load.block(count)
         load_ns += took
         blocks.append(took / count)
         if yardstick:
@@ -293,12 +285,12 @@ def _window(
 
 def _gpu_window(load: Load, calls: int, block_calls: int, settled: Callable[[], bool]) -> BenchWindow:
     """Measure whole blocks: from the end of the block before the first to the end of the last one."""
-    blocks: list[float] = []
+    blocks: list[int] = []
     cpu = time.process_time_ns()
     start = load.ended_ns
     for _ in range(math.ceil(calls / block_calls)):
         settled()
-        blocks.append(load.next_block(block_calls)[0])
+        blocks.append(load.next_block(block_calls))
     cpu_ns = time.process_time_ns() - cpu
     each = tuple(block / block_calls for block in blocks)
     return BenchWindow(start, load.ended_ns, len(blocks) * block_calls, each, sum(blocks), cpu_ns)

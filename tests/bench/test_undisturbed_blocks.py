@@ -53,13 +53,10 @@ class Load:
         waited = self._waits(self._machine.now)
         self._machine.waited += waited
         self._machine.now += waited
-        return waited + self._machine.work(calls * self._call_ns * self._drift(self._machine.now)), None
+        return waited + self._machine.work(calls * self._call_ns * self._drift(self._machine.now))
 
     def next_block(self, calls):
         return self.block(calls)
-
-    def launch_share(self, calls):
-        return None
 
     def drain(self):
         pass

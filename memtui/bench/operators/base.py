@@ -129,8 +129,11 @@ class Operator(ABC):
         raise ValueError(f"{self.name} has no fp8: PyTorch has it for linear")
 
     def bind_fp8(self, torch: Any, p: Any, device: str) -> Call:
-        """Return what ``bind`` does, for numbers of 8 bits. Raises RuntimeError where this PyTorch has none."""
-        raise NotImplementedError
+        """Return what ``bind`` does, for numbers of 8 bits, where ``check_fp8`` allows it.
+
+        Raises RuntimeError where this PyTorch has none.
+        """
+        raise NotImplementedError(f"{self.name} has no fp8")  # ``check_fp8`` has refused it
 
 
 def _kind(default: Value) -> str:
