@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
+import importlib.util
 import re
-import select
 import signal
 import statistics
-import struct
 import subprocess
-import termios
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import Load, running
+from benchmarks.gpu_check.children import Load, running, torch_with_cuda
 from benchmarks.gpu_check.traces import steps_per_second
 from benchmarks.run import ROOT, memtui
+from benchmarks.terminal import Terminal
 
 SIZES = ((80, 24), (120, 36), (200, 50))
 PAIRS, BLOCK_S, START_S = 4, 4.0, 2.5
+SCREEN_S = 5.0  # until a screen is looked at
 LOST_WITHIN = 1.0  # per cent, as promised
 _POWER = re.compile(r"GPU 0.*\d W\b")
 PARTS = {
@@ -36,10 +32,7 @@ PARTS = {
 
 def run(report: Report) -> None:
     """Run the stage."""
-    import torch
-
-    if not torch.cuda.is_available():
-        report.missing("attach", f"this PyTorch ({torch.__version__}) finds no CUDA device")
+    if torch_with_cuda(report) is None:
         return
     progress = report.folder / "attached.txt"
     progress.unlink(missing_ok=True)
@@ -104,53 +97,18 @@ def _cpu_s(recorder: subprocess.Popen[bytes] | None) -> dict[str, float]:
 
 
 def _screen(report: Report, load: Load) -> None:
-    try:
-        import pyte
-    except ImportError:
+    if importlib.util.find_spec("pyte") is None:
         report.missing("screen", "pyte, a terminal emulator, is not installed")
         return
-    master, slave = pty.openpty()
-    _resize(master, *SIZES[0])
-    command = memtui("attach", load.process.pid, "--force", "-o", report.folder / "screen.memtui")
-    child = subprocess.Popen(
-        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=ROOT,
-        env={**os.environ, "TERM": "xterm-256color"},
-    )  # fmt: skip
-    os.close(slave)
-    screen = pyte.Screen(*SIZES[0])
-    stream = pyte.ByteStream(screen)
-    try:
-        for columns, rows in SIZES:
-            screen.resize(rows, columns)
-            _resize(master, columns, rows)
-            os.kill(child.pid, signal.SIGWINCH)
-            small = (columns, rows) == SIZES[0]
-            lines = _shown(master, stream, screen, 6.0 if small else 2.5)
-            if small:  # has no room for all panels: 4 shows the power
-                os.write(master, b"4")
-                lines = _shown(master, stream, screen, 1.0)
-            (report.folder / f"screen-{columns}x{rows}.txt").write_text("\n".join(lines) + "\n")
-            power = next((found[0] for line in lines if (found := _POWER.search(line))), "")
-            report.holds(f"screen of {columns} x {rows}: GPU power", bool(power), power, "a line with GPU and W")
-    finally:
-        os.write(master, b"q")
-        try:
-            child.wait(10)
-        except subprocess.TimeoutExpired:
-            child.kill()
-        os.close(master)
-
-
-def _shown(master: int, stream: Any, screen: Any, seconds: float) -> list[str]:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if select.select([master], [], [], 0.1)[0]:
-            try:
-                stream.feed(os.read(master, 1 << 16))
-            except OSError:
-                break
-    return [line.rstrip() for line in screen.display]
-
-
-def _resize(master: int, columns: int, rows: int) -> None:
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    for columns, rows in SIZES:
+        command = memtui("attach", load.process.pid, "--force", "-o", report.folder / "screen.memtui")
+        with Terminal(command, columns=columns, rows=rows, home=report.folder) as terminal:
+            time.sleep(SCREEN_S)
+            if (columns, rows) == SIZES[0]:  # has no room for all panels: 4 shows the power
+                terminal.send("4")
+                time.sleep(1.0)
+            shown = terminal.text()
+        (report.folder / f"screen-{columns}x{rows}.txt").write_text(shown + "\n")
+        found = _POWER.search(shown)
+        power = found[0] if found else ""
+        report.holds(f"screen of {columns} x {rows}: GPU power", bool(power), power, "a line with GPU and W")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_check.checks import Report
 from benchmarks.run import ROOT, memtui
 
 
@@ -116,3 +117,13 @@ def zeus_monitor() -> Any:
     except Exception as error:  # it is not installed, or finds this machine wanting
         print(f"no Zeus: {error}", flush=True)
         return None
+
+
+def torch_with_cuda(report: Report) -> Any:
+    """Return PyTorch; None where it finds no GPU, which the report then says."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch
+    report.missing(report.stage, f"this PyTorch ({torch.__version__}) finds no CUDA device")
+    return None

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import run_memtui
+from benchmarks.gpu_check.children import run_memtui, torch_with_cuda
 
 
 def run(report: Report) -> None:
     """Run the stage."""
-    import torch
-
-    if not torch.cuda.is_available():
-        report.missing("network", f"this PyTorch ({torch.__version__}) finds no CUDA device")
+    if torch_with_cuda(report) is None:
         return
     database = report.folder / "network.db"
     common = ("--device", "cuda", "--no-tui", "--db", database)
@@ -21,21 +18,9 @@ def run(report: Report) -> None:
         for line in text.strip().splitlines()[-4:]:
             report.figure("ResNet-50, network against the sum of its operators", line.strip())
     with report.part("prediction"):
-        run_memtui(
-            "bench",
-            "predict",
-            "fit",
-            "conv2d",
-            "--db",
-            database,
-            "--force",
-            folder=report.folder,
-            seconds=120,
-            name="fit",
-        )
-        text = run_memtui(
-            "bench", "predict", "eval", "conv2d", "--db", database, folder=report.folder, seconds=120, name="eval"
-        )
+        of = ("conv2d", "--db", database)
+        run_memtui("bench", "predict", "fit", *of, "--force", folder=report.folder, name="fit")
+        text = run_memtui("bench", "predict", "eval", *of, folder=report.folder, name="eval")
         (report.folder / "prediction.txt").write_text(text)
         for line in text.splitlines()[:12]:
             report.figure("prediction", line.strip())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import run_memtui, smi, zeus_monitor
+from benchmarks.gpu_check.children import run_memtui, smi, torch_with_cuda, zeus_monitor
 from memtui.analysis.energy import from_counter
 from memtui.probes.power.energy_source import NvmlEnergy
 
@@ -28,10 +28,7 @@ BLOCK_NS = 20e6  # of calls that are queued together: reading the counter takes 
 
 def run(report: Report) -> None:
     """Run the stage."""
-    import torch
-
-    if not torch.cuda.is_available():
-        report.missing("bench", f"this PyTorch ({torch.__version__}) finds no CUDA device")
+    if (torch := torch_with_cuda(report)) is None:
         return
     for op, grid in GRIDS.items():
         if report.short:  # only what is also held against the counter

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import run_memtui
+from benchmarks.gpu_check.children import run_memtui, torch_with_cuda
 
 COPIED_BYTES, REPEATS = 1 << 30, 7
 BANDWIDTH_WITHIN, PREDICTION_WITHIN = 0.10, 0.10
@@ -16,10 +16,7 @@ BANDWIDTH_WITHIN, PREDICTION_WITHIN = 0.10, 0.10
 
 def run(report: Report) -> None:
     """Run the stage."""
-    import torch
-
-    if not torch.cuda.is_available():
-        report.missing("place", f"this PyTorch ({torch.__version__}) finds no CUDA device")
+    if (torch := torch_with_cuda(report)) is None:
         return
     profile = report.folder / "transformer.place"
     with report.part("place profile"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import load
+from benchmarks.gpu_check.children import load, torch_with_cuda
 from benchmarks.run import ROOT, memtui
 from memtui.session.session import Session
 
@@ -31,10 +31,7 @@ class _Run:
 
 def run(report: Report) -> None:
     """Run the stage."""
-    import torch
-
-    if not torch.cuda.is_available():
-        report.missing("trace", f"this PyTorch ({torch.__version__}) finds no CUDA device")
+    if torch_with_cuda(report) is None:
         return
     for one in [_start(kind, report.folder) for kind in KINDS]:  # all at once: sizes do not depend on time
         with report.part(f"trace {one.kind}"):
