@@ -7,23 +7,21 @@ whole recording: nothing is added up over a hole. What is inside another figure,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memtui.analysis.energy import from_power
-from memtui.core.samples import PowerReading, Status
+from memtui.analysis.energy import NS, from_power
+from memtui.core.samples import CHASSIS, GPU_PACKAGE, GPU_WITH_CPU, SOCKET_WITH_MEMORY, PowerReading, Status
+from memtui.core.units import processes_text
 
-NS = 1_000_000_000
 GPU, CPU, DRAM, REST = "GPU boards", "CPU packages", "DRAM", "rest of the machine"
 PARTS = (GPU, CPU, DRAM, REST)
-MACHINE = "chassis"  # the scope of a sensor that has everything behind the power supply
-SOCKET = "socket with memory"  # of Grace: the scope of a sensor that has its memory, too
 # Scopes of GPUs that are no board's, and why they give no energy of the boards.
 _NO_BOARD = {
-    "GPU package": "it counts the energy of its package only",
-    "processor with CPU": "its sensor has the CPU beside it, too",
+    GPU_PACKAGE: "it counts the energy of its package only",
+    GPU_WITH_CPU: "its sensor has the CPU beside it, too",
 }
 _LATE_FRACTION, _LATE_NS = 0.05, 5 * NS  # of the recording, both ends together: what may be without a reading
 _LONGEST_GAP_NS = 12 * NS  # between two readings of a sensor; they are at most 5 s apart unless one is missing
@@ -73,20 +71,26 @@ def part_of(scope: str) -> str | None:
     """Return the part to which a source is added; None: it lies inside another one's figure, or nobody knows."""
     if scope.startswith("board"):  # "board (shared by MIG)"
         return GPU
-    return {"package": CPU, SOCKET: CPU, "dram": DRAM}.get(scope)
+    return {"package": CPU, SOCKET_WITH_MEMORY: CPU, "dram": DRAM}.get(scope)
+
+
+def by_source(readings: Iterable[PowerReading]) -> dict[tuple[str, str], list[PowerReading]]:
+    """Return the readings of each source, by device and scope, in their order."""
+    found: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
+    for reading in readings:
+        found[reading.device, reading.scope].append(reading)
+    return found
 
 
 def energy_of_machine(readings: Sequence[PowerReading], start_ns: int, end_ns: int) -> EnergyOfMachine:
     """Return the parts of the energy between two moments, the first and the last of a recording."""
-    by_device: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
-    for reading in readings:
-        by_device[reading.device, reading.scope].append(reading)
+    by_device = by_source(readings)
     devices = [_of_device(rows, start_ns, end_ns) for rows in by_device.values()]
     known = {p: _part(p, [d for d in devices if part_of(d.scope) == p]) for p in (CPU, DRAM)}
     known[GPU] = _part(GPU, _boards(devices))
     known[DRAM] = _memory(known[DRAM], known[CPU], by_device.keys())
     parts = [known[GPU], known[CPU], known[DRAM]]
-    machine = [d for d in devices if d.scope == MACHINE]
+    machine = [d for d in devices if d.scope == CHASSIS]
     if not machine:
         rest = EnergyPart(REST, reason="no sensor of the whole machine")
         return _summed((*parts, rest))
@@ -113,9 +117,8 @@ class _Device:
     @property
     def text(self) -> str:
         """Return the device, and who shares it."""
-        shared = "" if self.scope in ("board", "package", "dram", MACHINE) else f" {self.scope}"
-        count = self.processes
-        return f"{self.device}{shared}" + (f", {count} process{'es' * (count != 1)}" if count is not None else "")
+        shared = "" if self.scope in ("board", "package", "dram", CHASSIS) else f" {self.scope}"
+        return f"{self.device}{shared}" + (f", {processes_text(self.processes)}" if self.processes is not None else "")
 
 
 def _of_device(rows: Sequence[PowerReading], start_ns: int, end_ns: int) -> _Device:
@@ -161,7 +164,7 @@ def _boards(devices: Sequence[_Device]) -> list[_Device]:
     """Return the boards, and those GPUs of whose boards nothing is known: they are a hole."""
     boards = [device for device in devices if part_of(device.scope) == GPU]
     # The graphics of a processor, beside a board, are in the figure of its package.
-    with_cpu = "processor with CPU" if any(board.found for board in boards) else ""
+    with_cpu = GPU_WITH_CPU if any(board.found for board in boards) else ""
     return boards + [
         replace(d, energy_j=None, status=Status.UNSUPPORTED, reason=_NO_BOARD[d.scope])
         for d in devices
@@ -200,7 +203,7 @@ def _part(part: str, devices: Sequence[_Device]) -> EnergyPart:
 def _memory(memory: EnergyPart, cpu: EnergyPart, devices: Collection[tuple[str, str]]) -> EnergyPart:
     """Return DRAM with what is known of its relation to the packages. ``devices``: and scopes of the machine."""
     scopes = {scope for _, scope in devices}
-    if SOCKET in scopes:
+    if SOCKET_WITH_MEMORY in scopes:
         # Whether these sockets have a figure or not: memory has none of its own there.
         return EnergyPart(DRAM, inside=CPU, reason=f"in the figure of the {CPU}")
     # A package of several dies may have one counter of its memory.

@@ -268,6 +268,13 @@ def tree_paused_ns(processes: Iterable[ProcessWindow], *, together: bool) -> int
     return max(measured) if together else sum(measured)
 
 
+# Scopes of a ``PowerReading`` by which its energy is added to others, or is not.
+GPU_PACKAGE = "GPU package"  # leaves out the memory and regulators of the card
+GPU_WITH_CPU = "processor with CPU"  # an APU
+SOCKET_WITH_MEMORY = "socket with memory"  # of Grace
+CHASSIS = "chassis"  # everything behind the power supply
+
+
 @dataclass(frozen=True, slots=True)
 class PowerReading:
     """One power source at one moment. ``energy_j`` counts up from an arbitrary origin."""

@@ -192,6 +192,11 @@ def short_power(watts: float | None) -> str:
     return f"{scaled:.1f}{prefix}" if abs(scaled) < 9.95 else f"{scaled:.0f}{prefix}"
 
 
+def processes_text(count: int) -> str:
+    """Return ``1 process``, ``3 processes``."""
+    return f"{count} process{'es' * (count != 1)}"
+
+
 def percent(fraction: float | None) -> str:
     """Return ``63.8 %``, always one decimal."""
     return "n/a" if fraction is None or fraction != fraction else f"{fraction * 100:.1f} %"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memtui.analysis.energy_parts import by_source
 from memtui.core.samples import GPU_COUNTERS, PowerReading
 from memtui.core.units import percent, size
 
@@ -36,13 +36,10 @@ class CounterSummary:
 
 def counter_summaries(readings: Sequence[PowerReading]) -> tuple[CounterSummary, ...]:
     """Return the means of each GPU; other devices, and readings of old sessions, say nothing of counters."""
-    by_device: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
-    for reading in readings:
-        if reading.counters_reason or any(getattr(reading, name) is not None for name in GPU_COUNTERS):
-            by_device[reading.device, reading.scope].append(reading)
+    counted = (r for r in readings if r.counters_reason or any(getattr(r, name) is not None for name in GPU_COUNTERS))
     return tuple(
         CounterSummary(*device, rows[-1].counters_reason, *(_mean(rows, name) for name in GPU_COUNTERS))
-        for device, rows in by_device.items()
+        for device, rows in by_source(counted).items()
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from memtui.analysis.energy_parts import by_source
 from memtui.core.samples import PowerReading, Status
-from memtui.core.units import energy, power
+from memtui.core.units import energy, power, processes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,7 @@ class PowerSummary:
 
 def power_summaries(readings: Sequence[PowerReading]) -> tuple[PowerSummary, ...]:
     """Return mean power and energy per source."""
-    by_source: dict[tuple[str, str], list[PowerReading]] = defaultdict(list)
-    for reading in readings:
-        by_source[reading.device, reading.scope].append(reading)
-    return tuple(_of_source(rows) for rows in by_source.values())
+    return tuple(_of_source(rows) for rows in by_source(readings).values())
 
 
 def _of_source(rows: Sequence[PowerReading]) -> PowerSummary:
@@ -63,7 +60,6 @@ def power_line(source: PowerSummary) -> str:
     """Return the line of the report."""
     mean = f"mean {power(source.mean_w)}" if source.mean_w is not None else f"n/a: {source.reason}"
     joules = f", {energy(source.energy_j)}" if source.energy_j is not None else ""
-    count = source.processes
-    shared = f", {count} process{'es' * (count != 1)}" if count is not None else ""
+    shared = f", {processes_text(source.processes)}" if source.processes is not None else ""
     since = f" ({source.reason})" if source.reason and source.mean_w is not None else ""
     return f"power        {source.device} {source.scope}{shared}: {mean}{joules}{since}"

@@ -149,7 +149,7 @@ def _make_importable(layers: Mapping[str, Callable[..., LayerSpec]]) -> None:
 
 
 def _is_network(value: Any) -> bool:
-    """Whether a variable is a table of settings: the settings of a training are its keys, or most of them."""
+    """Whether a variable is a table of settings: every one of ZPP-MEM names its sequence of layers."""
     return isinstance(value, dict) and "sequence" in value and all(isinstance(key, str) for key in value)
 
 

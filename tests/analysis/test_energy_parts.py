@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.energy_parts import CPU, DRAM, GPU, PARTS, REST, SOCKET, energy_of_machine, part_of
-from memtui.core.samples import PowerReading, Status
+from memtui.analysis.energy_parts import CPU, DRAM, GPU, PARTS, REST, energy_of_machine, part_of
+from memtui.core.samples import SOCKET_WITH_MEMORY, PowerReading, Status
 
 S = 1_000_000_000
 END = 100 * S
@@ -92,7 +92,7 @@ def test_memory_of_one_package_is_not_that_of_all():
 
 
 def test_a_socket_of_grace_has_its_memory():
-    found, part = parts(GPU_0, sensor("CPU socket 0", SOCKET, 200), CHASSIS)
+    found, part = parts(GPU_0, sensor("CPU socket 0", SOCKET_WITH_MEMORY, 200), CHASSIS)
     assert (part[CPU].energy_j, part[DRAM].inside, part[DRAM].energy_j) == (20_000, CPU, None)
     assert part[REST].energy_j == pytest.approx(20_000)
     assert found.total_j == 70_000
@@ -144,7 +144,7 @@ def test_a_counter_that_was_reset_has_no_figure():
 
 
 def test_a_sensor_that_was_silent_for_long_has_no_figure():
-    silent = [r for r in sensor("CPU socket 0", SOCKET, 200) if not 30 * S < r.t_ns < 50 * S]
+    silent = [r for r in sensor("CPU socket 0", SOCKET_WITH_MEMORY, 200) if not 30 * S < r.t_ns < 50 * S]
     _, part = parts(silent)
     assert (part[CPU].energy_j, part[CPU].reason) == (None, "no reading for 20 s")
 
@@ -170,7 +170,7 @@ ROWS = st.lists(
         PowerReading,
         st.integers(0, END),
         st.sampled_from(["GPU", "GPU 0", "AMD GPU 0", "CPU package 0", "CPU package 1", "machine"]),
-        st.sampled_from(["board", "package", "dram", "psys", "uncore", SOCKET, "chassis"]),
+        st.sampled_from(["board", "package", "dram", "psys", "uncore", SOCKET_WITH_MEMORY, "chassis"]),
         st.sampled_from(["nvml", "rapl", "hwmon"]),
         st.none() | st.floats(0, 1000),
         st.none() | st.floats(0, 1e6),

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import PowerReading, Status
+from memtui.core.samples import GPU_WITH_CPU, PowerReading, Status
 from memtui.probes.gpu import amd as module
-from memtui.probes.gpu.amd import NO_AMD_GPU, SHARED, WITH_CPU, AmdProbe, amd, energy_of, no_device, power_of
+from memtui.probes.gpu.amd import NO_AMD_GPU, SHARED, AmdProbe, amd, energy_of, no_device, power_of
 from memtui.probes.gpu.client import GpuProcess
 from tests.support.repository import ROOT
 
@@ -105,7 +105,7 @@ def test_partitions_are_one_board(told):
 )
 def test_the_power_of_a_processor_is_no_boards(told, changes):
     told(MI300X | changes)
-    assert AmdProbe().read(0)[0].scope == WITH_CPU
+    assert AmdProbe().read(0)[0].scope == GPU_WITH_CPU
 
 
 def test_a_die_without_power_has_no_energy(told):

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analysis.energy_parts import SOCKET, part_of
-from memtui.core.samples import Status
+from memtui.analysis.energy_parts import part_of
+from memtui.core.samples import SOCKET_WITH_MEMORY, Status
 from memtui.probes.power.hwmon import _LABELS, NO_SENSOR, HwmonProbe, place_of
 from memtui.probes.power.probe import PowerProbe
 from memtui.tui.presenters.power import short_name
@@ -68,7 +68,7 @@ def test_a_grace_hopper_module(tmp_path):
 
 def test_only_the_socket_is_added_to_other_parts():
     scopes = [scope for _, scope in _LABELS.values()]
-    assert [scope for scope in scopes if part_of(scope)] == [SOCKET]
+    assert [scope for scope in scopes if part_of(scope)] == [SOCKET_WITH_MEMORY]
     assert [short_name(f"{device} 1", scope) for device, scope in _LABELS.values()] == [
         "MOD 1", "CPU 1", "CORES 1", "SoC 1"
     ]  # fmt: skip

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import Status
-from memtui.probes.gpu.intel import NO_INTEL_GPU, PACKAGE, IntelProbe, _Card, _power, intel, no_counter
+from memtui.core.samples import GPU_PACKAGE, Status
+from memtui.probes.gpu.intel import NO_INTEL_GPU, IntelProbe, _Card, _power, intel, no_counter
 from memtui.probes.power.probe import PowerProbe
 from memtui.tui.presenters.power import short_name
 
@@ -49,7 +49,7 @@ def test_a_card_of_xe_and_one_of_i915(tmp_path):
     first = probe.read(1)
     assert [(r.device, r.scope, r.power_w, r.energy_j) for r in first] == [
         ("Intel GPU 0", "board", None, 5.0),
-        ("Intel GPU 1", PACKAGE, None, 7.0),
+        ("Intel GPU 1", GPU_PACKAGE, None, 7.0),
     ]
     assert {r.status for r in first} == {Status.FAILED}
     machine.now_ns += SECOND // 2
@@ -69,7 +69,7 @@ def test_a_card_of_xe_that_counts_its_package_only(tmp_path):
     machine = Machine(tmp_path)
     machine.card("xe", {key: value for key, value in XE.items() if key != "energy1_input"})
     (reading,) = machine.probe().read(0)
-    assert (reading.scope, reading.energy_j, reading.limit_w) == (PACKAGE, 4.0, None)
+    assert (reading.scope, reading.energy_j, reading.limit_w) == (GPU_PACKAGE, 4.0, None)
 
 
 def test_what_is_no_counter_of_a_card(tmp_path):

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core import procfs
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.samples import GPU_WITH_CPU, Capability, PowerReading, Status
 from memtui.probes.gpu import processes as gpu_holders
 from memtui.probes.gpu.driver import GpuDriver
 from memtui.probes.gpu.processes import Holding
 
 SOURCE = "amdsmi"
 NO_AMD_GPU = "AMD GPU"  # the device of the one reading that says why there is none
-WITH_CPU = "processor with CPU"  # the scope of an APU: its CPU is in its power
 SHARED = "board (shared by partitions)"
 _NO_DEVICE = "no AMD GPU: no /dev/kfd, and no device of the driver amdgpu"
 _NOT_INSTALLED = "amdsmi is not installed"
@@ -116,9 +115,9 @@ class AmdProbe:
         with contextlib.suppress(ValueError, AttributeError):
             kind = self._smi.AmdSmiVramType(memory.get("vram_type")).name
             if kind.startswith(("DDR", "LPDDR")):
-                gpu.scope = WITH_CPU
+                gpu.scope = GPU_WITH_CPU
         if "MI300A" in gpu.name:
-            gpu.scope = WITH_CPU
+            gpu.scope = GPU_WITH_CPU
         cap = self._query(gpu, "power limit", self._smi.amdsmi_get_power_cap_info, gpu.handle) or {}
         limit_uw = _number(cap.get("power_cap"))
         gpu.limit_w = limit_uw / 1e6 if limit_uw else None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.samples import GPU_PACKAGE, Capability, PowerReading, Status
 from memtui.probes.gpu import processes as gpu_holders
 from memtui.probes.gpu.driver import GpuDriver
 from memtui.probes.gpu.processes import Holding
@@ -19,7 +19,6 @@ from memtui.probes.power.sysfs import number_of, text_of
 
 SOURCE = "intel sysfs"
 NO_INTEL_GPU = "Intel GPU"  # the device of the one reading that says why there is none
-PACKAGE = "GPU package"  # the scope of a counter that leaves out the memory and regulators of the card
 _NO_COUNTER = "no Intel GPU with an energy counter (drivers i915 and xe, cards of their own)"
 _SHORTEST_NS, _IDLE_NS = 2_000_000, 5_000_000_000
 
@@ -137,7 +136,7 @@ def _counter(monitor: Path) -> tuple[Path, Path, str] | None:
     driver = text_of(monitor / "name")
     if driver not in ("i915", "xe"):  # "i915_gt0" is a part
         return None
-    channels = ((1, "board"), (2, PACKAGE)) if driver == "xe" else ((1, PACKAGE),)
+    channels = ((1, "board"), (2, GPU_PACKAGE)) if driver == "xe" else ((1, GPU_PACKAGE),)
     for channel, scope in channels:
         if (path := monitor / f"energy{channel}_input").exists():
             return path, monitor / f"power{channel}_max", scope

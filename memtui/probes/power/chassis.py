@@ -12,7 +12,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.samples import CHASSIS, Capability, PowerReading, Status
 
 EVERY_NS = 2_000_000_000
 PATIENCE_NS = 10_000_000_000  # a program that takes longer is ended
@@ -119,7 +119,7 @@ def watts_of(text: bytes) -> tuple[float | None, str]:
 
 def _reading(t_ns: int, watts: float | None, reason: str, status: Status = Status.FAILED) -> PowerReading:
     status = Status.OK if watts is not None else status
-    return PowerReading(t_ns, "machine", "chassis", SOURCE, power_w=watts, status=status, reason=reason)
+    return PowerReading(t_ns, "machine", CHASSIS, SOURCE, power_w=watts, status=status, reason=reason)
 
 
 def _problem(program: Path | None, devices: tuple[Path, ...], root: bool) -> Capability | None:

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.core.samples import Capability, PowerReading, Status
+from memtui.core.samples import SOCKET_WITH_MEMORY, Capability, PowerReading, Status
 from memtui.probes.power.sysfs import number_of, text_of
 
 # As NVIDIA's performance guide for Grace explains the labels: device and scope.
 _LABELS = {
     "Module Power Socket": ("module", "module with GPU"),
-    "Grace Power Socket": ("CPU socket", "socket with memory"),
+    "Grace Power Socket": ("CPU socket", SOCKET_WITH_MEMORY),
     "CPU Power Socket": ("CPU socket", "CPU rail"),
     "SysIO Power Socket": ("CPU socket", "SoC rail"),
 }

@@ -10,8 +10,8 @@ from math import isfinite
 import numpy as np
 
 from memtui.analysis.energy_parts import part_of
-from memtui.core.samples import GPU_COUNTERS
-from memtui.core.units import short_size
+from memtui.core.samples import GPU_COUNTERS, SOCKET_WITH_MEMORY
+from memtui.core.units import processes_text, short_size
 from memtui.session.session import Session
 from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import DevicePower, PowerView
@@ -22,7 +22,7 @@ _BUSES = {"pcie": "PCIe", "nvlink": "NVLink"}
 STALE_NS = 5_000_000_000
 LATE_NS = 3_000_000_000  # a reading may be stored after windows that ended later: another process reads power
 
-_SHORT = {"socket with memory": "CPU", "CPU rail": "CORES", "SoC rail": "SoC", "module with GPU": "MOD"}  # of Grace
+_SHORT = {SOCKET_WITH_MEMORY: "CPU", "CPU rail": "CORES", "SoC rail": "SoC", "module with GPU": "MOD"}  # of Grace
 
 
 class _Device:
@@ -121,7 +121,7 @@ def shared_by(scope: str, processes: int | None) -> str:
     """Return what a reading of a GPU covers, where that is more than one program: ``board, 3 processes``."""
     if processes is None:
         return scope if scope.startswith("board ") else ""  # a board that is cut into slices
-    return f"{scope}, {processes} process{'es' * (processes != 1)}" if scope.startswith("board") else ""
+    return f"{scope}, {processes_text(processes)}" if scope.startswith("board") else ""
 
 
 def short_name(device: str, scope: str) -> str:
