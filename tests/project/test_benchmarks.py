@@ -87,7 +87,10 @@ def test_painted_needs_the_table_and_a_size():
     assert not painted("┌ working set ── \n┌ address ranges")
 
 
-def test_a_part_inside_a_part_counts_to_the_outer_one():
+def test_a_part_inside_a_part_counts_to_the_outer_one(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
     class Work:
         def window(self):
             self.outer()
@@ -97,7 +100,7 @@ def test_a_part_inside_a_part_counts_to_the_outer_one():
             self.inner()
 
         def inner(self):
-            time.sleep(0.01)
+            now[0] += 0.01
 
     watch = Stopwatch()
     watch.whole(Work, "window")
