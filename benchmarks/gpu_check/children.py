@@ -89,22 +89,24 @@ def smi(query: str, what: str = "gpu") -> list[str]:
     return smi_lines(query, what)[0]
 
 
+def smi_text(*words: str) -> str:
+    """Return what ``nvidia-smi`` writes. Raises OSError and SubprocessError."""
+    return subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=20, check=True).stdout
+
+
 def smi_monitor(*words: str) -> list[dict[str, str]]:
-    """Return the rows of nvidia-smi's ``pmon`` or ``dmon``, by the names in its heading.
+    """Return the rows of nvidia-smi's ``pmon``, by the names in its heading.
 
     Raises OSError, SubprocessError and IndexError.
     """
-    command = ["nvidia-smi", *words]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    lines = text.strip().splitlines()
+    lines = smi_text(*words).strip().splitlines()
     names = [name.lower() for name in lines[0].lstrip("# ").split()]
     return [dict(zip(names, line.split(), strict=False)) for line in lines if not line.startswith("#")]
 
 
 def smi_lines(query: str, what: str) -> list[list[str]]:
     """Return the values of all lines of a query of nvidia-smi. Raises OSError and SubprocessError."""
-    command = ["nvidia-smi", f"--query-{what}={query}", "--format=csv,noheader,nounits"]
-    text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    text = smi_text(f"--query-{what}={query}", "--format=csv,noheader,nounits")
     return [[value.strip() for value in line.split(",")] for line in text.strip().splitlines()]
 
 

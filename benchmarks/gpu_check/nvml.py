@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.gpu_check import square_wave
 from benchmarks.gpu_check.checks import Report
-from benchmarks.gpu_check.children import running, smi, smi_lines, smi_monitor, zeus_monitor
+from benchmarks.gpu_check.children import running, smi, smi_lines, smi_monitor, smi_text, zeus_monitor
 from memtui.analysis.energy import from_counter
 from memtui.core.samples import GPU_COUNTERS, PowerReading
 from memtui.probes.gpu.nvml import NO_GPU, NvmlProbe
@@ -28,13 +28,8 @@ QUERY = (
 PERIOD_S, WAVE_S = 0.23, 5.0  # not a multiple of any sensor's period, so that its phase wanders
 POWER, AVERAGE, ENERGY = 186, 185, 83  # NVML_FI_DEV_POWER_INSTANT, ..._AVERAGE, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 MIB = 1 << 20
-# By field of ``PowerReading``: number of the metric (GPM), and the head of its column in ``nvidia-smi dmon``.
-COUNTERS = {
-    "sm_active": (2, "smutil"),
-    "sm_occupancy": (3, "smocc"),
-    "tensor_active": (5, "mmaact"),
-    "dram_active": (10, "dram"),
-}
+# By field of ``PowerReading``: the number of its metric in NVML and in ``nvidia-smi dmon --gpm-metrics``.
+COUNTERS = {"sm_active": 2, "sm_occupancy": 3, "tensor_active": 5, "dram_active": 10}
 
 
 def run(report: Report) -> None:
@@ -118,20 +113,23 @@ def processes(report: Report, probe: NvmlProbe, pid: int) -> None:
 def counters(report: Report, probe: NvmlProbe) -> None:
     """Compare the counters of a board that multiplies matrices with those that ``nvidia-smi dmon`` reads."""
     probe.read(time.monotonic_ns())
-    words = ("dmon", "-c", "2", "--gpm-metrics", ",".join(str(number) for number, _ in COUNTERS.values()))
+    words = ("dmon", "-c", "2", "--gpm-metrics", ",".join(map(str, COUNTERS.values())))
     try:
-        told = smi_monitor(*words)[-1]
-    except (OSError, subprocess.SubprocessError, IndexError) as error:
-        told = {"": f"{type(error).__name__}"}
+        text = smi_text(*words)
+    except (OSError, subprocess.SubprocessError) as error:
+        text = f"# {type(error).__name__}: {getattr(error, 'stdout', '')}"
+    (report.folder / "dmon.txt").write_text(text)
+    # The metrics asked for are the last columns, in that order, whatever a driver calls them.
+    rows = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    told = dict(zip(COUNTERS, rows[-1][-len(COUNTERS) :] if rows else (), strict=False))
     reading = probe.read(time.monotonic_ns())[0]
-    for field, (_, name) in COUNTERS.items():
+    for field in COUNTERS:
         share = getattr(reading, field)
         measured = None if share is None else 100 * share
-        other = float(told[name]) if told.get(name, "-").replace(".", "", 1).isdigit() else None
-        report.close(
-            field, measured, other, 0.1, "%", "nvidia-smi dmon",
-            reading.counters_reason if measured is None else f"{measured:.1f} %; it tells {told.get(name)!r}",
-        )  # fmt: skip
+        word = told.get(field, "-")
+        other = float(word) if word.replace(".", "", 1).isdigit() else None
+        why = reading.counters_reason if measured is None else f"memtui said {measured:.1f} %, nvidia-smi {word!r}"
+        report.close(field, measured, other, 0.1, "%", "nvidia-smi dmon", why)
     busy = reading.tensor_active
     if busy is not None:
         report.holds("tensor cores are busy with products", 0.5 < busy <= 1, f"{100 * busy:.1f} %", "50 to 100 %")

@@ -12,14 +12,17 @@ import numpy as np
 from benchmarks.gpu_check.checks import Report
 from benchmarks.gpu_check.children import run_memtui, smi, torch_with_cuda, zeus_monitor
 from memtui.analysis.energy import from_counter
+from memtui.bench.configuration import COMPRESSED
 from memtui.probes.power.energy_source import NvmlEnergy
 
 # Large enough that the work of the GPU hides the start of the next call.
-GRIDS: dict[str, dict[str, Any]] = {
-    "conv2d": {"n": 64, "dtype": ("fp32", "tf32", "bf16", "fp16")},
-    "linear": {"m": 4096, "in": 4096, "out": 4096, "dtype": ("tf32", "bf16", "fp8")},
-    "sdpa": {"b": 4, "heads": 16, "s": 2048, "d": 64, "dtype": ("bf16",)},
-}
+_PRODUCT = {"m": 4096, "in": 4096, "out": 4096}
+GRIDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("conv2d", {"n": 64, "dtype": ("fp32", "tf32", "bf16", "fp16")}),
+    ("linear", {**_PRODUCT, "dtype": ("tf32", "bf16", "fp8")}),
+    ("linear", {**_PRODUCT, "dtype": ("bf16",), "weight_zeros": 50, "zeros": COMPRESSED}),
+    ("sdpa", {"b": 4, "heads": 16, "s": 2048, "d": 64, "dtype": ("bf16",)}),
+)
 ENERGY_OF = {("conv2d", "fp32"), ("linear", "bf16"), ("linear", "fp8"), ("sdpa", "bf16")}
 TIME_WITHIN, ENERGY_WITHIN, ZEUS_WITHIN = 0.03, 0.01, 0.03
 WARM_S, LOOP_S = 2.0, 5.0
@@ -30,10 +33,10 @@ def run(report: Report) -> None:
     """Run the stage."""
     if (torch := torch_with_cuda(report)) is None:
         return
-    for op, grid in GRIDS.items():
+    for op, grid in GRIDS:
         if report.short:  # only what is also held against the counter
             grid = grid | {"dtype": tuple(dtype for dtype in grid["dtype"] if (op, dtype) in ENERGY_OF)}
-        with report.part(f"bench {op}"):
+        with report.part(f"bench {op} {grid.get('zeros', '')}".rstrip()):
             _operator(report, torch, op, grid)
     report.missing("clocks locked", "clocks are left as they are: the card is shared with whoever comes next")
 
@@ -50,13 +53,14 @@ def _operator(report: Report, torch: Any, op: str, grid: dict[str, Any]) -> None
     )  # fmt: skip
     for row in json.loads(text)["rows"]:
         dtype = row["conditions"]["dtype"]
-        what = f"{op} {dtype}"
+        compressed = row["conditions"]["zeros"] == COMPRESSED
+        what = f"{op} {dtype}{' 2:4' * compressed}"
         if row["status"] != "ok":
             report.missing(what, row["reason"])
             continue
         if row["flags"]:
             report.figure(f"{what}, flags", ", ".join(map(str, row["flags"])))
-        call = _call(torch, op, row["parameters"], dtype)
+        call = _call(torch, op, row["parameters"], dtype, compressed)
         with_energy = (op, dtype) in ENERGY_OF
         call_ns, energy_j, zeus_j = _reference(torch, call, LOOP_S if with_energy else 0.0)
         report.close(
@@ -76,7 +80,7 @@ def _operator(report: Report, torch: Any, op: str, grid: dict[str, Any]) -> None
         report.close(f"{what}, energy of a call", millijoules, zeus_j and 1e3 * zeus_j, ZEUS_WITHIN, "mJ", "Zeus")
 
 
-def _call(torch: Any, op: str, p: dict[str, Any], dtype: str) -> Callable[[], Any]:
+def _call(torch: Any, op: str, p: dict[str, Any], dtype: str, compressed: bool) -> Callable[[], Any]:
     """Return a call of an operator as anybody would write it."""
     nn = torch.nn.functional
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
@@ -92,6 +96,9 @@ def _call(torch: Any, op: str, p: dict[str, Any], dtype: str) -> Callable[[], An
         a, weight, bias = some(p["m"], p["in"]), some(p["out"], p["in"]), some(p["out"])
         if dtype == "fp8":
             return _scaled(torch, a, weight, bias)
+        if compressed:
+            kept = torch.tensor([1, 0, 0, 1], device="cuda", dtype=kind).repeat(p["out"], p["in"] // 4)
+            weight = torch.sparse.to_sparse_semi_structured(weight * kept)
         return lambda: nn.linear(a, weight, bias)
     q, k, v = (some(p["b"], p["heads"], p["s"], p["d"]) for _ in range(3))
     return lambda: nn.scaled_dot_product_attention(q, k, v, is_causal=p["causal"])

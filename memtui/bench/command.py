@@ -123,8 +123,11 @@ def _check_parts(args: argparse.Namespace) -> None:
 
 
 def _is_network(args: argparse.Namespace) -> bool:
-    """Whether a network is to be compared with its operators."""
-    return args.what == NETWORK and not (args.grid or args.config or args.space)
+    """Whether a network is to be compared with its operators: it is given as it is, or with one size of its input."""
+    if args.what != NETWORK or args.config or args.space:
+        return False
+    grid = requested.grid(args)
+    return grid.keys() <= CATALOGUE[NETWORK].defaults.keys() and all(len(values) == 1 for values in grid.values())
 
 
 def _resolution(args: argparse.Namespace, context: _Context) -> int:
@@ -164,7 +167,9 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
     # The tensors between layers were just written: they are in the cache.
     usual = {"cache": "warm", "weights": "same", **usual}
     try:
-        network, counts = make(NETWORK, usual), resnet50_counts(usual=usual)
+        network = make(NETWORK, usual | {key: value for key, (value,) in requested.grid(args).items()})
+        n, size = (int(network.parameters[key]) for key in ("n", "size"))
+        counts = resnet50_counts(n, size, usual)
     except ValueError as error:
         raise UserError(str(error)) from None
     plan = replace(

@@ -19,6 +19,8 @@ from memtui.core.options import CACHE_STATES, DTYPES, MODES, WEIGHT_SETS
 
 ITEM_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 FORWARD, BOTH_WAYS = MODES
+# Weights stored without the two zeros of every four: PyTorch's name of what sparse tensor cores multiply.
+COMPRESSED = "semi_structured"
 # Keys that every operator has besides its own parameters, with their defaults.
 CONDITIONS: dict[str, Value] = {
     "dtype": "fp32",
@@ -34,7 +36,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "cache": CACHE_STATES,
     "weights": WEIGHT_SETS,
-    "zeros": ("random", "2:4", "channels"),
+    "zeros": ("random", "2:4", COMPRESSED, "channels"),
 }
 MANY = 100_000  # configurations: a grid with more is a mistake
 
@@ -88,13 +90,27 @@ class Configuration:
 
     @property
     def flops(self) -> int:
-        """Operations of a call; a backward pass counts twice (one for the inputs, one for the weights)."""
+        """Operations of a call, products with zeros included.
+
+        A backward pass counts twice (one for the inputs, one for the weights).
+        """
         return self.operator.flops(self.parameters) * (3 if self.both_ways else 1)
 
     @property
     def moved_bytes(self) -> int | None:
         """The least that a call moves; None with a backward pass, whose saved tensors are not known."""
-        return None if self.both_ways else self.operator.moved_bytes(self.parameters, self.item_bytes)
+        if self.both_ways:
+            return None
+        moved = self.operator.moved_bytes(self.parameters, self.item_bytes)
+        if self.compressed:  # half of the weights are stored, with two bits each that say which
+            elements = self.operator.weights(self.parameters)[0].elements
+            moved -= elements * self.item_bytes // 2 - elements // 8
+        return moved
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the weights are stored without their zeros."""
+        return self.conditions["zeros"] == COMPRESSED
 
     @property
     def title(self) -> str:
@@ -206,6 +222,12 @@ def _check(operator: Operator, parameters: Parameters, conditions: Mapping[str, 
     shares = {conditions["input_zeros"], conditions["weight_zeros"]}
     if conditions["zeros"] == "2:4" and not shares <= {0, 50}:
         raise ValueError("zeros=2:4 is two of every four: the share is 0 or 50")
+    if conditions["zeros"] == COMPRESSED:
+        operator.check_compressed(parameters)
+        if conditions["weight_zeros"] != 50 or conditions["input_zeros"] or conditions["mode"] == BOTH_WAYS:
+            raise ValueError(f"zeros={COMPRESSED} is measured forward only, with weight_zeros=50 and input_zeros=0")
+        if conditions["dtype"] not in ("fp16", "bf16"):
+            raise ValueError(f"zeros={COMPRESSED} takes dtype=fp16 or bf16")
     if conditions["weight_zeros"] and not operator.weights(parameters):
         raise ValueError(f"{operator.name} has no weights that could be zero")
     if conditions["mode"] == BOTH_WAYS and not operator.trains:

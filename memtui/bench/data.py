@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from memtui.bench.configuration import Configuration
+from memtui.bench.configuration import COMPRESSED, Configuration
 from memtui.bench.operators.base import Tensor
 
 BUFFER_BYTES = 256 << 20  # at least
@@ -54,6 +54,8 @@ class Data:
         self.weights = [tuple(self._weight(t, "weight_zeros", 0) for t in weights) for _ in range(self.copies)]
         if len({w.data_ptr() for copy in self.weights for w in copy}) < self.copies * len(weights):
             raise RuntimeError("two sets of weights lie in the same memory")
+        if configuration.compressed:
+            self.weights = [(self._compressed(matrix), *rest) for matrix, *rest in self.weights]
         self.inputs = self._inputs(operator.inputs(p), wanted)
         self.walked_bytes = len(self.inputs) * sum(t.size_bytes(self._item_bytes) for t in operator.inputs(p))
 
@@ -95,6 +97,11 @@ class Data:
         shaped = self._shaped(flat, tensor.shape)
         self._empty_channels(shaped, share, channel)
         return shaped.requires_grad_(self._trains)
+
+    def _compressed(self, matrix: Any) -> Any:
+        if not self._device.startswith("cuda") or self._torch.cuda.get_device_capability(self._device) < (8, 0):
+            raise RuntimeError(f"zeros={COMPRESSED} needs a GPU with sparse tensor cores (compute capability 8.0)")
+        return self._torch.sparse.to_sparse_semi_structured(matrix)
 
     def _numbers(self, tensor: Tensor, count: int) -> Any:
         torch = self._torch

@@ -46,6 +46,14 @@ def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
         raise UserError(str(error)) from None
 
 
+def grid(args: argparse.Namespace) -> dict[str, list[Value]]:
+    """Return the values of each key of ``--grid``; empty without it. Raises UserError."""
+    try:
+        return parse_grid(args.grid or ())
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
 def conditions(args: argparse.Namespace) -> dict[str, Value]:
     """Return the conditions given as options."""
     return {key: value for key in ("dtype", "mode", "cache", "weights") if (value := getattr(args, key)) is not None}

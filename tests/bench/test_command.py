@@ -73,6 +73,8 @@ def test_operators_are_listed():
         (("resolution", "relu", "--seconds", "3"), "--seconds has no meaning"),
         (("resolution", "relu", "--windows", "1"), "two windows of each length"),
         (("resnet50", "--mode", "forward-backward"), "resnet50 has no backward pass"),
+        (("resnet50", "--grid", "n=0"), "n=0 is too small"),
+        (("resnet50", "--grid", "n"), "'n' is not of the form key=value"),
         (("compare", "a.db"), "name two databases"),
         (("db", "shrink"), "bench db info, bench db merge FILE"),
         (("db", "info", "--db", "/nowhere.db"), "/nowhere.db: No such file"),
@@ -272,3 +274,14 @@ def test_every_machine_keeps_its_own_database(tmp_path, monkeypatch):
     assert database_path(Namespace(db=None), None).name == "bench.db"
     assert database_path(Namespace(db=None), (1, 4)).name == "bench-1-of-4.db"
     assert os.fspath(database_path(Namespace(db=tmp_path / "x"), (1, 4))).endswith("/x")
+
+
+@pytest.mark.parametrize(
+    ("grid", "whole"), [((), True), (("n=8", "size=64"), True), (("n=1,8",), False), (("dtype=fp32",), False)]
+)
+def test_a_network_of_one_size_is_compared_with_its_operators(monkeypatch, grid, whole):
+    seen = []
+    monkeypatch.setattr(command, "_network", lambda args, context: seen.append("network") or 0)
+    monkeypatch.setattr(command, "_operator", lambda *_: seen.append("row") or 0)
+    assert main(["bench", "resnet50", "--no-tui", *(word for text in grid for word in ("--grid", text))]) == 0
+    assert seen == ["network" if whole else "row"]

@@ -159,3 +159,12 @@ def test_an_old_pytorch_has_no_fp8():
     configuration = make("linear", {"dtype": "fp8"})
     with pytest.raises(RuntimeError, match=r"fp8 needs PyTorch 2\.10 or newer; this is 2\.4\.0"):
         configuration.operator.bind_fp8(old, configuration.parameters, "cpu")
+
+
+def test_weights_without_their_zeros_need_a_gpu():
+    given = {"m": 8, "in": 64, "out": 32, "dtype": "bf16", "weight_zeros": 50}
+    compressed, dense = (make("linear", {**given, "zeros": zeros}) for zeros in ("semi_structured", "2:4"))
+    with pytest.raises(RuntimeError, match="needs a GPU with sparse tensor cores"):
+        Data(torch, "cpu", compressed, 1 << 20, seed=0)
+    assert compressed.flops == dense.flops
+    assert dense.moved_bytes - compressed.moved_bytes == 64 * 32 * 2 - (64 * 32 // 2 * 2 + 64 * 32 // 2 * 2 // 8)

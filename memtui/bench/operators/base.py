@@ -128,6 +128,10 @@ class Operator(ABC):
         """Raise ValueError where PyTorch cannot multiply numbers of 8 bits."""
         raise ValueError(f"{self.name} has no fp8: PyTorch has it for linear")
 
+    def check_compressed(self, p: Any) -> None:
+        """Raise ValueError where PyTorch cannot multiply weights that are stored without their zeros."""
+        raise ValueError(f"{self.name} has no semi_structured weights: PyTorch has them for linear")
+
     def bind_fp8(self, torch: Any, p: Any, device: str) -> Call:
         """Return what ``bind`` does, for numbers of 8 bits, where ``check_fp8`` allows it.
 

@@ -83,6 +83,10 @@ class Linear(Operator):
         if p["in"] % 16 or p["out"] % 16:
             raise ValueError("fp8: in and out are multiples of 16")
 
+    def check_compressed(self, p: Any) -> None:
+        if p["out"] % 32 or p["in"] % 64 or p["m"] % 8:
+            raise ValueError("semi_structured: out is a multiple of 32, in one of 64, m one of 8")
+
     def bind_fp8(self, torch: Any, p: Any, device: str) -> Call:
         functional = torch.nn.functional
         if not hasattr(functional, "scaled_mm"):
