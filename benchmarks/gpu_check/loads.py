@@ -41,6 +41,29 @@ def steady(seconds: float) -> dict[str, Any]:
     return {"calls": calls, "reserved_bytes": torch.cuda.memory_reserved()}
 
 
+def rate(what: str, seconds: float) -> dict[str, Any]:
+    """Do ``products`` or ``copies`` all the time. Returns multiplications, or bytes read and written, a second."""
+    if what == "products":
+        work, each = _product(), SIDE**3
+    else:
+        source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_(256)
+        target, each = torch.empty_like(source), 2 << 30
+
+        def work() -> None:
+            for _ in range(8):
+                target.copy_(source)
+            torch.cuda.synchronize()
+
+        work()
+        each *= 8
+    print("ready", flush=True)
+    begin, calls = time.monotonic(), 0
+    while time.monotonic() < begin + seconds:
+        work()
+        calls += 1
+    return {"per_s": calls * each / (time.monotonic() - begin)}
+
+
 def square(period_s: float, seconds: float) -> dict[str, Any]:
     """Multiply matrices during the first half of each period. Returns begin and end of each stretch of load."""
     multiply = _product()
@@ -202,6 +225,8 @@ def main(words: list[str]) -> int:
         result = steady(float(rest[0]))
     elif name == "recordings":
         result = recordings(Path(rest[0]), rest[1])
+    elif name == "rate":
+        result = rate(rest[0], float(rest[1]))
     elif name == "square":
         result = square(float(rest[0]), float(rest[1]))
     else:

@@ -29,6 +29,9 @@ PERIOD_S, WAVE_S = 0.23, 5.0  # not a multiple of any sensor's period, so that i
 POWER, AVERAGE, ENERGY = 186, 185, 83  # NVML_FI_DEV_POWER_INSTANT, ..._AVERAGE, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 MIB = 1 << 20
 # By field of ``PowerReading``: the number of its metric in NVML and in ``nvidia-smi dmon --gpm-metrics``.
+PRODUCTS_PER_CYCLE = (
+    2048  # bf16 multiplications with an addition of one SM of H100 and H200, by NVIDIA's figure for the board
+)
 COUNTERS = {"sm_active": 2, "sm_occupancy": 3, "tensor_active": 5, "dram_active": 10}
 
 
@@ -52,6 +55,9 @@ def run(report: Report) -> None:
             _energy(report, smi("uuid")[0], recording)
         with report.part("cost of calls"):
             _costs(report, probe)
+    for what in ("products", "copies"):
+        with report.part(f"counters by work, {what}"):
+            counters_by_work(report, probe, what)
     with report.part("averaging window"):
         _averaging(report, recording)
     (report.folder / "nvml-recording.json").write_text(json.dumps(recording, separators=(",", ":")))
@@ -113,7 +119,7 @@ def processes(report: Report, probe: NvmlProbe, pid: int) -> None:
 def counters(report: Report, probe: NvmlProbe) -> None:
     """Compare the counters of a board that multiplies matrices with those that ``nvidia-smi dmon`` reads."""
     probe.read(time.monotonic_ns())
-    words = ("dmon", "-c", "2", "--gpm-metrics", ",".join(map(str, COUNTERS.values())))
+    words = ("dmon", "-c", "4", "--gpm-metrics", ",".join(map(str, COUNTERS.values())))
     try:
         text = smi_text(*words)
     except (OSError, subprocess.SubprocessError) as error:
@@ -136,6 +142,37 @@ def counters(report: Report, probe: NvmlProbe) -> None:
     rates = {name: getattr(reading, name) for name in GPU_COUNTERS if name.endswith("_per_s")}
     told_rates = ", ".join(f"{name} {rate / MIB:.1f} MiB/s" for name, rate in rates.items() if rate is not None)
     report.figure("traffic", told_rates or f"n/a: {reading.counters_reason}")
+
+
+def counters_by_work(report: Report, probe: NvmlProbe, what: str) -> None:
+    """Compare counters with the work that was done while they counted, by what the board could have done."""
+    import pynvml
+    import torch
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    clocks: list[int] = []
+    with running("rate", what, 4) as load:
+        time.sleep(1)
+        probe.read(time.monotonic_ns())
+        for _ in range(20):
+            time.sleep(0.1)
+            clocks.append(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+        reading = probe.read(time.monotonic_ns())[0]
+        per_s = load.result()["per_s"]
+    if what == "products":
+        hertz = 1e6 * statistics.mean(clocks)
+        most = torch.cuda.get_device_properties(0).multi_processor_count * PRODUCTS_PER_CYCLE * hertz
+        share, name = reading.tensor_active, "tensor_active"
+    else:
+        hertz = 2e6 * pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)  # twice a cycle
+        most = hertz * pynvml.nvmlDeviceGetMemoryBusWidth(handle) / 8
+        share, name = reading.dram_active, "dram_active"
+    measured = None if share is None else 100 * share
+    report.close(
+        f"{name} while a process does {what}", measured, 100 * per_s / most, 0.1, "%",
+        f"{what} a second by the most that the clock allows", reading.counters_reason,
+    )  # fmt: skip
 
 
 def _energy(report: Report, uuid: str, recording: dict[str, Any]) -> None:

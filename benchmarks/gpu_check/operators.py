@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.gpu_check.checks import Report
 from benchmarks.gpu_check.children import run_memtui, smi, torch_with_cuda, zeus_monitor
 from memtui.analysis.energy import from_counter
-from memtui.bench.configuration import COMPRESSED
+from memtui.bench.configuration import COMPRESSED, product
 from memtui.probes.power.energy_source import NvmlEnergy
 
 # Large enough that the work of the GPU hides the start of the next call.
 _PRODUCT = {"m": 4096, "in": 4096, "out": 4096}
+_LARGE = {"m": 8192, "in": 8192, "out": 8192}  # Python starts a product with compressed weights in half a millisecond
 GRIDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("conv2d", {"n": 64, "dtype": ("fp32", "tf32", "bf16", "fp16")}),
     ("linear", {**_PRODUCT, "dtype": ("tf32", "bf16", "fp8")}),
-    ("linear", {**_PRODUCT, "dtype": ("bf16",), "weight_zeros": 50, "zeros": COMPRESSED}),
+    ("linear", {**_LARGE, "dtype": ("bf16",), "weight_zeros": 50, "zeros": COMPRESSED}),
     ("sdpa", {"b": 4, "heads": 16, "s": 2048, "d": 64, "dtype": ("bf16",)}),
 )
 ENERGY_OF = {("conv2d", "fp32"), ("linear", "bf16"), ("linear", "fp8"), ("sdpa", "bf16")}
@@ -46,38 +48,65 @@ def _operator(report: Report, torch: Any, op: str, grid: dict[str, Any]) -> None
     for key, values in (*grid.items(), ("cache", "warm"), ("weights", "same")):
         text = ",".join(map(str, values)) if isinstance(values, tuple) else values
         words += ["--grid", f"{key}={text}"]
-    database = report.folder / "bench.db"
+    own = {key: list(values) if isinstance(values, tuple) else [values] for key, values in grid.items()}
+    references: dict[str, list[_Reference]] = {}
+
+    def refer() -> None:
+        for configuration in product(op, own):
+            compressed = configuration.compressed
+            call = _call(torch, op, dict(configuration.parameters), configuration.dtype, compressed)
+            seconds = LOOP_S if (op, configuration.dtype) in ENERGY_OF else 0.0
+            if seconds or configuration.dtype not in references:
+                references.setdefault(configuration.dtype, []).append(_reference(torch, call, seconds))
+
+    refer()
+    torch.cuda.empty_cache()
     text = run_memtui(
-        "bench", op, *words, "--device", "cuda", "--quick", "--again", "--no-tui", "--json", "--db", database,
-        folder=report.folder, name=f"bench-{op}",
+        "bench", op, *words, "--device", "cuda", "--quick", "--again", "--no-tui", "--json",
+        "--db", report.folder / "bench.db", folder=report.folder, name=f"bench-{op}{grid.get('zeros', '')}",
     )  # fmt: skip
+    # Power goes up while a board becomes warm: what is measured before and after shows by how much.
+    refer()
     for row in json.loads(text)["rows"]:
         dtype = row["conditions"]["dtype"]
-        compressed = row["conditions"]["zeros"] == COMPRESSED
-        what = f"{op} {dtype}{' 2:4' * compressed}"
+        what = f"{op} {dtype}{' 2:4' * (row['conditions']['zeros'] == COMPRESSED)}"
         if row["status"] != "ok":
             report.missing(what, row["reason"])
             continue
         if row["flags"]:
             report.figure(f"{what}, flags", ", ".join(map(str, row["flags"])))
-        call = _call(torch, op, row["parameters"], dtype, compressed)
-        with_energy = (op, dtype) in ENERGY_OF
-        call_ns, energy_j, zeus_j = _reference(torch, call, LOOP_S if with_energy else 0.0)
-        report.close(
-            f"{what}, time of a call", row["call_ns"] / 1e3, call_ns / 1e3, TIME_WITHIN, "us", "torch.utils.benchmark"
-        )
-        if not with_energy:
-            continue
-        millijoules = None if row["energy_j"] is None else 1e3 * row["energy_j"]
-        reason = (
-            row["energy_reason"]
-            or f"memtui's interval {1e3 * row['energy_low_j']:.4g} to {1e3 * row['energy_high_j']:.4g} mJ"
-        )
-        report.close(
-            f"{what}, energy of a call", millijoules, energy_j and 1e3 * energy_j, ENERGY_WITHIN, "mJ",
-            f"counter over {LOOP_S:g} s of calls", reason,
-        )  # fmt: skip
-        report.close(f"{what}, energy of a call", millijoules, zeus_j and 1e3 * zeus_j, ZEUS_WITHIN, "mJ", "Zeus")
+        _compare(report, what, row, references[dtype])
+
+
+def _compare(report: Report, what: str, row: dict[str, Any], references: list[_Reference]) -> None:
+    """Compare a row with what was measured before and after."""
+    call_ns = statistics.mean(each.call_ns for each in references)
+    report.close(
+        f"{what}, time of a call", row["call_ns"] / 1e3, call_ns / 1e3, TIME_WITHIN, "us", "torch.utils.benchmark"
+    )
+    if references[0].energy_j is None:
+        return
+    millijoules = None if row["energy_j"] is None else 1e3 * row["energy_j"]
+    around = [1e3 * each.energy_j for each in references if each.energy_j is not None]
+    reason = row["energy_reason"] or (
+        f"memtui's interval {1e3 * row['energy_low_j']:.4g} to {1e3 * row['energy_high_j']:.4g} mJ; "
+        f"before and after {' and '.join(f'{value:.4g}' for value in around)} mJ"
+    )
+    report.close(
+        f"{what}, energy of a call", millijoules, statistics.mean(around), ENERGY_WITHIN, "mJ",
+        f"counter over {LOOP_S:g} s of calls, before and after", reason,
+    )  # fmt: skip
+    zeus = [1e3 * each.zeus_j for each in references if each.zeus_j is not None]
+    zeus_mean = statistics.mean(zeus) if zeus else None
+    report.close(f"{what}, energy of a call", millijoules, zeus_mean, ZEUS_WITHIN, "mJ", "Zeus")
+
+
+class _Reference(NamedTuple):
+    """Nanoseconds of a call, and joules by the counter and by Zeus; None where only time was asked for."""
+
+    call_ns: float
+    energy_j: float | None
+    zeus_j: float | None
 
 
 def _call(torch: Any, op: str, p: dict[str, Any], dtype: str, compressed: bool) -> Callable[[], Any]:
@@ -111,8 +140,7 @@ def _scaled(torch: Any, a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
     return lambda: multiply(left, transposed, one, how, one, how, bias=bias)
 
 
-def _reference(torch: Any, call: Callable[[], Any], loop_s: float) -> tuple[float, float | None, float | None]:
-    """Return nanoseconds, joules by the counter and joules by Zeus of a call; the last two None without ``loop_s``."""
+def _reference(torch: Any, call: Callable[[], Any], loop_s: float) -> _Reference:
     from torch.utils.benchmark import Timer
 
     with torch.inference_mode():
@@ -123,7 +151,7 @@ def _reference(torch: Any, call: Callable[[], Any], loop_s: float) -> tuple[floa
             torch.cuda.synchronize()
         call_ns = Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=1.0).median * 1e9
         if not loop_s:
-            return call_ns, None, None
+            return _Reference(call_ns, None, None)
         queue, source, monitor = _Queue(torch, call, call_ns), NvmlEnergy(smi("uuid")[0]), zeus_monitor()
         rows: list[tuple[int, float]] = []
 
@@ -147,7 +175,8 @@ def _reference(torch: Any, call: Callable[[], Any], loop_s: float) -> tuple[floa
     source.close()
     each_s = (end_ns - begin_ns) / 1e9 / calls
     joules = None if power_w is None else power_w * each_s
-    return call_ns, joules, None if zeus is None else float(next(iter(zeus.gpu_energy.values()))) / zeus.time * each_s
+    zeus_j = None if zeus is None else float(next(iter(zeus.gpu_energy.values()))) / zeus.time * each_s
+    return _Reference(call_ns, joules, zeus_j)
 
 
 class _Queue:

@@ -266,7 +266,7 @@ class Sweep:
         worker = self._worker or self._started()
         if self._poller is not None:
             self._poller.forget()
-        before = _steal()
+        before, since_wall_ns = _steal(), time.time_ns()
         states: list[DeviceState] = []
         try:
             worker.measure(configuration, plan)
@@ -281,7 +281,7 @@ class Sweep:
         conditions = Conditions(
             reply.settled,
             _stolen(before, _steal()),
-            self._flags(worker, states),
+            self._flags(worker, states, since_wall_ns),
             tuple(states),
             reply.yard_limit_ns,
             self._reference_ns(worker.device, reply.yard_ns),
@@ -334,9 +334,9 @@ class Sweep:
                 power_w=self._poller.power_w(), sensor_w=self._poller.sensor_w(), t_ns=int(self._power_shown * 1e9)
             )
 
-    def _flags(self, worker: WorkerProcess, states: list[DeviceState]) -> tuple[str, ...]:
+    def _flags(self, worker: WorkerProcess, states: list[DeviceState], since_wall_ns: int) -> tuple[str, ...]:
         flags = []
-        if self._source is not None and self._source.holders() - {worker.pid, os.getpid()}:
+        if self._source is not None and self._source.computing(since_wall_ns) - {worker.pid, os.getpid()}:
             flags.append("neighbours")
         if any(SPOILING & set(state.get("held_down", ())) for state in states):
             flags.append("throttled")

@@ -15,7 +15,7 @@ from contextlib import closing
 
 import pytest
 
-from memtui.bench import window_length
+from memtui.bench import command, window_length
 from memtui.bench.configuration import make
 from memtui.bench.jobs import from_environment, part
 from memtui.bench.operators import CATALOGUE

@@ -249,7 +249,7 @@ class Constant(EnergySource):
     def state(self):
         return {"held_down": list(self.held_down)}
 
-    def holders(self):
+    def computing(self, since_wall_ns):
         return set(self.others)
 
 

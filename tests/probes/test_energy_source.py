@@ -162,9 +162,17 @@ def test_why_there_is_none(stand_in, uuid, settings, words):
 
 
 def test_why_the_clock_is_held_down_and_who_else_computes(stand_in):
-    code = SETUP + "s = NvmlEnergy('stand-in-0')\nsay([s.state()['held_down'], sorted(s.holders())])"
-    result = stand_in(code, held_down="0x44", processes="10:1000,11:2000")
-    assert result == [["software power cap", "hardware thermal"], [10, 11]]
+    code = SETUP + (
+        "import time\ns = NvmlEnergy('stand-in-0')\n"
+        "say([s.state()['held_down'], sorted(s.computing(time.time_ns() - 10**9))])"
+    )
+    held_down = ["software power cap", "hardware thermal"]
+    processes = "10:1000,11:2000,12:3000"
+    # 12 used it before, 13 has it open only.
+    used = stand_in(code, held_down="0x44", processes=processes, use="10:90,11:8,12:70/3000,13:0")
+    assert used == [held_down, [10, 11]]
+    assert stand_in(code, held_down="0x44", processes=processes)[1] == []
+    assert stand_in(code, held_down="0x44", processes=processes, unsupported="use")[1] == [10, 11, 12]
 
 
 def zone(root, name, energy_uj, label):

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from statistics import median
 
 import torch
@@ -84,14 +85,19 @@ class Execution:
     def run(self) -> _Run:
         """Run the step once; return the times of ops and of moves."""
         machine = self._machine
-        ops, moves = [], 0.0
-        for stage in self.stages:
-            if stage.before:
-                moves += self._mover.now(stage.before)
-            if stage.meanwhile:
-                ops.append(self._mover.during(stage.meanwhile, partial(machine.timed_ns, stage.call))[0])
-            else:
-                ops.append(float(machine.timed_ns(stage.call)))
+        ops: list[float] = []
+        moves = 0.0
+        for moving, stages in groupby(self.stages, lambda stage: bool(stage.before or stage.meanwhile)):
+            if not moving:
+                ops += machine.times_ns([stage.call for stage in stages])
+                continue
+            for stage in stages:
+                if stage.before:
+                    moves += self._mover.now(stage.before)
+                if stage.meanwhile:
+                    ops.append(self._mover.during(stage.meanwhile, partial(machine.timed_ns, stage.call))[0])
+                else:
+                    ops.append(machine.timed_ns(stage.call))
         return ops, moves
 
     def pages(self) -> dict[str, dict[str, int]]:
@@ -169,7 +175,7 @@ def unplaced(machine: Machine, seed: int) -> list[torch.Tensor]:
     machine.reset(seed)
     if machine.fast.device.type != "cpu":
         for call in machine.program({}):
-            machine.timed_ns(call)
+            call.start()
         return machine.results()
     saved = {storage: given.clone() for storage, given in captured.given.items()}
     torch.manual_seed(seed)

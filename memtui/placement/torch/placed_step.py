@@ -6,6 +6,7 @@ includes no allocation. Imports torch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,11 @@ from torch.utils._pytree import tree_map
 
 from memtui.placement.torch.capture import Captured, Kernel, Layout
 from memtui.placement.torch.clock import Clock
+from memtui.placement.torch.gpu_timer import GpuTimer
 from memtui.placement.torch.kernels import caller
 from memtui.placement.torch.pools import Pool
+
+MOST_QUEUED = 100  # calls: each is some kernels, and a GPU's queue takes about a thousand
 
 Where = Callable[[str], str]  # pool of a storage, by name
 Place = Callable[[str, str], torch.Tensor]  # bytes of a storage in a pool
@@ -31,12 +35,22 @@ class Call:
         wait_ns: time that emulated memory adds.
         before: copies of inputs to the device on which the op runs, as (target, source).
         after: copies of outputs to their pools, as (target, source).
+        host_waits: whether starting it on a GPU takes as long as a copy: one of pageable memory.
     """
 
     run: Callable[[], object]
     wait_ns: float = 0.0
     before: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     after: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    host_waits: bool = False
+
+    def start(self) -> None:
+        """Copy inputs, run the op and copy outputs; on a GPU, queue all that."""
+        for to, of in self.before:
+            to.copy_(of, non_blocking=True)
+        self.run()
+        for to, of in self.after:
+            to.copy_(of, non_blocking=True)
 
 
 class Machine:
@@ -47,6 +61,7 @@ class Machine:
         self.captured, self.clock = captured, clock
         self.pools = {pool.name: pool for pool in pools}
         self.fast = pools[0]
+        self._gpu = GpuTimer() if self.fast.device.type == "cuda" else None
         self._buffers: dict[tuple[str, str], torch.Tensor] = {}
         self._sizes = {name: storage.size_bytes for name, storage in captured.graph.storages.items()}
 
@@ -92,6 +107,8 @@ class Machine:
             keywords["device"] = self.fast.device
         results = [None if layout is None else value(layout) for layout in kernel.new_layouts]
         call.run = caller(kernel.target, arguments, keywords, results, kernel.copies)
+        copies = (*call.before, *call.after) if self._gpu else ()
+        call.host_waits = any(not (t.is_cuda or t.is_pinned()) for pair in copies for t in pair)
         for amounts, which in ((kernel.read_bytes, "read_wait_ns"), (kernel.written_bytes, "write_wait_ns")):
             call.wait_ns += sum(getattr(self.pools[where(s)], which)(size) for s, size in amounts.items())
         return call
@@ -101,20 +118,32 @@ class Machine:
         where = lambda storage: placed.get(storage, self.fast.name)  # noqa: E731
         return [self.call(kernel, where) for kernel in self.captured.kernels]
 
-    def timed_ns(self, call: Call) -> int:
+    def timed_ns(self, call: Call) -> float:
         """Run a call, and return its time with copies and waits."""
-        clock, on_gpu = self.clock, self.fast.device.type == "cuda"
+        return self.times_ns([call])[0]
+
+    def times_ns(self, calls: Sequence[Call]) -> list[float]:
+        """Run calls one after another, and return the time of each with copies and waits.
+
+        On a GPU it is the time between the ends of calls by the GPU's clock. All are queued beforehand, as far as that
+        can be done: the time to start them is in none.
+        """
+        if self._gpu is None:
+            return [self._timed_on_cpu(call) for call in calls]
+        times: list[float] = []
+        for host_waits, group in itertools.groupby(calls, lambda call: call.host_waits):
+            starts = [call.start for call in group]
+            for first in range(0, len(starts), MOST_QUEUED):
+                times += self._gpu.times_ns(starts[first : first + MOST_QUEUED], host_waits=host_waits)
+        return times
+
+    def _timed_on_cpu(self, call: Call) -> float:
+        clock = self.clock
         start_ns = clock.now_ns()
-        for to, of in call.before:
-            to.copy_(of, non_blocking=True)
-        call.run()
-        for to, of in call.after:
-            to.copy_(of, non_blocking=True)
-        if on_gpu:
-            torch.cuda.synchronize()
+        call.start()
         if call.wait_ns:
             clock.wait(call.wait_ns)
-        return clock.now_ns() - start_ns
+        return float(clock.now_ns() - start_ns)
 
     def wait_for_device(self) -> None:
         if self.fast.device.type == "cuda":

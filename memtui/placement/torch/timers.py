@@ -74,7 +74,7 @@ class Measuring:
     def _run(self, program: Sequence[Call]) -> list[float]:
         self._machine.refresh(self._seed)
         with torch.no_grad():
-            return [float(self._machine.timed_ns(call)) for call in program]
+            return self._machine.times_ns(program)
 
     def _run_once(self) -> None:
         """Fill the buffers by runs of the step, because the time of an op may depend on its numbers."""

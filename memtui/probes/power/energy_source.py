@@ -63,8 +63,11 @@ class EnergySource(ABC):
         """Return clocks, temperature, and why the clock is held down, as far as they are known."""
         return {}
 
-    def holders(self) -> set[int]:
-        """Return the processes that compute on the device."""
+    def computing(self, since_wall_ns: int) -> set[int]:
+        """Return the processes that computed on the device since this time of the wall clock.
+
+        Those that have it open where the driver does not say how they use it.
+        """
         return set()
 
     def close(self) -> None:  # noqa: B027 (some have nothing to release)
@@ -153,9 +156,16 @@ class NvmlEnergy(EnergySource):
         }
         return {key: value for key, value in state.items() if value is not None}
 
-    def holders(self) -> set[int]:
-        processes = self._query("nvmlDeviceGetComputeRunningProcesses") or []
-        return {process.pid for process in processes}
+    def computing(self, since_wall_ns: int) -> set[int]:
+        nvml, since_us = self._nvml, since_wall_ns // 1000
+        try:
+            uses = nvml.nvmlDeviceGetProcessUtilization(self._handle, since_us)
+        except nvml.NVMLError_NotFound:
+            return set()  # nothing has run on it since then
+        except (nvml.NVMLError, OSError, ValueError):
+            processes = self._query("nvmlDeviceGetComputeRunningProcesses") or []
+            return {process.pid for process in processes}
+        return {use.pid for use in uses if use.pid and use.timeStamp > since_us and 0 < use.smUtil <= 100}
 
     def lock_path(self) -> Path:
         """Return a file of this device that anybody may lock."""
