@@ -169,10 +169,14 @@ def counters_by_work(report: Report, probe: NvmlProbe, what: str) -> None:
         most = hertz * pynvml.nvmlDeviceGetMemoryBusWidth(handle) / 8
         share, name = reading.dram_active, "dram_active"
     measured = None if share is None else 100 * share
-    report.close(
-        f"{name} while a process does {what}", measured, 100 * per_s / most, 0.1, "%",
-        f"{what} a second by the most that the clock allows", reading.counters_reason,
-    )  # fmt: skip
+    title, source = f"{name} while a process does {what}", f"{what} a second by the most that the clock allows"
+    share_of_most = 100 * per_s / most
+    if what == "copies" or measured is None:
+        report.close(title, measured, share_of_most, 0.1, "%", source, reading.counters_reason)
+    else:  # cycles in which a tensor core is at work, at its full rate or not
+        report.holds(
+            title, share_of_most - 1 < measured <= 100, f"{measured:.1f} %", f"{share_of_most:.1f} % ({source}) or more"
+        )
 
 
 def _energy(report: Report, uuid: str, recording: dict[str, Any]) -> None:

@@ -23,8 +23,10 @@ from memtui.bench.plan import (
     BURSTS,
     CALIBRATION_NS,
     CPU_BLOCK_NS,
+    FEW_IN_BURST,
     FIRST_CALLS,
     FIRST_NS,
+    LONG_BURST_NS,
     MOST_IN_BURST,
     SETTLED,
     SPAN_PARTS,
@@ -205,7 +207,8 @@ def _calibrate(load: Load) -> float:
 
 def _launch_share(load: Load, call_ns: float) -> float:
     """Return the median of some bursts, each too short to fill the GPU's queue of some thousand launches."""
-    calls = min(max(1, round(BURST_NS / call_ns)), MOST_IN_BURST)
+    burst_ns = min(max(BURST_NS, FEW_IN_BURST * call_ns), LONG_BURST_NS)
+    calls = min(max(1, round(burst_ns / call_ns)), MOST_IN_BURST)
     return statistics.median(load.launch_share(calls) for _ in range(BURSTS))
 
 

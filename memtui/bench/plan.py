@@ -10,7 +10,9 @@ CPU_BLOCK_NS = 5 * MS  # short, because neighbours come and go: some blocks are 
 CALIBRATION_NS = 100 * MS
 FIRST_CALLS = 10  # that do not count: libraries choose their algorithms, memory is mapped
 FIRST_NS = 2000 * MS  # no further first calls after this time
-BURST_NS, MOST_IN_BURST, BURSTS = 1.5 * MS, 200, 5  # of calls that show whether the host launches fast enough
+# Bursts of calls, which show whether the host starts them fast enough: the end of the last one must not weigh.
+BURST_NS, LONG_BURST_NS = 1.5 * MS, 20 * MS
+FEW_IN_BURST, MOST_IN_BURST, BURSTS = 30, 200, 5
 SETTLING_NS = 500 * MS  # the default length of a span of the warm-up
 SPAN_PARTS = 4  # times the quiet blocks of a median make a span on a CPU: fewer blocks would differ by chance
 SETTLED = 0.03  # largest difference between the times of three spans, for a device without a power sensor
