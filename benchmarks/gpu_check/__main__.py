@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks import documents, machine
-from benchmarks.gpu_check.checks import Check, Report, Verdict, counts, read_checks, table
+from benchmarks.gpu_check.checks import Check, Report, Verdict, counts, document_table, read_checks, table
 from benchmarks.gpu_check.children import first_gpu
 from benchmarks.run import ROOT, say
 
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     document = {"schema_version": 1, "gpu": gpu, "title": title, "checks": [asdict(check) for check in checks]}
     (given.folder / "gpu-check.json").write_text(json.dumps(document, indent=1) + "\n")
     if given.into and gpu:
-        documents.put(given.into, "gpu_check", text)
+        documents.put(given.into, "gpu_check", f"{title}\n\n{document_table(checks)}")
     return 1 if any(check.verdict == Verdict.FAIL for check in checks) else 0
 
 

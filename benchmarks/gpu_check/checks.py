@@ -133,8 +133,13 @@ def read_checks(path: Path) -> list[Check]:
 
 
 def table(checks: Iterable[Check]) -> str:
-    """Return checks as a table of Markdown."""
+    """Return checks as a table of Markdown, for people to read as text."""
     return columns([HEAD, *(check.cells() for check in checks)])
+
+
+def document_table(checks: Iterable[Check]) -> str:
+    """Return that table without blanks that make its columns even, which a long cell would multiply."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [HEAD, ["---"] * len(HEAD), *(c.cells() for c in checks)])
 
 
 def counts(checks: Sequence[Check]) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.gpu_check import __main__ as gpu_check
 from benchmarks.gpu_check import square_wave, traces
-from benchmarks.gpu_check.checks import Check, Report, Verdict, counts, read_checks, table
+from benchmarks.gpu_check.checks import Check, Report, Verdict, counts, document_table, read_checks, table
 from tests.nvml_stub.build import COMPILER, compile_stand_in
 from tests.support.recordings import recording
 from tests.support.repository import ROOT
@@ -48,6 +48,7 @@ def test_values_pass_within_the_tolerance_only(tmp_path, capsys):
     assert checks[5].reason == "RuntimeError: no such thing"
     assert counts(checks) == "2 pass, 3 fail, 1 n/a"
     assert "differs by 4.00 %" in table(checks)
+    assert "| nvml | same | [1, 2] | [1, 2] (other) | equal | pass |" in document_table(checks)
     assert "far  104 W  100 W (other)  3 %  fail" in capsys.readouterr().out
 
 
