@@ -33,7 +33,7 @@ BUNDLED_NETWORKS = (
     *("resnet_18", "resnet_34", "resnet_50", "resnet_101", "resnet_152"),
 )  # that memtui train knows
 IMPORT_FORMATS = ("mxnet", "analysis", "zpp", "chrome", "timeline", "snapshot")  # of files of other tools
-RULES = ("memtui", "compat")  # by which memory is broken down
+RULES = ("memtui", "layers", "compat")  # by which memory is broken down; each is a file of ``formats/rules``
 ENGINES = ("submitit",)  # what runs the parts of a sweep
 PLACE = ("profile", "compare", "solve", "show")  # what memtui place does
 TIMINGS = ("isolated", "single", "simultaneous")  # how an op is timed: alone, in its graph, there with others

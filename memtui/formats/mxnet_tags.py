@@ -10,56 +10,8 @@ import re
 from functools import lru_cache
 
 from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.formats.category_rules import Subject, bundled
 
-COMPAT = {
-    "in_arg": "Weights",
-    "arg_grad": "Weight Gradients",
-    "aux_state": "Auxiliary State",
-    "optimizer": "Optimizer State",
-    "workspace": "Workspace",
-    "rnn": "RNN Layer",
-    "embed": "Embedding Layer",
-    ":_mul": "Multiplication Op",
-    "rsqrt": "Sqrt Op",
-    ":mean": "Mean Op",
-    "att": "Attention Layer",
-    ":split": "Split Op",
-    "logit": "Logit",
-    "swapaxes": "SwapAxes Op",
-    "square": "Square Op",
-    "softmax": "SoftMax",
-    "sequencereverse": "SequenceReverse Op",
-    "dot": "Dot Op",
-    ":broadcast": "Broadcast Op",
-    "zeros": "Zero Op",
-    "sum": "Sum Op",
-    "transpose": "Transpose Op",
-    ":dropout": "Dropout",
-    "slice": "Slice Op",
-    "cnn": "CNN Layer",
-    "arange": "Arange Op",
-    "fullyconnected": "FullyConnected",
-    "sequencemask": "SequenceMask",
-    "conv": "Convolutional Unit",
-    "activation": "Activation",
-    "reshape": "Reshape Op",
-    "transformer": "Transformer Layer",
-    "relu": "Relu",
-    "pool": "Pooling",
-    "bn": "Batch Norm",
-    ":id": "Id",
-    ":fc": "Fully Connected",
-    "_sc": "SC unit",
-    "_equal_scalar": "Equal Scalar Op",
-    "(source)": "Source",
-    "(target)": "Target",
-    "(target_label)": "Target Label",
-    "(data)": "Data",
-    "dropout": "Dropout",
-    "untagged": "Unknown (From Python Side)",
-    "warning!,ctx_source_unclear": "Unknown (From C++ side)",
-}
-"""The substrings in the order in which they are tried, and their names in the original."""
 COMPAT_WEIGHTS = ("in_arg", "arg_grad")
 COMPAT_UNKNOWN = ("untagged", "warning!,ctx_source_unclear")
 
@@ -79,11 +31,11 @@ _PREFIXES = ("optimizer_weight_update_", "optimizer_grad_update_", "aux_state:",
 _OF_KIND = {
     "weights": "in_arg:{layer}",
     "gradients": "arg_grad:{layer}",
-    "activations": "forward_features:{op}",
+    "activations": "forward_features:{call}",
     "optimiser state": "optimizer_weight_update_{layer}",
     "inputs": "data",
     "buffers": "aux_state:{layer}",
-    "temporaries": "workspace:{op}",
+    "temporaries": "workspace:{call}",
     "unknown": "untagged",
 }
 _BLANK = re.compile(r"[\s()]+")
@@ -97,7 +49,13 @@ def raw_tag(tag: str) -> str:
 @lru_cache(1 << 16)
 def compat_key(raw: str) -> str | None:
     """Return the category of a raw tag; None where the original drops the tag."""
-    return next((key for key in COMPAT if key in raw), None)
+    rule = bundled("compat").rule_of(Subject("", "", "", (), raw))
+    return rule.key if rule else None
+
+
+def compat_keys() -> tuple[str, ...]:
+    """Return all categories of the original, in the order in which it tries them."""
+    return tuple(rule.key for rule in bundled("compat").rules)
 
 
 @lru_cache(1 << 16)
@@ -124,11 +82,14 @@ def kind_of_key(key: str) -> int:
     names = {"in_arg": "weights", "arg_grad": "gradients", "aux_state": "buffers", "optimizer": "optimiser state"}
     names |= {"workspace": "temporaries"} | dict.fromkeys(COMPAT_UNKNOWN, "unknown")
     names |= dict.fromkeys(("(source)", "(target)", "(target_label)", "(data)"), "inputs")
-    return CATEGORIES.index(names.get(key, "activations" if key in COMPAT else "unknown"))
+    return CATEGORIES.index(names.get(key, "activations" if key in compat_keys() else "unknown"))
 
 
 def tag_for(category: int, layer: str, op: str) -> str:
-    """Return the tag that the patch would have given an allocation: one word."""
-    op = op.rpartition("/")[2]
-    tag = _OF_KIND[CATEGORIES[category]].format(layer=layer or op or "unknown", op=op or layer or "unknown")
+    """Return the tag that the patch would have given an allocation: one word.
+
+    Operations of MXNet have names with that of their layer in it, such as ``encoder_rnn_l0``.
+    """
+    call = ":".join(filter(None, (layer, op.rpartition("/")[2]))) or "unknown"
+    tag = _OF_KIND[CATEGORIES[category]].format(layer=layer or call, call=call)
     return _BLANK.sub("_", tag)

@@ -23,7 +23,7 @@ from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
 from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
-from memtui.formats.mxnet_tags import COMPAT
+from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
 from memtui.reports.source import ByRow, PageRun, ReportSource, Source
@@ -179,7 +179,7 @@ class RedactedSource:
         op, sums = self._model.op, about.sums
         if sums is not None:
             sums = {
-                key if key in COMPAT else op(key): (total, tuple(map(self._model.raw_tag, tags)))
+                key if key in compat_keys() else op(key): (total, tuple(map(self._model.raw_tag, tags)))
                 for key, (total, tags) in sums.items()
             }
         return permitted(

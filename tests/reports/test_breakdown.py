@@ -10,14 +10,16 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pypdf import PageObject, PdfReader
 
-from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.formats.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_tag, raw_tag, tag_for
-from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, break_down
+from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
+from memtui.formats.category_rules import bundled
+from memtui.formats.mxnet_tags import PADDING_BYTES, compat_key, compat_keys, kind_of_tag, raw_tag, tag_for
+from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, break_down, items_of, layer_operators
 from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 from tests.support.allocation_screen import step
 from tests.support.in_process import run
@@ -228,7 +230,7 @@ def test_of_a_traced_training_it_is_what_was_held_at_the_peak(capsys):
         (["rnn.log", "--to", "svg"], "figures need both a form and a folder"),
         (["rnn.log", "-o", "out"], "figures need both a form and a folder"),
         (["rnn.log", "--to", "svg", "-o", "out", "--json"], "not both"),
-        (["rnn.log", "--rules", "mine"], "invalid choice"),
+        (["rnn.log", "--rules", "mine"], "there are no rules 'mine'"),
         (["rnn.log", "--fraction", "101"], "from 0 to 100 per cent"),
         (["nope", "nope2"], "none of 2 files; the first: nope: no such file"),
         (["rnn.log", "--to", "svg", "-o", "rnn.log"], "rnn.log: cannot be written"),
@@ -292,7 +294,7 @@ def test_tags_that_are_made_are_one_word_of_their_kind(category, layer, op):
 @given(st.lists(st.tuples(st.text("abcnrt_:()", max_size=9), st.integers(0, 7), st.integers(0, 99))))
 def test_nothing_gets_lost(rows):
     items = [Item(tag, kind, size, 1) for tag, kind, size in rows]
-    own, compat = (break_down(items, rules) for rules in (OWN_RULES, COMPAT_RULES))
+    own, compat = (break_down(items, bundled(rules)) for rules in (OWN_RULES, COMPAT_RULES))
     total = sum(item.bytes for item in items)
     assert own.total_bytes == total
     assert own.dropped == ()
@@ -300,8 +302,32 @@ def test_nothing_gets_lost(rows):
 
 
 def test_the_first_of_the_substrings_counts():
-    order = list(COMPAT)
+    order = list(compat_keys())
     for key in order:
         assert order.index(compat_key(key)) <= order.index(key)
     assert compat_key("(forward_features:flatten0).\n") == "att"
     assert compat_key("(forward_features:zzz9).\n") is None
+
+
+def test_rules_of_a_file(capsys, folder):
+    (folder / "own.toml").write_text(
+        'otherwise = "rest"\n[[rule]]\ncategory = "parameters"\nkind = ["weights", "gradients"]\n'
+    )
+    result = breakdown_of(capsys, "rnn.log", "--rules", "own.toml")
+    plain = sizes(breakdown_of(capsys, "rnn.log"))
+    assert sizes(result) == {
+        "parameters": plain["weights"] + plain["gradients"],
+        "rest": sum(plain.values()) - plain["weights"] - plain["gradients"],
+    }
+    code, _, err = run(capsys, "breakdown", "rnn.log", "--rules", "none.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "none.toml" in err
+
+
+def test_weights_go_with_what_their_layer_calls():
+    rows = [(100, 0, "activations", 0), (40, 1, "weights", -1)]
+    columns = [(9, size, block, CATEGORIES.index(kind), 0, op, 1) for size, block, kind, op in rows]
+    names = ("aten::conv2d/aten::convolution", "body.0")
+    trace = StepTrace.from_columns(np.array(columns).T, step=0, start_ns=9, end_ns=9, existing=0, names=names)
+    items = items_of(trace, np.arange(2), layer_operators(trace))
+    assert {bar.key: bar.bytes for bar in break_down(items, bundled("layers")).bars} == {"Convolution": 140}

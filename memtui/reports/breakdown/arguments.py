@@ -27,10 +27,11 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument("--format", choices=IMPORT_FORMATS, help="what they are, where their content does not say it")
     parser.add_argument(
         "--rules",
-        choices=RULES,
-        default="memtui",
-        help="what is a category: memtui goes by the kind of tensor and drops nothing; compat does what the scripts of "
-        "MXNet's memory profiler do, with what they get wrong (memtui)",
+        metavar="NAME|FILE.toml",
+        default=RULES[0],
+        help="what is a category: memtui goes by the kind of tensor and drops nothing; layers goes by the type of layer; "
+        "compat does what the scripts of MXNet's memory profiler do, with what they get wrong; FILE.toml has rules of "
+        "yours (memtui)",
     )
     parser.add_argument(
         "--fraction", type=argtypes.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
@@ -47,11 +48,11 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    from memtui.reports.breakdown.command import BreakdownOptions, breakdown
+    from memtui.reports.breakdown.command import BreakdownOptions, breakdown, rules_of
 
     drop_root()
     options = BreakdownOptions(
-        args.rules,
+        rules_of(args.rules),
         args.fraction,
         args.title,
         args.all,

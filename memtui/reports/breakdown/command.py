@@ -12,7 +12,10 @@ from typing import BinaryIO
 from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.file_set import all_or_none
-from memtui.core.text import visible
+from memtui.core.options import RULES
+from memtui.core.text import nearest, visible
+from memtui.formats.category_rules import RuleSet, bundled
+from memtui.formats.category_rules import read as read_rules
 from memtui.formats.detect import files_of
 from memtui.reports.breakdown import text
 from memtui.reports.breakdown.figure import Graph, draw
@@ -31,7 +34,7 @@ Failure = tuple[Path, UserError]
 class BreakdownOptions:
     """The options of ``memtui breakdown --help``. ``form`` is empty for text."""
 
-    rules: str
+    rules: RuleSet
     percent: float = 0.0
     title: str = ""
     together: bool = False
@@ -50,6 +53,16 @@ class BreakdownOptions:
             raise UserError("either figures (--to) or one JSON document (--json), not both")
         if self.form == "pdf":
             matplotlib_svg.load()
+
+
+def rules_of(text: str) -> RuleSet:
+    """Return the bundled rules of a name, or those of a file. Raises UserError."""
+    if text in RULES:
+        return bundled(text)
+    if not text.endswith(".toml"):
+        hint = nearest(text, RULES, f"there are {', '.join(RULES)}, and files named .toml")
+        raise UserError(f"--rules: there are no rules {text!r}; {hint}")
+    return read_rules(Path(text))
 
 
 def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, output: Print) -> bool:
@@ -124,7 +137,7 @@ def _text(parts: Sequence[Part], options: BreakdownOptions) -> str:
 def _to_dict(parts: Sequence[Part], failed: Sequence[Failure], options: BreakdownOptions) -> dict[str, object]:
     return {
         "title": options.title,
-        "rules": options.rules,
+        "rules": options.rules.name,
         "fraction_percent": options.percent,
         "padding_subtracted": options.subtract_padding,
         "files": [text.to_dict(*part, options.rules, options.percent) for part in parts],

@@ -13,7 +13,7 @@ from memtui.core.samples import MAIN_MEMORY
 from memtui.formats.detect import import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import name_of
-from memtui.reports.breakdown.rules import Item, items_of, items_of_sums
+from memtui.reports.breakdown.rules import Item, items_of, items_of_sums, layer_operators
 from memtui.session.file_format import SessionError, check_header
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import ImportedFrom
@@ -94,7 +94,7 @@ def _allocations(
     driver = about is not None and about.driver
     index = StepIndex(trace)
     rows = index.born[index.alive(index.peak_row)]
-    items = items_of(trace, rows, tagged=driver)
+    items = items_of(trace, rows, None if driver else layer_operators(trace))
     if about is None or not about.driver:
         return DeviceAllocations(path, about.format if about else "traced training", f"{PEAK}{of_step}", device, items)
     return DeviceAllocations(path, about.format, DRIVER, device, items, padded=True, coarse=about.coarse)

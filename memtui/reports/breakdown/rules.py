@@ -1,4 +1,4 @@
-"""Allocations added up by category, by one of two sets of rules."""
+"""Allocations added up by category, by a set of rules."""
 
 from __future__ import annotations
 
@@ -9,21 +9,44 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
+from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
 from memtui.core.options import RULES
-from memtui.formats.mxnet_tags import COMPAT, PADDING_BYTES, compat_key, kind_of_key, raw_tag, tag_for
+from memtui.formats.category_rules import RuleSet, Subject
+from memtui.formats.mxnet_tags import PADDING_BYTES, kind_of_key, raw_tag, tag_for
 
-OWN_RULES, COMPAT_RULES = RULES
+OWN_RULES, LAYER_RULES, COMPAT_RULES = RULES
+
+
+LayerOperators = Mapping[int, tuple[str, ...]]
 
 
 class Item(NamedTuple):
-    """Allocations that are alike. ``key``: their category in an analysis file, which has nothing else of them."""
+    """Allocations that are alike.
+
+    Attributes:
+        tag: as in an MXNet log.
+        kind: index into CATEGORIES.
+        bytes: their sum.
+        allocations: their number.
+        key: their category in an analysis file, which has nothing else of them.
+        phase: index into PHASES; -1: not known.
+        layer: path of their layer; empty: not known.
+        operators: see ``category_rules.Subject``.
+    """
 
     tag: str
     kind: int
     bytes: int
     allocations: int
     key: str | None = None
+    phase: int = -1
+    layer: str = ""
+    operators: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> Subject:
+        phase = PHASES[self.phase] if self.phase >= 0 else ""
+        return Subject(CATEGORIES[self.kind], phase, self.layer, self.operators, raw_tag(self.tag))
 
 
 class Bar(NamedTuple):
@@ -57,20 +80,39 @@ class Breakdown(NamedTuple):
         return sum(bar.bytes for bar in self.bars if bar.key in keys)
 
 
-def items_of(trace: StepTrace, rows: NDArray[np.integer], *, tagged: bool) -> list[Item]:
-    """Return the allocations in some rows of a trace. ``tagged``: names of operations are tags of an MXNet log."""
-    keys = np.stack((trace.category[rows], trace.layer[rows], trace.op[rows]))
+def items_of(trace: StepTrace, rows: NDArray[np.integer], operators: LayerOperators | None) -> list[Item]:
+    """Return the allocations in some rows of a trace.
+
+    Args:
+        trace: the trace.
+        rows: of allocations.
+        operators: what each layer calls; None: names of operations are tags of an MXNet log.
+    """
+    keys = np.stack((trace.category[rows], trace.phase[rows], trace.layer[rows], trace.op[rows]))
     alike, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.reshape(-1)
     groups = alike.shape[1]
     sizes = np.bincount(group, trace.delta_bytes[rows], groups).astype(np.int64).tolist()  # below 2**53: exact
     counts = np.bincount(group, minlength=groups).tolist()
     items = []
-    for (kind, layer, op), size, count in zip(alike.T.tolist(), sizes, counts, strict=True):
+    for (kind, phase, layer, op), size, count in zip(alike.T.tolist(), sizes, counts, strict=True):
         name = trace.name(op)
-        tag = name if tagged else tag_for(kind, trace.name(layer), name)
-        items.append(Item(tag, kind, size, count))
+        if operators is None:
+            items.append(Item(name, kind, size, count))
+            continue
+        calls = (name,) if name else operators.get(layer, ())
+        tag = tag_for(kind, trace.name(layer), name)
+        items.append(Item(tag, kind, size, count, None, phase, trace.name(layer), calls))
     return items
+
+
+def layer_operators(trace: StepTrace) -> LayerOperators:
+    """Return the names of all operations of each layer, by the number of its name."""
+    pairs = np.unique(np.stack((trace.layer, trace.op)), axis=1)
+    found: dict[int, list[str]] = {}
+    for layer, op in pairs[:, (pairs >= 0).all(0)].T.tolist():
+        found.setdefault(layer, []).append(trace.name(op))
+    return {layer: tuple(names) for layer, names in found.items()}
 
 
 def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]:
@@ -88,27 +130,29 @@ def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
     return requested
 
 
-def break_down(items: Iterable[Item], rules: str) -> Breakdown:
-    """Add allocations up by ``COMPAT_RULES``, which drop unknown allocations, or by ``OWN_RULES``."""
+def break_down(items: Iterable[Item], rules: RuleSet) -> Breakdown:
+    """Add allocations up by category. Those that the rules give none are dropped."""
     sums: dict[str, list[int]] = {}
+    names: dict[str, str] = {}
     dropped = []
     for item in items:
-        key = _key(item, rules)
-        if key is None:
+        category = _category(item, rules)
+        if category is None:
             dropped.append(item)
             continue
+        key, name = category
+        names[key] = name
         of_key = sums.setdefault(key, [0, 0])
         of_key[0] += item.bytes
         of_key[1] += item.allocations
     total = sum(size for size, _ in sums.values())
-    bars = [
-        Bar(key, COMPAT.get(key, key) if rules == COMPAT_RULES else key, size, count, size / total if total else 0.0)
-        for key, (size, count) in sums.items()
-    ]
+    bars = [Bar(key, names[key], size, count, size / total if total else 0.0) for key, (size, count) in sums.items()]
     return Breakdown(tuple(sorted(bars, key=lambda bar: -bar.bytes)), tuple(dropped))
 
 
-def _key(item: Item, rules: str) -> str | None:
-    if rules == COMPAT_RULES:
-        return item.key or compat_key(raw_tag(item.tag))
-    return CATEGORIES[item.kind]
+def _category(item: Item, rules: RuleSet) -> tuple[str, str] | None:
+    """Return key and name of a category; None where the rules have none."""
+    if item.key and rules.name == COMPAT_RULES:  # the original decided already
+        return item.key, next((rule.category for rule in rules.rules if rule.key == item.key), item.key)
+    rule = rules.rule_of(item.subject)
+    return (rule.key, rule.category) if rule else None

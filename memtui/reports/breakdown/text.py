@@ -6,6 +6,7 @@ from typing import Any
 
 from memtui.core.text import visible
 from memtui.core.units import size
+from memtui.formats.category_rules import RuleSet
 from memtui.formats.mxnet_tags import COMPAT_UNKNOWN, COMPAT_WEIGHTS
 from memtui.reports.breakdown.inputs import DeviceAllocations
 from memtui.reports.breakdown.rules import COMPAT_RULES, Bar, Breakdown
@@ -19,18 +20,18 @@ def above_share(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
     return [bar for bar in bars if not percent or bar.share * 100 > percent]
 
 
-def heading(allocations: DeviceAllocations, result: Breakdown, rules: str) -> str:
+def heading(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet) -> str:
     """Return the first line: the allocations and their sum."""
     where = f" on {allocations.device}" if allocations.device else ""
     total = f"{result.total_bytes:,} B = {size(result.total_bytes)} {allocations.what}{where}"
     count = f"{result.allocations} allocation{'s' * (result.allocations != 1)}"
-    return f"{allocations.path.name} ({allocations.format}): {total}, {count}, rules {rules}"
+    return f"{allocations.path.name} ({allocations.format}): {total}, {count}, rules {rules.name}"
 
 
-def notes(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float) -> list[str]:
+def notes(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float) -> list[str]:
     """Return the notes on a breakdown."""
     lines = []
-    if rules == COMPAT_RULES:
+    if rules.name == COMPAT_RULES:
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
         rest = result.total_bytes - weights - unknown
         lines.append(f"weights and gradients {size(weights)}, forward {size(rest)}, unknown {size(unknown)}")
@@ -46,7 +47,7 @@ def notes(allocations: DeviceAllocations, result: Breakdown, rules: str, percent
     return lines
 
 
-def text(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float, scale_bytes: int) -> str:
+def text(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float, scale_bytes: int) -> str:
     """Return bars of at most ``BAR_CELLS`` cells; the longest would be ``scale_bytes``."""
     bars = above_share(result.bars, percent)
     width = max(len("category"), *(len(visible(bar.name)) for bar in bars)) if bars else 0
@@ -63,11 +64,11 @@ def text(allocations: DeviceAllocations, result: Breakdown, rules: str, percent:
     return "\n".join(visible(line).rstrip() for line in lines)
 
 
-def to_dict(allocations: DeviceAllocations, result: Breakdown, rules: str, percent: float) -> dict[str, Any]:
+def to_dict(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float) -> dict[str, Any]:
     """Return a breakdown for ``--json``."""
     listed = {bar.key for bar in above_share(result.bars, percent)}
     totals = {"bytes": result.total_bytes, "allocations": result.allocations}
-    if rules == COMPAT_RULES:
+    if rules.name == COMPAT_RULES:
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
         totals |= {"weights_bytes": weights, "unknown_bytes": unknown}
         totals["forward_bytes"] = result.total_bytes - weights - unknown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +11,9 @@ from memtui.analysis.allocation_filter import parse_row_filter
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.layer_tree import NO_LAYER, LayerTree
 from memtui.analysis.trace_index import StepIndex
-from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, break_down, items_of, items_of_sums
+from memtui.core.options import RULES
+from memtui.formats.category_rules import bundled
+from memtui.reports.breakdown.rules import LayerOperators, break_down, items_of, items_of_sums, layer_operators
 from memtui.session.records.imported import LINES, ImportedFrom
 from memtui.widgets import text
 from memtui.widgets.allocation_table import AllocationListView
@@ -66,7 +70,7 @@ class StepLists:
     def __init__(self, index: StepIndex, origin: ImportedFrom | None = None) -> None:
         """Take a step; ``origin``: the file of another tool that the step is from."""
         self.index, self.tree, self.origin = index, LayerTree(index), origin
-        self.rules = OWN_RULES
+        self.rules = RULES[0]
         self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
         self.filter_text = ""
         self.layer: int | None = None  # node of the tree
@@ -101,8 +105,8 @@ class StepLists:
         self._sort_out()
 
     def next_rules(self) -> None:
-        """Break down by the other set of rules."""
-        self.rules = COMPAT_RULES if self.rules == OWN_RULES else OWN_RULES
+        """Break down by the next set of rules."""
+        self.rules = RULES[(RULES.index(self.rules) + 1) % len(RULES)]
 
     def fold(self, nodes: set[int], *, unfold: bool) -> None:
         """Hide or show the layers below some layers."""
@@ -242,6 +246,10 @@ class StepLists:
 
     # Breakdown
 
+    @cached_property
+    def _operators(self) -> LayerOperators | None:
+        return None if self.origin is not None and self.origin.driver else layer_operators(self.index.trace)
+
     def breakdown(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, added up by category."""
         index, origin = self.index, self.origin
@@ -250,8 +258,8 @@ class StepLists:
         if origin is not None and origin.sums is not None:
             items = items_of_sums(origin.sums)
         else:
-            items = items_of(index.trace, index.born[shown], tagged=origin is not None and origin.driver)
-        result = break_down(items, self.rules)
+            items = items_of(index.trace, index.born[shown], self._operators)
+        result = break_down(items, bundled(self.rules))
         most = max((bar.bytes for bar in result.bars), default=0)
         rows = [
             Row(

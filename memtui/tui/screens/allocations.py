@@ -77,7 +77,7 @@ class AllocationScreen(Screen[None]):
         Binding("pageup", "page(-1)", "previous page"),
         Binding("slash", "filter", "filter"),
         Binding("f", "toggle_all", "rows that come to nothing"),
-        Binding("b", "rules", "break down by the other rules"),
+        Binding("b", "rules", "break down by other rules"),
         Binding("enter", "only", "only this layer"),
         Binding("space", "fold", "fold or unfold"),
         Binding("plus,equals_sign", "fold_all(False)", "unfold all"),

@@ -46,7 +46,7 @@ Allocations                             of training steps (memtui trace) or of a
   f             events that come to nothing, hidden or not: memory that the very next one frees, but for the peak
   Enter         on a layer: tensors and events of it and of what is below it; Esc: of all again
   space  +  -   fold or unfold the chosen layer, unfold all, fold all
-  b             what it is made of, by kind of tensor or by the rules of MXNet's memory profiler (memtui breakdown)
+  b             what it is made of: by kind of tensor, type of layer, or MXNet's rules (memtui breakdown)
 """,
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor
