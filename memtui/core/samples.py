@@ -8,8 +8,8 @@ use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -356,6 +356,7 @@ class AllocationStep:
         allocated_peak_bytes: on a GPU, the most that blocks of PyTorch's allocator held; None: not known.
         reserved_peak_bytes: on a GPU, the most that its segments held; None: not known.
         allocator_reason: why these are not known.
+        layer_types: the class of each layer, by its name.
     """
 
     pid: int
@@ -372,6 +373,7 @@ class AllocationStep:
     allocated_peak_bytes: int | None = None
     reserved_peak_bytes: int | None = None
     allocator_reason: str = ""
+    layer_types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,6 +38,7 @@ class Subject(NamedTuple):
         kind: what it is for, of ``allocation_trace.CATEGORIES``.
         phase: when it was made, of ``allocation_trace.PHASES``.
         layer: path of the layer; empty: not known.
+        layer_type: its class; empty: not known.
         operators: the operation that made it; where there is none, all that its layer called in the same step.
         tag: as in an MXNet log, in parentheses.
     """
@@ -45,11 +46,12 @@ class Subject(NamedTuple):
     kind: str
     phase: str
     layer: str
+    layer_type: str
     operators: tuple[str, ...]
     tag: str
 
 
-FIELDS = ("kind", "phase", "layer", "operator", "tag")
+FIELDS = ("kind", "phase", "layer", "layer_type", "operator", "tag")
 _WORDS = {"kind": CATEGORIES, "phase": PHASES}  # fields with a fixed vocabulary
 
 

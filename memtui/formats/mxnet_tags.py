@@ -38,6 +38,7 @@ _OF_KIND = {
     "temporaries": "workspace:{call}",
     "unknown": "untagged",
 }
+_TYPES = {"GRU": "rnn", "LSTM": "rnn", "RNN": "rnn", "BatchNorm": "bn", "Linear": "fullyconnected"}  # MXNet's words
 _BLANK = re.compile(r"[\s()]+")
 
 
@@ -49,7 +50,7 @@ def raw_tag(tag: str) -> str:
 @lru_cache(1 << 16)
 def compat_key(raw: str) -> str | None:
     """Return the category of a raw tag; None where the original drops the tag."""
-    rule = bundled("compat").rule_of(Subject("", "", "", (), raw))
+    rule = bundled("compat").rule_of(Subject("", "", "", "", (), raw))
     return rule.key if rule else None
 
 
@@ -85,11 +86,12 @@ def kind_of_key(key: str) -> int:
     return CATEGORIES.index(names.get(key, "activations" if key in compat_keys() else "unknown"))
 
 
-def tag_for(category: int, layer: str, op: str) -> str:
+def tag_for(category: int, layer: str, op: str, layer_type: str = "") -> str:
     """Return the tag that the patch would have given an allocation: one word.
 
-    Operations of MXNet have names with that of their layer in it, such as ``encoder_rnn_l0``.
+    Operations of MXNet have names with that of their layer in it, and by default with its type: ``encoder_rnn_l0``.
     """
-    call = ":".join(filter(None, (layer, op.rpartition("/")[2]))) or "unknown"
+    named = next((name for word, name in _TYPES.items() if word in layer_type), layer_type.lower())
+    call = ":".join(filter(None, (layer, named, op.rpartition("/")[2]))) or "unknown"
     tag = _OF_KIND[CATEGORIES[category]].format(layer=layer or call, call=call)
     return _BLANK.sub("_", tag)

@@ -37,7 +37,7 @@ from memtui.core.samples import (
 )
 
 MAGIC = b"MTUI"
-PROTOCOL = 10
+PROTOCOL = 11
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")

@@ -12,8 +12,10 @@ from memtui.session.schema import (
     AllocationStepColumns,
     AllocationStepRecord,
     AllocatorPeakRecord,
+    LayerTypesRecord,
     columns_of,
 )
+from memtui.session.validation import parse_json
 
 
 class AllocationReader:
@@ -43,6 +45,20 @@ class AllocationReader:
             return decode_step(step, rows[0][0])
         except (IndexError, ValueError) as error:
             raise self._file.damaged(f"allocations of step {step.step}: {error}") from None
+
+    def layer_types(self, pid: int) -> dict[str, str]:
+        """Return the class of each layer of a process by its name; empty where no step named any."""
+        if not self._file.has(LayerTypesRecord):
+            return {}
+        try:
+            for (text,) in self._file.rows(LayerTypesRecord, "WHERE pid = ?", pid, names=["types"]):
+                types = parse_json(text)
+                if not isinstance(types, dict) or not all(isinstance(kind, str) for kind in types.values()):
+                    raise ValueError("is no table of texts")
+                return types
+        except ValueError as error:
+            raise self._file.damaged(f"classes of layers of process {pid}: {error}") from None
+        return {}
 
     def driver_memory(self) -> list[DriverMemory]:
         """Return the free memory that the driver of a GPU reported, in an imported log, by time."""

@@ -255,6 +255,14 @@ class AllocatorPeakRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerTypesRecord:
+    """The classes of a process's layers by name, as JSON."""
+
+    pid: int
+    types: str
+
+
+@dataclass(frozen=True, slots=True)
 class TensorRangesRecord:
     """Where the lasting tensors of a process lie from a moment on."""
 
@@ -351,6 +359,7 @@ TABLES: dict[type, str] = {
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",
     AllocatorPeakRecord: "allocator_peak",
+    LayerTypesRecord: "layer_types",
     TensorRangesRecord: "tensor_ranges",
     TrainingProgressRecord: "training_progress",
     ProgressDeviceRecord: "progress_device",

@@ -82,6 +82,7 @@ CREATE TABLE allocation_device( -- of a recorded step that is of the memory of a
     id INTEGER PRIMARY KEY, device TEXT NOT NULL);
 CREATE TABLE allocator_peak( -- of a recorded step on a GPU: its allocator's blocks and segments; NULL: not known
     id INTEGER PRIMARY KEY, allocated_bytes INTEGER, reserved_bytes INTEGER, reason TEXT NOT NULL);
+CREATE TABLE layer_types(pid INTEGER PRIMARY KEY, types TEXT NOT NULL); -- JSON: class of each layer, by its name
 CREATE TABLE training_progress( -- training steps that ended, and what tensors held meanwhile; some a second
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen

@@ -10,7 +10,9 @@ from memtui.core.errors import UserError
 from memtui.core.options import RULES
 from memtui.formats.category_rules import RuleSet, Subject, bundled, read
 
-WEIGHT = Subject("weights", "between", "encoder.0.attn", ("aten::addmm", "aten::softmax"), "(in_arg:encoder.0.attn).\n")
+WEIGHT = Subject(
+    "weights", "between", "encoder.0.attn", "Block", ("aten::addmm", "aten::softmax"), "(in_arg:encoder.0.attn).\n"
+)
 
 
 def rules(tmp_path: Path, text: str) -> RuleSet:
@@ -78,7 +80,10 @@ def test_what_no_rule_matches_has_no_category_or_that_of_the_rest(tmp_path):
         ('ignore_case = 1\n[[rule]]\ncategory = "a"\nlayer = "x"', "true or false"),
         ('[[rule]]\ncategory = "a"\nlayer = "x"\n[[rule]]\nlayer = "x"', "rule 2: has no category"),
         ('[[rule]]\ncategory = "a"', "rule 1: matches everything"),
-        ('[[rule]]\ncategory = "a"\nscope = "x"', "'scope' means nothing; a rule has category and kind, phase, layer"),
+        (
+            '[[rule]]\ncategory = "a"\nscope = "x"',
+            "'scope' means nothing; a rule has category and kind, phase, layer, layer_type",
+        ),
         ('[[rule]]\ncategory = "a"\nlayer = []', "layer is a pattern"),
         ('[[rule]]\ncategory = "a"\nlayer = [1]', "layer is a pattern"),
         ('[[rule]]\ncategory = "a"\nkind = "wieghts"', "kind is one of weights, gradients"),
@@ -98,6 +103,8 @@ def test_bundled_rules():
     assert category(own, WEIGHT) == "weights"
     assert category(layers, WEIGHT) == "Attention"
     assert category(layers, WEIGHT._replace(layer="", operators=("aten::gru", "aten::addmm"))) == "RNN"
+    assert category(layers, WEIGHT._replace(layer_type="GRU", operators=("aten::addmm",))) == "RNN"
+    assert category(layers, WEIGHT._replace(layer_type="GroupNorm")) == "Normalization"
     assert category(layers, WEIGHT._replace(layer="head.fc", operators=())) == "Linear"
     assert category(layers, WEIGHT._replace(layer="", operators=())) == "Other"
     assert category(compat, WEIGHT) == "Weights"

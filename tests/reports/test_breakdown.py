@@ -8,6 +8,8 @@ import lzma
 import re
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +21,10 @@ from pypdf import PageObject, PdfReader
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.formats.category_rules import bundled
 from memtui.formats.mxnet_tags import PADDING_BYTES, compat_key, compat_keys, kind_of_tag, raw_tag, tag_for
-from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, break_down, items_of, layer_operators
+from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, Layers, break_down, items_of
 from memtui.reports.charts.matplotlib_pdf import PdfDrawing
-from tests.support.allocation_screen import step
+from memtui.session.session import Session
+from tests.support.allocation_screen import step as allocation_step
 from tests.support.in_process import run
 from tests.support.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log
 from tests.support.sessions import messages, write_session
@@ -209,7 +212,7 @@ def test_without_matplotlib_a_pdf_is_refused_before_anything_is_read(capsys, mon
 
 def test_of_a_traced_training_it_is_what_was_held_at_the_peak(capsys):
     stream = list(messages(6))
-    stream[9:9] = [step(20), step(40, extra=30)]
+    stream[9:9] = [allocation_step(20), allocation_step(40, extra=30)]
     path = write_session(Path("s.memtui"), stream)
     result = breakdown_of(capsys, str(path))
     _, out, _ = run(capsys, "report", str(path), "--json")
@@ -283,9 +286,9 @@ def test_a_title_is_nothing_that_a_terminal_would_act_on(capsys):
     assert any("ours" in text for text in svg_texts(next(Path("svg").iterdir())))
 
 
-@given(st.integers(0, len(CATEGORIES) - 1), st.text(max_size=8), st.text(max_size=8))
-def test_tags_that_are_made_are_one_word_of_their_kind(category, layer, op):
-    tag = tag_for(category, layer, op)
+@given(st.integers(0, len(CATEGORIES) - 1), st.text(max_size=8), st.text(max_size=8), st.text(max_size=8))
+def test_tags_that_are_made_are_one_word_of_their_kind(category, layer, op, layer_type):
+    tag = tag_for(category, layer, op, layer_type)
     assert f"x {raw_tag(tag)}".split(" ") == ["x", raw_tag(tag)]
     assert len(tag.split()) == 1
     assert CATEGORIES[kind_of_tag(tag)] == CATEGORIES[category]
@@ -329,5 +332,35 @@ def test_weights_go_with_what_their_layer_calls():
     columns = [(9, size, block, CATEGORIES.index(kind), 0, op, 1) for size, block, kind, op in rows]
     names = ("aten::conv2d/aten::convolution", "body.0")
     trace = StepTrace.from_columns(np.array(columns).T, step=0, start_ns=9, end_ns=9, existing=0, names=names)
-    items = items_of(trace, np.arange(2), layer_operators(trace))
+    items = items_of(trace, np.arange(2), Layers.of(trace, {}))
     assert {bar.key: bar.bytes for bar in break_down(items, bundled("layers")).bars} == {"Convolution": 140}
+
+
+@pytest.mark.parametrize(
+    ("layer_type", "operator", "key"),
+    [("GRU", "aten::addmm", "rnn"), ("BatchNorm2d", "aten::empty", "bn"), ("Embedding", "aten::add", "embed")],
+)
+def test_the_original_knows_layers_by_their_type(layer_type, operator, key):
+    tag = tag_for(CATEGORIES.index("activations"), "encoder", operator, layer_type)
+    assert compat_key(raw_tag(tag)) == key
+    assert compat_key(raw_tag(tag_for(CATEGORIES.index("activations"), "encoder", operator))) is None
+
+
+def test_classes_of_layers_are_those_of_the_session(capsys, folder):
+    stream = list(messages(6))
+    recorded = allocation_step(3)
+    types = dict.fromkeys(("blocks.0", "blocks.1", "not there"), "LSTM")
+    stream[9:9] = [replace(recorded, layer_types=types), replace(recorded, step=4, layer_types={"blocks.2": "Conv2d"})]
+    write_session(folder / "s.memtui", stream)
+    result = breakdown_of(capsys, "s.memtui", "--rules", "layers")
+    assert sizes(result)["RNN"] == 2 * MIB
+    assert sizes(result)["Convolution"] == MIB
+
+
+def test_classes_of_layers_may_be_anything(folder):
+    stream = list(messages(6))
+    stream[9:9] = [replace(allocation_step(3), layer_types={"blocks.0": 5})]
+    with closing(Session(write_session(folder / "s.memtui", stream))) as session:
+        assert session.allocations.steps() == []
+        (warning,) = [event.text for event in session.events(0, 1 << 62) if event.kind == "warning"]
+    assert "the classes of layers are not texts by name" in warning

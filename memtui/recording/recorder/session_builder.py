@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -39,12 +40,13 @@ from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
-from memtui.session.records.allocations import peak_record, step_record
+from memtui.session.records.allocations import layer_types, peak_record, step_record
 from memtui.session.records.learning import about_record, learning_records
 from memtui.session.records.tensors import ranges_record
 from memtui.session.records.training import progress_record
 from memtui.session.schema import (
     AllocationDeviceRecord,
+    LayerTypesRecord,
     LearningAboutRecord,
     ProgressDeviceRecord,
     ReuseCheckpointRecord,
@@ -71,6 +73,7 @@ class SessionBuilder:
         self._row_numbers = itertools.count(1)  # of VMAs
         self._reported_ids = itertools.count()
         self._about: dict[int, LearningAboutRecord] = {}  # what is trained, by pid
+        self._layer_types: dict[int, dict[str, str]] = {}  # by pid
         self._absent_power: dict[tuple[str, str, str], str] = {}
         self._gpu_memory: dict[int, GpuMemory | GpuUse] = {}  # as last written, by process
         self._gpu_use: dict[int, GpuMemory | GpuUse] = {}
@@ -135,8 +138,9 @@ class SessionBuilder:
         try:
             if isinstance(message, AllocationStep):
                 step = step_record(next(self._reported_ids), message)
-                peak = peak_record(step.id, message)
+                peak, types = peak_record(step.id, message), layer_types(message)
                 self._writer.insert([step])
+                self._add_layer_types(message.pid, types)
                 if message.device != MAIN_MEMORY:
                     self._writer.insert([AllocationDeviceRecord(step.id, storable(message.device))])
                     self._writer.insert([peak])
@@ -158,6 +162,13 @@ class SessionBuilder:
         except ValueError as error:
             what = f"what process {message.pid} tells of its tensors is left out: {error}"
             self.add(Event(time.monotonic_ns(), "warning", what))
+
+    def _add_layer_types(self, pid: int, types: dict[str, str]) -> None:
+        """Store classes of layers where a step names some that no step before did."""
+        known = self._layer_types.setdefault(pid, {})
+        if not types.items() <= known.items():
+            known |= types
+            self._writer.insert([LayerTypesRecord(pid, json.dumps(known, separators=(",", ":")))])
 
     def keep_limits(self) -> None:
         """Apply the limits before a commit."""

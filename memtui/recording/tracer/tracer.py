@@ -41,6 +41,7 @@ from memtui.recording.tracer.tensor_registry import (
     Storages,
     TensorRegistry,
     build_registry,
+    named_modules,
     tensors_in,
 )
 
@@ -66,6 +67,7 @@ class Tracer:
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(modules)  # that are called by no other module
         self._inputs: list[Any] = []
         self._by_hand = HandLabels()
+        self._layer_types: dict[str, str] = {}
         self.also: Callable[[TracerMessage], object] | None = None
         """Gets the messages to the recorder, too, in this thread."""
         self._passes = 0  # of a model in the step that is recorded
@@ -253,6 +255,7 @@ class Tracer:
                 None if peak is None else peak.allocated_bytes,
                 None if peak is None else peak.reserved_bytes,
                 "" if peak is None else peak.reason,
+                {name: self._layer_types[name] for name in trace.names if name in self._layer_types},
             )
         )
 
@@ -324,6 +327,7 @@ class Tracer:
             return
         roots = tuple(self._roots)
         self._by_hand.names = layer_names(roots)
+        self._layer_types = {name: type(module).__name__ for name, module in named_modules(roots)}
         self._window.enter_context(layer_labels(roots))
         self._hook_inputs()
 

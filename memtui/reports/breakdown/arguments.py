@@ -29,7 +29,7 @@ def _add_arguments(parser: Parser) -> None:
         "--rules",
         metavar="NAME|FILE.toml",
         default=RULES[0],
-        help="what is a category: memtui goes by the kind of tensor and drops nothing; layers goes by the type of layer; "
+        help="what is a category: memtui goes by the kind of tensor and drops nothing; layers by the type of layer; "
         "compat does what the scripts of MXNet's memory profiler do, with what they get wrong; FILE.toml has rules of "
         "yours (memtui)",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from memtui.core.samples import MAIN_MEMORY
 from memtui.formats.detect import import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import name_of
-from memtui.reports.breakdown.rules import Item, items_of, items_of_sums, layer_operators
+from memtui.reports.breakdown.rules import Item, Layers, items_of, items_of_sums
 from memtui.session.file_format import SessionError, check_header
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import ImportedFrom
@@ -80,13 +80,19 @@ def _of_session(path: Path) -> Iterator[DeviceAllocations]:
         about = session.imported()
         for device, step in fullest.items():
             of_step = "" if about is not None else f" of step {step.step}"
-            yield _allocations(path, session.allocations.trace(step), device, about, of_step)
+            types = session.allocations.layer_types(step.pid)
+            yield _allocations(path, session.allocations.trace(step), device, about, of_step, types)
     finally:
         session.close()
 
 
 def _allocations(
-    path: Path, trace: StepTrace, device: str, about: ImportedFrom | None, of_step: str
+    path: Path,
+    trace: StepTrace,
+    device: str,
+    about: ImportedFrom | None,
+    of_step: str,
+    types: Mapping[str, str] | None = None,
 ) -> DeviceAllocations:
     device = "" if device == MAIN_MEMORY else device
     if about is not None and about.sums is not None:
@@ -94,7 +100,7 @@ def _allocations(
     driver = about is not None and about.driver
     index = StepIndex(trace)
     rows = index.born[index.alive(index.peak_row)]
-    items = items_of(trace, rows, None if driver else layer_operators(trace))
+    items = items_of(trace, rows, None if driver else Layers.of(trace, types or {}))
     if about is None or not about.driver:
         return DeviceAllocations(path, about.format if about else "traced training", f"{PEAK}{of_step}", device, items)
     return DeviceAllocations(path, about.format, DRIVER, device, items, padded=True, coarse=about.coarse)

@@ -17,7 +17,19 @@ from memtui.formats.mxnet_tags import PADDING_BYTES, kind_of_key, raw_tag, tag_f
 OWN_RULES, LAYER_RULES, COMPAT_RULES = RULES
 
 
-LayerOperators = Mapping[int, tuple[str, ...]]
+class Layers(NamedTuple):
+    """What is known of the layers of a step: the operations of each by the number of its name, and classes by name."""
+
+    operators: Mapping[int, tuple[str, ...]]
+    types: Mapping[str, str]
+
+    @classmethod
+    def of(cls, trace: StepTrace, types: Mapping[str, str]) -> Layers:
+        pairs = np.unique(np.stack((trace.layer, trace.op)), axis=1)
+        found: dict[int, list[str]] = {}
+        for layer, op in pairs[:, (pairs >= 0).all(0)].T.tolist():
+            found.setdefault(layer, []).append(trace.name(op))
+        return cls({layer: tuple(names) for layer, names in found.items()}, types)
 
 
 class Item(NamedTuple):
@@ -31,6 +43,7 @@ class Item(NamedTuple):
         key: their category in an analysis file, which has nothing else of them.
         phase: index into PHASES; -1: not known.
         layer: path of their layer; empty: not known.
+        layer_type: its class; empty: not known.
         operators: see ``category_rules.Subject``.
     """
 
@@ -41,12 +54,13 @@ class Item(NamedTuple):
     key: str | None = None
     phase: int = -1
     layer: str = ""
+    layer_type: str = ""
     operators: tuple[str, ...] = ()
 
     @property
     def subject(self) -> Subject:
         phase = PHASES[self.phase] if self.phase >= 0 else ""
-        return Subject(CATEGORIES[self.kind], phase, self.layer, self.operators, raw_tag(self.tag))
+        return Subject(CATEGORIES[self.kind], phase, self.layer, self.layer_type, self.operators, raw_tag(self.tag))
 
 
 class Bar(NamedTuple):
@@ -80,13 +94,13 @@ class Breakdown(NamedTuple):
         return sum(bar.bytes for bar in self.bars if bar.key in keys)
 
 
-def items_of(trace: StepTrace, rows: NDArray[np.integer], operators: LayerOperators | None) -> list[Item]:
+def items_of(trace: StepTrace, rows: NDArray[np.integer], layers: Layers | None) -> list[Item]:
     """Return the allocations in some rows of a trace.
 
     Args:
         trace: the trace.
         rows: of allocations.
-        operators: what each layer calls; None: names of operations are tags of an MXNet log.
+        layers: what is known of them; None: names of operations are tags of an MXNet log.
     """
     keys = np.stack((trace.category[rows], trace.phase[rows], trace.layer[rows], trace.op[rows]))
     alike, group = np.unique(keys, axis=1, return_inverse=True)
@@ -97,22 +111,15 @@ def items_of(trace: StepTrace, rows: NDArray[np.integer], operators: LayerOperat
     items = []
     for (kind, phase, layer, op), size, count in zip(alike.T.tolist(), sizes, counts, strict=True):
         name = trace.name(op)
-        if operators is None:
+        if layers is None:
             items.append(Item(name, kind, size, count))
             continue
-        calls = (name,) if name else operators.get(layer, ())
-        tag = tag_for(kind, trace.name(layer), name)
-        items.append(Item(tag, kind, size, count, None, phase, trace.name(layer), calls))
+        path = trace.name(layer)
+        of_type = layers.types.get(path, "")
+        calls = (name,) if name else layers.operators.get(layer, ())
+        tag = tag_for(kind, path, name, of_type)
+        items.append(Item(tag, kind, size, count, None, phase, path, of_type, calls))
     return items
-
-
-def layer_operators(trace: StepTrace) -> LayerOperators:
-    """Return the names of all operations of each layer, by the number of its name."""
-    pairs = np.unique(np.stack((trace.layer, trace.op)), axis=1)
-    found: dict[int, list[str]] = {}
-    for layer, op in pairs[:, (pairs >= 0).all(0)].T.tolist():
-        found.setdefault(layer, []).append(trace.name(op))
-    return {layer: tuple(names) for layer, names in found.items()}
 
 
 def items_of_sums(sums: Mapping[str, tuple[float, Sequence[str]]]) -> list[Item]:

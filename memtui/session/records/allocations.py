@@ -76,6 +76,16 @@ def peak_record(number: int, message: AllocationStep) -> AllocatorPeakRecord:
     return AllocatorPeakRecord(number, *both, storable(message.allocator_reason[:MAX_REASON]))
 
 
+def layer_types(message: AllocationStep) -> dict[str, str]:
+    """Return the class of each layer that a process sent. Raises ValueError."""
+    types = message.layer_types
+    if not isinstance(types, dict) or not all(isinstance(text, str) for pair in types.items() for text in pair):
+        raise ValueError("the classes of layers are not texts by name")
+    if sum(map(len, (*types, *types.values()))) > MAX_NAMES_BYTES:
+        raise ValueError("the classes of its layers are too long")
+    return {storable(name): storable(kind) for name, kind in types.items()}
+
+
 def trace_record(number: int, trace: StepTrace, *, pid: int = 0) -> AllocationStepRecord:
     """Return the record of a trace that is known to be sound."""
     peak = trace.peak_row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,7 @@ from memtui.analysis.layer_tree import NO_LAYER, LayerTree
 from memtui.analysis.trace_index import StepIndex
 from memtui.core.options import RULES
 from memtui.formats.category_rules import bundled
-from memtui.reports.breakdown.rules import LayerOperators, break_down, items_of, items_of_sums, layer_operators
+from memtui.reports.breakdown.rules import Layers, break_down, items_of, items_of_sums
 from memtui.session.records.imported import LINES, ImportedFrom
 from memtui.widgets import text
 from memtui.widgets.allocation_table import AllocationListView
@@ -67,8 +68,17 @@ class StepLists:
     Creating one takes a tenth of a second for a million rows: not for the thread that draws.
     """
 
-    def __init__(self, index: StepIndex, origin: ImportedFrom | None = None) -> None:
-        """Take a step; ``origin``: the file of another tool that the step is from."""
+    def __init__(
+        self, index: StepIndex, origin: ImportedFrom | None = None, types: Mapping[str, str] | None = None
+    ) -> None:
+        """Take a step.
+
+        Args:
+            index: the step.
+            origin: the file of another tool that the step is from.
+            types: classes of layers by name.
+        """
+        self._types = types or {}
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         self.rules = RULES[0]
         self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
@@ -247,8 +257,9 @@ class StepLists:
     # Breakdown
 
     @cached_property
-    def _operators(self) -> LayerOperators | None:
-        return None if self.origin is not None and self.origin.driver else layer_operators(self.index.trace)
+    def _layers(self) -> Layers | None:
+        tagged = self.origin is not None and self.origin.driver
+        return None if tagged else Layers.of(self.index.trace, self._types)
 
     def breakdown(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, added up by category."""
@@ -258,7 +269,7 @@ class StepLists:
         if origin is not None and origin.sums is not None:
             items = items_of_sums(origin.sums)
         else:
-            items = items_of(index.trace, index.born[shown], self._operators)
+            items = items_of(index.trace, index.born[shown], self._layers)
         result = break_down(items, bundled(self.rules))
         most = max((bar.bytes for bar in result.bars), default=0)
         rows = [

@@ -151,7 +151,7 @@ class AllocationScreen(Screen[None]):
             index = min(number, len(steps) - 1) if number >= 0 else _fullest(steps, last=number == LAST)
             step, about = steps[index], presenter.reader.imported()
             trace = presenter.reader.allocations.trace(step)
-            lists = StepLists(StepIndex(trace), about)
+            lists = StepLists(StepIndex(trace), about, presenter.reader.allocations.layer_types(step.pid))
             if about is not None:
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
