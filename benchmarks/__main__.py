@@ -32,6 +32,7 @@ NAMES = (
     "operators",
     "cheap_view",
     "imports",
+    "large_files",
     "placement",
 )
 

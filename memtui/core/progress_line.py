@@ -34,6 +34,12 @@ def update(far: str, doing: str | None = None) -> None:
         _current.update(far, doing)
 
 
+def advance(share: float) -> None:
+    """Call ``ProgressLine.advance`` for the line of this process, if it has one."""
+    if _current is not None:
+        _current.advance(share)
+
+
 @contextmanager
 def above_line() -> Iterator[None]:
     """Print something while the line of this process, if it has one, is erased."""
@@ -77,6 +83,7 @@ class ProgressLine:
         silent_since_s: float | None = None,
     ) -> None:
         self._head, self._doing, self._far = f"memtui {verb}: ", doing, ""
+        self._share, self._share_start_s = 0.0, time.monotonic()  # of what ``_far`` says
         self._stream = sys.stderr if stream is None else stream
         self._wanted = wanted and not self._stream.closed
         self.on_terminal = self._wanted and self._stream.isatty()
@@ -124,8 +131,15 @@ class ProgressLine:
         if doing is not None:
             self._doing = doing
         self._far = far
+        self._share, self._share_start_s = 0.0, time.monotonic()
         if self._outer is not None:
             self._outer.update(far, self._doing)
+
+    def advance(self, share: float) -> None:
+        """Set the share, from 0 to 1, that is done of what the last ``update`` told: the line says the time left."""
+        self._share = share
+        if self._outer is not None:
+            self._outer.advance(share)
 
     @contextmanager
     def above(self) -> Iterator[None]:
@@ -155,7 +169,7 @@ class ProgressLine:
     def _write(self) -> None:
         far = f": {self._far}" if self._far else ""
         text = visible(f"{self._head}{self._doing}{far}")
-        after = f" ({span(round(time.monotonic() - self._start_s))})"
+        after = f"{self._rest()} ({span(round(time.monotonic() - self._start_s))})"
         try:
             if self.on_terminal:
                 columns = os.get_terminal_size(self._stream.fileno()).columns or 80
@@ -169,6 +183,13 @@ class ProgressLine:
             self._stream.flush()
         except (OSError, ValueError):
             self._done.set()  # nobody reads the line any more, but the work goes on
+
+    def _rest(self) -> str:
+        share = min(self._share, 1.0)
+        if share <= 0:
+            return ""
+        left_s = (time.monotonic() - self._share_start_s) * (1 - share) / share
+        return f": {100 * share:.0f} %, {span(round(left_s))} left"
 
     def _erase(self) -> None:
         if not self._shown:

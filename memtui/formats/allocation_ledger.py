@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
 from memtui.formats.imported import NotImportable
 
 UNKNOWN, BETWEEN = CATEGORIES.index("unknown"), PHASES.index("between")
 _MOST_BYTES = 1 << 50  # of one block
-
-
-@dataclass(slots=True)
-class _Block:
-    size_bytes: int
-    category: int
-    layer: int
-    row: int  # of the allocation; -1: the block existed before
 
 
 class Ledger:
@@ -39,8 +32,10 @@ class Ledger:
         self.base = dict(base or {})
         self.split = 0
         self._names: dict[str, int] = {}
-        self._rows: list[tuple[int, int, int, int]] = []  # time, block, phase, operation
-        self._blocks: list[_Block] = []
+        # Of each row, and of each block: a file may have millions of both.
+        self._t_ns, self._block, self._phase, self._op = array("q"), array("i"), array("b"), array("i")
+        self._size_bytes, self._category, self._layer = array("q"), array("b"), array("i")
+        self._row = array("i")  # of the allocation; -1: the block existed before
         self._live: dict[int, dict[int, None]] = defaultdict(dict)  # by category, in the order they came
         self._by_key: dict[tuple[Hashable, int], list[int]] = defaultdict(list)
         self._by_category: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -48,7 +43,7 @@ class Ledger:
         self._parts: dict[int, list[int]] = defaultdict(list)  # of a row: further blocks
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._t_ns)
 
     def existing(self, size_bytes: int, address: Hashable = None) -> None:
         """Add a block that existed before."""
@@ -69,8 +64,8 @@ class Ledger:
         key: Hashable = None,
     ) -> None:
         """Enter a block; no bytes: an operation that allocated nothing. ``key`` matches the free to the block."""
-        block = self._new(size_bytes, category, self._name(layer), len(self._rows))
-        self._rows.append((t_ns, block, phase, self._name(op)))
+        block = self._new(size_bytes, category, self._name(layer), len(self))
+        self._add_row(t_ns, block, phase, op)
         if address is not None:
             self._allocated[address] = block
         elif size_bytes:
@@ -105,7 +100,7 @@ class Ledger:
         for waiting in (self._by_key[key, size_bytes], self._by_category[category, size_bytes]):
             while waiting:
                 block = waiting.pop()
-                if block in live and self._blocks[block].size_bytes == size_bytes:
+                if block in live and self._size_bytes[block] == size_bytes:
                     self._free(t_ns, block, phase, op)
                     return
         if self.base.get(category, 0) >= size_bytes:
@@ -119,7 +114,7 @@ class Ledger:
         rest, going = size_bytes, []
         for block in reversed(self._live[category]):
             going.append(block)
-            rest -= self._blocks[block].size_bytes
+            rest -= self._size_bytes[block]
             if rest <= 0:
                 break
         if rest > self.base.get(category, 0):
@@ -134,27 +129,36 @@ class Ledger:
 
     def _cut(self, number: int, keep_bytes: int) -> int:
         """Split a block so that ``keep_bytes`` of it stay; return the number of the other part."""
-        block = self._blocks[number]
-        part_bytes = block.size_bytes - keep_bytes
-        block.size_bytes = keep_bytes
-        part = self._add(_Block(part_bytes, block.category, block.layer, block.row))
-        if block.row >= 0:
-            self._parts[block.row].append(part)
+        part_bytes, row = self._size_bytes[number] - keep_bytes, self._row[number]
+        self._size_bytes[number] = keep_bytes
+        part = self._add(part_bytes, self._category[number], self._layer[number], row)
+        if row >= 0:
+            self._parts[row].append(part)
         return part
 
     def _new(self, size_bytes: int, category: int, layer: int, row: int) -> int:
         if not 0 <= size_bytes < _MOST_BYTES:
             raise NotImportable(f"{size_bytes} bytes are no size of a block")
-        return self._add(_Block(size_bytes, category, layer, row))
+        return self._add(size_bytes, category, layer, row)
 
-    def _add(self, block: _Block) -> int:
-        self._blocks.append(block)
-        self._live[block.category][len(self._blocks) - 1] = None
-        return len(self._blocks) - 1
+    def _add(self, size_bytes: int, category: int, layer: int, row: int) -> int:
+        block = len(self._size_bytes)
+        self._size_bytes.append(size_bytes)
+        self._category.append(category)
+        self._layer.append(layer)
+        self._row.append(row)
+        self._live[category][block] = None
+        return block
 
     def _free(self, t_ns: int, block: int, phase: int, op: str) -> None:
-        del self._live[self._blocks[block].category][block]
-        self._rows.append((t_ns, block, phase, self._name(op)))
+        del self._live[self._category[block]][block]
+        self._add_row(t_ns, block, phase, op)
+
+    def _add_row(self, t_ns: int, block: int, phase: int, op: str) -> None:
+        self._t_ns.append(t_ns)
+        self._block.append(block)
+        self._phase.append(phase)
+        self._op.append(self._name(op))
 
     def _name(self, text: str) -> int:
         """Return the number of a name; -1 of an empty name."""
@@ -165,21 +169,10 @@ class Ledger:
         for category, rest in self.base.items():
             if rest > 0:
                 self._new(rest, category, -1, -1)
-        before = [
-            (start_ns, record.size_bytes, block, record.category, BETWEEN, -1, record.layer)
-            for block, record in enumerate(self._blocks)
-            if record.row < 0 and record.size_bytes
-        ]
-        rows = []
-        for index, (t_ns, block, phase, op) in enumerate(self._rows):
-            record = self._blocks[block]
-            delta_bytes = record.size_bytes if record.row == index else -record.size_bytes
-            rows.append((t_ns, delta_bytes, block, record.category, phase, op, record.layer))
-            for part in self._parts.get(index, ()):
-                rows.append((t_ns, self._blocks[part].size_bytes, part, record.category, phase, op, record.layer))
-        columns = np.array([*before, *rows], np.int64).reshape(-1, 7).T.copy()
-        if columns.shape[1]:
-            columns[2] = np.unique(columns[2], return_inverse=True)[1]
+        of_block = [np.array(column, np.int64) for column in (self._size_bytes, self._category, self._layer, self._row)]
+        before = np.flatnonzero((of_block[3] < 0) & (of_block[0] > 0))
+        columns = self._columns(before, start_ns, *of_block)
+        del of_block
         try:
             return StepTrace.from_columns(
                 columns,
@@ -192,3 +185,31 @@ class Ledger:
             )
         except (ValueError, OverflowError) as error:
             raise NotImportable(str(error)) from None
+
+    def _columns(
+        self,
+        before: NDArray[np.int64],
+        start_ns: int,
+        size_bytes: NDArray[np.int64],
+        category: NDArray[np.int64],
+        layer: NDArray[np.int64],
+        row: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the columns of a trace: blocks of before, then rows; after a row the other parts of its block."""
+        parts = [(after, part) for after, blocks in sorted(self._parts.items()) for part in blocks]
+        order = np.insert(np.arange(len(self)), [after + 1 for after, _ in parts], [after for after, _ in parts])
+        block = np.insert(np.array(self._block), [after + 1 for after, _ in parts], [part for _, part in parts])
+        n = len(before)
+        columns = np.empty((7, n + len(order)), np.int64)
+        columns[:, :n] = [[start_ns], [0], [0], [0], [BETWEEN], [-1], [0]]
+        columns[0, n:] = np.array(self._t_ns)[order]
+        columns[1, :n], columns[1, n:] = size_bytes[before], np.where(row[block] == order, 1, -1) * size_bytes[block]
+        columns[2, :n], columns[2, n:] = before, block
+        columns[3] = category[columns[2]]
+        columns[4, n:] = np.array(self._phase)[order]
+        columns[5, n:] = np.array(self._op)[order]
+        columns[6] = layer[columns[2]]
+        used = np.zeros(len(size_bytes), bool)
+        used[columns[2]] = True
+        columns[2] = (np.cumsum(used) - 1)[columns[2]]
+        return columns

@@ -6,11 +6,15 @@ the same thread at that moment. Times are microseconds after ``baseTimeNanosecon
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from memtui.analysis.allocation_trace import PHASES
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.samples import MAIN_MEMORY
 from memtui.core.text import storable
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
@@ -22,65 +26,128 @@ FORMAT = "Chrome trace"
 _FORWARD, _BACKWARD, _OPTIMISER = (PHASES.index(name) for name in ("forward", "backward", "optimiser"))
 _STEP, _MODULE, _OPTIMISE = "ProfilerStep#", "nn.Module: ", "Optimizer.step#"
 _MOST_NS = 1 << 61
+_MOST_ADDRESS = 1 << 63
 _ABSENT = (
     "the begin: memory that is neither allocated nor freed in the trace is not in it",
     "kinds: found by the operators around and what became of the block",
 )
-
+_MOST_PATHS = 1 << 16  # of operators, kept to be found again
 
 _Event = dict[str, Any]  # as in the file, not validated
 
 
-class _Span(NamedTuple):
-    start_ns: int
-    end_ns: int
-    name: str
-    number: int
+class _Spans:
+    """The spans of one thread, in the order of the file: times, and the numbers of their names."""
+
+    def __init__(self) -> None:
+        self.start_ns, self.end_ns, self.name = array("q"), array("q"), array("i")
+
+    def sort(self) -> None:
+        """Sort by time. Of two that begin together the longer one encloses the other; of equal ones the first stays."""
+        start_ns, end_ns = np.array(self.start_ns), np.array(self.end_ns)
+        order = np.lexsort((-end_ns, start_ns))
+        self.start_ns, self.end_ns = _array("q", start_ns[order]), _array("q", end_ns[order])
+        self.name = _array("i", np.array(self.name)[order])
 
 
-class _Change(NamedTuple):
-    t_ns: int
-    bytes: int
-    total_bytes: int
-    address: int
-    thread: object
-    device: str
+class _Changes:
+    """The memory events of one device, in the order of the file."""
+
+    def __init__(self) -> None:
+        self.t_ns, self.bytes, self.address, self.thread = array("q"), array("q"), array("q"), array("i")
+        self.first_ns, self.before_bytes = _MOST_NS, 0  # what was allocated before the first of them in time
+
+    def sort(self) -> None:
+        """Sort by time."""
+        order = np.argsort(np.array(self.t_ns), kind="stable")
+        for name, kind in (("t_ns", "q"), ("bytes", "q"), ("address", "q"), ("thread", "i")):
+            setattr(self, name, _array(kind, np.array(getattr(self, name))[order]))
+
+
+def _array(kind: str, values: NDArray[np.int64]) -> array[int]:
+    """Return numbers as an array that is quick to go through one by one."""
+    return array(kind, values.tobytes())
+
+
+class Events:
+    """What memory can be explained with of the events of a trace, in columns; times are since its base.
+
+    Attributes:
+        spans: by thread.
+        changes: by device.
+        names: of the spans, by number.
+        begins: (time, number) of the steps of the profiler.
+    """
+
+    def __init__(self) -> None:
+        self.spans: dict[int, _Spans] = defaultdict(_Spans)
+        self.changes: dict[str, _Changes] = defaultdict(_Changes)
+        self.names: dict[str, int] = {}
+        self.begins: list[tuple[int, int]] = []
+        self._threads: dict[tuple[str, str], int] = {}
+
+    def add(self, events: Iterable[Any]) -> None:
+        """Take in events as in the file. Raises NotImportable."""
+        names, spans = self.names, self.spans
+        try:
+            for event in events:
+                name = event.get("name")
+                if name == "[memory]":
+                    self._change(event)
+                elif event.get("ph") == "X" and _tells(event, name):
+                    start_ns, thread = _time(event), spans[self._thread(event)]
+                    thread.start_ns.append(start_ns)
+                    thread.end_ns.append(min(start_ns + round(event["dur"] * 1000), _MOST_NS))
+                    thread.name.append(names.setdefault(name, len(names)))
+                    if name.startswith(_STEP) and name[len(_STEP) :].isdecimal():
+                        self.begins.append((start_ns, int(name[len(_STEP) :][:15])))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise _damaged(error) from None
+
+    def _thread(self, event: _Event) -> int:
+        return self._threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(self._threads))
+
+    def _change(self, event: _Event) -> None:
+        args = event["args"]
+        size, total = args["Bytes"], args.get("Total Allocated", 0)
+        kind, number, address = args.get("Device Type", 0), args.get("Device Id", -1), args.get("Addr", 0)
+        if not all(type(value) is int for value in (size, total, kind, number, address)):
+            raise ValueError("a number of a memory event is none")
+        device = MAIN_MEMORY if kind == 0 else f"cuda:{number}" if kind == 1 else f"device {kind}:{number}"
+        changes, t_ns = self.changes[device[:64]], _time(event)
+        changes.t_ns.append(t_ns)
+        changes.bytes.append(size)
+        changes.address.append(address if address < _MOST_ADDRESS else address - 2 * _MOST_ADDRESS)
+        changes.thread.append(self._thread(event))
+        if t_ns < changes.first_ns:
+            changes.first_ns, changes.before_bytes = t_ns, max(0, total - size)
 
 
 def recognises(document: Any) -> bool:
     """Whether a JSON document is a Chrome trace: an object with ``traceEvents``, or the list of events itself."""
     if isinstance(document, dict):
-        return isinstance(document.get("traceEvents"), list)
-    return isinstance(document, list) and bool(document) and all(isinstance(event, dict) for event in document[:100])
+        document = document.get("traceEvents")
+    return isinstance(document, Events)
 
 
 def parse(document: Any) -> Imported:
-    """Return the content of a trace. Raises NotImportable."""
-    events = document["traceEvents"] if isinstance(document, dict) else document
+    """Return the content of a trace, whose events are ``Events``. Raises NotImportable."""
+    events: Events = document["traceEvents"] if isinstance(document, dict) else document
     base_ns = document.get("baseTimeNanoseconds", 0) if isinstance(document, dict) else 0
     if type(base_ns) is not int or not 0 <= base_ns < _MOST_NS:
         raise NotImportable("baseTimeNanoseconds is no time")
-    spans: dict[object, list[_Span]] = defaultdict(list)
-    changes: dict[str, list[_Change]] = defaultdict(list)
-    begins = []
-    try:
-        for number, event in enumerate(events):
-            name = event.get("name")
-            if name == "[memory]":
-                change = _change(event, base_ns)
-                changes[change.device].append(change)
-            elif event.get("ph") == "X" and _tells(event, name):
-                start_ns = _time(event, base_ns)
-                thread = str(event.get("pid")), str(event.get("tid"))
-                spans[thread].append(_Span(start_ns, start_ns + round(event["dur"] * 1000), name, number))
-                if name.startswith(_STEP) and name[len(_STEP) :].isdecimal():
-                    begins.append((start_ns, int(name[len(_STEP) :][:15])))
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise NotImportable(f"an event of its trace is damaged: {type(error).__name__}: {error}") from None
-    if not changes:
+    if not events.changes:
         raise NotImportable("its trace has no [memory] event: profile with profile_memory=True")
-    begins.sort()
-    parts = [_part(device, changes[device], spans, tuple(begins)) for device in sorted(changes)]
+    _check_times(events, base_ns)
+    names = tuple(events.names)
+    for spans in events.spans.values():
+        spans.sort()
+    begins = tuple(sorted((base_ns + t_ns, number) for t_ns, number in events.begins))
+    steps_ns = _steps(events.spans.values(), names) + base_ns
+    parts = []
+    for device in sorted(events.changes):
+        trace = _trace(events.changes.pop(device), events.spans, names, base_ns)
+        parts.append(Part(with_kinds(trace, steps_ns), device, begins))
     about = ImportedFrom(FORMAT, clock=WALL if base_ns else SINCE_BOOT, absent=_ABSENT)
     return Imported(tuple(parts), about)
 
@@ -91,73 +158,97 @@ def _tells(event: _Event, name: Any) -> bool:
     return isinstance(name, str) and (kind in ("cpu_op", "user_annotation") or name.startswith(_MODULE))
 
 
-def _time(event: _Event, base_ns: int) -> int:
-    t_ns = base_ns + round(event["ts"] * 1000)
-    if not 0 <= t_ns < _MOST_NS:
-        raise ValueError("a time out of range")
+def _time(event: _Event) -> int:
+    t_ns = round(event["ts"] * 1000)
+    if not -_MOST_NS < t_ns < _MOST_NS:
+        raise _out_of_range()
     return t_ns
 
 
-def _change(event: _Event, base_ns: int) -> _Change:
-    args = event["args"]
-    size, total = args["Bytes"], args.get("Total Allocated", 0)
-    kind, number, address = args.get("Device Type", 0), args.get("Device Id", -1), args.get("Addr", 0)
-    if not all(type(value) is int for value in (size, total, kind, number, address)):
-        raise ValueError("a number of a memory event is none")
-    device = MAIN_MEMORY if kind == 0 else f"cuda:{number}" if kind == 1 else f"device {kind}:{number}"
-    thread = str(event.get("pid")), str(event.get("tid"))
-    return _Change(_time(event, base_ns), size, total, address, thread, device[:64])
+def _check_times(events: Events, base_ns: int) -> None:
+    for times in (changes.t_ns for changes in events.changes.values()), (s.start_ns for s in events.spans.values()):
+        for t_ns in map(np.array, times):
+            if not 0 <= base_ns + int(t_ns.min()) <= base_ns + int(t_ns.max()) < _MOST_NS:
+                raise _damaged(_out_of_range())
 
 
-def _part(
-    device: str, changes: list[_Change], spans: dict[object, list[_Span]], begins: tuple[tuple[int, int], ...]
-) -> Part:
-    changes.sort(key=lambda change: change.t_ns)
-    ledger = Ledger({UNKNOWN: max(0, changes[0].total_bytes - changes[0].bytes)})
-    around = _Around(spans)
-    for change in changes:
-        op, layer, phase = around.scope_of(change)
-        if change.bytes > 0:
-            ledger.free_at(change.t_ns, change.address, "", phase=phase)  # a free that the trace lacks
-            ledger.allocate(change.t_ns, change.bytes, op, phase=phase, layer=layer, address=change.address)
-        elif change.bytes < 0 and not ledger.free_at(change.t_ns, change.address, op, phase=phase):
-            ledger.base[UNKNOWN] = max(0, ledger.base[UNKNOWN] + change.bytes)
-            ledger.existing(-change.bytes, change.address)
-            ledger.free_at(change.t_ns, change.address, op, phase=phase)
-    trace = ledger.trace(changes[0].t_ns, changes[-1].t_ns)
-    steps = sorted(
-        span.start_ns for thread_spans in spans.values() for span in thread_spans if span.name.startswith(_OPTIMISE)
-    )
-    return Part(with_kinds(trace, steps), device, begins)
+def _out_of_range() -> ValueError:
+    return ValueError("a time out of range")
+
+
+def _damaged(error: Exception) -> NotImportable:
+    return NotImportable(f"an event of its trace is damaged: {type(error).__name__}: {error}")
+
+
+def _steps(threads: Iterable[_Spans], names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return when the optimiser's steps began, rising."""
+    optimises = np.array([name.startswith(_OPTIMISE) for name in names], bool)
+    begins = [np.array(spans.start_ns)[optimises[np.array(spans.name)]] for spans in threads]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *begins]))
+
+
+def _trace(changes: _Changes, spans: dict[int, _Spans], names: tuple[str, ...], base_ns: int) -> StepTrace:
+    changes.sort()
+    ledger = Ledger({UNKNOWN: changes.before_bytes})
+    around = _Around(spans, names)
+    for since_ns, size, address, thread in zip(
+        changes.t_ns, changes.bytes, changes.address, changes.thread, strict=True
+    ):
+        t_ns, (op, layer, phase) = base_ns + since_ns, around.scope_of(thread, since_ns)
+        if size > 0:
+            ledger.free_at(t_ns, address, "", phase=phase)  # a free that the trace lacks
+            ledger.allocate(t_ns, size, op, phase=phase, layer=layer, address=address)
+        elif size < 0 and not ledger.free_at(t_ns, address, op, phase=phase):
+            ledger.base[UNKNOWN] = max(0, ledger.base[UNKNOWN] + size)
+            ledger.existing(-size, address)
+            ledger.free_at(t_ns, address, op, phase=phase)
+    return ledger.trace(base_ns + changes.t_ns[0], base_ns + changes.t_ns[-1])
+
+
+class _Scope(NamedTuple):
+    op: str  # path of operators
+    layer: str
+    phase: int
 
 
 class _Around:
     """Spans around a moment in a thread; queried in the order of time."""
 
-    def __init__(self, spans: dict[object, list[_Span]]) -> None:
-        # Of two spans that begin together the longer one encloses the other; of equal spans the first in the file.
-        self._waiting: dict[object, Iterator[_Span]] = {
-            thread: iter(sorted(thread_spans, key=lambda span: (span.start_ns, -span.end_ns, span.number)))
-            for thread, thread_spans in spans.items()
+    def __init__(self, spans: dict[int, _Spans], names: tuple[str, ...]) -> None:
+        self._names = names
+        self._waiting: dict[int, Iterator[tuple[int, int, int]]] = {
+            thread: zip(of_thread.start_ns, of_thread.end_ns, of_thread.name, strict=True)
+            for thread, of_thread in spans.items()
         }
         self._next = {thread: next(waiting, None) for thread, waiting in self._waiting.items()}
-        self._stack: dict[object, list[_Span]] = defaultdict(list)
+        self._stack: dict[int, list[tuple[int, int]]] = defaultdict(list)  # end and name
+        self._scopes: dict[tuple[int, ...], _Scope] = {}
 
-    def scope_of(self, change: _Change) -> tuple[str, str, int]:
-        """Return (path of operators, layer, phase)."""
-        stack = self._stack[change.thread]
-        coming = self._next.get(change.thread)
-        while coming is not None and coming.start_ns <= change.t_ns:
-            while stack and stack[-1].end_ns <= coming.start_ns:  # in most traces one begins where another ends
-                stack.pop()
-            stack.append(coming)
-            coming = self._next[change.thread] = next(self._waiting[change.thread], None)
-        while stack and stack[-1].end_ns < change.t_ns:
+    def scope_of(self, thread: int, t_ns: int) -> _Scope:
+        """Return what runs in a thread at a moment."""
+        stack = self._stack[thread]
+        coming = self._next.get(thread)
+        if coming is not None and coming[0] <= t_ns:
+            waiting = self._waiting[thread]
+            while coming is not None and coming[0] <= t_ns:
+                start_ns, end_ns, name = coming
+                while stack and stack[-1][0] <= start_ns:  # in most traces one begins where another ends
+                    stack.pop()
+                stack.append((end_ns, name))
+                coming = next(waiting, None)
+            self._next[thread] = coming
+        while stack and stack[-1][0] < t_ns:
             stack.pop()
-        return _scope(tuple(span.name for span in stack))
+        path = tuple([name for _, name in stack])
+        scope = self._scopes.get(path)
+        if scope is None:
+            if len(self._scopes) >= _MOST_PATHS:
+                self._scopes.clear()
+            scope = self._scopes[path] = _scope([self._names[name] for name in path])
+        return scope
 
 
-def _scope(names: tuple[str, ...]) -> tuple[str, str, int]:
+def _scope(names: list[str]) -> _Scope:
     ops = [name for name in names if not name.startswith((_MODULE, _STEP))]
     layers = [name.removeprefix(_MODULE) for name in names if name.startswith(_MODULE)]
     if any(name.startswith("autograd::engine") for name in ops):
@@ -166,4 +257,4 @@ def _scope(names: tuple[str, ...]) -> tuple[str, str, int]:
         phase = _OPTIMISER
     else:
         phase = _FORWARD if ops and not ops[0].startswith("Optimizer.") else BETWEEN
-    return storable("/".join(ops)), storable(".".join(layers)), phase
+    return _Scope(storable("/".join(ops)), storable(".".join(layers)), phase)

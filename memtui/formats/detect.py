@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from memtui.core.os_errors import READ, refused
 from memtui.core.text import storable
 from memtui.formats import mxnet_log, zpp
 from memtui.formats.imported import Imported, NotImportable
-from memtui.formats.input_file import name_of, parse_json, read_file
+from memtui.formats.input_file import Input, name_of, open_input, parse_json
 from memtui.session.file_format import SQLITE_MAGIC
 
 EXPECTED = (
@@ -28,6 +30,7 @@ _DOCUMENTS = {
     "timeline": "memory_timeline",
 }
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
+_STREAMED_JSON = re.compile(rb"\s*(?:\{\s*\"|\[\s*\{)")  # what may be a Chrome trace
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
@@ -49,32 +52,82 @@ def import_file(path: Path, form: str = "") -> Imported:
 
     Raises NotImportable, without the name of the file.
     """
-    imported = import_bytes(read_file(path), form)
+    with open_input(path) as source:
+        imported = _import(source, form)
     return replace(imported, about=replace(imported.about, file=storable(Path(name_of(path)).name)))
 
 
 def import_bytes(data: bytes, form: str = "") -> Imported:
-    """Return the content of the bytes of a file. Only the needed modules are imported: a small text takes a third."""
+    """Return the content of the bytes of a file, as ``import_file`` does."""
+    return _import(Input(io.BytesIO(data)), form)
+
+
+def _import(source: Input, form: str) -> Imported:
+    """Return the content of a file. Only the needed modules are imported: a small text takes a third."""
+    head = source.head()
+    if not head:
+        raise NotImportable("is empty")
     if form:
-        return _import_as(form, data)
-    if data.startswith(SQLITE_MAGIC):
+        return _import_as(form, source)
+    if head.startswith(SQLITE_MAGIC):
         raise NotImportable("is a database, perhaps a session (memtui replay), and not what other tools write")
-    if _PICKLE.match(data):
-        return _import_pickle(data, "is a pickle, but no CUDA memory snapshot")
+    if _PICKLE.match(head):
+        return _import_pickle(source, "is a pickle, but no CUDA memory snapshot")
     damaged: NotImportable | None = None
-    if _JSON.match(data):
+    if _JSON.match(head):
         try:
-            document = parse_json(data)
+            document = _document(source)
         except NotImportable as error:
+            if not source.at_begin:
+                raise
             damaged = error  # or a log that begins with a time in brackets
         else:
             return _import_document(document)
+    return _import_text(source.rest(), damaged)
+
+
+def _import_text(data: bytes, damaged: NotImportable | None) -> Imported:
+    """Return the content of a text. ``damaged``: why it is no JSON, where it looks like it. Raises NotImportable."""
     if (text := _text_format(data)) is not None:
         return text.parse(data)
     if damaged is not None:
         raise damaged
     what = "is binary and" if b"\0" in data[: 1 << 16] else "is text, but"
     raise NotImportable(f"{what} of no format that is known: {EXPECTED}")
+
+
+def _document(source: Input) -> Any:
+    """Return a JSON document, the events of a Chrome trace as ``Events``. Raises NotImportable.
+
+    What was read of a document that is damaged can be read again, unless it is a Chrome trace.
+    """
+    if not _STREAMED_JSON.match(source.head()):
+        data = source.rest()
+        source.unread(data)
+        return parse_json(data)
+    from memtui.formats.chrome_trace import Events
+    from memtui.formats.json_stream import JsonStream
+
+    def events() -> Events:
+        found, items = Events(), text.items()
+        found.add(itertools.islice(items, 1))
+        text.commit()
+        found.add(items)
+        return found
+
+    text = JsonStream(source)
+    try:
+        if text.peek() == "[":
+            document: Any = events()
+        else:
+            document = {}
+            for key in text.fields():
+                document[key] = events() if key == "traceEvents" and text.peek() == "[" else text.value()
+        text.end()
+    except NotImportable:
+        text.give_back()
+        raise
+    return document
 
 
 def _import_document(document: Any) -> Imported:
@@ -86,24 +139,24 @@ def _import_document(document: Any) -> Imported:
     raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
 
 
-def _import_pickle(data: bytes, otherwise: str) -> Imported:
+def _import_pickle(source: Input, otherwise: str) -> Imported:
     from memtui.formats import cuda_snapshot
     from memtui.formats.safe_pickle import load_pickle
 
-    document = load_pickle(data)
+    document = load_pickle(source.rest())
     if not cuda_snapshot.recognises(document):
         raise NotImportable(otherwise)
     return cuda_snapshot.parse(document)
 
 
-def _import_as(form: str, data: bytes) -> Imported:
-    """Return the content of bytes whose format the user says. Raises NotImportable."""
+def _import_as(form: str, source: Input) -> Imported:
+    """Return the content of a file whose format the user says. Raises NotImportable."""
     wrong = f"is not what --format {form} says"
     if form in _TEXTS:
-        return _TEXTS[form].parse(data)
+        return _TEXTS[form].parse(source.rest())
     if form == "snapshot":
-        return _import_pickle(data, wrong)
-    module, document = importlib.import_module(f"memtui.formats.{_DOCUMENTS[form]}"), parse_json(data)
+        return _import_pickle(source, wrong)
+    module, document = importlib.import_module(f"memtui.formats.{_DOCUMENTS[form]}"), _document(source)
     if not module.recognises(document):
         raise NotImportable(wrong)
     return module.parse(document)

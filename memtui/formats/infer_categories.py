@@ -16,7 +16,7 @@ _ACTIVATIONS, _GRADIENTS, _TEMPORARIES, _UNKNOWN = (
 )
 
 
-def with_kinds(trace: StepTrace, optimiser_ns: Sequence[int] = ()) -> StepTrace:
+def with_kinds(trace: StepTrace, optimiser_ns: Sequence[int] | NDArray[np.int64] = ()) -> StepTrace:
     """Return the trace with a kind for each allocated block whose kind is unknown.
 
     Blocks allocated in the forward pass and alive when the next backward pass begins are activations. Blocks allocated

@@ -1,4 +1,4 @@
-"""Read an untrusted file whole, within limits on its size, also on the size after unpacking."""
+"""Read an untrusted file as a stream or whole, within limits on its size, also on the size after unpacking."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import io
 import json
 import lzma
 import os
+import stat
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.os_errors import why
 from memtui.core.small_file import open_regular
 from memtui.core.units import size
 from memtui.formats.imported import NotImportable
 
-MOST_BYTES = 2 << 30
+MOST_BYTES = 2 << 30  # of a file that is read whole
+MOST_STREAMED_BYTES = 1 << 40  # of one that is not: what it is made into has limits of its own
+CHUNK_BYTES = 1 << 20
 STANDARD_INPUT = Path("-")
+_HEAD_BYTES = 1 << 16  # by which a format is recognised
 # By how a packed file begins: its name, and what unpacks it.
 _PACKED: dict[bytes, tuple[str, Callable[[IO[bytes]], Any]]] = {
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -30,74 +36,160 @@ _PACKED: dict[bytes, tuple[str, Callable[[IO[bytes]], Any]]] = {
 }
 
 
+class Input:
+    """The unpacked bytes of a file, each of which is read once: ``head`` looks ahead, ``read`` and ``rest`` consume.
+
+    All three raise NotImportable.
+
+    Args:
+        file: as it is stored, packed or not.
+        total_bytes: of ``file``, for the progress; 0: not known.
+    """
+
+    def __init__(self, file: IO[bytes], total_bytes: int = 0) -> None:
+        self._counted = _Counted(file)
+        self._total_bytes = total_bytes
+        self._packed = ""
+        self._ahead = b""
+        self._read_bytes = 0
+        raw: IO[bytes] = io.BufferedReader(self._counted, CHUNK_BYTES)
+        self._file = raw
+        begin = self._checked(lambda: raw.peek(8)[:8])  # type: ignore[attr-defined]
+        for mark, (name, unpack) in _PACKED.items():
+            if begin.startswith(mark):
+                self._packed, self._file = name, unpack(raw)
+
+    @property
+    def at_begin(self) -> bool:
+        """Whether all of the file is still to be read."""
+        return self._read_bytes == 0
+
+    def head(self) -> bytes:
+        """Return the first bytes that were not read yet; they stay to be read."""
+        if len(self._ahead) < _HEAD_BYTES:
+            self._ahead += self._read(_HEAD_BYTES - len(self._ahead))
+        return self._ahead
+
+    def read(self) -> bytes:
+        """Return the next bytes; none at the end."""
+        chunk, self._ahead = self._ahead, b""
+        chunk = chunk or self._read(CHUNK_BYTES)
+        self._read_bytes += len(chunk)
+        _check_size(self._read_bytes, MOST_STREAMED_BYTES)
+        if self._total_bytes:
+            progress_line.advance(self._counted.count / self._total_bytes)
+        return chunk
+
+    def unread(self, data: bytes) -> None:
+        """Put bytes back: they are the next ones to be read."""
+        self._read_bytes -= len(data)
+        self._ahead = data + self._ahead
+
+    def rest(self) -> bytes:
+        """Return all bytes that were not read yet."""
+        data, self._ahead = self._ahead, b""
+        if len(data) <= MOST_BYTES:
+            data += self._read(MOST_BYTES + 1 - len(data))
+        _check_size(len(data), MOST_BYTES)
+        self._read_bytes += len(data)
+        return data
+
+    def _read(self, count: int) -> bytes:
+        return self._checked(lambda: self._file.read(count))
+
+    def _checked(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except _Unreadable as error:
+            raise NotImportable(f"cannot be read: {error}") from None
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+            raise NotImportable(f"is damaged {self._packed}: {error}") from None
+
+
+class _Unreadable(Exception):
+    """The system refuses to read on."""
+
+
+class _Counted(io.RawIOBase):
+    """A file whose bytes are counted while they are read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._inner = file
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            chunk = self._inner.read(len(buffer))
+        except OSError as error:
+            raise _Unreadable(error.strerror) from None
+        buffer[: len(chunk)] = chunk
+        self.count += len(chunk)
+        return len(chunk)
+
+
 def name_of(path: Path) -> str:
     """Return the path of an input for messages."""
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
-def read_file(path: Path) -> bytes:
-    """Return the content of a file, or of standard input for ``-``, unpacked where it is packed.
-
-    Raises NotImportable.
-    """
-    data = _read_input() if path == STANDARD_INPUT else _read(path)
-    _check_size(len(data))
-    for begin, (name, unpack) in _PACKED.items():
-        if data.startswith(begin):
-            data = _unpacked(data, name, unpack)
-            _check_size(len(data))
-            break
-    if not data:
-        raise NotImportable("is empty")
-    return data
-
-
-def _read_input() -> bytes:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise NotImportable("is a terminal: give a file, or pipe one into it")
+@contextmanager
+def open_input(path: Path) -> Iterator[Input]:
+    """Open a file, or standard input for ``-``. Raises NotImportable."""
+    if path == STANDARD_INPUT:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise NotImportable("is a terminal: give a file, or pipe one into it")
+        yield Input(sys.stdin.buffer, _size_of(sys.stdin.buffer))
+        return
     try:
-        return sys.stdin.buffer.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise NotImportable(f"cannot be read: {error.strerror}") from None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with open_regular(path) as file:
-            _check_size(os.fstat(file.fileno()).st_size)
-            return file.read(MOST_BYTES + 1)
+        file = open_regular(path)
     except FileNotFoundError:
         raise NotImportable("no such file") from None
     except OSError as error:
         raise NotImportable(f"cannot be read: {why(path, error)}") from None
-    except NotImportable:
-        raise
     except UserError as error:  # not a regular file
         raise NotImportable(str(error).removeprefix(f"{path}: ")) from None
+    with file:
+        yield Input(file, _size_of(file))
 
 
-def _check_size(count: int) -> None:
-    if count > MOST_BYTES:
-        raise NotImportable(f"has more than {size(MOST_BYTES)}")
-
-
-def _unpacked(data: bytes, name: str, unpack: Callable[[IO[bytes]], Any]) -> bytes:
+def _size_of(file: IO[bytes]) -> int:
+    """Return how many bytes a file has; 0 of a pipe."""
     try:
-        with unpack(io.BytesIO(data)) as file:
-            return file.read(MOST_BYTES + 1)
-    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        raise NotImportable(f"is damaged {name}: {error}") from None
+        status = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _check_size(count: int, most_bytes: int) -> None:
+    if count > most_bytes:
+        raise NotImportable(f"has more than {size(most_bytes)}")
 
 
 def parse_json(data: bytes) -> Any:
     """Return one JSON value; NaN and Infinity are refused. Raises NotImportable."""
     try:
-        return json.loads(data, parse_constant=_no_number)
+        return json.loads(data, parse_constant=no_number)
     except RecursionError:
-        raise NotImportable("is JSON that is nested without end") from None
+        raise nested_without_end() from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise NotImportable(f"is damaged JSON: {error}") from None
+        raise damaged_json(error) from None
 
 
-def _no_number(name: str) -> Any:
+def no_number(name: str) -> Any:
+    """Refuse NaN and Infinity, which JSON does not have. Raises ValueError."""
     raise ValueError(f"{name} is no number")
+
+
+def damaged_json(why: object) -> NotImportable:
+    """Return the error of a text that is no JSON."""
+    return NotImportable(f"is damaged JSON: {why}")
+
+
+def nested_without_end() -> NotImportable:
+    """Return the error of JSON that Python would not read."""
+    return NotImportable("is JSON that is nested without end")

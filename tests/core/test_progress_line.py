@@ -14,7 +14,7 @@ from typing import TextIO
 import pyte
 import pytest
 
-from memtui.core.progress_line import LOG_EVERY_S, TERMINAL_FIRST_S, ProgressLine, above_line, update
+from memtui.core.progress_line import LOG_EVERY_S, TERMINAL_FIRST_S, ProgressLine, above_line, advance, update
 
 COLUMNS = 60
 LONG_S = 600.0
@@ -93,6 +93,15 @@ def test_a_line_longer_than_the_terminal_stays_one_row_and_keeps_the_time(screen
         rows = screen.read()
     assert len(rows) == 1
     assert rows[0].endswith(" s)")
+
+
+def test_a_share_tells_the_time_left_where_the_line_is_long_too(screen: Screen) -> None:
+    with ProgressLine("import", "reading", stream=screen.stream, first_s=0.0, every_s=0.01) as line:
+        line.update("x" * 300)
+        advance(0.25)
+        until(lambda: any(": 25 %, 0 s left (0 s)" in row for row in screen.read()))
+        line.update("another file")  # of which nothing is done yet
+        until(lambda: any(row.endswith("another file (0 s)") for row in screen.read()))
 
 
 def test_what_a_terminal_would_act_on_is_spelled_out(screen: Screen) -> None:
