@@ -7,6 +7,9 @@ may be missing.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from memtui.core.samples import Event
@@ -25,7 +28,85 @@ _ABSENT = (
 )
 
 
+_ALLOC, _REQUESTED, _COMPLETED, _OOM, _OTHER = range(5)
+_ACTIONS = {"alloc": _ALLOC, "free_requested": _REQUESTED, "free_completed": _COMPLETED, "oom": _OOM}
+_MOST_ADDRESS = 1 << 63
+_MOST_STACKS = 1 << 16  # kept to be found again
+
 _Object = dict[str, Any]  # a segment, an event or a frame as in the file, not validated
+
+
+class _Events:
+    """The events of one device in columns."""
+
+    def __init__(self) -> None:
+        self.action, self.t_us, self.name = array("b"), array("q"), array("i")
+        self.address, self.size_bytes = array("q"), array("q")
+        self.timed = True  # every one of them
+        self.free_bytes: dict[int, int] = {}  # of the device when there was too little of it, by number of the event
+
+
+class Events:
+    """Takes the events of the traces of a snapshot while it is read; what stays of them are columns.
+
+    Attributes:
+        names: that stand for call stacks, by number.
+    """
+
+    keys = ("device_traces", "host_traces")
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self._by_list: dict[int, tuple[list[Any], _Events]] = {}  # by identity of the list they were in
+        self._stacks: dict[int, tuple[Any, int]] = {}  # by identity; the reference to the frames keeps their id valid
+
+    def take(self, owner: list[Any], elements: list[Any]) -> None:
+        """Take in some events of a list. Raises NotImportable."""
+        with _read_here():
+            self._add(self._by_list.setdefault(id(owner), (owner, _Events()))[1], elements)
+
+    def of(self, owner: list[Any]) -> _Events:
+        """Return the events of a list, those that were not taken while it was read are taken now."""
+        events = self._by_list.pop(id(owner), (owner, _Events()))[1]
+        self._add(events, owner)
+        return events
+
+    def _add(self, events: _Events, elements: list[Any]) -> None:
+        for event in elements:
+            action = _ACTIONS.get(event["action"], _OTHER)
+            if "time_us" in event:
+                events.t_us.append(_time_us(event))
+            else:
+                events.timed = False
+                events.t_us.append(0)
+            if action < _OOM:
+                address, size_bytes = _whole(event["addr"]), _whole(event["size"])
+                name = self._name(event.get("frames") or [])
+            else:
+                address, size_bytes, name = 0, _whole(event["size"]) if action == _OOM else 0, 0
+                if action == _OOM and "device_free" in event:
+                    events.free_bytes[len(events.action)] = _whole(event["device_free"])
+            events.action.append(action)
+            events.address.append(_signed(address))
+            events.size_bytes.append(size_bytes)
+            events.name.append(name)
+
+    def _name(self, frames: Any) -> int:
+        known = self._stacks.get(id(frames))
+        if known is None:
+            if len(self._stacks) >= _MOST_STACKS:
+                self._stacks.clear()
+            name = _name(frames)
+            known = self._stacks[id(frames)] = frames, self.names.setdefault(name, len(self.names))
+        return known[1]
+
+
+@contextmanager
+def _read_here() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise NotImportable(f"is no snapshot of CUDA memory: {type(error).__name__}: {error}") from None
 
 
 def recognises(snapshot: Any) -> bool:
@@ -33,22 +114,17 @@ def recognises(snapshot: Any) -> bool:
     return isinstance(snapshot, dict) and isinstance(snapshot.get("device_traces"), list)
 
 
-def parse(snapshot: Any) -> Imported:
-    """Return the content of a snapshot. Raises NotImportable."""
-    try:
-        oom_events: list[Event] = []
-        clock = NO_CLOCK
-        parts = []
-        for device, events in enumerate(snapshot["device_traces"]):
-            timed = all("time_us" in event for event in events)
-            clock = WALL if timed and events else clock
-            part = _part(device, events, _alive(snapshot.get("segments", []), device), timed, oom_events)
-            if part is not None:
-                parts.append(part)
-    except NotImportable:
-        raise
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise NotImportable(f"is no snapshot of CUDA memory: {type(error).__name__}: {error}") from None
+def parse(snapshot: Any, events: Events) -> Imported:
+    """Return the content of a snapshot. ``events``: what was taken of it while it was read. Raises NotImportable."""
+    oom_events: list[Event] = []
+    clock = NO_CLOCK
+    parts = []
+    with _read_here():
+        for device, trace in enumerate(snapshot["device_traces"]):
+            columns, alive = events.of(trace), _alive(snapshot.get("segments", []), device)
+            clock = WALL if columns.timed and columns.action else clock
+            if columns.action or alive:
+                parts.append(_part(f"cuda:{device}", columns, tuple(events.names), alive, oom_events))
     if not parts:
         raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
     oom_events.sort(key=lambda event: event.t_ns)
@@ -66,50 +142,43 @@ def _alive(segments: list[_Object], device: int) -> dict[int, int]:
             address = _whole(block.get("address", address))
             if str(block["state"]).startswith("active"):
                 # Entries of the history have the requested size, too; its rounding is the allocator's.
-                sizes[address] = _whole(block.get("requested_size", block["size"]))
+                sizes[_signed(address)] = _whole(block.get("requested_size", block["size"]))
             address += _whole(block["size"])
     return sizes
 
 
-def _part(
-    device: int, events: list[_Object], alive: dict[int, int], timed: bool, oom_events: list[Event]
-) -> Part | None:
-    if not events and not alive:
-        return None
-    ledger, names = Ledger(), _Names()
-    actions = {event["action"] for event in events}
-    gone = "free_completed" if "free_completed" in actions else "free_requested"
+def _part(device: str, events: _Events, names: tuple[str, ...], alive: dict[int, int], oom_events: list[Event]) -> Part:
+    ledger = Ledger()
+    gone = _COMPLETED if _COMPLETED in events.action else _REQUESTED
     ours: set[int] = set()  # addresses that the trace has the last word about
     t_ns = first_ns = 0
-    for number, event in enumerate(events):
-        t_ns = max(t_ns, _time(event) if timed else number)
+    columns = events.action, events.t_us, events.address, events.size_bytes, events.name
+    for number, (action, t_us, address, size_bytes, name) in enumerate(zip(*columns, strict=True)):
+        t_ns = max(t_ns, t_us * 1000 if events.timed else number)
         first_ns = first_ns or t_ns
-        action = event["action"]
-        if action == "alloc":
-            address = _whole(event["addr"])
+        if action == _ALLOC:
             ledger.free_at(t_ns, address, "")  # a free that the trace lacks
-            ledger.allocate(t_ns, _whole(event["size"]), names.of(event), address=address)
+            ledger.allocate(t_ns, size_bytes, names[name], address=address)
             ours.add(address)
         elif action == gone:
-            address, op = _whole(event["addr"]), names.of(event)
             ours.add(address)
-            if not ledger.free_at(t_ns, address, op) and event["size"]:
-                ledger.existing(_whole(event["size"]), address)
-                ledger.free_at(t_ns, address, op)
-        elif action == "oom":
-            free = f", {size(_whole(event['device_free']))} were free" if "device_free" in event else ""
-            oom_events.append(Event(t_ns, "mark", f"out of memory: {size(_whole(event['size']))} asked for{free}"))
+            if not ledger.free_at(t_ns, address, names[name]) and size_bytes:
+                ledger.existing(size_bytes, address)
+                ledger.free_at(t_ns, address, names[name])
+        elif action == _OOM:
+            free = f", {size(events.free_bytes[number])} were free" if number in events.free_bytes else ""
+            oom_events.append(Event(t_ns, "mark", f"out of memory: {size(size_bytes)} asked for{free}"))
     for address, size_bytes in alive.items():
         if address not in ours:
             ledger.existing(size_bytes)
-    return Part(ledger.trace(first_ns, t_ns), f"cuda:{device}")
+    return Part(ledger.trace(first_ns, t_ns), device)
 
 
-def _time(event: _Object) -> int:
+def _time_us(event: _Object) -> int:
     t_us = event["time_us"]
     if not 0 <= t_us < _MOST_US:
         raise ValueError("a time out of range")
-    return int(t_us) * 1000
+    return int(t_us)
 
 
 def _whole(value: Any) -> int:
@@ -118,21 +187,13 @@ def _whole(value: Any) -> int:
     return value
 
 
-class _Names:
-    """Names for the stack frames of allocations, in place of operators; equal stacks share one list object."""
-
-    def __init__(self) -> None:
-        self._cached: dict[int, tuple[Any, str]] = {}  # by identity; the reference to the frames keeps their id valid
-
-    def of(self, event: _Object) -> str:
-        """Return ``forward (model.py:42)``; empty without frames."""
-        frames = event.get("frames") or []
-        if id(frames) not in self._cached:
-            self._cached[id(frames)] = frames, _name(frames)
-        return self._cached[id(frames)][1]
+def _signed(address: int) -> int:
+    """Return an address as it fits into a signed number of 64 bits."""
+    return address if address < _MOST_ADDRESS else address - 2 * _MOST_ADDRESS
 
 
 def _name(frames: list[_Object]) -> str:
+    """Return ``forward (model.py:42)``; empty without frames."""
     python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
     own = [frame for frame in python if "/torch/" not in str(frame["filename"])]
     chosen = (own or python or frames)[:1]

@@ -143,10 +143,11 @@ def _import_pickle(source: Input, otherwise: str) -> Imported:
     from memtui.formats import cuda_snapshot
     from memtui.formats.safe_pickle import load_pickle
 
-    document = load_pickle(source.rest())
+    events = cuda_snapshot.Events()
+    document = load_pickle(source, events)
     if not cuda_snapshot.recognises(document):
         raise NotImportable(otherwise)
-    return cuda_snapshot.parse(document)
+    return cuda_snapshot.parse(document, events)
 
 
 def _import_as(form: str, source: Input) -> Imported:

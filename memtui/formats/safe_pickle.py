@@ -1,187 +1,282 @@
-"""Read a pickle that consists of data only: dict, list, tuple, str, int, float, bool, None.
+"""Read a pickle that consists of data only, as a stream: dict, list, tuple, str, int, float, bool, None.
 
 Python's own unpickler is a machine that may import and call anything. This unpickler implements the instructions that
 create data, and no other: instructions that name a class, build an object or load external objects are unknown to it.
 (The hook ``find_class`` would keep classes out, too, but the unpickler in C also allocates a memo of any size that a
-file names, and the unpickler in Python takes three times as long.)
+file names, and keeps every object to the end; the unpickler in Python takes three times as long.)
+
+The elements of long lists can be taken away while the pickle is read, so that they are never in memory all at once.
+Equal texts are one object, and so are lists that consist of the same references.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 import struct
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from memtui.formats.imported import NotImportable
+from memtui.formats.input_file import Input
 
-_MOST_INTEGER_BYTES = 16
+_MOST_TEXT_BYTES = 64 << 20
 _FLOAT = struct.Struct(">d")
 # Compared again and again, so they are numbers in names of this module and not attributes of another one.
 _BINGET, _LONG_BINGET, _BINPUT, _LONG_BINPUT = b"hjqr"
 _MARK, _SETITEMS, _SETITEM, _APPENDS, _APPEND, _STOP = b"(usea."
 _DICT, _LIST, _TUPLE, _TUPLE_OF_MARK, _BINFLOAT = b"}])tG"
 (_MEMOIZE,), (_LONG1,) = pickle.MEMOIZE, pickle.LONG1
-_CONSTANTS = {pickle.NONE[0]: None, pickle.NEWTRUE[0]: True, pickle.NEWFALSE[0]: False}
+_MADE: dict[int, Callable[[], Any]] = {_DICT: dict, _LIST: list, _TUPLE: tuple, pickle.NONE[0]: type(None)}
+_MADE |= {pickle.NEWTRUE[0]: partial(bool, 1), pickle.NEWFALSE[0]: bool}
+(_SHORT_TEXT,) = pickle.SHORT_BINUNICODE
 _TEXT_LENGTHS = {pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.BINUNICODE8[0]: 8}  # bytes of them
 _INTEGERS = {pickle.BININT1[0]: (1, False), pickle.BININT2[0]: (2, False), pickle.BININT[0]: (4, True)}  # bytes, signed
 _LENGTHS = {pickle.TUPLE1[0]: 1, pickle.TUPLE2[0]: 2, pickle.TUPLE3[0]: 3}
 _SKIPPED = {pickle.FRAME[0]: 8, pickle.PROTO[0]: 1}  # bytes of arguments that are ignored
 _INDEX_BYTES = {_BINPUT: 1, _LONG_BINPUT: 4}  # of the index in the memo that stores the top of the stack
+# References to what was made before: a large snapshot consists mostly of them, each a frame of a call stack.
+_REFERENCES = re.compile(rb"(?:j.{4}|h.){2,999}+", re.DOTALL)
+_REFERENCE = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
+_MOST_KEPT = 1 << 16  # texts, lists and tuples that are kept to be found again
+_MOST_KEPT_BYTES = 200  # of a text that is
+_AHEAD = 8192  # bytes at least behind an instruction, unless the pickle ends: the arguments of all but a long text
 
 _Stack = list[Any]
-_Memo = dict[int, Any]
-_Handler = Callable[[bytes, int, _Stack, _Memo], int]  # (pickle, position after the opcode, ...) -> next position
 
 
-def load_pickle(data: bytes) -> Any:
+class Taker(Protocol):
+    """Takes the elements of long lists away while they are read."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of the outermost dict; their values are such lists, or lists of such lists."""
+
+    def take(self, owner: list[Any], elements: list[Any]) -> None:
+        """Take dicts that would have been appended to a list."""
+
+
+def load_pickle(source: Input, taker: Taker | None = None) -> Any:
     """Return the object in a pickle. Raises NotImportable: the pickle is damaged, or contains more than data."""
     try:
-        return _run(data)
+        return _Machine(source, taker).run()
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
         raise NotImportable(f"is a damaged pickle: {type(error).__name__}") from None
     except MemoryError:
         raise NotImportable("is a pickle of more data than there is memory for") from None
 
 
-def _run(data: bytes) -> Any:
-    """Execute the instructions. The most frequent ones are inlined here to save a call."""
-    stack: _Stack = []
-    below: list[_Stack] = []  # stacks under a mark
-    memo: _Memo = {}
-    position = 0
-    while (code := data[position]) != _STOP:
-        position += 1
-        if code == _BINGET:
-            stack.append(memo[data[position]])
+class _Machine:
+    """Executes the instructions of a pickle."""
+
+    def __init__(self, source: Input, taker: Taker | None) -> None:
+        self._source = source
+        self._taker = taker
+        self._data, self._position, self._limit = b"", 0, -1  # beyond the limit more is to be read
+        self._stack: _Stack = []
+        self._below: list[_Stack] = []  # stacks under a mark
+        self._memo: list[Any] = []
+        self._far: dict[int, Any] = {}  # memoised beyond the end of the memo, which only odd pickles do
+        self._forgotten = 0  # elements that were taken are not in the memo any more up to here
+        self._texts: dict[bytes, str] = {}
+        self._lists: dict[bytes, list[Any]] = {}  # by the references they consist of
+        self._tuples: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def run(self) -> Any:  # noqa: C901 (a call for each of the frequent instructions would double the time)
+        """Return the object."""
+        data, position, limit, stack, memo = self._data, self._position, self._limit, self._stack, self._memo
+        far, texts, integer = self._far, self._texts, int.from_bytes
+        while True:
+            if position > limit:
+                self._position = position
+                self._read_on()
+                data, position, limit = self._data, 0, self._limit
+            code = data[position]
             position += 1
-        elif code in _INTEGERS:
-            size, signed = _INTEGERS[code]
-            stack.append(int.from_bytes(data[position : position + size], "little", signed=signed))
-            position += size
-        elif code == _MEMOIZE:
-            memo[len(memo)] = stack[-1]
-        elif code == _MARK:
-            below.append(stack)
-            stack = []
-        elif code == _LONG_BINGET:
-            stack.append(memo[int.from_bytes(data[position : position + 4], "little")])
-            position += 4
-        elif code == _DICT:
-            stack.append({})
-        elif code in _OF_MARK:
-            values, stack = stack, below.pop()
-            _OF_MARK[code](stack, values)
-        else:
-            position = _OTHERS.get(code, _refuse)(data, position, stack, memo)
-    return stack.pop()
+            if code == _BINGET:
+                index = data[position]
+                stack.append(memo[index] if index < len(memo) else far[index])
+                position += 1
+            elif code == _LONG_BINGET:
+                index = integer(data[position : position + 4], "little")
+                stack.append(memo[index] if index < len(memo) else far[index])
+                position += 4
+            elif code == _MEMOIZE:
+                memo.append(stack[-1])
+            elif code in _INTEGERS:
+                size, signed = _INTEGERS[code]
+                stack.append(integer(data[position : position + size], "little", signed=signed))
+                position += size
+            elif code == _LONG1:
+                begin = position + 1
+                position = begin + data[position]
+                stack.append(integer(data[begin:position], "little", signed=True))
+            elif (
+                code == _SHORT_TEXT
+                and (text := texts.get(data[position + 1 : position + 1 + data[position]])) is not None
+            ):
+                stack.append(text)
+                position += 1 + data[position]
+            elif code == _MARK:
+                if (same := _REFERENCES.match(data, position)) and self._refer(same[0], data[same.end()]):
+                    position = same.end() + 1
+                else:
+                    self._below.append(stack)
+                    stack = self._stack = []
+            elif code in _MADE:
+                stack.append(_MADE[code]())
+            elif code in _OF_MARK:
+                values, stack = stack, self._below.pop()
+                self._stack = stack
+                _OF_MARK[code](self, values)
+            elif code == _STOP:
+                return stack.pop()
+            else:
+                self._position = position
+                _OTHERS.get(code, _Machine._refuse)(self)
+                data, position, limit = self._data, self._position, self._limit
 
+    def _read_on(self, wanted: int = _AHEAD) -> None:
+        """Read until some bytes behind the position are there, or all; the position becomes 0."""
+        parts, count = [self._data[self._position :]], len(self._data) - self._position
+        ended = False
+        while count <= wanted and not ended:
+            parts.append(self._source.read())
+            count += len(parts[-1])
+            ended = not parts[-1]
+        self._data, self._position = b"".join(parts), 0
+        self._limit = count if ended else count - _AHEAD
 
-# Instructions that take all values above the last mark: (stack under it, values above it).
-def _set_items(stack: _Stack, values: _Stack) -> None:
-    _mapping(stack[-1]).update(zip(values[::2], values[1::2], strict=True))
-
-
-def _extend(stack: _Stack, values: _Stack) -> None:
-    _sequence(stack[-1]).extend(values)
-
-
-def _push_tuple(stack: _Stack, values: _Stack) -> None:
-    stack.append(tuple(values))
-
-
-_OF_MARK = {_SETITEMS: _set_items, _APPENDS: _extend, _TUPLE_OF_MARK: _push_tuple}
-
-
-def _refuse(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-    raise NotImportable("is a pickle of more than data, such as a class or an object: nothing of it was run")
-
-
-def _push_long(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-    size = data[position]
-    if size > _MOST_INTEGER_BYTES:
-        raise ValueError("an integer is too large")
-    stack.append(int.from_bytes(data[position + 1 : position + 1 + size], "little", signed=True))
-    return position + 1 + size
-
-
-def _push_float(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-    stack.append(_FLOAT.unpack_from(data, position)[0])
-    return position + _FLOAT.size
-
-
-def _set_item(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-    value, key = stack.pop(), stack.pop()
-    _mapping(stack[-1])[key] = value
-    return position
-
-
-def _append(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-    value = stack.pop()
-    _sequence(stack[-1]).append(value)
-    return position
-
-
-def _push_list(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-    stack.append([])
-    return position
-
-
-def _text_pusher(length_bytes: int) -> _Handler:
-    def push(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-        start = position + length_bytes
-        size = int.from_bytes(data[position:start], "little")
-        raw = data[start : start + size]
-        if len(raw) < size:
+    def _argument(self, size: int) -> bytes:
+        """Return bytes that follow an instruction, and go on behind them."""
+        if self._position + size > len(self._data):
+            self._read_on(size)
+        begin, self._position = self._position, self._position + size
+        argument = self._data[begin : self._position]
+        if len(argument) < size:
             raise IndexError
-        stack.append(raw.decode("utf-8", "surrogatepass"))
-        return start + size
+        return argument
 
-    return push
+    def _refer(self, references: bytes, code: int) -> bool:
+        """Make the empty list on top of the stack one of references, if that is what the instructions do."""
+        stack, memo = self._stack, self._memo
+        if code != _APPENDS or not stack or stack[-1] != [] or type(stack[-1]) is not list:
+            return False
+        known = self._lists.get(references)
+        if known is None:
+            indices = [int.from_bytes(far or near, "little") for far, near in _REFERENCE.findall(references)]
+            known = [memo[index] if index < len(memo) else self._far[index] for index in indices]
+            _keep(self._lists, references, known)
+        if memo and memo[-1] is stack[-1]:
+            memo[-1] = known
+        stack[-1] = known
+        return True
+
+    # Instructions that take all values above the last mark.
+    def _set_items(self, values: _Stack) -> None:
+        _mapping(self._stack[-1]).update(zip(values[::2], values[1::2], strict=True))
+
+    def _extend(self, values: _Stack) -> None:
+        target = _sequence(self._stack[-1])
+        if self._taker is not None and values and type(values[0]) is dict and self._may_be_taken():
+            self._taker.take(target, values)
+            self._forget()
+        else:
+            target.extend(values)
+
+    def _push_tuple(self, values: _Stack) -> None:
+        self._stack.append(tuple(values))
+
+    def _may_be_taken(self) -> bool:
+        """Whether the list on top of the stack is under one of the keys whose lists are taken."""
+        assert self._taker is not None
+        keys, stack, below = self._taker.keys, self._stack, self._below
+        if len(below) > 2:
+            return False
+        if (len(stack) >= 2 and stack[-2] in keys) or (len(stack) >= 3 and stack[-3] in keys):
+            return True
+        return bool(below) and len(below[-1]) >= 2 and below[-1][-2] in keys
+
+    def _forget(self) -> None:
+        """Keep no reference to the elements that were taken: nothing refers to an event again."""
+        memo = self._memo
+        for index in range(self._forgotten, len(memo)):
+            if type(memo[index]) is dict and "action" in memo[index]:
+                memo[index] = None
+        self._forgotten = len(memo)
+
+    # All others.
+    def _refuse(self) -> None:
+        raise NotImportable("is a pickle of more than data, such as a class or an object: nothing of it was run")
+
+    def _push_float(self) -> None:
+        self._stack.append(_FLOAT.unpack(self._argument(_FLOAT.size))[0])
+
+    def _set_item(self) -> None:
+        value, key = self._stack.pop(), self._stack.pop()
+        _mapping(self._stack[-1])[key] = value
+
+    def _append(self) -> None:
+        value = self._stack.pop()
+        _sequence(self._stack[-1]).append(value)
+
+    def _push_text(self, length_bytes: int) -> None:
+        size = int.from_bytes(self._argument(length_bytes), "little")
+        if size > _MOST_TEXT_BYTES:
+            raise ValueError("a text is too long")
+        raw = self._argument(size)
+        text = self._texts.get(raw)
+        if text is None:
+            text = raw.decode("utf-8", "surrogatepass")
+            if size <= _MOST_KEPT_BYTES:
+                _keep(self._texts, raw, text)
+        self._stack.append(text)
+
+    def _push_short_tuple(self, length: int) -> None:
+        values = tuple(reversed([self._stack.pop() for _ in range(length)]))
+        if all(type(value) is int for value in values):
+            known = self._tuples.get(values)
+            if known is None:
+                known = _keep(self._tuples, values, values)
+            values = known
+        self._stack.append(values)
+
+    def _skip(self, size: int) -> None:
+        self._argument(size)
+
+    def _memoize_at(self, index_bytes: int) -> None:
+        index, memo = int.from_bytes(self._argument(index_bytes), "little"), self._memo
+        if index == len(memo):
+            memo.append(self._stack[-1])
+            return
+        self._lists.clear()  # a number may mean another object now
+        if index < len(memo):
+            memo[index] = self._stack[-1]
+        else:
+            self._far[index] = self._stack[-1]
 
 
-def _constant_pusher(value: bool | tuple[()] | None) -> _Handler:
-    def push(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-        stack.append(value)
-        return position
-
-    return push
-
-
-def _tuple_pusher(length: int) -> _Handler:
-    def push(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-        values = [stack.pop() for _ in range(length)]
-        stack.append(tuple(reversed(values)))
-        return position
-
-    return push
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
+    kept[key] = value
+    return value
 
 
-def _memo_writer(index_bytes: int) -> _Handler:
-    def write(data: bytes, position: int, stack: _Stack, memo: _Memo) -> int:
-        end = position + index_bytes
-        memo[int.from_bytes(data[position:end], "little")] = stack[-1]
-        return end
-
-    return write
-
-
-def _skipper(size: int) -> _Handler:
-    return lambda data, position, stack, memo: position + size
-
-
-_OTHERS: dict[int, _Handler] = {
-    _LONG1: _push_long,
-    _BINFLOAT: _push_float,
-    _SETITEM: _set_item,
-    _APPEND: _append,
-    _LIST: _push_list,
-    _TUPLE: _constant_pusher(()),
-    **{code: _text_pusher(length_bytes) for code, length_bytes in _TEXT_LENGTHS.items()},
-    **{code: _constant_pusher(value) for code, value in _CONSTANTS.items()},
-    **{code: _tuple_pusher(length) for code, length in _LENGTHS.items()},
-    **{code: _memo_writer(index_bytes) for code, index_bytes in _INDEX_BYTES.items()},
-    **{code: _skipper(size) for code, size in _SKIPPED.items()},
+_OF_MARK: dict[int, Callable[[_Machine, _Stack], None]] = {
+    _SETITEMS: _Machine._set_items,
+    _APPENDS: _Machine._extend,
+    _TUPLE_OF_MARK: _Machine._push_tuple,
+}
+_OTHERS: dict[int, Callable[[_Machine], None]] = {
+    _BINFLOAT: _Machine._push_float,
+    _SETITEM: _Machine._set_item,
+    _APPEND: _Machine._append,
+    **{code: partial(_Machine._push_text, length_bytes=size) for code, size in _TEXT_LENGTHS.items()},
+    **{code: partial(_Machine._push_short_tuple, length=length) for code, length in _LENGTHS.items()},
+    **{code: partial(_Machine._memoize_at, index_bytes=size) for code, size in _INDEX_BYTES.items()},
+    **{code: partial(_Machine._skip, size=size) for code, size in _SKIPPED.items()},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_segments import joined, stretches, within
 from memtui.formats.detect import import_bytes
+from memtui.formats.input_file import Input
 from memtui.formats.safe_pickle import load_pickle
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
@@ -367,4 +369,4 @@ values = st.recursive(
 def test_a_pickle_of_data_is_read_as_python_reads_it(value, protocol):
     if "float" not in str(type(value)):
         shared = [value, value]
-        assert load_pickle(pickle.dumps(shared, protocol)) == shared
+        assert load_pickle(Input(io.BytesIO(pickle.dumps(shared, protocol)))) == shared
