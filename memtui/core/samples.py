@@ -337,6 +337,7 @@ class GpuUse:
 
 
 MAIN_MEMORY = "cpu"  # the device of PyTorch
+PINNED_MEMORY = "pinned host memory"  # the part of it that PyTorch's allocator for CUDA holds: not a device of PyTorch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

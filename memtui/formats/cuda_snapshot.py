@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from memtui.core.samples import Event
+from memtui.core.samples import PINNED_MEMORY, Event
 from memtui.core.text import storable
 from memtui.core.units import size
 from memtui.formats.allocation_ledger import Ledger
@@ -31,6 +31,7 @@ _ABSENT = (
 _ALLOC, _REQUESTED, _COMPLETED, _OOM, _OTHER = range(5)
 _ACTIONS = {"alloc": _ALLOC, "free_requested": _REQUESTED, "free_completed": _COMPLETED, "oom": _OOM}
 _MOST_ADDRESS = 1 << 63
+_NO_SNAPSHOT = "is no snapshot of CUDA memory: "
 _MOST_STACKS = 1 << 16  # kept to be found again
 
 _Object = dict[str, Any]  # a segment, an event or a frame as in the file, not validated
@@ -43,6 +44,7 @@ class _Events:
         self.action, self.t_us, self.name = array("b"), array("q"), array("i")
         self.address, self.size_bytes = array("q"), array("q")
         self.timed = True  # every one of them
+        self.damaged: NotImportable | None = None
         self.free_bytes: dict[int, int] = {}  # of the device when there was too little of it, by number of the event
 
 
@@ -61,13 +63,22 @@ class Events:
         self._stacks: dict[int, tuple[Any, int]] = {}  # by identity; the reference to the frames keeps their id valid
 
     def take(self, owner: list[Any], elements: list[Any]) -> None:
-        """Take in some events of a list. Raises NotImportable."""
-        with _read_here():
-            self._add(self._by_list.setdefault(id(owner), (owner, _Events()))[1], elements)
+        """Take in some events of a list. What is wrong with them is told when their list is asked for."""
+        _, events = self._by_list.setdefault(id(owner), (owner, _Events()))
+        try:
+            with _read_here():
+                self._add(events, elements)
+        except NotImportable as error:
+            events.damaged = events.damaged or error
 
     def of(self, owner: list[Any]) -> _Events:
-        """Return the events of a list, those that were not taken while it was read are taken now."""
+        """Return the events of a list; those that were not taken while it was read are taken now.
+
+        Raises NotImportable.
+        """
         events = self._by_list.pop(id(owner), (owner, _Events()))[1]
+        if events.damaged is not None:
+            raise events.damaged
         self._add(events, owner)
         return events
 
@@ -106,7 +117,7 @@ def _read_here() -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise NotImportable(f"is no snapshot of CUDA memory: {type(error).__name__}: {error}") from None
+        raise NotImportable(f"{_NO_SNAPSHOT}{type(error).__name__}: {error}") from None
 
 
 def recognises(snapshot: Any) -> bool:
@@ -116,26 +127,61 @@ def recognises(snapshot: Any) -> bool:
 
 def parse(snapshot: Any, events: Events) -> Imported:
     """Return the content of a snapshot. ``events``: what was taken of it while it was read. Raises NotImportable."""
-    oom_events: list[Event] = []
-    clock = NO_CLOCK
-    parts = []
+    found = _Found(snapshot.get("segments", []), events)
     with _read_here():
         for device, trace in enumerate(snapshot["device_traces"]):
-            columns, alive = events.of(trace), _alive(snapshot.get("segments", []), device)
-            clock = WALL if columns.timed and columns.action else clock
-            if columns.action or alive:
-                parts.append(_part(f"cuda:{device}", columns, tuple(events.names), alive, oom_events))
-    if not parts:
+            found.add(f"cuda:{device}", trace, device)
+    warnings = []
+    try:
+        with _read_here():
+            _add_pinned(found, snapshot)
+    except NotImportable as error:  # what PyTorch writes there is new, and no part of a snapshot of the devices
+        warnings.append(f"its pinned host memory is left out: {str(error).removeprefix(_NO_SNAPSHOT)}")
+    if not found.parts:
         raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
-    oom_events.sort(key=lambda event: event.t_ns)
-    return Imported(tuple(parts), ImportedFrom(FORMAT, clock=clock, absent=_ABSENT), tuple(oom_events))
+    found.oom_events.sort(key=lambda event: event.t_ns)
+    about = ImportedFrom(FORMAT, clock=found.clock, absent=_ABSENT, warnings=tuple(warnings))
+    return Imported(tuple(found.parts), about, tuple(found.oom_events))
 
 
-def _alive(segments: list[_Object], device: int) -> dict[int, int]:
+def _add_pinned(found: _Found, snapshot: _Object) -> None:
+    """Add what PyTorch 2.14 records with ``record_pinned_host_memory``: its history is one list, or several."""
+    found.segments, traces = snapshot.get("host_segments", []), snapshot.get("host_traces", [])
+    if not isinstance(traces, list):
+        raise TypeError(type(traces).__name__)
+    several = traces if traces and all(isinstance(trace, list) for trace in traces) else [traces]
+    for number, trace in enumerate(several):
+        name = PINNED_MEMORY if number == 0 else f"{PINNED_MEMORY} {number + 1}"
+        found.add(name, trace, number if len(several) > 1 else None)
+
+
+class _Found:
+    """The parts of a snapshot, and what its traces say of memory that ran out.
+
+    Attributes:
+        segments: of the next parts.
+    """
+
+    def __init__(self, segments: list[_Object], events: Events) -> None:
+        self.segments = segments
+        self.parts: list[Part] = []
+        self.oom_events: list[Event] = []
+        self.clock = NO_CLOCK
+        self._events = events
+
+    def add(self, name: str, trace: list[Any], device: int | None) -> None:
+        """Add a device, unless there is nothing about it. ``device``: of its segments; None: all are of it."""
+        events, alive = self._events.of(trace), _alive(self.segments, device)
+        if events.action or alive:
+            self.parts.append(_part(name, events, tuple(self._events.names), alive, self.oom_events))
+            self.clock = WALL if events.timed and events.action else self.clock
+
+
+def _alive(segments: list[_Object], device: int | None) -> dict[int, int]:
     """Return the sizes of the blocks in use when the snapshot was taken, by address."""
     sizes = {}
     for segment in segments:
-        if segment.get("device", 0) != device:
+        if device is not None and segment.get("device", 0) != device:
             continue
         address = _whole(segment["address"])
         for block in segment["blocks"]:

@@ -22,7 +22,17 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import MAIN_MEMORY, Capability, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
+from memtui.core.samples import (
+    MAIN_MEMORY,
+    PINNED_MEMORY,
+    Capability,
+    Event,
+    GpuMemory,
+    GpuUse,
+    Hello,
+    PowerReading,
+    Process,
+)
 from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames
@@ -258,8 +268,8 @@ class RedactedSource:
         return "[stack]" if name.startswith("[stack:") else self._names[name.removesuffix(" (deleted)")]
 
     def _device(self, name: str) -> str:
-        """Return PyTorch's name of a device; a label for any other name."""
-        return name if name == MAIN_MEMORY or _DEVICE.fullmatch(name) else self._devices[name]
+        """Return PyTorch's name of a device, or ours of a part of the main memory; a label for any other name."""
+        return name if name in (MAIN_MEMORY, PINNED_MEMORY) or _DEVICE.fullmatch(name) else self._devices[name]
 
     def _without(self, hello: Hello) -> Hello:
         scrub = self._scrubber.scrub

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -319,6 +320,42 @@ def test_a_snapshot_frees_when_the_free_is_completed():
     assert trace.usage_bytes.tolist()[trace.existing :] == [576 + 512, 576 + 768, 576 + 256, 576 + 192]
     assert trace.name(int(trace.op[trace.existing])) == "forward (model.py:42)"
     assert [mark.text for mark in imported.events] == ["out of memory: 1.00 GiB asked for, 1.00 MiB were free"]
+
+
+def pinned(host_traces, host_segments=()) -> bytes:
+    """A snapshot of PyTorch 2.14 with ``record_pinned_host_memory``, one block on a device."""
+    device = [traced("alloc", 1, 512, 5), traced("free_completed", 1, 512, 9)]
+    host = {"host_traces": host_traces, "host_segments": list(host_segments)}
+    return pickle.dumps({"segments": [], "device_traces": [device, []], "allocator_settings": {}, **host})
+
+
+HOST = [traced("alloc", 7, 4096, 6, FRAMES), traced("free_completed", 7, 4096, 8), traced("alloc", 7, 1024, 9)]
+HOST_SEGMENT = {"address": 1 << 20, "blocks": [{"size": 64, "address": 1 << 20, "state": "active_allocated"}]}
+
+
+@pytest.mark.parametrize("host", [HOST, [HOST]])
+def test_pinned_memory_of_a_snapshot_is_a_part_of_its_own(host):
+    parts = import_bytes(pinned(host, [HOST_SEGMENT])).parts
+    assert [(part.device, part.trace.start_bytes, part.trace.peak_bytes) for part in parts] == [
+        ("cuda:0", 0, 512),
+        ("pinned host memory", 64, 64 + 4096),
+    ]
+    trace = parts[1].trace
+    assert trace.usage_bytes.tolist()[trace.existing :] == [64 + 4096, 64, 64 + 1024]
+    assert trace.name(int(trace.op[trace.existing])) == "forward (model.py:42)"
+
+
+def test_pinned_memory_without_a_history_is_what_is_held():
+    (_, part) = import_bytes(pinned([], [HOST_SEGMENT])).parts
+    assert (part.device, part.trace.peak_bytes) == ("pinned host memory", 64)
+
+
+@pytest.mark.parametrize("host", [[{"action": "alloc"}], [{"action": "alloc"}] * 2, [[1]], {"a": 1}, [[HOST[0]], 5]])
+def test_pinned_memory_in_an_unknown_form_is_left_out_with_a_word(host):
+    imported = import_bytes(pinned(host))
+    assert [part.device for part in imported.parts] == ["cuda:0"]
+    (warning,) = imported.about.warnings
+    assert re.fullmatch(r"its pinned host memory is left out: (Key|Type|Attribute)Error: .*", warning)
 
 
 class Hostile:

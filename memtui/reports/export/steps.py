@@ -15,7 +15,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.analysis.trace_segments import joined
 from memtui.core.errors import UserError
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.samples import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_key, raw_tag, tag_for
 from memtui.formats.zpp import zpp_lines
 from memtui.reports.source import ReportSource
@@ -155,7 +155,7 @@ def _chrome(reader: ReportSource, steps: list[RecordedStep]) -> Iterator[str]:
     trace, device = _single_trace(reader, steps), steps[0].device
     base_ns = max(0, trace.start_ns + _since_epoch_ns(reader))
     number = re.search(r":(\d{1,4})$", device, re.ASCII)
-    device_type, device_id = (0, -1) if device == MAIN_MEMORY else (1, int(number[1]) if number else 0)
+    device_type, device_id = (0, -1) if device in (MAIN_MEMORY, PINNED_MEMORY) else (1, int(number[1]) if number else 0)
     head = {"schemaVersion": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": base_ns, "profile_memory": 1}
     yield json.dumps(head)[:-1] + ', "traceEvents": [\n'
     usage, by_category = trace.usage_bytes.tolist(), trace.by_category().tolist()
