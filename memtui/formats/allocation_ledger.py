@@ -66,13 +66,13 @@ class Ledger:
         """Enter a block; no bytes: an operation that allocated nothing. ``key`` matches the free to the block."""
         block = self._new(size_bytes, category, self._name(layer), len(self))
         self._add_row(t_ns, block, phase, op)
-        if address is not None:
-            self._allocated[address] = block
-        elif size_bytes:
-            self._by_key[key, size_bytes].append(block)
-            self._by_category[category, size_bytes].append(block)
         if not size_bytes:
             del self._live[category][block]
+        elif address is not None:
+            self._allocated[address] = block
+        else:
+            self._by_key[key, size_bytes].append(block)
+            self._by_category[category, size_bytes].append(block)
 
     def free_at(self, t_ns: int, address: Hashable, op: str, *, phase: int = BETWEEN) -> bool:
         """Free the block at an address; return False where no block is known there."""

@@ -22,7 +22,7 @@ from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
 FORMAT = "CUDA memory snapshot"
 _MOST_US = (1 << 61) // 1000
 _ABSENT = (
-    "operators and layers: in their place stands the innermost Python frame outside of PyTorch, where frames were kept",
+    "operators and layers: in their place stand the calls outside of PyTorch, where frames were kept",
     "kinds: the allocator does not know what a block is for",
     "the begin: what was there and stayed is known from the segments; what the trace was too short for is not",
 )
@@ -32,6 +32,7 @@ _ALLOC, _REQUESTED, _COMPLETED, _OOM, _OTHER = range(5)
 _ACTIONS = {"alloc": _ALLOC, "free_requested": _REQUESTED, "free_completed": _COMPLETED, "oom": _OOM}
 _MOST_ADDRESS = 1 << 63
 _NO_SNAPSHOT = "is no snapshot of CUDA memory: "
+_MOST_CALL, _MOST_PATH, _MOST_PATHS = 500, 4000, 4 << 20  # characters of a call, of those around it too, of all paths
 _MOST_STACKS = 1 << 16  # kept to be found again
 
 _Object = dict[str, Any]  # a segment, an event or a frame as in the file, not validated
@@ -59,6 +60,7 @@ class Events:
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
+        self._room = _MOST_PATHS  # for those of more than one call
         self._by_list: dict[int, tuple[list[Any], _Events]] = {}  # by identity of the list they were in
         self._stacks: dict[int, tuple[Any, int]] = {}  # by identity; the reference to the frames keeps their id valid
 
@@ -92,7 +94,7 @@ class Events:
                 events.t_us.append(0)
             if action < _OOM:
                 address, size_bytes = _whole(event["addr"]), _whole(event["size"])
-                name = self._name(event.get("frames") or [])
+                name = self._name(event.get("frames"))
             else:
                 address, size_bytes, name = 0, _whole(event["size"]) if action == _OOM else 0, 0
                 if action == _OOM and "device_free" in event:
@@ -103,13 +105,21 @@ class Events:
             events.name.append(name)
 
     def _name(self, frames: Any) -> int:
+        if not frames:
+            return self.names.setdefault("", len(self.names))
         known = self._stacks.get(id(frames))
         if known is None:
             if len(self._stacks) >= _MOST_STACKS:
                 self._stacks.clear()
-            name = _name(frames)
-            known = self._stacks[id(frames)] = frames, self.names.setdefault(name, len(self.names))
+            known = self._stacks[id(frames)] = frames, self._number(_path(frames))
         return known[1]
+
+    def _number(self, path: str) -> int:
+        if path not in self.names:
+            if len(path) > self._room:
+                path = path.rpartition("/")[2]
+            self._room -= len(path)
+        return self.names.setdefault(path, len(self.names))
 
 
 @contextmanager
@@ -201,7 +211,7 @@ def _part(device: str, events: _Events, names: tuple[str, ...], alive: dict[int,
     columns = events.action, events.t_us, events.address, events.size_bytes, events.name
     for number, (action, t_us, address, size_bytes, name) in enumerate(zip(*columns, strict=True)):
         t_ns = max(t_ns, t_us * 1000 if events.timed else number)
-        first_ns = first_ns or t_ns
+        first_ns = first_ns if number else t_ns
         if action == _ALLOC:
             ledger.free_at(t_ns, address, "")  # a free that the trace lacks
             ledger.allocate(t_ns, size_bytes, names[name], address=address)
@@ -238,11 +248,23 @@ def _signed(address: int) -> int:
     return address if address < _MOST_ADDRESS else address - 2 * _MOST_ADDRESS
 
 
-def _name(frames: list[_Object]) -> str:
-    """Return ``forward (model.py:42)``; empty without frames."""
+def _path(frames: list[_Object]) -> str:
+    """Return the calls outside of PyTorch, ``main (train.py:9)/forward (model.py:42)``; empty without frames.
+
+    Where all of them are inside of it, the innermost one in Python, else the innermost one.
+    """
     python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
     own = [frame for frame in python if "/torch/" not in str(frame["filename"])]
-    chosen = (own or python or frames)[:1]
-    return "".join(
-        storable(f"{frame['name']} ({str(frame['filename']).rpartition('/')[2]}:{frame['line']})") for frame in chosen
-    )[:500]
+    calls: list[str] = []
+    room = _MOST_PATH
+    for call in map(_call, own or python[:1] or frames[:1]):
+        room -= len(call) + 1
+        if calls and room < 0:
+            break
+        calls.append(call)
+    return "/".join(reversed(calls))
+
+
+def _call(frame: _Object) -> str:
+    where = str(frame["filename"]).rpartition("/")[2]
+    return storable(f"{frame['name']} ({where}:{frame['line']})".replace("/", "\N{DIVISION SLASH}"))[:_MOST_CALL]

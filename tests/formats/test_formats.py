@@ -322,6 +322,57 @@ def test_a_snapshot_frees_when_the_free_is_completed():
     assert [mark.text for mark in imported.events] == ["out of memory: 1.00 GiB asked for, 1.00 MiB were free"]
 
 
+def test_a_snapshot_without_times_counts_its_rows():
+    """As PyTorch 2.0 wrote them."""
+    events = [traced("alloc", 7, 512, 0), traced("free_completed", 7, 512, 0)]
+    for event in events:
+        del event["time_us"]
+    imported = import_bytes(snapshot(events))
+    assert (only(imported).t_ns.tolist(), imported.about.clock) == ([0, 1], "none")
+
+
+def call(name, path="/home/me/train.py", line=1):
+    return {"name": name, "filename": path, "line": line}
+
+
+EMPTY, MODULE = call("at::empty", "??", 0), call("__call__", "/venv/torch/nn/modules/module.py")
+DEEP = [call("f" * 100, line=n) for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "path"),
+    [
+        (
+            (EMPTY, *FRAMES, MODULE, call("step"), call("main", line=9)),
+            "main (train.py:9)/step (train.py:1)/forward (model.py:42)",
+        ),
+        ((EMPTY, FRAMES[0], MODULE), "_conv_forward (conv.py:456)"),
+        ((EMPTY, call("at::detail", "??", 0)), "at::empty (??:0)"),
+        ((call("a/b", "/x/c.py"), call("d", "/x/e.py")), "d (e.py:1)/a\N{DIVISION SLASH}b (c.py:1)"),
+        (DEEP, "/".join(f"{'f' * 100} (train.py:{n})" for n in reversed(range(34)))),
+        ((), ""),
+    ],
+)
+def test_the_calls_of_a_snapshot_are_those_outside_of_pytorch(frames, path):
+    trace = only(import_bytes(snapshot([traced("alloc", 7, 512, 5, frames), traced("alloc", 8, 512, 6, frames)])))
+    assert [trace.name(op) for op in trace.op.tolist()] == [path, path]
+    assert len(trace.names) == (path != "")
+
+
+def test_so_many_stacks_that_a_session_has_no_room_for_them_are_their_innermost_calls(monkeypatch):
+    monkeypatch.setattr("memtui.formats.cuda_snapshot._MOST_PATHS", 100)
+    stacks = [(call("forward"), call("main", line=n)) for n in range(5)]
+    trace = only(import_bytes(snapshot([traced("alloc", 7 + n, 512, n, stack) for n, stack in enumerate(stacks)])))
+    names = [trace.name(op) for op in trace.op.tolist()]
+    assert names[:2] == ["main (train.py:0)/forward (train.py:1)", "main (train.py:1)/forward (train.py:1)"]
+    assert names[2:] == ["forward (train.py:1)"] * 3
+
+
+def test_a_block_of_no_bytes_may_be_freed():
+    trace = only(import_bytes(snapshot([traced("alloc", 7, 0, 5), traced("free_completed", 7, 0, 9)])))
+    assert trace.delta_bytes.tolist() == [0]
+
+
 def pinned(host_traces, host_segments=()) -> bytes:
     """A snapshot of PyTorch 2.14 with ``record_pinned_host_memory``, one block on a device."""
     device = [traced("alloc", 1, 512, 5), traced("free_completed", 1, 512, 9)]
