@@ -60,9 +60,10 @@ def import_all(
     into_folder = several or output.is_dir()
     outcomes = []
     for number, path in enumerate(paths, start=1):
-        progress_line.update(f"{path} ({number} of {len(paths)})" if several else str(path))
+        which = f"{path} ({number} of {len(paths)})" if several else str(path)
+        progress_line.update(which, "reading")
         session = output / f"{_name(path)}{ENDING}" if into_folder else output
-        outcomes.append(_import_path(path, session, wanted, form, force))
+        outcomes.append(_import_path(path, which, session, wanted, form, force))
     bad = [outcome for outcome in outcomes if outcome.session is None]
     if len(bad) == len(outcomes):
         raise UserError(_all_failed(given, bad))
@@ -79,12 +80,13 @@ def _name(path: Path) -> str:
     return "standard-input" if path == STANDARD_INPUT else path.name
 
 
-def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool) -> Outcome:
+def _import_path(path: Path, which: str, output: Path, wanted: Range, form: str, force: bool) -> Outcome:
     created: list[Path] = []
     written = False
     try:
         imported = in_range(import_file(path, form), wanted)
         created = _ensure_folder(output.parent)
+        progress_line.update(which, "writing the session of")
         write(imported, output, force=force)
         written = True
     except NotImportable as error:

@@ -76,8 +76,8 @@ class Input:
         chunk = chunk or self._read(CHUNK_BYTES)
         self._read_bytes += len(chunk)
         _check_size(self._read_bytes, MOST_STREAMED_BYTES)
-        if self._total_bytes:
-            progress_line.advance(self._counted.count / self._total_bytes)
+        if self._total_bytes:  # what is done with it after its end has no share
+            progress_line.advance(self._counted.count / self._total_bytes if chunk else 0)
         return chunk
 
     def unread(self, data: bytes) -> None:

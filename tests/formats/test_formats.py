@@ -9,6 +9,8 @@ import json
 import lzma
 import pickle
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.large_files import MAKERS
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import Imported, NotImportable
@@ -565,6 +568,27 @@ def test_packed_files_are_unpacked(pack, tmp_path, monkeypatch):
     path.write_bytes(pack(b"1 1 1 a\n" * 100))
     monkeypatch.setattr("memtui.formats.input_file.MOST_BYTES", 150)
     with pytest.raises(NotImportable, match="has more than 150 B"):
+        import_file(path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind", ["trace", "snapshot"])
+def test_large_files_are_read_packed_or_from_a_pipe(pack, kind, tmp_path):
+    file = io.BytesIO()
+    MAKERS[kind](file, 1_200_000)  # more than one piece
+    path = tmp_path / kind
+    path.write_bytes(pack(file.getvalue()))
+    whole = import_bytes(file.getvalue())
+    command = [sys.executable, "-m", "memtui", "import", "-", "-o", tmp_path / "s.memtui", "--json"]
+    with path.open("rb") as packed, subprocess.Popen(["cat"], stdin=packed, stdout=subprocess.PIPE) as pipe:
+        said = subprocess.run(command, stdin=pipe.stdout, capture_output=True, check=True, text=True)
+    devices = json.loads(said.stdout)["sessions"][0]["devices"]
+    for found in (import_file(path).parts, whole.parts):
+        assert [(p.device, len(p.trace) - p.trace.existing, p.trace.peak_bytes) for p in found] == [
+            (device["device"], device["rows"], device["peak_bytes"]) for device in devices
+        ]
+    path.write_bytes(pack(file.getvalue())[:-4096])
+    with pytest.raises(NotImportable, match=r"is (a )?damaged (gzip|JSON|pickle)"):
         import_file(path)
 
 

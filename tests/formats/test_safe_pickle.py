@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.large_files import write_snapshot
 from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input
@@ -113,6 +114,14 @@ def test_odd_instructions_are_one_error(data):
     with pytest.raises(NotImportable) as raised:
         load_pickle(Input(io.BytesIO(data)), Taken())
     assert "\n" not in str(raised.value)
+
+
+def test_the_snapshots_of_the_benchmark_are_what_python_pickles():
+    file = io.BytesIO()
+    write_snapshot(file, 200_000)
+    found = pickle.loads(file.getvalue())
+    assert load_pickle(Input(io.BytesIO(file.getvalue()))) == found
+    assert abs(len(pickle.dumps(found, 4)) / len(file.getvalue()) - 1) < 0.02, "but for frames of bytes"
 
 
 def snapshot_of(path: Path, events: int) -> Path:
