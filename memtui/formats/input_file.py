@@ -24,7 +24,7 @@ from memtui.core.units import size
 from memtui.formats.imported import NotImportable
 
 MOST_BYTES = 2 << 30  # of a file that is read whole
-MOST_STREAMED_BYTES = 1 << 40  # of one that is not: what it is made into has limits of its own
+MOST_STREAMED_BYTES = 64 << 30  # of one that is not
 CHUNK_BYTES = 1 << 20
 STANDARD_INPUT = Path("-")
 _HEAD_BYTES = 1 << 16  # by which a format is recognised
@@ -75,7 +75,7 @@ class Input:
         chunk, self._ahead = self._ahead, b""
         chunk = chunk or self._read(CHUNK_BYTES)
         self._read_bytes += len(chunk)
-        _check_size(self._read_bytes, MOST_STREAMED_BYTES)
+        check_size(self._read_bytes, MOST_STREAMED_BYTES)
         if self._total_bytes:  # what is done with it after its end has no share
             progress_line.advance(self._counted.count / self._total_bytes if chunk else 0)
         return chunk
@@ -86,11 +86,12 @@ class Input:
         self._ahead = data + self._ahead
 
     def rest(self) -> bytes:
-        """Return all bytes that were not read yet."""
+        """Return all bytes that were not read yet; none are read of a file that has too many."""
+        check_size(self._total_bytes, MOST_BYTES)
         data, self._ahead = self._ahead, b""
         if len(data) <= MOST_BYTES:
             data += self._read(MOST_BYTES + 1 - len(data))
-        _check_size(len(data), MOST_BYTES)
+        check_size(len(data), MOST_BYTES)
         self._read_bytes += len(data)
         return data
 
@@ -165,7 +166,8 @@ def _size_of(file: IO[bytes]) -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def _check_size(count: int, most_bytes: int) -> None:
+def check_size(count: int, most_bytes: int) -> None:
+    """Raise NotImportable for a file, or a part of one, that is too large."""
     if count > most_bytes:
         raise NotImportable(f"has more than {size(most_bytes)}")
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from memtui.formats.input_file import Input, damaged_json, nested_without_end, no_number
+from memtui.formats.input_file import MOST_BYTES, Input, check_size, damaged_json, nested_without_end, no_number
 
+_MOST_VALUE = 256 << 20  # characters
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CUT = 16  # characters before the end of what was read in which an error may be that of a value cut there
 _decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=no_number).scan_once  # type: ignore[attr-defined]
@@ -24,6 +25,7 @@ class JsonStream:
     def __init__(self, source: Input) -> None:
         self._source = source
         self._kept: list[bytes] | None = []
+        self._kept_bytes = 0
         self._text, self._at = "", 0
         self._before = 0  # characters before those in ``_text``
         self._by_many = True  # whether several values at once were not tried in vain in ``_text``
@@ -133,6 +135,8 @@ class JsonStream:
         """Read on, as much again as there is, where an error may be that of a value that is cut."""
         cut = at >= len(self._text) - _CUT or what.startswith("Unterminated string")
         wanted = 2 * (len(self._text) - self._at)
+        if wanted > 2 * _MOST_VALUE:
+            self._fail("A value without end", self._at)
         if not cut or not self._more():
             self._fail(what, at)
         while len(self._text) < wanted and self._more():
@@ -146,6 +150,8 @@ class JsonStream:
         self._ended = not raw
         if self._kept is not None:
             self._kept.append(raw)
+            self._kept_bytes += len(raw)
+            check_size(self._kept_bytes, MOST_BYTES)
         try:
             text = self._decoder.decode(raw, self._ended)
         except UnicodeDecodeError as error:

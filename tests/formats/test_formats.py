@@ -616,6 +616,16 @@ def test_files_are_unpacked_within_limits(tmp_path, monkeypatch):
         import_file(path)
 
 
+@pytest.mark.parametrize("begin", [b"", b'{"', b"[[1", b"[", b'[{"a', b"\x80\x04"])
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(begin, tmp_path):
+    path = tmp_path / "endless"
+    with path.open("wb") as file:
+        file.write(begin)
+        file.truncate(1 << 40)
+    with pytest.raises(NotImportable, match=r"has more than 2\.00 GiB|of more than data"):
+        import_file(path)
+
+
 def test_names_that_are_no_text_can_be_stored():
     trace = only(import_bytes(b"[mem] Allocate 64 bytes GPU memory (in_arg:\xff\x1b[2J).\n"))
     assert trace.names == ("in_arg:\\xff\x1b[2J",)

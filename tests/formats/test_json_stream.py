@@ -105,6 +105,20 @@ def test_a_damaged_trace_is_told_with_its_place(data, why):
     assert "\n" not in str(raised.value)
 
 
+def test_a_value_without_end_is_refused_before_the_rest_is_read(monkeypatch):
+    monkeypatch.setattr("memtui.formats.json_stream._MOST_VALUE", 1 << 20)
+    file = io.BytesIO(b'{"traceEvents": [{}, {"name": "' + b"x" * (16 << 20))
+    with pytest.raises(NotImportable, match="A value without end: character 21"):
+        decoded(Input(file))
+    assert file.tell() <= 6 << 20
+
+
+def test_what_may_be_no_trace_is_kept_up_to_the_limit(monkeypatch):
+    monkeypatch.setattr("memtui.formats.json_stream.MOST_BYTES", 1 << 20)
+    with pytest.raises(NotImportable, match=r"has more than 2\.00 GiB|has more than 1\.00 MiB"):
+        decoded(Input(io.BytesIO(b'{"a": [' + b"1, " * (1 << 20))))
+
+
 def test_a_value_that_is_damaged_is_refused_before_the_rest_is_read():
     """Of a file of any size, no more is read than what was there when the damage came."""
     file = io.BytesIO(b'{"traceEvents": [{}, {"name": tru}, ' + b'{"name": "aten::mm"}, ' * 500_000)
