@@ -50,7 +50,7 @@ class VmaReader:
 
     def rows_of(self, processes: Collection[int]) -> list[VmaRow]:
         """Return the rows of some processes, in the same order. The next call reads only what may have changed."""
-        return self._cache.of(processes)
+        return self._cache.of(processes, self._samples.table.newest)
 
     def wss(
         self, first_sample: int, last_sample: int

@@ -10,7 +10,11 @@ _BATCH_IDS = 1000  # ids in a query
 
 
 class VmaRowCache:
-    """Caches rows by process. The rows of a process that ended, and is no longer requested, are dropped."""
+    """Caches rows by process. The rows of a process that ended, and is no longer requested, are dropped.
+
+    Finding the rows of a process scans those of the whole session, of which there may be millions. So new rows are read
+    as they come, of processes that were not requested yet, too, and stay until it is known that they will not be.
+    """
 
     def __init__(self, read: Callable[..., list[VmaRow]], newest: Callable[[], tuple[int, int]]) -> None:
         """Begin.
@@ -22,16 +26,21 @@ class VmaRowCache:
         """
         self._read, self._read_newest = read, newest
         self._rows: dict[int, dict[int, VmaRow]] = {}  # by process and id; all rows of each
-        self._newest = self._highest = -1  # numbers of a row and of a process, of all that were read
+        self._newest = -1  # number of the last row that was read
+        self._complete_after = -1  # of every process with a higher number all rows are here
 
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
 
-    def of(self, wanted: Collection[int]) -> list[VmaRow]:
-        """Return all rows of some processes, as they are now, by process and address."""
+    def of(self, wanted: Collection[int], newest_sample: int) -> list[VmaRow]:
+        """Return all rows of some processes, as they are now, by process and address.
+
+        ``newest_sample`` is the last one that the caller knows: rows may have been written since, of processes that
+        came and went meanwhile, and that are requested next.
+        """
         before = self._newest
         if before < 0:
-            self._newest, self._highest = self._read_newest()
+            self._newest, self._complete_after = self._read_newest()
         else:
             self._add_new()
         # Rows of a process of which nothing is mapped any more do not change, and new ones have just been read.
@@ -39,7 +48,8 @@ class VmaRowCache:
         cached = tuple(row for own in living for row in own if row <= before)
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})
-            self._add(self._read(f"vma.process IN ({_listed(missing)})"))
+            if scanned := {process for process in missing if process <= self._complete_after}:
+                self._add(self._read(f"vma.process IN ({_listed(scanned)})"))
         for start in range(0, len(cached), _BATCH_IDS):
             ids = cached[start : start + _BATCH_IDS]
             current = self._read(f"vma.id IN ({_listed(ids)})")
@@ -49,8 +59,9 @@ class VmaRowCache:
                     del own[row_id]
             self._add(current)
         for process in self._rows.keys() - set(wanted):
-            if not any(row.open for row in self._rows[process].values()):
+            if not any(row.open or row.last_sample > newest_sample for row in self._rows[process].values()):
                 del self._rows[process]
+                self._complete_after = max(self._complete_after, process)
         return [
             row
             for process in sorted(self._rows.keys() & set(wanted))
@@ -61,10 +72,9 @@ class VmaRowCache:
         """Add rows that have come since, also of processes that were not requested yet: they soon will be."""
         new = self._read("vma.id > ?", self._newest)
         for row in new:
-            if row.process in self._rows or row.process > self._highest:
+            if row.process in self._rows or row.process > self._complete_after:
                 self._rows.setdefault(row.process, {})[row.id] = row
         self._newest = max((row.id for row in new), default=self._newest)
-        self._highest = max(self._highest, max((row.process for row in new), default=0))
 
     def _add(self, rows: Iterable[VmaRow]) -> None:
         for row in rows:

@@ -14,7 +14,7 @@ from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTab
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
-from memtui.tui.presenters import Presenter, heat_map
+from memtui.tui.presenters import Presenter, heat_map, ranges
 from memtui.tui.presenters.presenter import Room
 from tests.support.sessions import MS, hello
 from tests.support.streams import sample as sample_process
@@ -168,6 +168,35 @@ def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
         recording.step()
     recording.writer.commit()
     assert reader.vmas.rows_of(wanted) == [row for row in reader.vmas.rows() if row.process in wanted]
+    reader.close()
+    recording.writer.close()
+
+
+def test_following_never_searches_all_ranges_of_the_session(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "READ_EVERY_S", 0.0)
+    recording = Following(tmp_path / "s.memtui")
+    recording.step()
+    recording.writer.commit()
+    reader = Session(tmp_path / "s.memtui")
+    presenter = Presenter(reader, follow=True)
+    presenter.playhead.recording = True
+    presenter.view()
+    conditions: list[str] = []
+    read_rows = reader.vmas._cache._read
+    reader.vmas._cache._read = lambda which, *values: conditions.append(which) or read_rows(which, *values)
+    for _ in range(30):
+        for _ in range(2):
+            recording.step()
+        recording.writer.commit()
+        presenter.refresh()
+        for _ in range(2 * LIVES):  # processes come and go after the samples were read and before the ranges are
+            recording.step()
+        recording.writer.commit()
+        presenter.view()
+    assert len(conditions) >= 60
+    assert not [which for which in conditions if not which.startswith("vma.id ")]
+    wanted = {process.key for process in reader.processes.all()}
+    assert reader.vmas.rows_of(wanted) == reader.vmas.rows()
     reader.close()
     recording.writer.close()
 
