@@ -13,7 +13,7 @@ Rows = list[tuple[int, Pairs]]
 
 KEEP_ROWS, KEEP_BYTES = 1 << 14, 64 << 20
 # Fewer for short answers, those of a growing session: a small row takes twenty times the bytes of its numbers.
-KEEP_SHORT, SHORT = 1 << 12, 1 << 10
+KEEP_SHORT = SHORT = 1 << 10
 
 
 class RowCache:

@@ -126,6 +126,7 @@ def follow(tmp_path_factory):
             "held rows": len(reader.vmas._cache),
             "processes": len(presenter._log._cached),
             "groups": len(presenter.heat._groups),
+            "filtered": len(presenter.ranges._left_out),
         }.items():
             rows.setdefault(name, []).append(count)
     recording.builder.add(End(recording.sample * INTERVAL_NS, "target exited"))
@@ -140,7 +141,7 @@ def test_recorder_holds_the_processes_that_are_there(followed):
     assert max(rows["observed"]) <= 1 + EACH * (LIVES + 2)
 
 
-@pytest.mark.parametrize("what", ["rows", "most", "held rows", "processes", "groups"])
+@pytest.mark.parametrize("what", ["rows", "most", "held rows", "processes", "groups", "filtered"])
 def test_viewer_holds_what_is_in_sight(followed, what):
     _, rows = followed
     counts = rows[what]

@@ -42,6 +42,7 @@ from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
 
 KEEP_COLUMNS = 4096
 KEEP_SETS = 1024
+KEEP_PAST = 256  # of a live picture, windows that have left it: more of them are dropped
 KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
 KEEP_SUMS_BYTES = 64 << 20
 KEEP_GROUPS = 256
@@ -61,6 +62,7 @@ class HeatColumns:
             KEEP_COLUMNS, KEEP_SUMS_BYTES
         )  # by their samples
         self._columns: LruCache[int, Column] = LruCache(KEEP_COLUMNS)  # by sample
+        self._keep_windows = 0  # of more in ``_with_pages`` those that left the picture are dropped
         self._bins: dict[int, Column] = {}  # finished columns of the picture by their number on the grid
         self._grid: tuple[float, int] = (0.0, 0)
         self._stride = 0
@@ -113,6 +115,8 @@ class HeatColumns:
         drawn = ranges_to_draw(ranges, cells, self.keep)
         self._lay_out(drawn, cells, mapped, live=live)
         picture, complete = self._picture(reader, axis, columns, cells, budget)
+        if live and len(self._with_pages) > self._keep_windows:
+            self._forget_windows(reader, axis)
         parts = [f"hottest {hottest.label} {size(touched[hottest.key])}"] if hottest else []
         if len(ranges) > len(drawn):
             parts.append(f"{len(ranges) - len(drawn)} small ones not drawn")
@@ -135,6 +139,16 @@ class HeatColumns:
         if len(self._groups) > KEEP_GROUPS:
             drawn = {r.process for r in self._ranges}
             self._groups = {process: groups for process, groups in self._groups.items() if process in drawn}
+
+    def _forget_windows(self, reader: Session, axis: TimeAxis) -> None:
+        """Drop what is decoded of windows that have left a live picture, whose place is taken by new ones for hours."""
+        samples = reader.samples
+        first = max(0, int(np.searchsorted(samples.end_ns, axis.start_ns)) - 1)
+        oldest = int(samples.sample[first])
+        self._with_pages.drop(lambda sample: sample < oldest)
+        self._columns.drop(lambda sample: sample < oldest)
+        self._sets.drop(lambda key: key[0] < oldest)
+        self._keep_windows = 2 * len(self._with_pages) + KEEP_PAST
 
     def _in_sight(self) -> Sequence[ProcessRange]:
         """Return the ranges in the zoom; all of them without one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -36,6 +37,12 @@ class LruCache(Generic[K, V]):
             len(self._items) > self._most or (self._most_bytes is not None and self.total_bytes > self._most_bytes)
         ):
             _, (_, freed) = self._items.popitem(last=False)
+            self.total_bytes -= freed
+
+    def drop(self, out_of_sight: Callable[[K], bool]) -> None:
+        """Remove the items of which this is true."""
+        for key in [key for key in self._items if out_of_sight(key)]:
+            _, freed = self._items.pop(key)
             self.total_bytes -= freed
 
     def clear(self) -> None:

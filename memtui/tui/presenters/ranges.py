@@ -28,6 +28,7 @@ TREND_SAMPLES = 48  # windows before the cursor that the trend shows
 SURVEY, GLANCE = 48, 6  # windows in which the most accessed bytes of each range are searched; for the first picture
 HEAVIEST = 64  # processes that are loaded for the heat map, which has fewer rows
 _EACH = TREND_SAMPLES // TREND  # windows in a cell of the trend
+KEEP_FILTERED = 4096  # kinds of ranges of which it is known whether the filter leaves them out
 
 
 _Entry = tuple[VmaRow, str, str]  # a range, its name, why the filter would leave it out
@@ -318,9 +319,10 @@ class RangeTable:
     def _why_left_out(self, row: VmaRow) -> str:
         if row.filtered:
             return f"not stored: {row.filtered}"
-        key = row.id, row.start, row.end, row.perms, self._unfiltered
+        # All that a term looks at. Short-lived processes have the same ranges, so these are few.
+        key = row.end - row.start, row.perms, row.name, self._unfiltered
         if key not in self._left_out:
-            if len(self._left_out) > 20_000:
+            if len(self._left_out) > KEEP_FILTERED:
                 self._left_out.clear()
             term = self._unfiltered.leaves_out(row)
             self._left_out[key] = f"filtered: {term}" if term else ""
