@@ -17,6 +17,7 @@ import psutil
 from benchmarks.run import Run, memtui
 from benchmarks.targets import needs_root, status_bytes, training
 from memtui.session.file_format import SessionError
+from memtui.session.packed_column import Column
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
 
@@ -111,7 +112,8 @@ def record(pid: int, path: Path, interval_s: float, seconds: float) -> Recorded:
     table = reader.samples
     reader.close()
     settled = int(np.searchsorted(table.start_ns, table.start_ns[0] + SETTLE_SECONDS * 1e9))
-    columns = {name: getattr(table, name)[settled:] for name in SampleTable.__dataclass_fields__}
+    parts = {name: getattr(table, name)[settled:] for name in SampleTable.__dataclass_fields__}
+    columns = {name: Column.of(part) if isinstance(part, np.ndarray) else part for name, part in parts.items()}
     return Recorded(path, path.stat().st_size, len(table), SampleTable(**columns), rss, *peaks, interval_s)
 
 

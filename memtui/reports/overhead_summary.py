@@ -66,7 +66,7 @@ def overhead_of(reader: ReportSource, rows: ProcessRows, span_ns: int) -> Overhe
         paused_fraction=float(paused.sum() / span_ns) if len(paused) else None,
         paused_median_s=float(np.median(paused) / SECOND_NS) if len(paused) else None,
         paused_max_s=_longest_pause_s(rows),
-        lost_fraction=lost_fraction(samples.lost_ns, span_ns),
+        lost_fraction=lost_fraction(samples.lost_ns[:], span_ns),
         self_cpu_fraction=float(cpu_ns[-1] - cpu_ns[0]) / float(samples.end_ns[-1] - samples.end_ns[0]),
         reason="",
         budget=None,

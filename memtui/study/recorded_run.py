@@ -66,7 +66,7 @@ class Trace:
     @cached_property
     def mapped_bytes(self) -> Floats:
         """f8[n]: address space of the tree in each window; a range counts with its extent over the session."""
-        return mapped_bytes(self._reader.vma_rows(), self.samples.sample)
+        return mapped_bytes(self._reader.vma_rows(), self.samples.sample[:])
 
     @cached_property
     def given_back_bytes(self) -> Floats:
@@ -110,7 +110,7 @@ class Trace:
 
     def wss(self, *, training: bool = True) -> Floats:
         """Return the working-set sizes of the tree in bytes, of windows in which they are known."""
-        sizes_bytes = self.samples.wss_bytes[self.training] if training else self.samples.wss_bytes
+        sizes_bytes = self.samples.wss_bytes[self.training] if training else self.samples.wss_bytes[:]
         return sizes_bytes[~np.isnan(sizes_bytes)]
 
     def merged(self, count: int) -> list[PageSet]:

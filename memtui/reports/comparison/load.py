@@ -55,7 +55,7 @@ def conditions(reader: ReportSource) -> dict[str, str]:
     options, host = hello.options, hello.host
     budget = allowed(options.max_overhead_ppm)
     return {
-        "windows asked": between(*map(duration, intervals_s(samples.asked_ns, options.interval_ns))),
+        "windows asked": between(*map(duration, intervals_s(samples.asked_ns[:], options.interval_ns))),
         "budget": "none" if budget is None else percent(budget),
         "tracker": tracker_label(hello.tracker),
         "flush": hello.flush,
@@ -77,7 +77,7 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
     samples = reader.samples
     if not len(samples):
         return None
-    mapped = mapped_bytes(reader.vma_rows(), samples.sample)
+    mapped = mapped_bytes(reader.vma_rows(), samples.sample[:])
     line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
     hello, resident_memory = reader.hello, resident(samples, reader.processes())
     resident_bytes = resident_memory.bytes
@@ -103,10 +103,10 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
             reasons[name] = no_wss or "no window was complete"
     reasons |= {name: "PSS was not read" for name in ("pss_median_bytes", "pss_p95_bytes") if figures[name] is None}
     return RecordedMemory(
-        intervals_s(samples.asked_ns, hello.options.interval_ns)
+        intervals_s(samples.asked_ns[:], hello.options.interval_ns)
         if allowed(hello.options.max_overhead_ppm) is None
         else intervals_s(samples.intervals_ns(), 0),
-        over_time(reader, samples.wss_bytes),
+        over_time(reader, samples.wss_bytes[:]),
         over_time(reader, resident_bytes),
         over_time(reader, mapped),
         line,
@@ -123,7 +123,7 @@ def over_time(reader: ReportSource, values: NDArray[np.float64]) -> Line:
     lost = np.flatnonzero(np.diff(samples.sample) > 1) + 1
     starts_ns = np.insert(samples.start_ns, lost, samples.end_ns[lost - 1])
     with_holes = np.insert(np.asarray(values, np.float64), lost, np.nan)
-    return stepped(starts_ns - samples.start_ns[0], with_holes, samples.end_ns[-1] - samples.start_ns[0])
+    return stepped(starts_ns - samples.start_ns[0], with_holes, int(samples.end_ns[-1] - samples.start_ns[0]))
 
 
 def stepped(starts_ns: NDArray[np.int64], values: NDArray[np.float64], end_ns: int) -> Line:

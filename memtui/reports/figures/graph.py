@@ -33,7 +33,7 @@ def draw(reader: ReportSource) -> Drawing | None:
     if not len(samples):
         return None
     resident_memory = resident(samples, reader.processes())
-    wss, rss = _Line.of(samples, samples.wss_bytes), _Line.of(samples, resident_memory.bytes)
+    wss, rss = _Line.of(samples, samples.wss_bytes[:]), _Line.of(samples, resident_memory.bytes)
     apart = wss.has_values and rss.has_values and rss.most > APART * wss.most
     heights = [42.0, 84.0] if apart else [96.0]
     notes = []

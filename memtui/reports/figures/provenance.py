@@ -26,7 +26,7 @@ def sentences(reader: ReportSource) -> list[str]:
     how = f"tracker {tracker_label(hello.tracker)}" + (
         f", flush {hello.flush}" if hello.flush not in ("", "off") else ""
     )
-    requested = between(*map(duration, intervals_s(samples.asked_ns, hello.options.interval_ns)))
+    requested = between(*map(duration, intervals_s(samples.asked_ns[:], hello.options.interval_ns)))
     if len(samples) and hello.options.max_overhead_ppm:
         true = f", {between(*map(duration, intervals_s(samples.intervals_ns(), 0)))} budgeted{true}"
     facts = [

@@ -17,6 +17,7 @@ from memtui.analysis.resident import RSS, resident
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.core.samples import Hello, Process, Status
 from memtui.core.units import duration, size
+from memtui.session.packed_column import Column
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import StepTicks, TickLog
 from memtui.tui.presenters.processes import pss_note
@@ -176,7 +177,7 @@ def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> 
     return tuple(parts)
 
 
-def finite_value(values: Floats, index: int) -> float | None:
+def finite_value(values: Floats | Column[np.float64], index: int) -> float | None:
     """Return the value of a window; None where it is not finite, and before the first window (index below 0)."""
     return float(values[index]) if index >= 0 and np.isfinite(values[index]) else None
 

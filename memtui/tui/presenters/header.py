@@ -13,6 +13,7 @@ from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.released_memory import released_bytes
 from memtui.core.options import tracker_label
 from memtui.core.samples import Process, Status
+from memtui.session.packed_column import Column
 from memtui.session.process_reader import ProcessSample
 from memtui.session.session import Session
 from memtui.tui.presenters.overhead import OwnCost, lost_share, pause_warning, with_budget
@@ -115,7 +116,7 @@ def program_name(command: str) -> str:
     return name
 
 
-def _same_before(requested_ns: np.ndarray, index: int) -> int:
+def _same_before(requested_ns: Column[np.int64] | np.ndarray, index: int) -> int:
     """Return how many windows in a row up to ``index`` have its requested interval, of the last ``TRUE_WINDOWS``."""
     others = np.flatnonzero(requested_ns[max(0, index - TRUE_WINDOWS + 1) : index + 1] != requested_ns[index])
     return min(index + 1, TRUE_WINDOWS) - (int(others[-1]) + 1 if len(others) else 0)

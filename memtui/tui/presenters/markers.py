@@ -14,6 +14,7 @@ from memtui.core.samples import Status
 from memtui.session.records.training import ProgressRow
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
+from memtui.tui.presenters.playhead import Moments
 from memtui.widgets.views.memory import Tick, TimeAxis
 
 SLOTS = 512  # ticks of a timeline at most, more than it has cells
@@ -72,7 +73,7 @@ class TickLog:
         last = bisect_right(self._ticks, last_ns, key=_time)
         return _downsampled(self._ticks[first:last], first_ns, last_ns)
 
-    def near(self, cursor_ns: int, ends: np.ndarray, by: int) -> int | None:
+    def near(self, cursor_ns: int, ends: Moments, by: int) -> int | None:
         """Return the end of the next (1) or previous (-1) window with a tick; None without such a window."""
         if not self._ticks or not len(ends):
             return None

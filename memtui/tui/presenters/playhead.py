@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.session.packed_column import Column
 from memtui.widgets.views.memory import State, TimeAxis
+
+Moments = Column[np.int64] | NDArray[np.int64]  # rising
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 SPANS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
@@ -33,7 +36,7 @@ class Playhead:
     span_ns: int | None = int(DEFAULT_SPAN_S * _NS)  # None: the whole session
     cursor_ns: int = 0
     origin_ns: int = 0
-    ends: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    ends: Moments = field(default_factory=lambda: np.empty(0, np.int64))
     _window_end: int = 0
 
     @property
@@ -51,7 +54,7 @@ class Playhead:
         """Return the number of the sample under the cursor, -1 before the first."""
         return int(np.searchsorted(self.ends, self.cursor_ns, side="right")) - 1
 
-    def grow(self, origin_ns: int, ends: NDArray[np.int64], *, recording: bool) -> None:
+    def grow(self, origin_ns: int, ends: Moments, *, recording: bool) -> None:
         """Set the samples known now."""
         self.origin_ns, self.ends, self.recording = origin_ns, ends, recording
         if self.follow or not self.cursor_ns:

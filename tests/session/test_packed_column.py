@@ -1,0 +1,105 @@
+"""A packed column is the array of its numbers, however they come and are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from memtui.session import packed_column
+from memtui.session.packed_column import Column
+
+WHOLE = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 300).map(lambda n: n << 12),
+    st.sampled_from([0, 1, 255, 256, 65535, 65536, 2**32 - 1, 2**32, 2**63 - 1, -(2**63)]),
+)
+FLOATS = st.one_of(
+    st.sampled_from([np.nan, 0.0, 1.0, 4096.0, 0.5, -7.0, 1e300, np.inf, -np.inf, float(2**53), float(2**53 + 2)]),
+    st.integers(0, 300).map(lambda n: float(n << 12)),
+)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(packed_column, "BLOCK", 8)
+
+
+def pieces_of(values):
+    return st.lists(st.lists(values, max_size=20), max_size=5)
+
+
+@settings(deadline=None)
+@given(st.one_of(pieces_of(WHOLE), pieces_of(FLOATS).map(lambda pieces: [np.array(p, float) for p in pieces])))
+@example([list(range(0, 80, 4))])
+@example([[2**63 - 1, -(2**63)] * 8])
+def test_it_reads_as_what_was_added(pieces):
+    dtype = np.float64 if pieces and isinstance(pieces[0], np.ndarray) else np.int64
+    column, columns = Column.empty(dtype), []
+    expected = np.empty(0, dtype)
+    for piece in pieces:
+        added = np.array(piece, dtype)
+        column, expected = column.extended(added), np.concatenate((expected, added))
+        columns.append((column, expected))
+    for some, all_of_it in columns:  # earlier ones, too
+        assert len(some) == len(all_of_it)
+        assert some.dtype == all_of_it.dtype
+        np.testing.assert_array_equal(np.asarray(some), all_of_it)
+        np.testing.assert_array_equal([some[n] for n in range(-len(some), len(some))], np.tile(all_of_it, 2))
+        for part in (slice(3, 19), slice(7, 9), slice(-5, None), slice(None, None, 3), slice(9, 2), slice(2, -1)):
+            np.testing.assert_array_equal(some[part], all_of_it[part])
+        assert some.any_known == bool((~np.isnan(all_of_it)).any())
+        for index in (len(some), -len(some) - 1):
+            with pytest.raises(IndexError):
+                some[index]
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(0, 60), st.lists(st.floats(-2, 52), max_size=9))
+@settings(deadline=None)
+def test_searches_find_what_they_find_in_an_array(values, earlier, wanted):
+    rising = np.sort(np.array(values, np.int64))
+    longest = Column.of(rising)
+    first = Column.empty(np.int64).extended(rising[:earlier])
+    first.extended(rising[earlier:])
+    for column, expected in ((longest, rising), (first, rising[:earlier])):
+        for side in ("left", "right"):
+            found = np.searchsorted(column, wanted, side=side)
+            np.testing.assert_array_equal(found, np.searchsorted(expected, wanted, side=side))
+            for one in wanted:
+                assert column.searchsorted(one, side=side) == expected.searchsorted(one, side=side)
+
+
+def test_a_search_and_a_part_unpack_few_blocks(monkeypatch):
+    column = Column.of(np.arange(0, 80_000, 8))
+    unpacked: list[object] = []
+    values = packed_column._Block.values
+    monkeypatch.setattr(packed_column._Block, "values", lambda *of: unpacked.append(of) or values(*of))
+    assert column.searchsorted(40_001) == 5001
+    assert column[5000:5010].tolist() == list(range(40_000, 40_080, 8))
+    assert column[5003] == 40_024
+    assert len(unpacked) <= 3
+
+
+def test_it_is_used_as_an_array():
+    column, numbers = Column.of(np.arange(1.0, 21.0)), np.arange(1.0, 21.0)
+    for found, expected in (
+        (column - 1, numbers - 1),
+        (1 / (column + column), 1 / (numbers + numbers)),
+        (column == 3, numbers == 3),
+        (np.isnan(column), np.isnan(numbers)),
+        (column[numbers > 4], numbers[numbers > 4]),
+        (column[[3, 1]], numbers[[3, 1]]),
+        (np.where(numbers > 4, column, 0), np.where(numbers > 4, numbers, 0)),
+        (column.astype(np.int64), numbers.astype(np.int64)),
+        (list(column), list(numbers)),
+    ):
+        np.testing.assert_array_equal(found, expected)
+    assert (column.min(), column.max(), column.sum(), column.tolist()) == (1, 20, 210, numbers.tolist())
+
+
+def test_only_the_longest_grows():
+    column = Column.of(np.arange(3))
+    column.extended(np.arange(2))
+    with pytest.raises(ValueError, match="longer"):
+        column.extended(np.arange(2))
