@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +37,41 @@ class Resident:
     alone: NDArray[np.bool_]
 
 
-def resident(samples: Any, processes: Iterable[Process]) -> Resident:
+class ResidentKind:
+    """Which figure is the resident memory of a table of samples that grows. Each sample is looked at once."""
+
+    def __init__(self) -> None:
+        self._count, self._last = 0, -1  # number of samples looked at, and the last of them
+        self._alone, self._any_pss = True, False
+
+    def of(self, samples: Any, processes: Iterable[Process]) -> str:
+        """Return ``RSS``, ``PSS`` or ``SUM_OF_RSS``; ``processes``: of more than one pid if there ever were any."""
+        total = len(samples.sample)
+        if total < self._count or (self._count and samples.sample[self._count - 1] != self._last):
+            self._count, self._alone, self._any_pss = 0, True, False  # there are more samples between them
+        if total > self._count:
+            new = slice(self._count, total)
+            self._alone = self._alone and bool((samples.processes[new] == 1).all())
+            self._any_pss = self._any_pss or bool(np.isfinite(samples.pss_bytes[new]).any())
+            self._count, self._last = total, int(samples.sample[-1])
+        # Old sessions do not store the number of processes by window.
+        if self._alone or len({process.pid for process in processes}) < 2:
+            return RSS
+        return PSS if self._any_pss else SUM_OF_RSS
+
+
+def resident_bytes(samples: Any, kind: str, of: slice = slice(None)) -> NDArray[np.float64]:
+    """Return resident memory of one kind by sample, f8[n]."""
+    rss: NDArray[np.float64] = samples.rss_bytes[of]
+    return np.where(samples.processes[of] == 1, rss, samples.pss_bytes[of]) if kind == PSS else rss
+
+
+def resident(samples: Any, processes: Sequence[Process]) -> Resident:
     """Return the resident memory of a session, from its table of samples; ``processes``: all that it recorded."""
-    always = len({process.pid for process in processes}) < 2  # old sessions do not store the number by window
-    alone = np.full(len(samples.sample), always) | (samples.processes == 1)
-    if alone.all():
-        return Resident(RSS, samples.rss_bytes, alone)
-    if not np.isfinite(samples.pss_bytes).any():
-        return Resident(SUM_OF_RSS, samples.rss_bytes, alone)
-    return Resident(PSS, np.where(alone, samples.rss_bytes, samples.pss_bytes), alone)
+    kind = ResidentKind().of(samples, processes)
+    always = len({process.pid for process in processes}) < 2
+    alone = np.full(len(samples.sample), always) | (samples.processes[:] == 1)
+    return Resident(kind, resident_bytes(samples, kind), alone)
 
 
 def touched_fraction(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.alike import like
 from memtui.analysis.fast_numpy import median
-from memtui.analysis.resident import RSS, resident
+from memtui.analysis.resident import RSS, ResidentKind, resident_bytes
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.core.samples import Hello, Process, Status
 from memtui.core.units import duration, size
@@ -51,7 +51,7 @@ class MemoryGraph:
         self._range: Series | None = None
         self._process: Series | None = None
         self._pid: int | None = None
-        self._step_ticks = StepTicks()
+        self._step_ticks, self._resident = StepTicks(), ResidentKind()
 
     def focus_range(self, key: int | None) -> None:
         """Draw a line for one range; None: no line."""
@@ -128,11 +128,13 @@ class MemoryGraph:
             (wss, rss), complete = self._process.view(self._reader, first, last, index, budget)
             here = index - first if first <= index < last else -1
             return _Sizes(wss, rss, finite_value(wss, here), finite_value(rss, here), RSS), complete
-        whole = resident(samples, processes)
-        wss, rss = samples.wss_bytes[first:last].astype(float), whole.bytes[first:last].astype(float)
-        return _Sizes(
-            wss, rss, finite_value(samples.wss_bytes, index), finite_value(whole.bytes, index), whole.name
-        ), True
+        kind = self._resident.of(samples, processes)
+        now = finite_value(resident_bytes(samples, kind, slice(index, index + 1)), 0) if index >= 0 else None
+        wss, rss = (
+            sizes.astype(float)
+            for sizes in (samples.wss_bytes[first:last], resident_bytes(samples, kind, slice(first, last)))
+        )
+        return _Sizes(wss, rss, finite_value(samples.wss_bytes, index), now, kind), True
 
     def _range_line(self, first: int, last: int, index: int, budget: TimeBudget) -> tuple[Floats | None, bool]:
         if self._range is None:

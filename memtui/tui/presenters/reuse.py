@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memtui.analysis.fast_numpy import intervals_s, median
+from memtui.analysis.fast_numpy import intervals_s
+from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
 from memtui.session.session import Session
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
+if TYPE_CHECKING:
+    from memtui.session.sample_table import SampleTable
+
 FEW_SAMPLES = 32  # up to this number adding samples is cheaper than starting at a checkpoint
 BATCH_WINDOWS = 64  # windows of one process added between two checks of the time budget
 # A bin ends at its edge; the first bin gets a lower edge here.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
 LATE = 1.25  # times the requested interval: beyond that the true length of windows is shown
+MORE = 64  # one in so many windows is added to the median of them all before they are sorted again
 LEVEL = 0.02  # of the whole drop of the miss ratio: less counts as level
 
 
@@ -70,6 +76,7 @@ class Intervals:
     def __init__(self) -> None:
         self._count, self._sample = 0, -1  # number of windows read, and the last sample of them
         self._shortest_s, self._longest_s = np.inf, 0.0
+        self._lengths = GrowingMedian(np.empty(0), 0)  # of the windows read
 
     def until(self, reader: Session, sample: int) -> tuple[float, float]:
         """Return shortest and longest interval in seconds; twice the median length of windows that took longer."""
@@ -77,16 +84,26 @@ class Intervals:
         count = int(np.searchsorted(samples.sample, sample, side="right"))
         if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
             self._count, self._shortest_s, self._longest_s = 0, np.inf, 0.0
+            self._lengths = GrowingMedian(np.empty(0), 0)
         if count > self._count:
             new = samples.intervals_ns(slice(self._count, count))
             shortest, longest = intervals_s(new, reader.hello.options.interval_ns)
             self._shortest_s, self._longest_s = min(self._shortest_s, shortest), max(self._longest_s, longest)
+            self._add_lengths(samples, count)
             self._count, self._sample = count, sample
-        if count:
-            true_s = median((samples.end_ns - samples.start_ns)[:count]) / 1e9
+        if self._lengths.value is not None:
+            true_s = self._lengths.value / 1e9
             if true_s > LATE * self._longest_s:
                 return true_s, true_s
         return self._shortest_s, self._longest_s
+
+    def _add_lengths(self, samples: SampleTable, count: int) -> None:
+        added = slice(self._count if count - self._count <= self._lengths.left else 0, count)
+        lengths_ns = (samples.end_ns[added] - samples.start_ns[added]).astype(float)
+        if added.start:
+            self._lengths.add(lengths_ns)
+        else:  # now and then all are sorted, the more of them the more seldom
+            self._lengths = GrowingMedian(lengths_ns, count // MORE)
 
 
 def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | None = None) -> ReuseView:

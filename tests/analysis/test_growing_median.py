@@ -1,0 +1,40 @@
+"""The median of growing numbers is that of all of them, and few are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.analysis.fast_numpy import median
+from memtui.analysis.growing_median import GrowingMedian
+
+NUMBERS = st.lists(st.one_of(st.integers(0, 9), st.integers(-1000, 1000)), max_size=60)
+
+
+@given(NUMBERS, NUMBERS, st.integers(0, 3), st.sampled_from([0, -(10**6), 10**6]))
+def test_it_is_the_median_of_all_values(first, more, spare, offset):
+    growing = GrowingMedian(np.array(first, float), len(more) + spare)
+    values = list(first)
+    assert growing.value == (median(np.array(values, float)) if values else None)
+    for value in more:
+        growing.add(np.array([value + offset], float))
+        values.append(value + offset)
+        assert growing.value == median(np.array(values, float))
+        assert len(growing) == len(values)
+
+
+@pytest.mark.parametrize("count", [5000, 50_000])
+def test_few_values_are_kept(count):
+    values = np.random.default_rng(0).random(count + 64)
+    growing = GrowingMedian(values[:count], 64)
+    growing.add(values[count:])
+    assert growing.value == median(values)
+    assert growing.kept <= 2 * 64 + 8
+
+
+def test_more_than_were_announced_are_refused():
+    growing = GrowingMedian(np.arange(5.0), 2)
+    with pytest.raises(ValueError, match="announced"):
+        growing.add(np.arange(3.0))

@@ -1,0 +1,120 @@
+"""The figures of all windows while more of them come: those of looking at all again, for little work."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, ResidentKind, resident, resident_bytes
+from memtui.core.samples import Process
+from memtui.session.packed_column import Column
+from memtui.session.sample_table import COLUMNS, SampleTable, SampleTableBuilder
+from memtui.tui.presenters.reuse import Intervals
+from memtui.tui.presenters.sentences import SentencesLog, WindowFigures
+
+MS = 1_000_000
+PROCESSES = [Process(key, 100 + key, 1, key, 0, "t", "child") for key in (1, 2)]
+
+
+def rows(count: int, *, seed: int = 0, unknown: float = 0.0, budget: bool = False, pss: bool = True) -> list[tuple]:
+    """Windows of 0.1 s, every hundred of them some of 1 s."""
+    random = np.random.default_rng(seed)
+    found = []
+    end_ns = 10**15
+    for sample in range(count):
+        asked_ns = 1000 * MS if sample % 100 > 96 else 100 * MS
+        length_ns = asked_ns + int(random.integers(0, MS))
+        end_ns += length_ns + MS
+        numbers = [int(n) << 12 for n in random.integers(1, 5000, 9)]
+        values = {
+            "sample": sample, "start_ns": end_ns - length_ns, "end_ns": end_ns, "asked_ns": asked_ns,
+            "sampler_cpu_ns": sample * MS, "recorder_cpu_ns": sample * MS, "gaps": 0,
+            "budgeted_ns": int(asked_ns * random.uniform(1, 1.2)) if budget else None,
+            "paused_ns": numbers[0], "lost_ns": numbers[1], "wss_bytes": numbers[2], "rss_bytes": numbers[3],
+            "processes": 1 + sample % 3, "pss_bytes": numbers[4] if pss else None,
+            "disturbed": "", "status": "ok", "reason": "",
+        }  # fmt: skip
+        if random.random() < unknown:
+            values |= dict.fromkeys(("paused_ns", "lost_ns", "wss_bytes", "pss_bytes")[sample % 4 :])
+        found.append(tuple(values.get(name) for name in COLUMNS))
+    return found
+
+
+def known(figures) -> dict[str, float]:
+    """Return the figures by name."""
+    return {name: getattr(figures, name) for name in figures.__slots__}
+
+
+@pytest.mark.parametrize("budget", [False, True])
+@pytest.mark.parametrize("pss", [False, True])
+@pytest.mark.parametrize("unknown", [0.0, 0.4, 1.0])
+def test_added_windows_give_what_all_windows_give(unknown, pss, budget):
+    builder, all_rows = SampleTableBuilder(), rows(900, unknown=unknown, pss=pss, budget=budget)
+    log, counted, seen = SentencesLog(), 0, []
+    intervals = Intervals()
+    for start in range(0, len(all_rows), 3):
+        table = builder.add(all_rows[start : start + 3])
+        reader = SimpleNamespace(samples=table, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=100 * MS)))
+        log.view(reader, len(table) - 1, None, PROCESSES)
+        whole = WindowFigures(table, len(table) - 1, ResidentKind().of(table, PROCESSES))
+        if log._windows._intervals_ns == whole._intervals_ns:
+            assert known(log._figures) == pytest.approx(known(whole.figures(table)), nan_ok=True)
+            counted += 1
+        seen.append(id(log._windows))
+        assert intervals.until(reader, len(table) - 1) == Intervals().until(reader, len(table) - 1)
+    assert counted > 250
+    assert len(set(seen[-100:])) < 60, "most were added"
+
+
+def test_a_cursor_that_goes_back_has_the_figures_until_there():
+    table = SampleTableBuilder().add(rows(500))
+    reader, log = SimpleNamespace(samples=table), SentencesLog()
+    for index in (499, 100, 101, 400, 0, 300):
+        log.view(reader, index, None, PROCESSES)
+        assert known(log._figures) == pytest.approx(known(WindowFigures(table, index, PSS).figures(table)))
+
+
+@pytest.mark.parametrize(
+    ("pss", "processes", "kind"), [(True, PROCESSES, PSS), (False, PROCESSES, SUM_OF_RSS), (True, PROCESSES[:1], RSS)]
+)
+def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes, kind):
+    builder, growing = SampleTableBuilder(), ResidentKind()
+    all_rows = rows(40, pss=pss)
+    for start in range(0, 40, 5):
+        table = builder.add(all_rows[start : start + 5])
+        whole = resident(table, processes)
+        assert growing.of(table, processes) == whole.name == kind
+        np.testing.assert_array_equal(resident_bytes(table, kind, slice(3, 9)), whole.bytes[3:9])
+    other = SampleTableBuilder().add([row for row in all_rows if row[0] % 3 == 0])  # of one process all of them
+    assert growing.of(other, processes) == resident(other, processes).name == RSS
+
+
+def numbers_read(count: int, monkeypatch) -> float:
+    """Return how many numbers of a table are read for each of many windows that come to so many windows."""
+    builder = SampleTableBuilder()
+    all_rows = rows(count + 1600)
+    builder.add(all_rows[:count])
+    log, intervals, read = SentencesLog(), Intervals(), 0
+    between = Column._between
+
+    def counted(column, first, last):
+        nonlocal read
+        read += last - first
+        return between(column, first, last)
+
+    with monkeypatch.context() as patch:
+        for start in range(count, count + 1600, 10):
+            table: SampleTable = builder.add(all_rows[start : start + 10])
+            reader = SimpleNamespace(samples=table, hello=SimpleNamespace(options=SimpleNamespace(interval_ns=MS)))
+            log.view(reader, len(table) - 1, None, PROCESSES)
+            intervals.until(reader, len(table) - 1)
+            patch.setattr(Column, "_between", counted)  # not of the first one, which looks at all
+    return read / 1590
+
+
+def test_the_work_for_a_window_does_not_grow_with_the_session(monkeypatch):
+    few, many = (numbers_read(count, monkeypatch) for count in (5000, 20_000))
+    assert many < 1.3 * few
+    assert many < 1500, "20,000 numbers of ten columns are in the table"
