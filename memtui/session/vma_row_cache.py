@@ -41,7 +41,8 @@ class VmaRowCache:
         before = self._newest
         if before < 0:
             self._newest, self._complete_after = self._read_newest()
-        else:
+        known = self._rows.keys() - set(wanted)
+        if before >= 0:
             self._add_new()
         # Rows of a process of which nothing is mapped any more do not change, and new ones have just been read.
         living = [own for own in self._rows.values() if any(row.open for row in own.values())]
@@ -58,7 +59,7 @@ class VmaRowCache:
                 for row_id in merged & own.keys():
                     del own[row_id]
             self._add(current)
-        for process in self._rows.keys() - set(wanted):
+        for process in known:  # a new one may be requested by the next call, of windows before these
             if not any(row.open or row.last_sample > newest_sample for row in self._rows[process].values()):
                 del self._rows[process]
                 self._complete_after = max(self._complete_after, process)

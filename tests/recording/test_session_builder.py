@@ -12,6 +12,7 @@ from memtui.analysis.access_counts import TouchTally
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Process, ProcessWindow, Status, Vma, VmaTable, Window
 from memtui.recording.recorder.session_builder import SessionBuilder
+from memtui.session import connection
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, heat_map, ranges
@@ -100,10 +101,26 @@ def followed(tmp_path_factory):
     """Return (the recording, counts of objects in recorder and viewer: at the most, early and late)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heat_map, "KEEP_GROUPS", KEEP_GROUPS)  # or it would take an hour until some are let go
-        return follow(tmp_path_factory)
+        steps = CountedSteps()
+        patch.setattr(connection, "read_all", steps.read_all)
+        return follow(tmp_path_factory, steps)
 
 
-def follow(tmp_path_factory):
+class CountedSteps:
+    """Counts the steps of SQLite's machine, in hundreds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _tick(self) -> None:
+        self.count += 1
+
+    def read_all(self, reading, path, query, values):
+        reading.set_progress_handler(self._tick, 100)
+        return reading.execute(query, values).fetchall()
+
+
+def follow(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("many") / "s.memtui"
     recording = Following(path)
     recording.step()
@@ -117,9 +134,11 @@ def follow(tmp_path_factory):
         for _ in range(50):
             recording.step()
         recording.writer.commit()
+        before = steps.count
         presenter.refresh()
-        presenter.view()
+        presenter.view(10.0)
         for name, count in {
+            "steps": steps.count - before,
             "observed": len(recording.builder._observed),
             "rows": len(presenter.ranges._rows),
             "most": len(presenter.ranges._most),
@@ -149,6 +168,13 @@ def test_viewer_holds_what_is_in_sight(followed, what):
     assert max(counts) <= most
     later = counts[len(counts) // 2 :]
     assert max(later) <= 1.1 * max(counts[: len(counts) // 2])
+
+
+def test_a_refresh_searches_no_more_the_longer_the_session_is(followed):
+    _, rows = followed
+    steps = rows["steps"]
+    third = len(steps) // 3
+    assert sum(steps[-third:]) < 1.1 * sum(steps[third : 2 * third])
 
 
 def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
