@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.core.samples import Event
-from memtui.tui.presenters import Presenter, reuse_view
+from memtui.tui.presenters import Presenter, markers, reuse_view
 from memtui.tui.presenters.markers import SLOTS, TickLog
 from memtui.widgets.reuse_histogram import bounds
 from memtui.widgets.views.memory import State
@@ -172,3 +174,52 @@ def test_sizes_spoken_of_are_exact_edges():
     low, high = MissRatioCurve.of(FakeSession(1).reuse.until(9)).miss_ratio_at(view.size_bytes)
     np.testing.assert_array_equal(view.miss_low, low)
     np.testing.assert_array_equal(view.miss_high, high)
+
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 90), st.sampled_from(["mark", "exec", "end"]), st.sampled_from("abc")), max_size=60
+)
+
+
+@given(EVENTS, st.integers(0, 60))
+def test_ticks_have_the_texts_of_their_events_also_those_that_were_forgotten(events, first):
+    session = FakeSession(60)
+    stored: list[Event] = []
+    session.events = lambda low, high: sorted(
+        (event for event in stored if low <= event.t_ns < high), key=lambda event: event.t_ns
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markers, "KEEP_TEXTS", 3)
+        log = TickLog()
+    for n, (t, kind, text) in enumerate(events):
+        stored.append(Event(t, kind, text))
+        if n % 4 == 0:
+            log.update(session, 100 + n)
+    log.update(session, 1000)
+    shown = sorted({(e.t_ns, e.kind, e.text) for e in stored if e.kind in ("mark", "exec")})
+    assert sorted((m.t_ns, m.kind, m.text) for m in log.between(0, 2000)) == shown
+    within = log.within(first, first + 20)
+    assert sorted((m.t_ns, m.kind, m.text) for m in within) == [m for m in shown if first < m[0] <= first + 20]
+
+
+@pytest.mark.parametrize("count", [5000, 50_000])
+def test_of_an_hour_of_programs_that_start_little_is_kept(count):
+    session, log = FakeSession(20), TickLog()
+    events = [Event(ORIGIN_NS + n * 50_000_000, "exec", f"pid {n} is now /bin/true {n}") for n in range(count)]
+    events[1777] = Event(events[1777].t_ns, "mark", "here")
+    session.events = lambda low, high: events[
+        bisect_left(events, low, key=_t_ns) : bisect_left(events, high, key=_t_ns)
+    ]
+    for end in range(0, count, 500):
+        log.update(session, events[min(end + 500, count) - 1].t_ns)
+    assert len(log) == count
+    assert len(log._events) <= markers.KEEP_TEXTS
+    assert len(log._seen) <= 500 + markers.LATE_NS // 50_000_000 + 1
+    drawn = log.drawn(ORIGIN_NS, events[-1].t_ns)
+    assert SLOTS // 2 - 1 <= len(drawn) <= SLOTS
+    assert [m.text for m in drawn if m.kind == "mark"] == ["here"]
+    assert log.between(events[7].t_ns, events[8].t_ns)[1].text == "pid 8 is now /bin/true 8"
+
+
+def _t_ns(event: Event) -> int:
+    return event.t_ns
