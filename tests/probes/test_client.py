@@ -11,13 +11,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from memtui.core.samples import GPU_COUNTERS, PowerReading, Status
 from memtui.probes.gpu.worker import pause_after
 from memtui.session.session import Session
-from memtui.tui.presenters.power import LATE_NS, PowerLog
+from memtui.tui.presenters import power
+from memtui.tui.presenters.power import LATE_NS, PowerLog, counter_lines
 from memtui.widgets.power_gauge import PowerGauge
 from memtui.widgets.views.memory import DevicePower, PowerView
 from tests.nvml_stub.build import COMPILER, compile_stand_in, run_with
@@ -252,3 +254,50 @@ async def test_the_gauge_shows_it(device, height, shown):
 def test_a_driver_that_takes_cpu_time_is_asked_more_seldom():
     """Readings take half a percent of a CPU, but none is further away than 3 s."""
     assert [pause_after(cost_s) for cost_s in (0, 0.001, 0.0069, 0.055)] == [0.5, 0.5, pytest.approx(1.38), 3]
+
+
+@pytest.mark.parametrize("cursors", [(1, 2, 3, 900), (900, 5, 700), (3, 3, 1)])
+def test_a_cursor_anywhere_has_the_figures_until_there(cursors):
+    second, random = 10**9, np.random.default_rng(0)
+    readings = [
+        PowerReading(
+            n * second, "GPU 0", "board", "nvml",
+            None if n % 5 == 0 else float(random.integers(1, 700)), None if n % 7 == 0 else 10.0 * n,
+            sm_active=n / 1000,
+        )
+        for n in range(1, 1000)
+        if n % 35
+    ]  # fmt: skip
+    log = log_of(*readings, seen_until=(500 * second, 1000 * second))
+    for cursor in cursors:
+        before = [r for r in readings if r.t_ns <= cursor * second]
+        watts = [r.power_w for r in before if r.power_w is not None]
+        joules = [r.energy_j for r in before if r.energy_j is not None]
+        (shown,) = log.view(cursor * second).devices
+        assert shown.now_w == before[-1].power_w
+        assert (shown.mean_w, shown.peak_w) == (pytest.approx(np.mean(watts)), max(watts))
+        assert shown.energy_j == (joules[-1] - joules[0] if len(joules) > 1 else None)
+        assert shown.counters == (() if shown.now_w is None else counter_lines(counters(before[-1])))
+
+
+def counters(reading: PowerReading) -> list[float]:
+    return [np.nan if (value := getattr(reading, name)) is None else value for name in GPU_COUNTERS]
+
+
+def test_a_live_cursor_reads_and_adds_up_no_reading_twice(monkeypatch):
+    second = 10**9
+    readings = [PowerReading(n * second, "CPU package 0", "package", "rapl", 5.0, 5.0 * n) for n in range(1, 3000)]
+    log, reader, added = PowerLog(), _Log(*readings), 0
+    add = power._Sums.add
+
+    def counted(sums, watts, joules):
+        nonlocal added
+        added += len(watts)
+        add(sums, watts, joules)
+
+    monkeypatch.setattr(power._Sums, "add", counted)
+    for latest in range(1, 3000):
+        log.update(reader, type("Playhead", (), {"latest_ns": latest * second}))
+        monkeypatch.setattr(log, "_read", lambda first_ns, last_ns: pytest.fail("read again"))
+        log.view(latest * second)
+    assert added == len(readings)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
-from math import isfinite
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf, isfinite, nan
 
 import numpy as np
 
 from memtui.analysis.energy_parts import part_of
-from memtui.core.samples import GPU_COUNTERS, SOCKET_WITH_MEMORY
+from memtui.core.samples import GPU_COUNTERS, SOCKET_WITH_MEMORY, PowerReading
 from memtui.core.units import processes_text, short_size
+from memtui.session.sample_table import Texts
 from memtui.session.session import Session
 from memtui.tui.presenters.playhead import Playhead
 from memtui.widgets.views.memory import DevicePower, PowerView
 
-_EACH = len(GPU_COUNTERS)
 _SHARES = ((("SM", "sm_active"), ("occup.", "sm_occupancy")), (("tensor", "tensor_active"), ("mem", "dram_active")))
 _BUSES = {"pcie": "PCIe", "nvlink": "NVLink"}
 STALE_NS = 5_000_000_000
@@ -33,38 +34,61 @@ class _Device:
         self.times = array("q")  # arrays: there may be hours of ten readings a second
         self.watts = array("d")
         self.joules = array("d")
-        self.counters = array("d")  # as many of each reading as ``GPU_COUNTERS`` names
-        self.shared: list[str] = []  # what each reading covers
+        self.shared = Texts()  # what each reading covers
+        self.newest: PowerReading | None = None
         self.limit: float | None = None
         self.reason = ""
         self.silences: list[tuple[int, str]] = []  # moments from which on there was no reading, and why
+        self._sums = _Sums()
 
-    def view(self, cursor_ns: int) -> DevicePower:
+    def view(self, cursor_ns: int, counters_at: Callable[[int], tuple[str, ...]]) -> DevicePower:
+        """Return the device at a moment; ``counters_at``: what a GPU counted until one of its readings."""
         until = bisect_right(self.times, cursor_ns)
         if not until:
             return DevicePower(self.name, reason=self.reason or "no reading yet")
-        watts, joules = np.frombuffer(self.watts)[:until], np.frombuffer(self.joules)[:until]
-        finite_joules = joules[np.isfinite(joules)]
-        now: float | None = float(watts[-1])
+        if until < self._sums.until:
+            self._sums = _Sums()
+        sums = self._sums
+        sums.add(self.watts[sums.until : until], self.joules[sums.until : until])
+        now: float | None = self.watts[until - 1]
         if cursor_ns - self.times[until - 1] > STALE_NS or now != now:
             now = None
         note = self.shared[until - 1]
         silence = next((s for s in reversed(self.silences) if s[0] <= cursor_ns), (0, ""))
         if silence[0] > self.times[until - 1]:
             now, note = None, silence[1]
-        seen = watts[np.isfinite(watts)]
         return DevicePower(
             self.name,
             now_w=now,
-            mean_w=float(seen.mean()) if len(seen) else None,
-            peak_w=float(seen.max()) if len(seen) else None,
-            energy_j=float(finite_joules[-1] - finite_joules[0]) if len(finite_joules) > 1 else None,
+            mean_w=sums.watts / sums.count if sums.count else None,
+            peak_w=sums.peak_w if sums.count else None,
+            energy_j=sums.last_j - sums.first_j if sums.joules > 1 else None,
             limit_w=self.limit,
-            reason="" if len(seen) or len(finite_joules) else self.reason,
+            reason="" if sums.count or sums.joules else self.reason,
             note=note,
-            counters=() if now is None else counter_lines(self.counters[(until - 1) * _EACH : until * _EACH]),
+            counters=() if now is None else counters_at(self.times[until - 1]),
             added=self.added,
         )
+
+
+class _Sums:
+    """The readings up to one, added up: a live cursor adds a few a second to hours of them."""
+
+    def __init__(self) -> None:
+        self.until = self.count = self.joules = 0  # readings, and those whose power and whose energy is known
+        self.watts, self.peak_w = 0.0, -inf
+        self.first_j = self.last_j = 0.0
+
+    def add(self, watts: Sequence[float], joules: Sequence[float]) -> None:
+        """Add readings; nan is a value that is not known."""
+        self.until += len(watts)
+        power, energy = (np.array(values)[np.isfinite(values)] for values in (watts, joules))
+        if len(power):
+            self.count += len(power)
+            self.watts, self.peak_w = self.watts + float(power.sum()), max(self.peak_w, float(power.max()))
+        if len(energy):
+            self.first_j = self.first_j if self.joules else float(energy[0])
+            self.joules, self.last_j = self.joules + len(energy), float(energy[-1])
 
 
 class PowerLog:
@@ -73,9 +97,11 @@ class PowerLog:
     def __init__(self) -> None:
         self._devices: dict[tuple[str, str], _Device] = {}
         self._until = 0
+        self._read: Callable[[int, int], list[PowerReading]] = lambda first_ns, last_ns: []
 
     def update(self, reader: Session, playhead: Playhead) -> None:
         """Add the readings since the last call."""
+        self._read = reader.devices.power
         end = playhead.latest_ns + 1
         if end <= self._until:
             return
@@ -93,15 +119,24 @@ class PowerLog:
                 device.times.append(reading.t_ns)
                 device.watts.append(np.nan if reading.power_w is None else reading.power_w)
                 device.joules.append(np.nan if reading.energy_j is None else reading.energy_j)
-                values = (getattr(reading, name) for name in GPU_COUNTERS)
-                device.counters.extend(np.nan if value is None else value for value in values)
-                device.shared.append(shared_by(reading.scope, reading.processes))
+                device.shared.extend((shared_by(reading.scope, reading.processes),))
+                device.newest = reading
                 device.limit = reading.limit_w if reading.limit_w is not None else device.limit
         self._until = end
 
     def view(self, cursor_ns: int) -> PowerView:
         """Return all devices at a moment; averages, peaks and energy since the session began."""
-        return PowerView(tuple(device.view(cursor_ns) for device in self._devices.values()))
+        return PowerView(
+            tuple(device.view(cursor_ns, partial(self._counters, key)) for key, device in self._devices.items())
+        )
+
+    def _counters(self, key: tuple[str, str], t_ns: int) -> tuple[str, ...]:
+        """Return the counters of one reading: of a live cursor it is the newest, others are read again."""
+        reading = self._devices[key].newest
+        if reading is None or reading.t_ns != t_ns:
+            reading = next((r for r in self._read(t_ns, t_ns + 1) if (r.device, r.scope) == key), None)
+        values = [getattr(reading, name, None) for name in GPU_COUNTERS]
+        return counter_lines([nan if value is None else value for value in values])
 
 
 def counter_lines(values: Sequence[float]) -> tuple[str, ...]:
