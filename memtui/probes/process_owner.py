@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, read_status
 
 _IDS = re.compile(r"^(Uid|Gid):\t(\d+)\t(\d+)\t(\d+)\t(\d+)$", re.M)
 _CAPABILITIES = re.compile(r"^CapPrm:\t([0-9a-f]+)$", re.M)
@@ -16,11 +16,12 @@ class NotOwn(Exception):
     """The process does not belong to the user. The text says why."""
 
 
-def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
+def check_owner(pid: int, uid: int, proc: Path = PROC, status: str | None = None) -> None:
     """Accept a process that the user could trace without being root (``__ptrace_may_access`` of the kernel).
 
     The same user id is not enough: a program that gained other rights by its file (set-user-ID, set-group-ID,
-    capabilities) still has its user's id, but the user may not read it.
+    capabilities) still has its user's id, but the user may not read it. ``status``: its /proc/PID/status, where the
+    caller has just read it.
 
     Raises:
         ProcessLookupError: the process ended.
@@ -28,7 +29,7 @@ def check_owner(pid: int, uid: int, proc: Path = PROC) -> None:
     """
     folder = proc / str(pid)
     try:
-        status = (folder / "status").read_text(errors="replace")
+        status = read_status(pid, proc) if status is None else status
         owner = folder.stat().st_uid  # root where the process may not be read
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"process {pid} ended") from None

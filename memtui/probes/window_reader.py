@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
-from memtui.core.procfs import read_stat
+from memtui.core.procfs import read_stat, read_status
 from memtui.core.samples import Vma
 from memtui.core.units import duration
 from memtui.probes.pages.shared_frames import TouchedFrames, in_common
@@ -142,9 +142,9 @@ class PageReader:
         try:
             if self._filters.judge(subject.pid):
                 self.filtered = subject.pid
-            self._check(subject)
+            status = self._check(subject)
             self._tracker.prepare(subject.pid)
-            self._check_time(subject.pid, self._max_pause_ns)
+            self._check_time(subject.pid, self._max_pause_ns, status)
             with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
                 self._tracker.start(subject.pid, subject.vmas)
         except PauseRefused as error:
@@ -184,8 +184,8 @@ class PageReader:
             return self._read_together([subject], want_resident)[0]
         pause: Pause | None = None
         try:
-            self._check(subject)
-            self._check_time(subject.pid, self._max_pause_ns)
+            status = self._check(subject)
+            self._check_time(subject.pid, self._max_pause_ns, status)
             with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
                 self._tracker.resume_by_ns = pause.start_ns + self._max_pause_ns
                 self._in_pause()
@@ -199,8 +199,8 @@ class PageReader:
         left_ns = self._max_pause_ns
         for subject in subjects:
             try:
-                self._check(subject)
-                left_ns -= self._check_time(subject.pid, left_ns)
+                status = self._check(subject)
+                left_ns -= self._check_time(subject.pid, left_ns, status)
             except _ERRORS as error:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
@@ -239,8 +239,11 @@ class PageReader:
                 sharers[sharer.pid] = sharer.pidfd
         return sharers
 
-    def _check(self, subject: Subject) -> None:
-        """Raise an error where there is a reason against a pause."""
+    def _check(self, subject: Subject) -> str:
+        """Raise an error where there is a reason against a pause; return the /proc/PID/status that was looked at.
+
+        That this was the process of ``subject.pidfd`` is known when it is paused: it exists until then.
+        """
         if why := self._protected.objection(subject.pid, subject.start_ticks):
             raise NotPaused(why)
         stat = read_stat(subject.pid)
@@ -248,14 +251,19 @@ class PageReader:
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)
-        self._check_owner(subject.pid)
+        try:
+            status = read_status(subject.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            raise ProcessLookupError(f"process {subject.pid} ended") from None
+        self._check_owner(subject.pid, status)
         self._check_filter(subject.pid)
+        return status
 
-    def _check_owner(self, pid: int) -> None:
+    def _check_owner(self, pid: int, status: str | None = None) -> None:
         """Raise PermissionError for a process that belongs, or has come to belong, to another user."""
         if self._owner is not None:
             try:
-                check_owner(pid, self._owner)
+                check_owner(pid, self._owner, status=status)
             except NotOwn as error:
                 raise PermissionError(str(error)) from None
 
@@ -266,8 +274,8 @@ class PageReader:
             self._tracker.running.add(pid)
             raise Filtered(FILTERED)
 
-    def _check_time(self, pid: int, most_ns: int) -> int:
-        """Return for how long a process will be paused.
+    def _check_time(self, pid: int, most_ns: int, status: str) -> int:
+        """Return for how long a process will be paused; ``status``: what ``_check`` returned.
 
         Raises:
             TooManyMappings: the process is not read at all.
@@ -276,7 +284,7 @@ class PageReader:
         mappings = self._tracker.count_mappings(pid)
         if mappings is not None and mappings > MOST_MAPPINGS:
             raise TooManyMappings
-        expected_ns = self._times.expected_ns(pid, mappings)
+        expected_ns = self._times.expected_ns(pid, mappings, status)
         if expected_ns > most_ns:
             self.long = pid
             self._tracker.running.add(pid)

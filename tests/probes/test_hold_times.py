@@ -33,7 +33,7 @@ MS = 10**6
 def sizes(monkeypatch):
     """What the kernel says of the page tables of a process."""
     found = {1: 400}
-    monkeypatch.setattr(hold_times, "page_tables_kb", lambda pid: found.get(pid, 0))
+    monkeypatch.setattr(hold_times, "page_tables_kb", lambda pid, _status: found.get(pid, 0))
     return found
 
 
@@ -159,7 +159,7 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
         target.let_run(0.05)
         reader._deadline_s = lambda *_: 0.1  # it stops all the same
         reader._max_pause_ns = 1  # and what is expected, is less
-        reader._times.expected_ns = lambda pid, mappings: 0
+        reader._times.expected_ns = lambda pid, mappings, status=None: 0
         (reading,) = reader.read([subject], want_resident=False)
         assert isinstance(reading, Reading)
         assert reading.running.startswith("its marks were cleared while it ran")
@@ -212,17 +212,17 @@ def test_what_would_take_longer_is_not_held_at_all(held, together):
         for subject in both:
             reader.start(subject)
         reader._times.expected_stopped_ns = lambda pid: 0
-        reader._times.expected_ns = lambda pid, mappings: 30 * MS
+        reader._times.expected_ns = lambda pid, mappings, status=None: 30 * MS
         outcomes = reader.read(both, want_resident=False)
         assert all(isinstance(outcome, Reading) for outcome in outcomes)
         # Held at once they are held for the sum of their times, so there is room for one.
         assert [outcome.paused_ns > 0 for outcome in outcomes] == [True, not together]
         assert [outcome.running != "" for outcome in outcomes] == [False, together]
-        reader._times.expected_ns = lambda pid, mappings: 51 * MS
+        reader._times.expected_ns = lambda pid, mappings, status=None: 51 * MS
         outcomes = reader.read(both, want_resident=False)
         assert [outcome.paused_ns for outcome in outcomes] == [0, 0]
         assert all(outcome.running == "holding it would take longer than --max-pause (50.0 ms)" for outcome in outcomes)
-        reader._times.expected_ns = lambda pid, mappings: 10 * MS
+        reader._times.expected_ns = lambda pid, mappings, status=None: 10 * MS
         outcomes = reader.read(both, want_resident=False)
         assert all(outcome.paused_ns > 0 and not outcome.running for outcome in outcomes), (
             "held again where it is short again"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
 
 import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.core.procfs import read_stat
+from memtui.core.procfs import read_stat, read_status
 from memtui.core.samples import Capability
-from memtui.probes import window_reader
+from memtui.probes import process_owner, window_reader
 from memtui.probes.pages.pagetable import tracker as pagetable
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.tracker import PageWindow
+from memtui.probes.pause import hold_times
 from memtui.probes.proc_maps import read_maps
 from memtui.probes.window_reader import PageReader, Reading, Subject
 from tests.support.pagetable_targets import Target, need_pagetable
@@ -96,6 +99,29 @@ def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monk
         assert next(reads) == 3
         assert window(want_resident=True) == read_maps(target.pid)
         assert next(reads) == 5, "with the residents it is read all the same: a file may have been renamed"
+
+
+@pytest.mark.parametrize("owner", [None, 0])
+def test_before_a_pause_the_status_of_a_process_is_read_once(target, monkeypatch, owner):
+    pids: list[int] = []
+
+    def counted(pid: int, *rest: object) -> str:
+        pids.append(pid)
+        return read_status(pid, *rest)
+
+    for module in (window_reader, process_owner, hold_times):
+        monkeypatch.setattr(module, "read_status", counted)
+    # The target of this test is root's, with all capabilities; none of these are ambient.
+    monkeypatch.setattr(process_owner, "_CAPABILITIES", re.compile(r"^CapAmb:\t([0-9a-f]+)$", re.M))
+    with PageTableTracker() as tracker:
+        reader = PageReader(tracker, pause=True, owner=owner)
+        subject = Subject(target.pid, os.pidfd_open(target.pid), read_stat(target.pid).start_ticks, ())
+        reader.start(subject)
+        pids.clear()
+        for _ in range(3):
+            assert isinstance(reader.read([subject], want_resident=False)[0], Reading)
+        assert pids == [target.pid] * 3
+        os.close(subject.pidfd)
 
 
 OF_THE_ALLOCATOR = (

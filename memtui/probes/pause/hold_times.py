@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+
+from memtui.core.procfs import read_status
 
 # Before the first window: the most expensive way of clearing the accessed bit of a page, and of visiting a mapping (AMD
 # EPYC, docs/internals/cost.md). The size of the page tables gives an upper bound of the count of pages.
@@ -29,9 +30,15 @@ class HoldTimes:
         self._took: dict[int, tuple[float, _Size]] = {}
         self._stopped: dict[int, float] = {}
 
-    def expected_ns(self, pid: int, mappings: int | None) -> int:
-        """Return about how long the next window of a process takes. ``mappings``: their count; None: not known."""
-        now = self._size[pid] = _Size(mappings or 0, page_tables_kb(pid))
+    def expected_ns(self, pid: int, mappings: int | None, status: str | None = None) -> int:
+        """Return about how long the next window of a process takes.
+
+        Args:
+            pid: of the process.
+            mappings: their count; None: not known.
+            status: its /proc/PID/status, where the caller has just read it.
+        """
+        now = self._size[pid] = _Size(mappings or 0, page_tables_kb(pid, status))
         if pid not in self._took:
             return now.tables_kb * _PAGES_PER_TABLE_KB * _PAGE_NS + now.mappings * _MAPPING_NS
         took_ns, then = self._took[pid]
@@ -65,10 +72,13 @@ class HoldTimes:
         self._stopped.pop(pid, None)
 
 
-def page_tables_kb(pid: int) -> int:
-    """Return the size of all page tables of a process (each has 4 KiB and maps 2 MiB); 0: the process has ended."""
+def page_tables_kb(pid: int, status: str | None = None) -> int:
+    """Return the size of all page tables of a process (each has 4 KiB and maps 2 MiB); 0: the process has ended.
+
+    ``status``: its /proc/PID/status, where the caller has just read it.
+    """
     try:
-        match = re.search(r"^VmPTE:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(errors="replace"), re.M)
+        match = re.search(r"^VmPTE:\s*(\d+) kB", read_status(pid) if status is None else status, re.M)
     except OSError:
         match = None
     return int(match[1]) if match else 0
