@@ -6,7 +6,9 @@ than a factor of the square root of two. Without a budget two windows are alike 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +59,8 @@ def groups(
     while left.any() and len(result) < most:
         remaining = np.flatnonzero(left)
         windows = np.zeros(len(left), bool)
-        windows[remaining[_longest(intervals_ns[remaining], lengths_ns[remaining], exact)]] = True
+        low, high = _longest(*ranked_times(intervals_ns[remaining], lengths_ns[remaining]), exact=exact)
+        windows[remaining[(low <= intervals_ns[remaining]) & (intervals_ns[remaining] <= high)]] = True
         inside = intervals_ns[windows]
         fraction = float(lengths_ns[windows].sum()) / whole
         result.append(Group(windows, (int(inside.min()), int(inside.max())), fraction))
@@ -65,12 +68,30 @@ def groups(
     return result
 
 
-def _longest(intervals_ns: NDArray[np.int64], lengths_ns: NDArray[np.int64], exact: bool) -> NDArray[np.bool_]:
-    """Return the windows of the group with the most time."""
+def longest_intervals(
+    parts: Iterable[tuple[NDArray[np.int64], NDArray[np.float64]]], *, exact: bool
+) -> tuple[int, int]:
+    """Return the shortest and the longest interval of the first group, the one with the most time.
+
+    ``parts``: of some windows each, what ``ranked_times`` returns; of hours of windows, the arrays are never whole.
+    """
+    values, times_ns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return _longest(*ranked_times(values, times_ns), exact=exact)
+
+
+def ranked_times(
+    intervals_ns: NDArray[np.int64], lengths_ns: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the intervals that occur, rising, and the time of the windows of each."""
     values, rank = ranked(intervals_ns)
+    return values, np.asarray(np.bincount(rank, lengths_ns.astype(float), len(values)), np.float64)
+
+
+def _longest(values: NDArray[np.int64], times_ns: NDArray[np.float64], *, exact: bool) -> tuple[int, int]:
+    """Return the shortest and the longest interval of the group with the most time."""
     octaves = np.arange(len(values), dtype=float) * 2 if exact else np.log2(np.maximum(values, 1))
-    until = np.concatenate(([0.0], np.cumsum(np.bincount(rank, lengths_ns.astype(float), len(values)))))
+    until = np.concatenate(([0.0], np.cumsum(times_ns)))
     first = np.searchsorted(octaves, octaves - HALF_WIDTH, side="left")
     last = np.searchsorted(octaves, octaves + HALF_WIDTH, side="right")
     best = int(np.argmax(until[last] - until[first]))
-    return np.asarray((rank >= first[best]) & (rank < last[best]))
+    return int(values[first[best]]), int(values[last[best] - 1])

@@ -7,6 +7,7 @@ middle are kept.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,20 @@ _SPARE = 2  # places at both ends: the median of an even number of values is of 
 class GrowingMedian:
     """The median of numbers, none of them nan."""
 
-    def __init__(self, values: NDArray[np.float64], more: int) -> None:
-        """Begin with some values; ``more`` is how many can be added."""
-        rising = np.sort(values)
+    def __init__(self, parts: Iterable[NDArray[np.float64]], more: int, most: int) -> None:
+        """Begin with some values.
+
+        Args:
+            parts: of the values. Only one array is ever as long as all of them.
+            more: how many values can be added.
+            most: no more values are in the parts.
+        """
+        rising, length = np.empty(most), 0
+        for part in parts:
+            rising[length : length + len(part)] = part
+            length += len(part)
+        rising = rising[:length]
+        rising.sort()
         self._count, self._left = len(rising), more
         half = more // 2 + 1 + _SPARE
         self._below = max(0, self._count // 2 - half)

@@ -15,7 +15,9 @@ NUMBERS = st.lists(st.one_of(st.integers(0, 9), st.integers(-1000, 1000)), max_s
 
 @given(NUMBERS, NUMBERS, st.integers(0, 3), st.sampled_from([0, -(10**6), 10**6]))
 def test_it_is_the_median_of_all_values(first, more, spare, offset):
-    growing = GrowingMedian(np.array(first, float), len(more) + spare)
+    growing = GrowingMedian(
+        (np.array(first[:3], float), np.array(first[3:], float)), len(more) + spare, len(first) + spare
+    )
     values = list(first)
     assert growing.value == (median(np.array(values, float)) if values else None)
     for value in more:
@@ -28,13 +30,13 @@ def test_it_is_the_median_of_all_values(first, more, spare, offset):
 @pytest.mark.parametrize("count", [5000, 50_000])
 def test_few_values_are_kept(count):
     values = np.random.default_rng(0).random(count + 64)
-    growing = GrowingMedian(values[:count], 64)
+    growing = GrowingMedian((values[:999], values[999:count]), 64, count)
     growing.add(values[count:])
     assert growing.value == median(values)
     assert growing.kept <= 2 * 64 + 8
 
 
 def test_more_than_were_announced_are_refused():
-    growing = GrowingMedian(np.arange(5.0), 2)
+    growing = GrowingMedian((np.arange(5.0),), 2, 5)
     with pytest.raises(ValueError, match="announced"):
         growing.add(np.arange(3.0))

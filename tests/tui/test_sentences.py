@@ -117,4 +117,21 @@ def numbers_read(count: int, monkeypatch) -> float:
 def test_the_work_for_a_window_does_not_grow_with_the_session(monkeypatch):
     few, many = (numbers_read(count, monkeypatch) for count in (5000, 20_000))
     assert many < 1.3 * few
-    assert many < 1500, "20,000 numbers of ten columns are in the table"
+    assert many < 4000, "200,000 numbers are in the table"
+
+
+def test_no_array_is_as_long_as_the_session_but_one_of_each_median(monkeypatch):
+    longest = 0
+    between = Column._between
+
+    def measured(column, first, last):
+        nonlocal longest
+        longest = max(longest, last - first)
+        return between(column, first, last)
+
+    monkeypatch.setattr(Column, "_between", measured)
+    table = SampleTableBuilder().add(rows(20_000))
+    WindowFigures(table, len(table) - 1, PSS)
+    options = SimpleNamespace(options=SimpleNamespace(interval_ns=MS))
+    Intervals().until(SimpleNamespace(samples=table, hello=options), 5)
+    assert longest <= 4096

@@ -12,6 +12,7 @@ from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.miss_ratio import MissRatioCurve
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
 from memtui.session.session import Session
+from memtui.tui.presenters.all_windows import MORE, parts_until
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import ReuseView
 
@@ -23,7 +24,6 @@ BATCH_WINDOWS = 64  # windows of one process added between two checks of the tim
 # A bin ends at its edge; the first bin gets a lower edge here.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
 LATE = 1.25  # times the requested interval: beyond that the true length of windows is shown
-MORE = 64  # one in so many windows is added to the median of them all before they are sorted again
 LEVEL = 0.02  # of the whole drop of the miss ratio: less counts as level
 
 
@@ -76,7 +76,7 @@ class Intervals:
     def __init__(self) -> None:
         self._count, self._sample = 0, -1  # number of windows read, and the last sample of them
         self._shortest_s, self._longest_s = np.inf, 0.0
-        self._lengths = GrowingMedian(np.empty(0), 0)  # of the windows read
+        self._lengths = GrowingMedian((), 0, 0)  # of the windows read
 
     def until(self, reader: Session, sample: int) -> tuple[float, float]:
         """Return shortest and longest interval in seconds; twice the median length of windows that took longer."""
@@ -84,7 +84,7 @@ class Intervals:
         count = int(np.searchsorted(samples.sample, sample, side="right"))
         if count < self._count or (self._count and samples.sample[self._count - 1] != self._sample):
             self._count, self._shortest_s, self._longest_s = 0, np.inf, 0.0
-            self._lengths = GrowingMedian(np.empty(0), 0)
+            self._lengths = GrowingMedian((), 0, 0)
         if count > self._count:
             new = samples.intervals_ns(slice(self._count, count))
             shortest, longest = intervals_s(new, reader.hello.options.interval_ns)
@@ -98,12 +98,12 @@ class Intervals:
         return self._shortest_s, self._longest_s
 
     def _add_lengths(self, samples: SampleTable, count: int) -> None:
-        added = slice(self._count if count - self._count <= self._lengths.left else 0, count)
-        lengths_ns = (samples.end_ns[added] - samples.start_ns[added]).astype(float)
-        if added.start:
-            self._lengths.add(lengths_ns)
+        if count - self._count <= self._lengths.left:
+            added = slice(self._count, count)
+            self._lengths.add((samples.end_ns[added] - samples.start_ns[added]).astype(float))
         else:  # now and then all are sorted, the more of them the more seldom
-            self._lengths = GrowingMedian(lengths_ns, count // MORE)
+            lengths_ns = ((samples.end_ns[part] - samples.start_ns[part]).astype(float) for part in parts_until(count))
+            self._lengths = GrowingMedian(lengths_ns, count // MORE, count)
 
 
 def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | None = None) -> ReuseView:

@@ -8,16 +8,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.alike import groups
+from memtui.analysis.alike import longest_intervals, ranked_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
 from memtui.core.samples import Process
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
+from memtui.tui.presenters.all_windows import MORE, parts_until
 from memtui.widgets.views.memory import SentencesView
 
-MORE = 64  # one in so many windows is added to the figures of those before it until all are looked at again
+_MEDIANS = 4
 
 
 class SentencesLog:
@@ -57,15 +58,22 @@ class WindowFigures:
 
     def __init__(self, samples: SampleTable, index: int, kind: str) -> None:
         """Look at all windows up to ``index``; ``kind`` of resident memory."""
-        upto = slice(0, index + 1)
-        lengths_ns = samples.end_ns[upto] - samples.start_ns[upto]
-        largest = groups(samples.intervals_ns(upto), lengths_ns, exact=not samples.has_budget, most=1)[0]
+        count = index + 1
+        times = (
+            ranked_times(samples.intervals_ns(part), samples.end_ns[part] - samples.start_ns[part])
+            for part in parts_until(count)
+        )
         self._kind, self._budget = kind, samples.has_budget
-        self._intervals_ns = largest.interval_ns
-        self._left = (index + 1) // MORE
+        self._intervals_ns = longest_intervals(times, exact=not self._budget)
+        self._left = count // MORE
         self._count, self._sample = 0, -1
         self._max_bytes = self._paused_ns = self._lost_ns = np.nan
-        self._medians = tuple(GrowingMedian(values, self._left) for values in self._of_windows(samples, upto))
+        for part in parts_until(count):
+            self._add_up(samples, part)
+        self._medians = tuple(
+            GrowingMedian((self._values(samples, part)[n] for part in parts_until(count)), self._left, count)
+            for n in range(_MEDIANS)
+        )
         self._move(samples, index)
 
     def can_add(self, samples: SampleTable, index: int, kind: str) -> bool:
@@ -79,8 +87,9 @@ class WindowFigures:
     def add(self, samples: SampleTable, index: int) -> None:
         """Add the windows up to ``index``."""
         self._left -= index + 1 - self._count
-        of_each = self._of_windows(samples, slice(self._count, index + 1))
-        for median, values in zip(self._medians, of_each, strict=True):
+        added = slice(self._count, index + 1)
+        self._add_up(samples, added)
+        for median, values in zip(self._medians, self._values(samples, added), strict=True):
             median.add(values)
         self._move(samples, index)
 
@@ -106,16 +115,21 @@ class WindowFigures:
             resident=self._kind,
         )
 
-    def _of_windows(self, samples: SampleTable, of: slice) -> tuple[NDArray[np.float64], ...]:
-        """Add up windows; return lengths and working sets of those alike, and these where RSS or PSS is known, too."""
+    def _add_up(self, samples: SampleTable, of: slice) -> None:
+        """Add windows to the sums and the largest working set."""
+        wss = self._values(samples, of)[1]
+        if len(wss):
+            self._max_bytes = np.fmax(self._max_bytes, wss.max())
+        self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
+        self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
+
+    def _values(self, samples: SampleTable, of: slice) -> tuple[NDArray[np.float64], ...]:
+        """Return lengths and working sets of the windows that are alike, and these where RSS or PSS is known, too."""
         intervals_ns = samples.intervals_ns(of)
         alike = (self._intervals_ns[0] <= intervals_ns) & (intervals_ns <= self._intervals_ns[1])
         wss, memory = samples.wss_bytes[of], resident_bytes(samples, self._kind, of)
         known = alike & ~np.isnan(wss)
         both = known & np.isfinite(memory)
-        self._max_bytes = np.fmax(self._max_bytes, np.fmax.reduce(wss[known], initial=np.nan))
-        self._paused_ns = _sum(self._paused_ns, samples.paused_ns[of])
-        self._lost_ns = _sum(self._lost_ns, samples.lost_ns[of])
         lengths_s = (samples.end_ns[of] - samples.start_ns[of])[alike] / 1e9
         return lengths_s, wss[known], wss[both], memory[both]
 
