@@ -34,16 +34,26 @@ import numpy as np
 from memtui.core.errors import UserError
 from memtui.core.page_sizes import PAGE_BYTES, PAGES_PER_BLOCK
 from memtui.core.procfs import read_stat
+from memtui.core.samples import Status
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
-from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
+from memtui.probes.window_reader import Lost, Outcome, PageReader, Reading, Subject
 
 SECONDS = 600.0
 PHASE_S = 5.0  # then the next mode
 INTERVAL_S = 0.02
+MAX_PAUSE_NS = 1_000_000_000  # on a busy machine most windows of the default would be of a running target
 FEW, STEP, BLOCKS = 4096, 64, 16  # pages, the touched ones of them, huge pages: as in stress.c
-# How marks are cleared, what is paused, whether the process that shares the memory is read, too.
-MODES = ("one", "working-set", "full", "tree", "together", "no-pause")
+# By mode, which of the processes that share the target's memory are paused with it. Where both are, nobody runs, and
+# windows are called exact.
+MODES = {
+    "one": (),
+    "tree": ("inside",),
+    "together": ("inside", "outside"),
+    "working-set": ("inside", "outside"),
+    "full": ("inside", "outside"),
+    "no-pause": (),
+}
 _KHUGEPAGED = Path("/sys/kernel/mm/transparent_hugepage/khugepaged")
 _FAST = {"scan_sleep_millisecs": 5, "alloc_sleep_millisecs": 5, "pages_to_scan": 8192, "max_ptes_none": 511}
 _COMPLAINTS = re.compile(
@@ -59,11 +69,13 @@ class Found:
     Attributes:
         windows: how many windows there are of each mode and status.
         compared: windows of which every page is known.
+        exact: those of them that are called exact, and in which everything that is touched was touched.
         wrong: what was wrong, in words.
     """
 
     windows: Counter[str] = field(default_factory=Counter)
     compared: int = 0
+    exact: int = 0
     pages_compared: int = 0
     rounds: int = 0
     collapsed: int = 0
@@ -130,34 +142,41 @@ def _watch(pid: int, about: dict[str, int], shared: mmap.mmap, until: float, fou
 def _phase(mode: str, pid: int, about: dict[str, int], shared: mmap.mmap, until: float, found: Found) -> None:
     pause = mode != "no-pause"
     tracker = PageTableTracker(rearm=mode if mode in ("working-set", "full") else "auto", paused=pause)
-    reader = PageReader(tracker, pause=pause, together=mode == "together")
-    pids = (pid, about["inside"]) if mode in ("tree", "together") else (pid,)
-    subjects = [Subject(one, os.pidfd_open(one), read_stat(one).start_ticks, ()) for one in pids]
+    reader = PageReader(tracker, pause=pause, max_pause_ns=MAX_PAUSE_NS)
+    # As in the sampler, memory that several processes share is read once: each reading clears the marks for all.
+    pids = [about[name] for name in MODES[mode]]
+    sharers = tuple(Subject(one, os.pidfd_open(one), read_stat(one).start_ticks) for one in pids)
+    subject = Subject(pid, os.pidfd_open(pid), read_stat(pid).start_ticks, (), sharers)
     try:
         tracker.notice()
-        for subject in subjects:
-            with suppress(Exception):  # not paused: the first window begins with it, and is not compared
-                reader.start(subject)
+        with suppress(Exception):  # not paused: the first window begins with it, and is not compared
+            reader.start(subject)
         begun = False
         while time.monotonic() < until:
             before = _rounds(shared)
             time.sleep(INTERVAL_S)
             # Since all marks were cleared, everything that is touched was touched once from the first to the last page.
             whole = _rounds(shared) - before >= 2
-            outcomes = reader.read(subjects, want_resident=False)
-            for outcome in outcomes:
-                status = "lost" if isinstance(outcome, Lost) else outcome.window.status
-                found.windows[f"{mode}: {status}"] += 1
-            first = outcomes[0]
-            if begun and isinstance(first, Reading) and first.window.pages is not None:
-                _compare(mode, first, about, whole and pause and first.window.flush != "off", found)
-            # After a lost window the next one goes back to where it began.
-            begun = all(isinstance(one, Reading) and one.window.pages is not None for one in outcomes)
+            outcome = reader.read([subject], want_resident=False)[0]
+            found.windows[f"{mode}: {_status(outcome)}"] += 1
+            if isinstance(outcome, Lost) or outcome.window.pages is None:
+                begun = False  # after a lost window the next one goes back to where it began
+                continue
+            if begun:
+                _compare(mode, outcome, about, whole and not outcome.running and outcome.window.flush != "off", found)
+            begun = True
     finally:
         reader.close()
-        for subject in subjects:
-            if subject.pidfd is not None:
-                os.close(subject.pidfd)
+        for one in (subject, *sharers):
+            if one.pidfd is not None:
+                os.close(one.pidfd)
+
+
+def _status(outcome: Outcome) -> str:
+    """Return what the sampler would call the window: one of a target that ran is approximate at best."""
+    if isinstance(outcome, Lost):
+        return "lost"
+    return "running" if outcome.running and outcome.window.status == Status.OK else str(outcome.window.status)
 
 
 def _compare(mode: str, reading: Reading, about: dict[str, int], whole: bool, found: Found) -> None:
@@ -166,6 +185,7 @@ def _compare(mode: str, reading: Reading, about: dict[str, int], whole: bool, fo
     assert pages is not None
     seen = pages.pages()
     found.compared += 1
+    found.exact += whole and reading.window.status == Status.OK
     few = np.arange(0, FEW, STEP)
     for name in ("plain", "locked", "never", "faulted"):
         if not about[name]:
@@ -185,8 +205,13 @@ def _compare(mode: str, reading: Reading, about: dict[str, int], whole: bool, fo
         found.pages_compared += BLOCKS * PAGES_PER_BLOCK
         if not touched:
             _note(mode, name, reading, there, "nothing touches", found)
-        # Of a folio that is mapped page by page, what DAMON took cannot be read back: it leaves one note for all of it.
-        elif whole and (name == "thp" or not ("changed" in reading.window.reason or other_observers())):
+        # Of a folio that is mapped page by page, or that a child has since a fork, what DAMON took cannot be read back:
+        # it leaves one note for all of it. Of whole huge pages the window tells that.
+        elif whole and not (
+            "took accessed bits" in reading.window.reason
+            if name == "thp"
+            else "changed" in reading.window.reason or other_observers()
+        ):
             _note(mode, name, reading, np.setdiff1d(np.arange(BLOCKS), there), "missing", found)
     if about["hugetlb"]:
         inside = (seen >= about["hugetlb"] // PAGE_BYTES) & (seen < about["hugetlb"] // PAGE_BYTES + PAGES_PER_BLOCK)
@@ -274,8 +299,8 @@ def main() -> int:
     for name, count in sorted(found.windows.items()):
         print(f"{name}: {count} windows")
     print(
-        f"{found.compared} windows and {found.pages_compared:,} pages compared, {found.rounds:,} rounds of the target, "
-        f"{found.collapsed:,} huge pages made: {len(found.wrong)} wrong"
+        f"{found.compared} windows and {found.pages_compared:,} pages compared, {found.exact} of these windows exact, "
+        f"{found.rounds:,} rounds of the target, {found.collapsed:,} huge pages made: {len(found.wrong)} wrong"
     )
     for line in found.wrong[:50]:
         print(line)

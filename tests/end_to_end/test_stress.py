@@ -21,5 +21,6 @@ def test_nothing_is_wrong_while_page_tables_come_and_go():
     found = stress(SECONDS)
     assert found.wrong == []
     assert found.compared > 50
+    assert found.exact > 10
     assert {line.split(":")[0] for line in found.windows} == set(MODES)
     assert found.rounds > 1000
