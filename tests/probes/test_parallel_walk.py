@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -193,6 +196,56 @@ def test_what_a_walk_leaves_out_is_found_without_the_lock(target):
         for side in (0, 1):
             assert np.array_equal(files.anonymous[side], before.anonymous[side])
         assert np.array_equal(files.mappings, before.mappings)
+
+
+# Lines with a pid, an address and a count of blocks: makes huge pages of them, and answers with how many.
+_COLLAPSER = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+for line in sys.stdin:
+    pid, address, blocks = map(int, line.split())
+    pidfd, made = os.pidfd_open(pid), 0
+    for n in range(blocks):
+        vector = struct.pack("QQ", address + (n << 21), 1 << 21)
+        made += libc.syscall(440, pidfd, vector, ctypes.c_size_t(1), 25, 0) > 0
+    os.close(pidfd)
+    print(made, flush=True)
+"""
+_BLOCKS, _ROUNDS = 32, 24
+
+
+def test_a_block_is_not_missed_while_a_huge_page_is_made_of_it(target):
+    """In between there is neither a table nor a huge page: the walk without the lock says that something changed."""
+    address = target.do(f"a = anonymous({_BLOCKS * 512}, align=1 << 21); w = view(a, {_BLOCKS * 512}); answer = a")
+    extents = (np.array([address], np.uint64), np.array([address + (_BLOCKS << 21)], np.uint64))
+    made = missed = walks = 0
+    command = [sys.executable, "-c", _COLLAPSER]
+    with (
+        closing(Walker()) as walker,
+        Pauser() as pauser,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as collapser,
+    ):
+        for _ in range(_ROUNDS):
+            size = _BLOCKS << 21
+            # Thrown away, without huge pages, written, with huge pages
+            target.do(
+                f"[libc.madvise(a, {size}, n) for n in (4, 15)]; w[:] = 1; libc.madvise(a, {size}, 14); answer = 0"
+            )
+            with pauser.paused(target.pid):
+                print(target.pid, address, _BLOCKS, file=collapser.stdin, flush=True)
+                while not select.select([collapser.stdout], [], [], 0)[0]:
+                    walk = walker.walk_extents(target.pid, extents, want_resident=True)
+                    there = walk.resident
+                    inside = (there.blocks >= address >> 21) & (there.blocks < (address >> 21) + _BLOCKS)
+                    found = int(inside.sum()) + len(there.huge)
+                    missed += found < _BLOCKS and not walk.changed
+                    walks += 1
+                made += int(collapser.stdout.readline())
+        collapser.stdin.close()
+    if made < _BLOCKS:
+        pytest.skip("this kernel makes no huge pages when it is asked to (Linux 6.1)")
+    assert walks > _ROUNDS
+    assert missed == 0, f"of {walks} walks, while {made} huge pages were made"
 
 
 def assert_within(some: PageSet, pages: PageSet) -> None:

@@ -238,6 +238,7 @@ struct walker {
 	u64 giant;  /* number of the GiB whose page-middle table is known, plus 1 */
 	u64 middle; /* address of that table */
 	u64 frozen; /* hugetlb: report residency only */
+	u64 unlocked; /* nothing holds khugepaged off */
 	struct walk_state *state;
 };
 
@@ -653,6 +654,44 @@ static __always_inline bool is_in_parts(struct walk_state *s, u64 block)
 	return part == s->part_read || part == s->part_next;
 }
 
+/* Of a lock: a thread has it for writing. */
+#define WRITER_LOCKED 1UL
+
+/*
+ * Whether another process has the lock of the mappings for writing. This process has it while it clears mapped files, and
+ * makes no huge pages. Not known of real-time kernels, which have another lock.
+ */
+static __always_inline bool others_write(struct walk_state *s)
+{
+	struct mm_struct *mm = (void *)s->mm;
+	struct task_struct *owner;
+
+	if (!bpf_core_field_exists(mm->mmap_lock.count))
+		return false;
+	if (!(BPF_CORE_READ(mm, mmap_lock.count.counter) & WRITER_LOCKED))
+		return false;
+	/* The lowest bits are flags. Between taking the lock and writing down who has it, it is nobody. */
+	owner = (void *)(BPF_CORE_READ(mm, mmap_lock.owner.counter) & ~7UL);
+	return !owner || (u64)BPF_CORE_READ(owner, tgid) != bpf_get_current_pid_tgid() >> 32;
+}
+
+/*
+ * The entry above a block that had none: a huge page may be in the making there. The kernel takes the table away, copies
+ * the pages, and puts the huge page in, all with the lock for writing. So if nobody has the lock, the entry is there by
+ * now, or there was none. That counts once in a walk: one huge page at a time is made, however many blocks are empty.
+ */
+static __noinline u64 missing_entry(struct walker *w, u64 address)
+{
+	struct walk_state *s = w->state;
+
+	if (s->changed)
+		return 0;
+	if (!others_write(s))
+		return read_entry(s, w->middle, address >> BLOCK_SHIFT);
+	s->changed++;
+	return 0;
+}
+
 static long step(u32 i, void *context)
 {
 	struct walker *w = context;
@@ -682,6 +721,8 @@ static long step(u32 i, void *context)
 	if (s->parts && !is_in_parts(s, address >> BLOCK_SHIFT))
 		return 0;
 	entry = read_entry(s, w->middle, address >> BLOCK_SHIFT);
+	if (!entry && w->unlocked)
+		entry = missing_entry(w, address);
 	/* x86's bit of a leaf is never set in a swap or migration entry. */
 	if (is_leaf(entry))
 		emit_leaf(s, address, entry, is_accessed_leaf(w, entry), KIND_HUGE);
@@ -1064,6 +1105,7 @@ static long read_extent(u32 i, void *context)
 	if (!extent)
 		return 1;
 	w->start = extent->start;
+	w->unlocked = 1;
 	read_range(w, extent->start, extent->end);
 	return 0;
 }
@@ -1071,7 +1113,7 @@ static long read_extent(u32 i, void *context)
 /*
  * What walk() has left out, in a process that stands still in all its users, so that no page table of it is freed: without
  * the lock, which the kernel holds against all readers while it clears mapped files. khugepaged exchanges a table for a
- * huge page and keeps it; that is seen afterwards.
+ * huge page and keeps it; that is seen afterwards, and in between, when there is neither, by its lock.
  */
 SEC("iter/task")
 int walk_extents(struct bpf_iter__task *context)
