@@ -4,6 +4,8 @@
  *
  * stress COUNTER_FD: prints one line of JSON with its ranges, then works until it is sent SIGTERM, looks whether its
  * memory holds what it wrote, and prints a second line. The first word of the file counts the rounds of the toucher.
+ *
+ * stress PID ADDRESS: has the kernel make huge pages in the memory of that process until it is killed.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -196,12 +199,28 @@ static void touch_once(uint64_t round)
 	clock_gettime(CLOCK_MONOTONIC, &now); /* vvar: mapped by page frame number */
 }
 
+static int collapse_from_outside(pid_t pid, uintptr_t address)
+{
+	int pidfd = syscall(SYS_pidfd_open, pid, 0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned int n = 0;; n++) {
+		struct iovec block = { (void *)(address + n % 16 * HUGE_PAGE), HUGE_PAGE };
+
+		syscall(SYS_process_madvise, pidfd, &block, 1UL, MADV_COLLAPSE, 0);
+		usleep(5000);
+	}
+	return 0;
+}
+
 int main(int count, char **words)
 {
 	struct perf_event_attr event = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(event), .config = PERF_COUNT_SW_DUMMY };
 	pthread_t thread;
 	int inside, outside, perf;
 
+	if (count > 2)
+		return collapse_from_outside(atoi(words[1]), strtoul(words[2], NULL, 10));
 	rounds = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, count > 1 ? atoi(words[1]) : -1, 0);
 	if (rounds == MAP_FAILED)
 		return 2;
