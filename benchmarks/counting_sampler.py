@@ -36,8 +36,8 @@ class Notes:
             return worth
 
         @functools.wraps(rearm)
-        def rearming(*of: Any) -> Any:
-            done = rearm(*of)
+        def rearming(*of: Any, **how: Any) -> Any:
+            done = rearm(*of, **how)
             self._why = (self._why or STAYED) if done.rearm == FULL else ""
             return done
 

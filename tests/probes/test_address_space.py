@@ -19,11 +19,12 @@ from memtui.probes.address_space import Sharers, same_memory
 from memtui.probes.pages import thread_pool
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.tlb_flush import Flusher, Handle
 from memtui.probes.pause.pauser import NotPaused, Pauser
 from memtui.probes.window_reader import Subject
 from tests.support.live import needs_root
 from tests.support.memory_sharers import COMPILER, compile_sharers, shared
-from tests.support.pagetable_targets import Observer, assert_touched, need_pagetable
+from tests.support.pagetable_targets import Observer, assert_touched, need_pagetable, within
 from tests.support.paused import state, tasks
 from tests.support.streams import sample
 
@@ -33,6 +34,7 @@ pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed"),
 ]
 PAGES, WINDOWS = 6000, 6
+TOUCHED = 400  # pages that stay in the TLB beside one another
 BUSY_BYTES = 64 << 20  # that the sharer maps and unmaps
 WITHOUT_LOCK = {"ask", "walk_extents"}
 ELSEWHERE = {"inside", "outside"}  # another process runs while the target is paused
@@ -123,6 +125,31 @@ def test_a_child_of_vfork(program, monkeypatch):
                 assert_touched(target.sharer, window.pages, target.address, PAGES, range(0, PAGES, 64))
                 assert not WITHOUT_LOCK & set(runs)
                 assert window.status == "approximate"
+
+
+@pytest.mark.parametrize("how", ["full", "working-set"])
+def test_what_a_sharer_touches_all_the_time_is_seen(program, how, monkeypatch):
+    """It runs on while the target is paused, and what it has in the TLB when bits are cleared is flushed after that."""
+    calls, clear, flush = [], Handle.clear, Flusher.flush
+    monkeypatch.setattr(Handle, "clear", lambda handle: (calls.append("clear"), clear(handle)))
+    monkeypatch.setattr(Flusher, "flush", lambda *words: (calls.append("flush"), flush(*words))[1])
+    with shared(program, "toucher", TOUCHED) as target:
+        tracker = PageTableTracker(rearm=how)
+        observer = Observer(tracker)
+        missed = []
+        try:
+            observer.start(target.pid)
+            for _ in range(30):
+                tracker.start_round(1)
+                time.sleep(0.03)
+                window = observer.window(target.pid)
+                assert window.status == "approximate"
+                assert calls[-1] == "flush" or window.rearm == "working-set", "clearing ranges flushes on the way"
+                missed.append(TOUCHED - len(within(window.pages, target.address, TOUCHED)))
+        finally:
+            observer.close()
+            tracker.close()
+    assert sum(missed) <= 0.01 * TOUCHED * len(missed), f"some touched just then may be missed: {missed}"
 
 
 def test_the_locked_questions_have_the_same_answers(program):

@@ -1,7 +1,8 @@
 /*
  * A process whose memory is used by something else than its own threads. It touches one page of 64 of its memory for
  * ever; the sharer (a process made with CLONE_VM, a child of vfork before its exec, a worker thread of io_uring) maps,
- * touches and unmaps memory of its own in the same address space, or waits.
+ * touches and unmaps memory of its own in the same address space, or waits. Or it touches the pages, and the process
+ * waits ("toucher").
  *
  * sharers KIND PAGES: prints "PID-OF-THE-SHARER ADDRESS" once both are on their way.
  */
@@ -40,11 +41,24 @@ static int map_and_unmap(void *unused)
 	return 0;
 }
 
+static char *touched;
+static unsigned long touched_pages;
+
 static void touch_for_ever(volatile char *memory, unsigned long pages)
 {
 	for (;;)
 		for (unsigned long n = 0; n < pages; n += 64)
 			memory[n * PAGE]++;
+}
+
+static int touch(void *unused)
+{
+	(void)unused;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) /* all of them: of one in 64, few stay in the TLB beside one another */
+		for (unsigned long n = 0; n < touched_pages; n++)
+			((volatile char *)touched)[n * PAGE]++;
+	return 0;
 }
 
 /* A read from a pipe that nobody writes to, made by a worker thread; or a thread that polls for requests. */
@@ -91,7 +105,11 @@ int main(int count, char **words)
 		sharer = clone(map_and_unmap, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
 	else if (!strcmp(kind, "outside"))
 		sharer = clone(map_and_unmap, stack + sizeof(stack), CLONE_VM | CLONE_PARENT, NULL);
-	else if (!strcmp(kind, "vfork")) {
+	else if (!strcmp(kind, "toucher")) {
+		touched = memory;
+		touched_pages = pages;
+		sharer = clone(touch, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	} else if (!strcmp(kind, "vfork")) {
 		printf("0 %lu\n", (unsigned long)memory);
 		fflush(stdout);
 		if (!vfork()) {
@@ -108,5 +126,7 @@ int main(int count, char **words)
 	}
 	printf("%d %lu\n", sharer, (unsigned long)memory);
 	fflush(stdout);
+	while (touched)
+		pause();
 	touch_for_ever(memory, pages);
 }

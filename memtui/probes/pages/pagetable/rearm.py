@@ -34,6 +34,7 @@ from memtui.probes.pages.tlb_flush import (
     COLD,
     FULL_FLUSH_PAGES,
     NOT_ON_ARM64,
+    OFF,
     Flusher,
     Handle,
     madvise_cold_ranges,
@@ -175,6 +176,8 @@ class Rearmer:
         noted: PageSet,
         resident_pages: int,
         files: Future[None] | None = None,
+        *,
+        shared: bool = False,
     ) -> Rearmed:
         """Flush and clear, so that the next walk sees the pages that were accessed since.
 
@@ -185,12 +188,13 @@ class Rearmer:
             noted: pages whose accessed bits another observer cleared, leaving a note.
             resident_pages: about how many pages a full clear would visit.
             files: returned by ``clear_ahead``, where it was called.
+            shared: other processes use the memory and run, also where the process stands still.
         """
         used = ""
         lanes = lanes_of(touched)
         runs = runs_of(lanes)
         if self._is_cheaper(handle.pid, runs, resident_pages):
-            used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs, files)
+            used, left = self._by_working_set(handle, walk, touched, noted, lanes, runs, files, shared)
             if left.size_bytes <= max(_UNKNOWN_SHARE * touched.size_bytes, _UNKNOWN_BYTES):
                 # A flush needs set bits to clear; those of the first walk are cleared by now.
                 used = used or self._flusher.flush(handle, self._walker.walk(handle.pid))
@@ -198,15 +202,22 @@ class Rearmer:
             if left.size_bytes > _GIVE_UP_SHARE * touched.size_bytes:
                 self._full_windows[handle.pid] = _RETRY_AFTER_WINDOWS
             walk = walk if used else self._walker.walk(handle.pid)
-        if self._is_still(handle.pid):
-            used = used or self._flusher.flush(handle, walk)
-            handle.clear()
-        else:
-            # A running process brings translations back as soon as they are flushed: bits that are cleared after that
-            # would not be set again. The bits that it has set meanwhile are those that a flush can clear.
-            handle.clear()
-            used = self._flusher.flush(handle, self._walker.walk(handle.pid)) or used
-        return Rearmed(used, FULL, PageSet.empty())
+        return Rearmed(self.clear_all(handle, walk, used, shared=shared), FULL, PageSet.empty())
+
+    def clear_all(self, handle: Handle, walk: Walk, flushed: str = "", *, shared: bool = False) -> str:
+        """Flush, and clear every accessed bit; return the flush. ``flushed``: the one that was done before, if one was.
+
+        Who runs brings translations back as soon as they are flushed: bits that are cleared after that would not be set
+        again. So a flush follows; the bits that were set meanwhile are those that it can clear.
+        """
+        still = self._is_still(handle.pid)
+        if still:
+            flushed = flushed or self._flusher.flush(handle, walk)
+        handle.clear()
+        if still and not shared:
+            return flushed
+        after = self._flusher.flush(handle, self._walker.walk(handle.pid))
+        return flushed if still and after == OFF else after
 
     def _is_cheaper(self, pid: int, runs: Extents, resident_pages: int) -> bool:
         if not self._allowed:
@@ -229,6 +240,7 @@ class Rearmer:
         lanes: Lanes,
         runs: Extents,
         files: Future[None] | None,
+        shared: bool,
     ) -> tuple[str, PageSet]:
         """Return (the flush that came with clearing, or an empty text; pages whose accessed bits stayed set)."""
         clearable = self._clearable(handle.pid, touched, lanes)
@@ -244,14 +256,14 @@ class Rearmer:
         pieces = self._pieces(ranges)
         if files is not None:
             files.result()
-        if not everything and files is None and not still:
+        if not everything and files is None and (shared or not still):
             handle.clear_mapped_files()  # first: clearing the ranges flushes translations that came back meanwhile
         self._clear(handle.pidfd, pieces)
         if everything:
             self._with_files.discard(handle.pid)
         else:
             self._with_files.add(handle.pid)
-            if files is None and still:
+            if files is None and still and not shared:
                 handle.clear_mapped_files()
         if not still:
             return used or COLD, PageSet.empty()

@@ -189,18 +189,19 @@ class PageTableTracker:
         tracked = self._tracked[pid]
         try:
             if tracked.sample is not None:
-                self._read_part(tracked, pid, tracked.sample, first=True)
+                with self._split.counted(pid) as users:
+                    self._read_part(tracked, pid, tracked.sample, users, first=True)
             elif tracked.mostly_cleared:
                 with self._split.counted(pid) as users:
                     bits = self._read_bits(tracked, pid, users)  # without notes: the first window reads those, too
-                    self._clear(tracked, bits)
+                    self._clear(tracked, bits, users)
                 # How many of all pages ever accessed could not be cleared singly says nothing about a window.
                 self._rearmer.forget(pid)
             else:
-                walk = self._walker.walk(pid)
-                tracked.address_space = walk.address_space
-                self._flusher.flush(tracked.handle, walk)
-                tracked.handle.clear()
+                with self._split.counted(pid) as users:
+                    walk = self._walker.walk(pid)
+                    tracked.address_space = walk.address_space
+                    self._rearmer.clear_all(tracked.handle, walk, shared=users.some_run)
         except BaseException:
             self.forget(pid)
             raise
@@ -244,14 +245,14 @@ class PageTableTracker:
         start_ns, unknown = time.monotonic_ns(), tracked.unknown
         with self._split.counted(pid) as users:
             if tracked.sample is not None:
-                bits, sampled, done = self._read_part(tracked, pid, tracked.sample)
+                bits, sampled, done = self._read_part(tracked, pid, tracked.sample, users)
                 return self._page_window(
                     tracked, bits, done, users if still else None, start_ns, unknown, want_resident, sampled
                 )
             bits = self._read_bits(tracked, pid, users, want_resident=want_resident, want_tables=self._several)
             if still and bits.files is None and self._takes_too_long(tracked, bits.touched):
                 raise ClearingTooLong(partial(self._finish, tracked, bits, start_ns, unknown, want_resident))
-            done = self._clear(tracked, bits)
+            done = self._clear(tracked, bits, users)
         return self._page_window(tracked, bits, done, users if still else None, start_ns, unknown, want_resident)
 
     def _takes_too_long(self, tracked: _Tracked, pages: PageSet) -> bool:
@@ -268,7 +269,8 @@ class PageTableTracker:
         runs_anyway = pid in self.running
         self.running.add(pid)
         try:
-            return self._page_window(tracked, bits, self._clear(tracked, bits), None, start_ns, unknown, want_resident)
+            done = self._clear(tracked, bits, None)
+            return self._page_window(tracked, bits, done, None, start_ns, unknown, want_resident)
         finally:
             if not runs_anyway:
                 self.running.discard(pid)
@@ -290,7 +292,8 @@ class PageTableTracker:
         tracked.recent.record(pages, walk)
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
-        doubts = "; ".join(filter(None, (changed, taken, users.describe_running() if users else "")))
+        runs = users.describe_running() if users else ""
+        doubts = "; ".join(filter(None, (changed, taken, runs)))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -353,14 +356,14 @@ class PageTableTracker:
                 files.wait()
             raise
 
-    def _clear(self, tracked: _Tracked, bits: _AccessedBits) -> Rearmed:
-        """Flush, and clear the accessed bits that were read."""
-        files = bits.files
+    def _clear(self, tracked: _Tracked, bits: _AccessedBits, users: Users | None) -> Rearmed:
+        """Flush, and clear the accessed bits that were read. ``users``: of the memory; None: the process runs."""
+        files, shared = bits.files, users is not None and users.some_run
         try:
             if files is None and self._rearmer.clears_ahead(tracked.handle.pid):
                 files = self._rearmer.clear_ahead(tracked.handle)
             done = self._rearmer.rearm(
-                tracked.handle, bits.walk, bits.touched, bits.noted, tracked.resident_pages, files
+                tracked.handle, bits.walk, bits.touched, bits.noted, tracked.resident_pages, files, shared=shared
             )
         finally:
             if files is not None:
@@ -371,7 +374,7 @@ class PageTableTracker:
         return done
 
     def _read_part(
-        self, tracked: _Tracked, pid: int, sample: BlockSample, *, first: bool = False
+        self, tracked: _Tracked, pid: int, sample: BlockSample, users: Users, *, first: bool = False
     ) -> tuple[_AccessedBits, PageSet, Rearmed]:
         """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
 
@@ -391,7 +394,7 @@ class PageTableTracker:
         assert walk.resident is not None
         finer = sample.for_blocks(tracked.small_page_blocks)  # its part of this number lies in the walked part
         marked = finer.select(walk.pages, following)
-        done = self._rearmer.rearm(tracked.handle, walk, marked, PageSet.empty(), ALL_PAGES)
+        done = self._rearmer.rearm(tracked.handle, walk, marked, PageSet.empty(), ALL_PAGES, shared=users.some_run)
         tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
         return _AccessedBits(walk, sample.select(walk.pages, part), walked_ns), sample.select(walk.resident, part), done
 

@@ -102,9 +102,14 @@ class Users:
         """Whether this process traces all users, so that nobody can unmap anything while they stand still."""
         return self.users == self.traced
 
+    @property
+    def some_run(self) -> bool:
+        """Whether tasks that this process does not trace use the memory, also where it holds the process."""
+        return not self.all_traced and self.running > 0
+
     def describe_running(self) -> str:
         """Return a sentence about tasks that use a paused process's memory and were not paused; empty without any."""
-        if self.all_traced or not self.running:
+        if not self.some_run:
             return ""
         return (
             f"{self.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
