@@ -152,6 +152,35 @@ def test_what_a_sharer_touches_all_the_time_is_seen(program, how, monkeypatch):
     assert sum(missed) <= 0.01 * TOUCHED * len(missed), f"some touched just then may be missed: {missed}"
 
 
+@pytest.mark.parametrize("kind", ["none", "inside"])
+def test_memory_that_is_read_once_for_each_of_two_processes_is_not_exact(program, kind):
+    """As on a kernel that cannot say who shares memory (CONFIG_KCMP): each reading takes the marks of the other one."""
+    with shared(program, kind, PAGES) as target, PageTableTracker() as tracker, Pauser() as pauser:
+        pids = [pid for pid in (target.pid, target.sharer) if pid]
+        for pid in pids:
+            with pauser.paused(pid):
+                tracker.start(pid, ())
+        with pauser.paused_together(dict.fromkeys(pids)):
+            tracker.start_round(1)
+            window = tracker.window(target.pid, (), want_resident=False)
+        if target.sharer:
+            assert window.status == "approximate"
+            assert f"pid {target.sharer} uses the same memory and is read, too" in window.reason
+        else:
+            assert (window.status, window.reason) == ("ok", "")
+
+
+def test_memory_of_a_process_that_ended_is_nobody_elses(program):
+    """The kernel gives its address space away again, and at once."""
+    with PageTableTracker() as tracker, Pauser() as pauser:
+        for _ in range(5):
+            with shared(program, "none", 64) as target, pauser.paused(target.pid):
+                tracker.start(target.pid, ())
+                tracker.start_round(1)
+                window = tracker.window(target.pid, (), want_resident=False)
+                assert (window.status, window.reason) == ("ok", "")
+
+
 def test_the_locked_questions_have_the_same_answers(program):
     with shared(program, "none", PAGES) as target, Pauser().paused(target.pid):
         walker = Walker()

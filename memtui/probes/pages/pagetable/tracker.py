@@ -293,7 +293,7 @@ class PageTableTracker:
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
         runs = users.describe_running() if users else ""
-        doubts = "; ".join(filter(None, (changed, taken, runs)))
+        doubts = "; ".join(filter(None, (changed, taken, runs, self._shared_with(tracked))))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -405,6 +405,22 @@ class PageTableTracker:
             return ""
         who = ", ".join(self._others) or "another observer"
         return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
+
+    def _shared_with(self, tracked: _Tracked) -> str:
+        """Return a sentence about other processes that have the same memory and are read by themselves, too.
+
+        The sampler reads such memory once, where the kernel says who shares it.
+        """
+        memory, _ = tracked.address_space
+        others = [
+            pid for pid, other in self._tracked.items() if other is not tracked and other.address_space[0] == memory
+        ]
+        # Where one ended, or has begun another program, its memory may have been given to this one.
+        pids = [pid for pid in others if self._walker.uses(pid, memory)]
+        who = ", ".join(map(str, pids))
+        return (
+            f"pid {who} uses the same memory and is read, too: each reading clears the marks for both" if pids else ""
+        )
 
     def _table(self, tracked: _Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """Return a function that returns the text of /proc/PID/maps, to be called after the pause.

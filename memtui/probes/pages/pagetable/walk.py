@@ -229,6 +229,15 @@ class Walker:
             self._run((EVERY_PROCESS, _USERS), tgid=0)
         return Users(memory.get("users"), memory.get("held"), memory.get("running"))
 
+    def uses(self, pid: int, memory: int) -> bool:
+        """Return whether a process uses the address space of this identity; False where it has ended."""
+        self._memory.set("users_of", 0)
+        try:
+            self._visit(pid, _USERS)
+        except (OSError, TrackerError):
+            return False
+        return self._memory.get("mm") == memory
+
     def mappings_of(self, pid: int) -> int:
         """Return how many mappings a process has. Raises as ``walk``."""
         self._memory.set("users_of", 0)
