@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tlb_flush import Handle
 from memtui.probes.pause.pauser import Pauser
 from tests.support.folders import names_in
-from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable
+from tests.support.pagetable_targets import Observer, Target, assert_touched, drawn, need_pagetable, within
 
 pytestmark = pytest.mark.real_clock
 
@@ -160,6 +161,45 @@ def test_what_is_asked_beside_the_walk_is_what_is_asked_after_it(eager, target):
         assert after.difference(noted).page_count <= 50, "it goes on taking them"
         assert not noted.difference(after).page_count
     finally:
+        split.close()
+
+
+@pytest.mark.parametrize("way", ["walk", "walk and clear"])
+def test_a_mark_that_is_taken_between_the_question_and_the_walk_is_not_lost(eager, target, monkeypatch, way):
+    """Whoever is asked beside the walk saw the mark and no note, and then another observer took it before the walk."""
+    pages = 4000
+    address = target.do(f"a = anonymous({pages}, align=1 << 21); v = view(a, {pages}); v[:] = 1; answer = a")
+    first, asked, real, noted = Walker(), threading.Event(), Walker.walk, Walker.noted
+    split, handle = SplitWalker(first), Handle.open(target.pid)
+
+    def asks(walker, *words, **options):
+        answer = noted(walker, *words, **options)
+        asked.set()
+        return answer
+
+    def walks(walker, *words, **options):
+        assert asked.wait(20)
+        handle.clear()
+        return real(walker, *words, **options)
+
+    try:
+        split.prepare(2, pages=0)
+        resident = first.walk(target.pid, want_resident=True).resident
+        monkeypatch.setattr(Walker, "noted", asks)
+        monkeypatch.setattr(Walker, "walk", walks)
+        if way == "walk":
+            walk, found = split.walk(target.pid, (), want_resident=False, want_tables=False, query=resident)
+        else:
+            clear = partial(split.pool.submit, handle.clear_mapped_files)
+            with Pauser().paused(target.pid):
+                query = (resident, PageSet.empty())
+                walk, found, cleared = split.walk_and_clear(target.pid, clear, want_resident=False, query=query)
+                cleared.wait()
+        assert len(within(walk.pages, address, pages)) <= 50, "somebody took the marks"
+        assert len(within(found, address, pages)) >= pages - 50
+        assert not found.page_count - found.difference(walk.pages).page_count
+    finally:
+        handle.close()
         split.close()
 
 

@@ -77,6 +77,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ABOUT_NOTED 0	 /* accessed, though the accessed bit is not set: somebody else took it away */
 #define ABOUT_ACCESSED 1 /* the accessed bit is set */
 #define ABOUT_LARGE 2	 /* a part of a folio of several pages, mapped page by page */
+#define ABOUT_BOTH 3	 /* accessed or noted: while a walk runs, a bit may be taken between this and the walk */
 
 struct walk_state {
 	/* Set by the reader before a walk. */
@@ -816,6 +817,8 @@ static long answer_word(u32 i, void *context)
 	if (a->about == ABOUT_ACCESSED) {
 		a->yes = asked & accessed;
 	} else {
+		if (a->about == ABOUT_BOTH)
+			a->yes = asked & accessed;
 		a->word = i;
 		a->asked = asked & ~accessed;
 		bpf_loop(64, answer_page, a, 0);
@@ -851,7 +854,7 @@ static long answer(u32 i, void *context)
 	 */
 	if ((middle_entry(w, a.question->block << BLOCK_SHIFT) ^ entry) & (w->mask | E_PRESENT | E_KIND)) {
 		w->state->changed++;
-		if (a.about == ABOUT_NOTED)
+		if (a.about == ABOUT_NOTED || a.about == ABOUT_BOTH)
 			__builtin_memset(a.question->page, 0, sizeof(a.question->page));
 		return 0;
 	}

@@ -94,12 +94,12 @@ class SplitWalker:
         asker = self._walkers[1 + len(used)] if restricted and len(self._walkers) > 1 + len(used) else None
         if asker is None:
             return joined(self.pool.together(walks)), self.first.noted(pid, query)
-        noted = self.pool.submit(partial(asker.noted, pid, query))
+        noted = self.pool.submit(partial(asker.noted, pid, query, meanwhile=True))
         try:
             walked = joined(self.pool.together(walks))
         finally:
             noted.wait()
-        return walked, noted.result()
+        return walked, noted.result().difference(walked.pages)
 
     def walk_and_clear(
         self,
@@ -123,7 +123,7 @@ class SplitWalker:
         noted = PageSet.empty()
         noting = None
         if query is not None and len(self._walkers) > 1:
-            noting = self.pool.submit(partial(self._walkers[-1].noted, pid, query[0]))
+            noting = self.pool.submit(partial(self._walkers[-1].noted, pid, query[0], meanwhile=True))
         try:
             files = self.first.walk(pid, want_resident=want_resident, leave_anonymous=True)
         finally:
@@ -136,7 +136,8 @@ class SplitWalker:
             rest = self.first.walk_extents(pid, files.anonymous, want_resident=want_resident)
             if query is not None:
                 noted = noted.union(self.first.noted(pid, query[1]))
-            return _both(files, rest), noted, clearing
+            walk = _both(files, rest)
+            return walk, noted.difference(walk.pages), clearing
         except BaseException:
             clearing.wait()
             raise

@@ -28,7 +28,7 @@ from memtui.probes.pause.hold_times import page_tables_kb
 DEFAULT_SLOTS = 4096  # 8 GiB of 4 KiB pages; 544 KiB of kernel memory
 TOP = (1 << 64) - 1
 _FEW_TABLES, _TABLES = 16, 1024  # page tables that are copied out in one round: of one process, of several (4 MiB)
-_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE = range(3)
+_ABOUT_NOTED, _ABOUT_ACCESSED, _ABOUT_LARGE, _ABOUT_BOTH = range(4)
 # The programs. Those that take no lock need a process that stands still.
 _WALK, _EXTENTS, _ASK, _ASK_LOCKED, _USERS = "walk", "walk_extents", "ask", "ask_locked", "count_users"
 _AHEAD = {_WALK: 1, _EXTENTS: 1, _ASK: 2, _ASK_LOCKED: 0, _USERS: 2}  # runs that a window needs
@@ -189,13 +189,17 @@ class Walker:
         for name in ("second_look", "page_frames"):
             self._memory.set(name, other._memory.get(name))
 
-    def noted(self, pid: int, pages: PageSet) -> PageSet:
+    def noted(self, pid: int, pages: PageSet, *, meanwhile: bool = False) -> PageSet:
         """Return the 4 KiB pages whose accessed bit is clear, and was cleared by another observer since the last clear.
 
         DAMON and page_idle clear accessed bits and leave a note in the page frame (the young flag). The set is empty
         where page frames cannot be read. A note about several pages is counted (``take_doubts``). Raises as ``walk``.
+
+        ``meanwhile``: a walk runs at the same time. Pages whose accessed bit is set are in the set, too: the bit may be
+        taken after this looked for a note, and before the walk looks for the bit.
         """
-        return self._query(pid, pages, _ABOUT_NOTED) if self.knows_page_frames else PageSet.empty()
+        about = _ABOUT_BOTH if meanwhile else _ABOUT_NOTED
+        return self._query(pid, pages, about) if self.knows_page_frames else PageSet.empty()
 
     def take_doubts(self) -> int:
         """Return how many 4 KiB pages were perhaps accessed since the last call: an upper bound.
