@@ -58,6 +58,30 @@ def target():
         yield target
 
 
+def test_the_window_in_which_another_observer_begins_is_approximate(target, monkeypatch):
+    """It is found before the window is read, not when the user is told of it seconds later."""
+    need_pagetable()
+    there: list[str] = []
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker.other_observers", lambda: tuple(there))
+    monkeypatch.setattr("memtui.probes.pages.pagetable.tracker._LOOK_EVERY_NS", 0)
+    target.touch_for_ever(100, 100, seed=3)
+    with PageTableTracker("soft-dirty") as tracker:
+        observer, windows = Observer(tracker), []
+        observer.start(target.pid)
+        for names in ([], ["DAMON (kdamond 7)"], ["DAMON (kdamond 7)"], []):
+            there[:] = names
+            target.let_run(0.01)
+            tracker.start_round(1)
+            windows.append(observer.window(target.pid))
+            if len(windows) > 1:
+                assert tracker._walker.reads_young_flags
+        assert not tracker.notice(), "it began and ended without a word to the user"
+        observer.close()
+    began = "DAMON (kdamond 7) began in this window, and clears accessed bits, too"
+    assert [began in window.reason for window in windows] == [False, True, False, False]
+    assert windows[1].status is Status.APPROXIMATE
+
+
 def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
     """Against the DAMON of this machine: with the second look nothing is missing; that it answers at all is counted."""
     need_pagetable()
@@ -69,8 +93,8 @@ def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
         observer, given_back = Observer(tracker), []
         real = Walker.noted
 
-        def counting(walker, pid, asked):
-            answer = real(walker, pid, asked)
+        def counting(walker, pid, asked, **how):
+            answer = real(walker, pid, asked, **how)
             given_back.append(answer.page_count)
             return answer
 

@@ -32,6 +32,7 @@ NAME = "pagetable"
 ALL_PAGES = 1 << 40  # more than any process has: clearing a part is then always cheaper than clearing in full
 _MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
 _FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
+_LOOK_EVERY_NS = 500_000_000  # for other observers that began; a look takes 0.2 ms
 # With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
@@ -111,6 +112,9 @@ class PageTableTracker:
         self.running: set[int] = set()
         self._tracked: dict[int, _Tracked] = {}
         self._others: tuple[str, ...] = ()
+        self._seen: tuple[str, ...] | None = None  # the other observers when it was last looked; None: it was not
+        self._began: tuple[str, ...] = ()  # those that were not there at the look before this round's
+        self._look_due_ns = 0
         self._several = False  # processes are read in turn
         self._paused, self._sample = paused, sample
         self._walker = walker or Walker(skeleton, slots=slots, restrict=restrict)
@@ -133,6 +137,8 @@ class PageTableTracker:
         """
         self._rearmer.refresh(tuple(self._tracked))
         others = other_observers()
+        if self._seen is None:
+            self._seen = others
         if others == self._others:
             return ""
         self._others = others
@@ -213,6 +219,7 @@ class PageTableTracker:
 
     def start_round(self, processes: int) -> None:
         """Prepare a window of each process, with page frames where there are several. Nothing should be paused."""
+        self._look_for_others()
         self._several = processes > 1
         if self._several:
             self._walker.start_round()
@@ -227,6 +234,18 @@ class PageTableTracker:
             if tracked.sample is not None:
                 tracked.small_page_blocks = blocks_of(pid)
         self._split.pool.avoid_current_cpu()
+
+    def _look_for_others(self) -> None:
+        """Find observers that began in the windows that end now, before the user is told of them (``notice``)."""
+        self._began = ()
+        if self._seen is None or time.monotonic_ns() < self._look_due_ns:
+            return
+        others = other_observers()
+        self._look_due_ns = time.monotonic_ns() + _LOOK_EVERY_NS
+        self._began = tuple(who for who in others if who not in self._seen)
+        self._seen = others
+        if self._began:
+            self._walker.reads_young_flags = True
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
         """Read the accessed bits, flush and clear. The process should be paused during this call.
@@ -293,7 +312,8 @@ class PageTableTracker:
         changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
         runs = users.describe_running() if users else ""
-        doubts = "; ".join(filter(None, (changed, taken, runs, self._shared_with(tracked))))
+        began = f"{', '.join(self._began)} began in this window, and clears accessed bits, too" if self._began else ""
+        doubts = "; ".join(filter(None, (changed, taken, runs, self._shared_with(tracked), began)))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
 
         hugetlb = walk.hugetlb[0].tolist()
