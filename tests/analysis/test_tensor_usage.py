@@ -100,6 +100,11 @@ def test_a_message_comes_back_out_of_its_row():
     assert decoded.usage.names == ("aten::mm",)
 
 
+def test_the_first_step_of_all_and_steps_that_take_no_time_can_be():
+    record = progress_record(0, told(first=0, start_ns=0, ends_ns=np.array([[0, 0, 260]])))
+    assert (record.first_step, record.steps, record.end_ns) == (0, 3, 260)
+
+
 def changed(row: int, column: int, value: int) -> np.ndarray:
     usage = told().usage
     usage[row, column] = value

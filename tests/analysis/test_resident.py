@@ -1,0 +1,74 @@
+"""Which figure of resident memory a session has, and the part of it that is touched."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident, resident, touched_fraction
+from memtui.core.samples import Process
+
+NAN = np.nan
+
+
+def samples(rss, pss, processes):
+    """A table of samples; a number of processes of -1 is one that was not stored."""
+    return SimpleNamespace(
+        sample=np.arange(len(rss)),
+        rss_bytes=np.array(rss, float),
+        pss_bytes=np.array(pss, float),
+        processes=np.array(processes),
+    )
+
+
+def tree(*pids):
+    return [Process(key, pid, 1, 0, key, "python") for key, pid in enumerate(pids)]
+
+
+def of(rss, *, name=RSS):
+    return Resident(name, np.array(rss, float), np.ones(len(rss), bool))
+
+
+def test_a_process_that_was_always_alone_has_its_rss():
+    found = resident(samples([100, 200], [90, 180], [1, 1]), tree(7, 8))
+    assert (found.name, found.bytes.tolist(), found.alone.tolist()) == (RSS, [100, 200], [True, True])
+
+
+def test_of_a_tree_it_is_the_pss_and_the_rss_where_one_was_alone():
+    found = resident(samples([100, 300, 400], [NAN, 180, 250], [1, 2, 3]), tree(7, 8, 9))
+    assert (found.name, found.bytes.tolist()) == (PSS, [100, 180, 250])
+    assert found.alone.tolist() == [True, False, False]
+
+
+def test_without_any_pss_the_sum_of_a_tree_is_called_one():
+    found = resident(samples([100, 300], [NAN, NAN], [1, 2]), tree(7, 8))
+    assert (found.name, found.bytes.tolist(), found.alone.tolist()) == (SUM_OF_RSS, [100, 300], [True, False])
+
+
+def test_a_session_without_numbers_of_processes_was_alone_where_it_recorded_one_pid():
+    without = samples([100, 300], [NAN, NAN], [-1, -1])
+    assert resident(without, tree(7, 7)).name == RSS  # one that called exec
+    assert resident(without, tree(7, 8)).name == SUM_OF_RSS
+
+
+def test_the_fraction_is_that_of_two_medians_of_the_windows_that_have_both():
+    wss = np.array([10, NAN, 30, 20, 1000.0])
+    assert touched_fraction(wss, of([100, 900, 200, 400, NAN])) == (pytest.approx(20 / 200), 200)
+
+
+def test_the_fraction_of_some_windows():
+    assert touched_fraction(np.array([30.0, 50]), of([1, 100, 200, 1]), slice(1, 3)) == (pytest.approx(40 / 150), 150)
+
+
+@pytest.mark.parametrize(
+    ("wss", "memory"),
+    [
+        ([10], of([100], name=SUM_OF_RSS)),  # pages counted several times below, and once above
+        ([NAN, 10], of([100, NAN])),
+        ([0], of([0])),
+    ],
+)
+def test_there_is_no_fraction_of_what_is_not_known(wss, memory):
+    assert touched_fraction(np.array(wss, float), memory) is None
