@@ -1,0 +1,213 @@
+"""Touched, resident and released memory in a report, against figures that are counted by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from memtui.analysis.alike import Group
+from memtui.analysis.resident import PSS, RSS, SUM_OF_RSS, Resident
+from memtui.core.samples import SHARED_UNKNOWN, Capability, Status
+from memtui.reports.memory_summary import (
+    LargestWindow,
+    ReleasedSummary,
+    WindowGroup,
+    largest_window,
+    proportional_set,
+    released_lines,
+    released_memory,
+    resident_lines,
+    resident_set,
+    shared_lines,
+    shared_memory,
+    touched_of_resident,
+    why_no_working_set,
+    window_groups,
+    window_sentences,
+    working_set,
+    working_set_line,
+)
+from memtui.reports.size_summary import SizeSummary
+
+ABLE = Capability("wss", True)
+NAN, MIB, PAGE, S = np.nan, 1 << 20, 4096, 10**9
+
+
+def reader(wss, shared=None, *, status=Status.OK, reason="", able=ABLE):
+    """Windows with these bytes; the last one has the status."""
+    count = len(wss)
+    return SimpleNamespace(
+        hello=SimpleNamespace(wss=able),
+        samples=SimpleNamespace(
+            wss_bytes=np.array(wss, float),
+            shared_bytes=np.zeros(count) if shared is None else np.array(shared, float),
+            status=[Status.OK] * (count - 1) + [status],
+            reason=[""] * (count - 1) + [reason],
+        ),
+    )
+
+
+def known(mean: float, most: int | None = None, status=Status.OK, reason="") -> SizeSummary:
+    return SizeSummary(mean, mean, int(mean) if most is None else most, status, reason)
+
+
+UNKNOWN = SizeSummary(None, None, None, Status.UNSUPPORTED, "why")
+
+
+def resident(name, *values) -> Resident:
+    return Resident(name, np.array(values, float), np.ones(len(values), bool))
+
+
+def test_the_working_set_is_that_of_windows_that_are_alike():
+    found = working_set(reader([10, 20, 60, NAN, 9000]), np.array([True, True, True, True, False]))
+    assert found == SizeSummary(30, 20, 60, Status.OK, "")
+
+
+def test_a_working_set_that_is_less_than_exact_says_so():
+    all_ = np.ones(2, bool)
+    told = working_set(reader([10, 20], status=Status.APPROXIMATE, reason="as told"), all_)
+    assert (told.mean, told.status, told.reason) == (15, Status.APPROXIMATE, "as told")
+    shared = working_set(reader([10, 20], [NAN, 0]), all_)
+    assert (shared.status, shared.reason) == (Status.APPROXIMATE, SHARED_UNKNOWN)
+    assert working_set(reader([NAN, 20], [NAN, 0]), all_).status == Status.OK, "what is not known shares nothing"
+
+
+@pytest.mark.parametrize(
+    ("session", "why"),
+    [
+        (reader([NAN], able=Capability("wss", False, "no root", "use sudo")), "no root (use sudo)"),
+        (reader([NAN], able=Capability("wss", False, "no root")), "no root"),
+        (reader([NAN], status=Status.FAILED, reason="it broke"), "it broke"),
+        (reader([NAN]), "no window was complete"),
+    ],
+)
+def test_why_there_is_no_working_set(session, why):
+    assert why_no_working_set(session) == why
+    assert working_set(session, np.ones(1, bool)).reason == why
+
+
+def test_the_largest_window():
+    lengths_s = np.array([0.1, 0.2, 0.3])
+    assert largest_window(np.array([5, 9, NAN]), lengths_s) == LargestWindow(9, 0.2)
+    assert largest_window(np.array([NAN] * 3), lengths_s) == LargestWindow(None, None)
+
+
+def test_shared_memory_is_known_exactly_in_part_or_not():
+    all_ = np.ones(3, bool)
+    assert shared_memory(reader([10, 10, 10], [1, 2, 3]), all_).mean == 2
+    part = shared_memory(reader([10, 10, 10], [NAN, 4, 6]), all_)
+    assert (part.mean, part.status, part.reason) == (5, Status.APPROXIMATE, "not known in 1 windows")
+    none = shared_memory(reader([10, 10, 10], [NAN, 0, 0]), all_)
+    assert (none.mean, none.reason) == (None, "page frames of all processes were seen in no window")
+
+
+def test_resident_memory_is_weighted_by_the_length_of_windows():
+    lengths_s, of_rss = np.array([3.0, 1.0]), np.array([100.0, 200.0])
+    assert resident_set(of_rss, resident(RSS, 1, 1), lengths_s).mean == 125
+    assert resident_set(of_rss, resident(RSS, 1, 1), lengths_s).meaning == "of one process"
+    assert resident_set(of_rss, resident(PSS, 1, 1), lengths_s).meaning.startswith("sum over the processes, shared")
+
+
+def test_pss_of_a_tree_and_why_there_is_none():
+    lengths_s, rows = np.ones(2), [{"pss_reason": ""}, {"pss_reason": "denied"}]
+    whole = proportional_set(resident(PSS, 10, 20), rows, lengths_s)
+    assert (whole.mean, whole.status, whole.reason) == (15, Status.OK, "")
+    part = proportional_set(resident(PSS, 10, NAN), rows, lengths_s)
+    assert (part.mean, part.status, part.reason) == (10, Status.APPROXIMATE, "not known in 1 windows: denied")
+    none = proportional_set(resident(SUM_OF_RSS, 10, 20), rows, lengths_s)
+    assert (none.mean, none.status, none.reason) == (None, Status.UNSUPPORTED, "denied")
+    assert proportional_set(resident(SUM_OF_RSS, 1, 1), rows[:1], lengths_s).reason == "not recorded"
+    assert "of one alone RSS says it" in proportional_set(resident(RSS, 1, 1), rows, lengths_s).reason
+
+
+def test_the_touched_part_or_why_there_is_none():
+    found = touched_of_resident(np.array([10.0, 30]), resident(PSS, 100, 100))
+    assert (found.of, found.fraction, found.resident_bytes, found.reason) == ("PSS", 0.2, 100, "")
+    none = touched_of_resident(np.array([10.0]), resident(SUM_OF_RSS, 100))
+    assert (none.fraction, none.reason) == (
+        None,
+        "the working set counts shared pages once, a sum of RSS several times",
+    )
+    none = touched_of_resident(np.array([NAN]), resident(RSS, 100))
+    assert (none.fraction, none.reason) == (None, "working set and resident memory are known together in no window")
+
+
+def test_released_memory_is_what_came_and_is_not_there():
+    """Ten pages came and three more are there: seven were given back; then four of four; each in half a second."""
+
+    def row(sample: int, faults: int, pages: int) -> dict:
+        begin_ns = sample * S
+        return {
+            "sample": sample, "process": 1, "minor_faults": faults, "major_faults": 0, "faulted_in_bytes": None,
+            "rss_bytes": pages * PAGE, "start_ns": begin_ns, "end_ns": begin_ns + S // 2,
+        }  # fmt: skip
+
+    rows = [row(0, 100, 50), row(1, 110, 53), row(2, 114, 53), row(3, 999, 53)]
+    found = released_memory(rows, {0, 1, 2})
+    assert (found.mean, found.max, found.per_s) == (5.5 * PAGE, 7 * PAGE, 11 * PAGE)
+    none = released_memory(rows[:1], {0})
+    assert (none.mean, none.per_s) == (None, None)
+    assert none.reason == "faults and RSS of two windows in a row are known of no process"
+
+
+@pytest.mark.parametrize(
+    ("released", "wss", "shown"), [(1.0, 100.0, True), (0.99, 100.0, False), (None, 100.0, False), (1.0, None, False)]
+)
+def test_released_memory_is_spoken_of_from_a_hundredth_of_the_working_set(released, wss, shown):
+    size = known(wss * MIB) if wss else UNKNOWN
+    mean = None if released is None else released * MIB
+    lines = released_lines(ReleasedSummary(mean, mean, 3 * MIB, Status.OK, "", 2.0 * MIB), size)
+    assert bool(lines) is shown
+    if shown:
+        assert lines[0].startswith("given back   up to 1.00 MiB in a window (mean; 3.00 MiB in one), 2.00 MiB/s: pages")
+
+
+def test_groups_of_windows():
+    groups = (
+        Group(np.array([True, True, False]), (S // 10, S // 5), 0.75),
+        Group(np.array([False, False, True]), (S, S), 0.25),
+    )
+    found = window_groups(groups, np.array([10, NAN, 50]), np.array([0.1, 0.2, 1.0]))
+    assert found == (WindowGroup((0.1, 0.2), 2, 0.75, pytest.approx(0.15), 10), WindowGroup((1, 1), 1, 0.25, 1, 50))
+
+
+def test_windows_of_other_lengths_are_said():
+    groups = [WindowGroup((0.1,), n, 0.5, 0.1, n * MIB) for n in range(1, 7)]
+    clauses = [f"{n} of 100 ms (50.0 % of the time, median {n}.00 MiB)" for n in range(1, 7)]
+    start = f"figures of the working set are over the {clauses[0]}; windows of other lengths: "
+    assert window_sentences(groups[:1]) == []
+    assert window_sentences(groups[:2]) == [start + clauses[1]]
+    assert window_sentences(groups[:4]) == [start + ", ".join(clauses[1:4])]
+    assert window_sentences(groups) == [start + ", ".join(clauses[1:4]) + " and 2 more lengths"]
+
+
+def test_the_line_of_the_working_set_names_a_larger_window_of_another_length():
+    wss = known(MIB, 2 * MIB)
+    plain = "working set  mean 1.00 MiB, median 1.00 MiB, max 2.00 MiB"
+    assert working_set_line(wss, LargestWindow(2 * MIB, 1.0)) == plain
+    assert working_set_line(wss, LargestWindow(None, None)) == plain
+    assert working_set_line(wss, LargestWindow(3 * MIB, 2.0)) == f"{plain}; 3.00 MiB in one of 2.0 s"
+    assert working_set_line(UNKNOWN, LargestWindow(3 * MIB, 2.0)) == "working set  n/a: why"
+
+
+def test_shared_memory_has_a_line_in_a_tree():
+    assert shared_lines(known(MIB), known(MIB), 1) == []
+    assert shared_lines(known(MIB), UNKNOWN, 2) == []
+    assert shared_lines(UNKNOWN, known(MIB), 2) == ["shared       n/a: why"]
+    (line,) = shared_lines(known(MIB), known(MIB), 2)
+    assert line == "shared       mean 1.00 MiB, median 1.00 MiB, max 1.00 MiB of the working set, counted once"
+
+
+def test_resident_memory_has_one_line_or_two():
+    clause = "mean 1.00 MiB, median 1.00 MiB, max 1.00 MiB"
+    assert resident_lines(known(MIB), UNKNOWN, RSS) == [f"resident     {clause}"]
+    several = "shared pages counted several times"
+    assert resident_lines(known(MIB), UNKNOWN, SUM_OF_RSS) == [
+        f"resident     sum of RSS: {clause}; {several} (PSS n/a: why)"
+    ]
+    assert resident_lines(known(MIB), known(MIB), PSS) == [
+        f"resident     PSS: {clause}",
+        f"sum of RSS   {clause}; {several}",
+    ]

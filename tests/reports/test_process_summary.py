@@ -1,0 +1,131 @@
+"""What a report says of each process, against means that are counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from memtui.core.samples import GpuMemory, GpuUse, Process, Status
+from memtui.reports.process_summary import (
+    MOST_PROCESSES,
+    NO_READING,
+    ProcessSummary,
+    process_lines,
+    process_summaries,
+    short_command_line,
+)
+
+MIB = 1 << 20
+
+
+def row(sample: int, process: int = 1, **sizes) -> dict:
+    """A window of 100 ns."""
+    unknown = dict.fromkeys(("wss_bytes", "shared_bytes", "rss_bytes", "pss_bytes"))
+    return {"sample": sample, "process": process, "end_ns": 100 * sample + 100, **unknown, **sizes}
+
+
+def summaries(rows, alike, *, memory=(), use=()) -> dict[int, ProcessSummary]:
+    reader = SimpleNamespace(
+        gpu_memory=lambda first_ns, last_ns: [one for one in memory if first_ns <= one.t_ns < last_ns],
+        gpu_use=lambda first_ns, last_ns: [one for one in use if first_ns <= one.t_ns < last_ns],
+        processes=lambda: [Process(key, 40 + key, 1, 0, key, "python") for key in (1, 2, 3)],
+    )
+    return {found.pid: found for found in process_summaries(reader, rows, alike)}
+
+
+def test_means_are_over_windows_that_are_alike():
+    rows = [
+        row(0, wss_bytes=9000, rss_bytes=9000),  # another length
+        row(1, wss_bytes=10, rss_bytes=100, shared_bytes=3),
+        row(2, wss_bytes=30, rss_bytes=None, shared_bytes=None),
+        row(3, wss_bytes=None, rss_bytes=300, pss_bytes=50),
+    ]
+    found = summaries(rows, {1, 2, 3})
+    assert set(found) == {41}, "the others were in no window"
+    one = found[41]
+    assert (one.wss_bytes, one.shared_bytes, one.rss_bytes, one.pss_bytes) == (20, 3, 200, 50)
+
+
+def test_a_process_without_such_a_window_has_resident_memory_of_the_others_and_no_working_set():
+    rows = [row(0, 1, wss_bytes=10, rss_bytes=100), row(5, 2, wss_bytes=7, rss_bytes=70, pss_bytes=35)]
+    two = summaries(rows, {0})[42]
+    assert (two.wss_bytes, two.shared_bytes, two.rss_bytes, two.pss_bytes) == (None, None, 70, 35)
+
+
+def test_the_last_reading_before_the_end_of_a_window_is_its_memory():
+    """Windows end at 100, 200 and 300 ns; before the first reading there is none."""
+    memory = [
+        GpuMemory(101, 1, 10),
+        GpuMemory(150, 2, 999),
+        GpuMemory(200, 1, 40),
+        GpuMemory(201, 1, 70),
+    ]
+    one = summaries([row(0), row(1), row(2)], {0, 1, 2}, memory=memory)[41]
+    assert (one.gpu_bytes, one.gpu_max_bytes, one.gpu_reason) == (55, 70, "")
+    assert isinstance(one.gpu_max_bytes, int)
+    assert (one.gpus_used, one.gpus_used_reason) == (None, NO_READING)
+
+
+def test_a_reading_at_the_very_start_counts():
+    one = summaries([row(0)], {0}, memory=[GpuMemory(0, 1, 10)], use=[GpuUse(0, 1, 0.5)])[41]
+    assert (one.gpu_bytes, one.gpus_used) == (10, 0.5)
+
+
+def test_windows_of_unknown_use_leave_a_reason():
+    use = [GpuUse(50, 1, None, Status.DENIED, "not yours"), GpuUse(150, 1, 1.5), GpuUse(250, 1, 0.5)]
+    rows = [row(0), row(1), row(2)]
+    one = summaries(rows, {0, 1, 2}, use=use)[41]
+    assert (one.gpus_used, one.gpus_used_reason) == (1, "not yours")
+    one = summaries(rows, {0, 1, 2}, use=use[:1])[41]
+    assert (one.gpus_used, one.gpus_used_reason) == (None, "not yours")
+    without = summaries(rows, {0}, use=[GpuUse(50, 1, None, Status.GONE)])[41]
+    assert without.gpus_used_reason == Status.GONE
+
+
+FULL = ProcessSummary(
+    pid=41, role="target", generation=0, command="python a.py", wss_bytes=2 * MIB, shared_bytes=MIB,
+    rss_bytes=8 * MIB, pss_bytes=4 * MIB, gpu_bytes=16 * MIB, gpu_max_bytes=32 * MIB, gpu_reason="",
+    gpus_used=1.9, gpus_used_reason="",
+)  # fmt: skip
+
+
+def test_a_line_of_a_process_alone_and_of_one_among_others():
+    alone = (
+        "process      41 target: working set 2.00 MiB, resident 8.00 MiB (PSS 4.00 MiB), "
+        "GPU 16.0 MiB, max 32.0 MiB, used 190.0 %  python a.py"
+    )
+    assert process_lines([FULL]) == [alone]
+    both = process_lines([FULL, replace(FULL, pid=42, role="child", shared_bytes=None, pss_bytes=None)])
+    assert both == [
+        alone.replace("2.00 MiB,", "2.00 MiB (1.00 MiB shared),"),
+        alone.replace("41 target", "42 child").replace(" (PSS 4.00 MiB)", ""),
+    ]
+
+
+def test_what_is_not_known_of_gpus_is_said():
+    def gpu(**changes) -> str:
+        return (
+            process_lines([replace(FULL, **changes)])[0].partition("(PSS 4.00 MiB), ")[2].removesuffix("  python a.py")
+        )
+
+    assert gpu(gpu_bytes=None, gpu_reason="no driver") == "GPU n/a: no driver"
+    known = "GPU 16.0 MiB, max 32.0 MiB"
+    assert gpu(gpu_reason="lost") == f"{known} (not always known: lost), used 190.0 %"
+    assert gpu(gpus_used_reason="lost") == f"{known}, used 190.0 % (not always known: lost)"
+    assert gpu(gpus_used=None, gpus_used_reason="lost") == f"{known}, its use n/a: lost"
+    assert gpu(gpus_used=None, gpus_used_reason=NO_READING) == known
+
+
+def test_of_many_the_target_and_the_largest_are_listed_in_their_order():
+    many = [replace(FULL, pid=number, role="child", rss_bytes=number * MIB) for number in range(1, MOST_PROCESSES + 1)]
+    target = replace(FULL, pid=500, rss_bytes=None)
+    lines = process_lines([*many, target])
+    assert len(lines) == MOST_PROCESSES + 1
+    assert [int(line.split()[1]) for line in lines[:-1]] == [*range(2, MOST_PROCESSES + 1), 500]
+    assert lines[-1] == "process      and 1 more, all smaller (--json has them)"
+    assert len(process_lines(many)) == MOST_PROCESSES
+
+
+def test_a_long_command_line_is_cut_to_80_characters():
+    assert short_command_line("x" * 80) == "x" * 80
+    assert short_command_line("x" * 81) == "x" * 79 + "…"
