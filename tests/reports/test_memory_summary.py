@@ -135,18 +135,18 @@ def test_the_touched_part_or_why_there_is_none():
 
 
 def test_released_memory_is_what_came_and_is_not_there():
-    """Ten pages came and three more are there: seven were given back; then four of four; each in half a second."""
+    """Ten pages came and three more are there: seven were given back; then four of four; each in a quarter of a second."""
 
     def row(sample: int, faults: int, pages: int) -> dict:
         begin_ns = sample * S
         return {
             "sample": sample, "process": 1, "minor_faults": faults, "major_faults": 0, "faulted_in_bytes": None,
-            "rss_bytes": pages * PAGE, "start_ns": begin_ns, "end_ns": begin_ns + S // 2,
+            "rss_bytes": pages * PAGE, "start_ns": begin_ns, "end_ns": begin_ns + S // 4,
         }  # fmt: skip
 
     rows = [row(0, 100, 50), row(1, 110, 53), row(2, 114, 53), row(3, 999, 53)]
     found = released_memory(rows, {0, 1, 2})
-    assert (found.mean, found.max, found.per_s) == (5.5 * PAGE, 7 * PAGE, 11 * PAGE)
+    assert (found.mean, found.max, found.per_s) == (5.5 * PAGE, 7 * PAGE, 22 * PAGE)
     none = released_memory(rows[:1], {0})
     assert (none.mean, none.per_s) == (None, None)
     assert none.reason == "faults and RSS of two windows in a row are known of no process"

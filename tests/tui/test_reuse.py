@@ -56,6 +56,8 @@ def test_of_other_processes_there_is_nothing(reader):
 def test_before_the_first_sample_there_is_nothing(reader):
     view, complete = shown(ReuseLog(), reader, -1)
     assert (view.touches, complete) == (0, True)
+    view, complete = shown(ReuseLog(), reader, 0)
+    assert (view.touches, view.first_share, complete) == (reader.samples.wss_bytes[0] // 4096, 1, True)
 
 
 def test_what_takes_too_long_goes_on_in_the_next_picture(reader):
@@ -88,7 +90,8 @@ def test_intervals_are_those_of_the_windows_up_to_one():
     assert intervals.until(grows, 1) == (0.2, 0.3)
     assert intervals.until(grows, 2) == (0.1, 0.3)
     assert intervals.until(grows, 3) == (0.1, 0.4)
-    assert intervals.until(grows, 0) == (0.2, 0.2), "back again"
+    assert intervals.until(grows, 1) == (0.2, 0.3), "back again"
+    assert intervals.until(grows, 0) == (0.2, 0.2)
     assert intervals.until(windows(500, 600, first=4), 4) == (0.5, 0.5), "others are in their place"
 
 
