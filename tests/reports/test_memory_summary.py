@@ -135,7 +135,7 @@ def test_the_touched_part_or_why_there_is_none():
 
 
 def test_released_memory_is_what_came_and_is_not_there():
-    """Ten pages came and three more are there: seven were given back; then four of four; each in a quarter of a second."""
+    """Ten pages came, three more are there: seven were given back; then four of four; each in a quarter of a second."""
 
     def row(sample: int, faults: int, pages: int) -> dict:
         begin_ns = sample * S
