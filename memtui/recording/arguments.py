@@ -150,6 +150,13 @@ def add_keeping(parser: Parser) -> None:
         metavar="FILE",
         help="session file (default: a named one under your state directory)",
     )
+    group.add_argument(
+        "--redfish",
+        type=_redfish,
+        metavar="URL",
+        help="also read the power of the whole machine, every 2 s, from its management controller over the network: "
+        "https://bmc.example (name and password: ~/.netrc), in place of --chassis-power",
+    )
     group.add_argument("--force", action="store_true", help="overwrite an existing session file")
     group.add_argument(
         "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
@@ -183,7 +190,7 @@ def options_of(args: argparse.Namespace) -> Options:
         duration_ns=round(args.duration * 1e9) if args.duration else None,
         keep_command=args.keep_command,
         max_overhead_ppm=args.max_overhead,
-        chassis_power=args.chassis_power,
+        chassis_power=args.chassis_power and getattr(args, "redfish", None) is None,
     )
 
 
@@ -202,6 +209,7 @@ def observe(args: argparse.Namespace, what: int | Launch) -> Observation:
         stop_when=getattr(args, "stop_when", None),
         hold_filtered=args.pause is True,
         max_pause_ns=round(args.max_pause * 1e9),
+        redfish=args.redfish,
     )
 
 
@@ -233,6 +241,13 @@ def _condition(text: str) -> str:
 
     argtypes.checked(StopCondition.parse, text)
     return text
+
+
+def _redfish(text: str) -> str:
+    """Parse ``--redfish``; return the URL."""
+    from memtui.recording.redfish.address import parse_address
+
+    return str(argtypes.checked(parse_address, text).url)
 
 
 def _expression(text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from memtui.analysis.energy_parts import by_source
-from memtui.core.samples import PowerReading, Status
+from memtui.core.samples import CHASSIS, PowerReading, Status
 from memtui.core.units import energy, power, processes_text
 
 
@@ -62,4 +62,5 @@ def power_line(source: PowerSummary) -> str:
     joules = f", {energy(source.energy_j)}" if source.energy_j is not None else ""
     shared = f", {processes_text(source.processes)}" if source.processes is not None else ""
     since = f" ({source.reason})" if source.reason and source.mean_w is not None else ""
-    return f"power        {source.device} {source.scope}{shared}: {mean}{joules}{since}"
+    by = f" by {source.source}" if source.scope == CHASSIS else ""  # there are two, and one says its cadence
+    return f"power        {source.device} {source.scope}{shared}: {mean}{joules}{by}{since}"

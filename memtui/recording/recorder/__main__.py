@@ -26,6 +26,7 @@ from memtui.core.samples import End, Event, Message, Process
 from memtui.core.text import visible
 from memtui.recording.progress import READY, Progress
 from memtui.recording.recorder.limits import Limits
+from memtui.recording.recorder.machine_power import MachinePowerReader
 from memtui.recording.recorder.session_builder import SessionBuilder, UnsupportedRequest
 from memtui.recording.recorder.stop_condition import StopCondition
 from memtui.recording.recorder.tracer_server import TracerServer
@@ -68,15 +69,16 @@ def record(
     report: Callable[[], object],
     mark_reader: MarkReader | None = None,
     tracer_server: TracerServer | None = None,
+    machine_power: MachinePowerReader | None = None,
 ) -> None:
     """Read messages from the pipe until its end, committing every half second. Raises DecodeError, sqlite3.Error."""
     decoder, began, changed = Decoder(PREFACE_BYTES), False, False
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         remaining_s = max(commit_due - time.monotonic(), 0)
-        others = [*(mark_reader.fds if mark_reader else ()), *(tracer_server.fds if tracer_server else ())]
+        others = [fd for source in (mark_reader, tracer_server, machine_power) if source for fd in source.fds]
         ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], remaining_s)
-        for message in _other_messages(builder, ready, mark_reader, tracer_server):
+        for message in _other_messages(builder, ready, mark_reader, tracer_server, machine_power):
             builder.add(message)
             changed = True
         if stream_fd in ready:
@@ -98,13 +100,19 @@ def record(
 
 
 def _other_messages(
-    builder: SessionBuilder, ready: list[int], mark_reader: MarkReader | None, tracer_server: TracerServer | None
+    builder: SessionBuilder,
+    ready: list[int],
+    mark_reader: MarkReader | None,
+    tracer_server: TracerServer | None,
+    machine_power: MachinePowerReader | None,
 ) -> Iterator[Message]:
-    """Yield the messages of traced programs and the marks of the user that have come."""
+    """Yield the messages of traced programs, the marks of the user and the power of the machine that have come."""
     if tracer_server:
         yield from tracer_server.read(ready, time.monotonic_ns())
     if mark_reader and builder.hello is not None:
         yield from mark_reader.read()
+    if machine_power and builder.hello is not None:
+        yield from machine_power.read(builder.hello.clock.monotonic_ns)
 
 
 def _commit(builder: SessionBuilder, writer: SessionWriter, report: Callable[[], object], *, changed: bool) -> None:
@@ -183,7 +191,8 @@ def _record_session(options: argparse.Namespace, writer: SessionWriter, stop_fd:
     try:
         mark_reader = MarkReader(options.marks) if options.marks is not None else None
         tracer_server = TracerServer(options.traced) if options.traced is not None else None
-        record(0, builder, writer, stop_fd, report, mark_reader, tracer_server)
+        machine_power = MachinePowerReader(options.machine_power) if options.machine_power is not None else None
+        record(0, builder, writer, stop_fd, report, mark_reader, tracer_server, machine_power)
     except DecodeError as error:
         _complain(f"the stream of the sampler broke: {error}")
         code = 1
@@ -206,6 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--marks", type=int, metavar="FD")
     parser.add_argument("--traced", type=int, metavar="FD")
+    parser.add_argument("--machine-power", type=int, metavar="FD")
     parser.add_argument("--max-bytes", type=int)
     parser.add_argument("--stop-when", type=StopCondition.parse)
     return parser

@@ -57,6 +57,7 @@ from memtui.recording.tracer.inject import trace_environment
 START_SECONDS = 60.0  # a loaded or emulated machine is slow; a child that ends is noticed at once
 PTY_LOGGER_SECONDS = 1.0  # for the last output of a program on its way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
+REDFISH = "memtui.recording.redfish"
 SUDO_SAYS = "sudo: "  # prefix of what sudo prints when its command was stopped and killed
 # SIGKILL leaves no message of the sampler's own.
 SAMPLER_KILLED = (
@@ -104,6 +105,7 @@ class Observation:
         stop_when: str | None = None,
         hold_filtered: bool = False,
         max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
+        redfish: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         if not was_root or user.uid == 0:
@@ -128,6 +130,7 @@ class Observation:
         self._entry: Entry | None = None
         self.listener: Listener | None = None
         self._traced: Listener | None = None  # where tracers connect to the recorder
+        self._redfish: subprocess.Popen[bytes] | None = None  # asks a service for the power of the machine
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self._sampler_fd = started.pidfd()
@@ -142,7 +145,8 @@ class Observation:
             self._traced = open_socket(user, f"trace-{os.getpid()}")
             if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
                 raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
-            self._start_recorder(started.stream, force=force, max_bytes=max_bytes, stop_when=stop_when)
+            power_fds = self._start_redfish(redfish) if redfish is not None else ()
+            self._start_recorder(started.stream, power_fds, force=force, max_bytes=max_bytes, stop_when=stop_when)
             self._await_recorder(lambda line: line == READY)
             if isinstance(what, Launch):
                 pid = self._launch(what, force)
@@ -196,6 +200,8 @@ class Observation:
             self._read_lines(remaining_s)
         self._read_lines(0)
         end(self._recorder)
+        if self._redfish is not None:
+            end(self._redfish)
         if self._traced is not None:
             self._traced.close()
         if self._sampler_fd >= 0:
@@ -322,7 +328,17 @@ class Observation:
             os.write(self._exec_gate_fd, GO)
             os.close(self._exec_gate_fd)
 
-    def _start_recorder(self, stream: int, *, force: bool, max_bytes: int | None, stop_when: str | None) -> None:
+    def _start_redfish(self, url: str) -> tuple[int]:
+        """Start the process that asks a Redfish service, as the user; return where its readings come from."""
+        reading, writing = os.pipe()
+        nothing = subprocess.DEVNULL
+        self._redfish = start_module(REDFISH, url, stdin=subprocess.PIPE, stdout=writing, stderr=nothing)
+        os.close(writing)
+        return (reading,)
+
+    def _start_recorder(
+        self, stream: int, power_fds: tuple[int, ...], *, force: bool, max_bytes: int | None, stop_when: str | None
+    ) -> None:
         """Start the recorder as the only reader of the sampler's messages."""
         traced = [self._traced.socket.fileno()] if self._traced is not None else []
         mark_fd, self._mark_fd = os.pipe()
@@ -332,18 +348,19 @@ class Observation:
             *(["--force"] if force else []),
             *("--marks", str(mark_fd)),
             *(argument for fd in traced for argument in ("--traced", str(fd))),
+            *(argument for fd in power_fds for argument in ("--machine-power", str(fd))),
             *(["--max-bytes", str(max_bytes)] if max_bytes is not None else []),
             *(["--stop-when", stop_when] if stop_when else []),
             *("--", str(self.path)),
             stdin=stream,
             stdout=subprocess.PIPE,
             stderr=self._recorder_says,
-            pass_fds=(mark_fd, *traced),
+            pass_fds=(mark_fd, *traced, *power_fds),
         )
         if self._traced is not None:
             self._traced.socket.close()  # the recorder has it open
-        os.close(stream)
-        os.close(mark_fd)
+        for fd in (stream, mark_fd, *power_fds):
+            os.close(fd)
 
     def _await_first_process(self, user: Invoker, pid: int, start_ticks: int) -> None:
         """Wait until the target is observed. Raises UserError, and AlreadyRunning where another memtui was first."""
@@ -406,7 +423,7 @@ class Observation:
         if self._entry is not None:
             self._entry.close()
         close_input(self._sampler)  # nothing else ends a sampler under sudo
-        for child in (self._target, self._sampler, getattr(self, "_recorder", None)):
+        for child in (self._target, self._sampler, self._redfish, getattr(self, "_recorder", None)):
             if child is not None:
                 terminate(child)
         if self.log is not None:
