@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memtui.bench.operators import CATALOGUE
+from memtui.bench.operators import EVERY
 from memtui.bench.operators.base import Operator, Parameters, Value
 from memtui.core.errors import UserError
 from memtui.core.files import read_toml
@@ -62,12 +62,18 @@ class Configuration:
 
     @property
     def operator(self) -> Operator:
-        return CATALOGUE[self.op]
+        return EVERY[self.op]
 
     @property
     def text(self) -> str:
         """Canonical text: the same for the same configuration, whatever the order of its keys."""
-        return canonical(self._as_dict())
+        return canonical({**self._as_dict(), "parameters": self.stated})
+
+    @property
+    def stated(self) -> dict[str, Value]:
+        """The parameters, without those that came later and have their usual value."""
+        later, p = self.operator.later, self.parameters
+        return {key: value for key, value in p.items() if key not in later or value != self._usual(key)}
 
     @property
     def key(self) -> str:
@@ -123,8 +129,12 @@ class Configuration:
 
     def label_values(self) -> dict[str, Value]:
         """Return the keys and values of ``label``."""
-        p, usual = self.parameters, self.operator.defaults
-        values = {k: v for k, v in p.items() if not isinstance(usual[k], str | bool) or v != self._usual(k)}
+        p, usual, left_out = self.stated, self.operator.defaults, self.operator.unlabelled
+        values = {
+            k: v
+            for k, v in p.items()
+            if k not in left_out and (not isinstance(usual[k], str | bool) or v != self._usual(k))
+        }
         return values | {k: v for k, v in self.conditions.items() if v != CONDITIONS[k]}
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +190,7 @@ def make(op: str, given: Parameters) -> Configuration:
     Raises:
         ValueError: a key or value that the operator does not have, or values that exclude each other.
     """
-    operator = CATALOGUE[op]
+    operator = EVERY[op]
     for key in given:
         if key not in operator.defaults and key not in CONDITIONS:
             names = ", ".join((*operator.defaults, *CONDITIONS))
@@ -204,7 +214,7 @@ def from_text(text: str) -> Configuration:
     document = json.loads(text)
     try:
         op, given = document["op"], {**document["parameters"], **document["conditions"]}
-        exists = op in CATALOGUE
+        exists = op in EVERY
     except (KeyError, TypeError):
         raise ValueError("is no configuration") from None
     if not exists:
@@ -309,7 +319,7 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
     """
     document = read_toml(path)
     for name, table in document.items():
-        if name not in CATALOGUE:
+        if name not in EVERY:
             raise UserError(f"{path}: [{name}] is no operator; memtui bench list names them")
         unknown = sorted(set(table) - {"grid", "list"}) if isinstance(table, dict) else [str(table)]
         if unknown:

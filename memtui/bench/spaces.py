@@ -40,6 +40,30 @@ _SMALL: dict[str, list[Grid]] = {
     "avgpool": [{"n": [8], "c": [64], "h": [28, 112], "k": [2, 3], "p": [0, 1]}],
     "adaptiveavgpool": [{"n": [1, 32], "c": [512, 2048], "h": [7]}],
     "resnet50": [{"n": [1, 4], "size": [64, 224]}],
+    "conv1d": [{"n": [8], "cin": [64, 256], "cout": [64, 256], "l": [256, 1024], "k": [3]}],
+    "conv3d": [{"n": [1], "cin": [16, 64], "cout": [64], "t": [4, 8], "h": [14, 28], "k": [1, 3]}],
+    "convtranspose2d": [{"n": [1, 8], "cin": [64], "cout": [32, 64], "h": [14, 28], "k": [4]}],
+    "mha": [{"b": [1, 4], "s": [64, 197], "dim": [384, 768]}],
+    "encoderlayer": [{"b": [1, 4], "s": [64, 128], "dim": [256, 512]}],
+    **{
+        name: [{"b": [1, 16], "s": [16, 64], "in": [128], "hidden": [128, 256], "bidirectional": [False, True]}]
+        for name in ("lstm", "gru", "rnn")
+    },
+    "rmsnorm": [{"rows": [1024, 8192], "dim": [512, 2048]}],
+    "groupnorm": [{"n": [1, 8], "c": [64, 256], "h": [14, 56], "groups": [8, 32]}],
+    "logsoftmax": [{"rows": [512, 4096], "cols": [128, 4096]}],
+    "embedding_bag": [{"dim": [16, 64], "bags": [64, 1024], "bag": [8, 64], "reduce": ["sum", "max"]}],
+    "upsample": [{"n": [1, 8], "c": [64], "h": [28], "out": [56, 112], "how": ["nearest", "bilinear", "bicubic"]}],
+    "unary": [{"function": ["scale", "exp", "sqrt"], "elements": [1 << 16, 1 << 20]}],
+    "binary": [{"function": ["add", "mul"], "a": [1, 8], "b": [64, 512], "c": [196, 3136]}],
+    "addcmul": [{"a": [1, 8], "b": [64, 512], "c": [196, 3136]}],
+    "outer": [{"a": [64, 1024], "b": [49], "c": [49, 196]}],
+    "reduce": [{"function": ["mean", "amax"], "outer": [64, 2048], "reduced": [49, 3136], "inner": [1, 8]}],
+    "copy": [{"b": [1, 8], "m": [1, 64], "n": [784, 3136], "run": [1, 32]}],
+    "permute": [{"shape": ["8x64x8x7x8x7", "8x32x4x7x4x7", "1x64x8x7x8x7"]}],
+    "cat": [{"outer": [1, 8], "inner": [50176, 200704], "parts": [2, 8]}],
+    "roll": [{"n": [1, 8], "h": [28, 56], "c": [96]}],
+    "pad": [{"outer": [64, 512], "rows": [28, 56], "cols": [56], "more_rows": [0, 2]}],
 }
 _POINTWISE: list[Grid] = [{"elements": [1 << 16, 1 << 20, 1 << 23]}]
 # The shapes of ResNet, 32 images at a time, as in the thesis.

@@ -111,7 +111,7 @@ def test_a_file_has_grids_and_lists(tmp_path):
     ("text", "message"),
     [
         ("[conv2d.grid]\ncin = [32,\nk = \n", "is not TOML.*line 3"),
-        ("[conv3d.grid]\ncin = [32]\n", r"\[conv3d\] is no operator"),
+        ("[conv4d.grid]\ncin = [32]\n", r"\[conv4d\] is no operator"),
         ("[conv2d]\ncin = [32]\n", r"\[conv2d\] has grid and list, not cin"),
         ("conv2d = 3\n", r"\[conv2d\] has grid and list"),
         ("[relu.grid]\nelements = [3]\n", r"there is no \[conv2d.grid\]"),

@@ -24,7 +24,7 @@ def test_every_operator_is_described_by_finite_numbers(op):
         assert np.isfinite(list(described.features.values())).all()
         assert all(f"op={other}" not in described.features for other in set(CATALOGUE) - {op})
         names = " ".join(described.features)
-        assert all(f"{op}.{key}" in names for key in configuration.parameters)
+        assert all(f"{op}.{key}" in names for key in configuration.stated)
         assert all(key in names for key in CONDITIONS)
 
 

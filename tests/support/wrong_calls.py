@@ -147,7 +147,7 @@ _TEXTS: dict[tuple[str, str], tuple[str, ...] | None] = {
     ("tune", "network"): None,  # the grid says which
     ("tune", "grid"): ("", "x", "=", "batch_size=", "batch_size=0,x", "nonsense=1", HOSTILE, LONG),
     ("tune", "set"): ("", "x", "=", "batch_size=x", "nonsense=1", "seed=" + "9" * 23, HOSTILE, LONG),
-    ("bench", "what"): ("", "nonsense", "conv3d", "db", "compare", "resolution", HOSTILE, LONG),
+    ("bench", "what"): ("", "nonsense", "conv4d", "db", "compare", "resolution", HOSTILE, LONG),
     ("bench", "grid"): ("", "x", "=", "elements=", "elements=x", "nonsense=1", HOSTILE, LONG),
     ("bench", "from_run"): ("", "nonsense", HOSTILE, LONG),
     ("study", "what"): ("", "nonsense", "basics", HOSTILE, LONG),

@@ -51,6 +51,11 @@ class Operator(ABC):
         defaults: its parameters and their defaults, which have the type of the parameter.
         choices: the choices of a parameter that is a text.
         trains: whether the operator has a backward pass.
+        may_be_zero: whole numbers that need not be above 0.
+        texts: parameters that are any text.
+        later: parameters that came after databases were written. Where they have their usual value, the canonical text
+            of a configuration is that of before.
+        unlabelled: parameters that the title of a configuration leaves out.
     """
 
     name: ClassVar[str]
@@ -58,7 +63,10 @@ class Operator(ABC):
     defaults: ClassVar[Parameters]
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     trains: ClassVar[bool] = True
-    may_be_zero: ClassVar[tuple[str, ...]] = ()  # whole numbers that need not be above 0
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    texts: ClassVar[tuple[str, ...]] = ()
+    later: ClassVar[tuple[str, ...]] = ()
+    unlabelled: ClassVar[tuple[str, ...]] = ()
 
     def resolve(self, given: Parameters) -> dict[str, Value]:
         """Return all parameters: the given ones, and defaults for the others.
@@ -81,7 +89,10 @@ class Operator(ABC):
     def _check_value(self, key: str, value: Value) -> None:
         """Raise ValueError for a value that the parameter cannot have."""
         default = self.defaults[key]
-        if key in self.choices:
+        if key in self.texts:
+            if not isinstance(value, str):
+                raise ValueError(f"{key} is a text, not {value}")
+        elif key in self.choices:
             if value not in self.choices[key]:
                 raise ValueError(f"{key} is one of {', '.join(self.choices[key])}, not {value}")
         elif isinstance(default, bool) or isinstance(value, bool):
@@ -123,6 +134,10 @@ class Operator(ABC):
     @abstractmethod
     def bind(self, torch: Any, p: Any) -> Call:
         """Return a function that calls the operator once. ``torch`` is the module."""
+
+    def weight_count(self, p: Any) -> int:
+        """Return the number of parameters of a network."""
+        return sum(t.elements for t in self.weights(p))
 
     def check_fp8(self, p: Any) -> None:
         """Raise ValueError where PyTorch cannot multiply numbers of 8 bits."""

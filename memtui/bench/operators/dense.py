@@ -10,46 +10,55 @@ from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tenso
 
 class Conv2d(Operator):
     name = "conv2d"
-    summary = "2-D convolution; p=same pads by k//2, groups=depthwise takes one group a channel"
+    summary = "2-D convolution; p=same pads by k//2, groups=depthwise takes one group a channel, kw makes k high only"
     defaults: ClassVar[Parameters] = {
         "n": 8, "cin": 64, "cout": 64, "h": 56, "w": "h", "k": 3, "s": 1, "p": "same", "groups": 1, "bias": False,
-        "format": "contiguous",
+        "format": "contiguous", "kw": "k", "pw": "p", "d": 1,
     }  # fmt: skip
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("contiguous", "channels_last")}
-    may_be_zero = ("p",)
+    may_be_zero = ("p", "pw")
+    later = ("kw", "pw", "d")
 
     def derived(self, p: Any) -> Parameters:
         half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
-        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]), ("w", "h", p["h"]))
-        return {key: value for key, word, value in aliases if p[key] == word}
+        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]), ("w", "h", p["h"]), ("kw", "k", p["k"]))
+        words = {key: value for key, word, value in aliases if p[key] == word}
+        pad, wide = words.get("p", p["p"]), words.get("kw", p["kw"])
+        # A kernel that is padded by its half is padded by its half to the sides, too.
+        pad_wide = wide // 2 if pad == half and isinstance(wide, int) else pad
+        return words | ({"pw": pad_wide} if p["pw"] == "p" else {})
 
     def check(self, p: Any) -> None:
         for side in ("cin", "cout"):
             if p[side] % p["groups"]:
                 raise ValueError(f"{side}={p[side]} cannot be shared among {p['groups']} groups")
-        if min(p["h"], p["w"]) + 2 * p["p"] < p["k"]:
-            raise ValueError(f"a kernel of {p['k']} does not fit into {p['h']}x{p['w']} padded by {p['p']}")
+        high, wide = (p["d"] * (p[kernel] - 1) + 1 for kernel in ("k", "kw"))
+        if p["h"] + 2 * p["p"] < high or p["w"] + 2 * p["pw"] < wide:
+            kernel = high if high == wide else f"{high}x{wide}"
+            raise ValueError(f"a kernel of {kernel} does not fit into {p['h']}x{p['w']} padded by {p['p']}")
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["n"], p["cin"], p["h"], p["w"])),)
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        kernel = Tensor((p["cout"], p["cin"] // p["groups"], p["k"], p["k"]))
+        kernel = Tensor((p["cout"], p["cin"] // p["groups"], p["k"], p["kw"]))
         return (kernel, Tensor((p["cout"],))) if p["bias"] else (kernel,)
 
     def output(self, p: Any) -> Shape:
-        high, wide = ((p[side] + 2 * p["p"] - p["k"]) // p["s"] + 1 for side in ("h", "w"))
+        sides = (("h", "p", "k"), ("w", "pw", "kw"))
+        high, wide = ((p[side] + 2 * p[pad] - p["d"] * (p[k] - 1) - 1) // p["s"] + 1 for side, pad, k in sides)
         return p["n"], p["cout"], high, wide
 
     def flops(self, p: Any) -> int:
         n, channels, high, wide = self.output(p)
-        return 2 * n * channels * high * wide * (p["cin"] // p["groups"]) * p["k"] ** 2
+        return 2 * n * channels * high * wide * (p["cin"] // p["groups"]) * p["k"] * p["kw"]
 
     def bind(self, torch: Any, p: Any) -> Call:
-        conv2d, (s, pad, groups) = torch.nn.functional.conv2d, (p["s"], p["p"], p["groups"])
+        conv2d, (s, d, groups) = torch.nn.functional.conv2d, (p["s"], p["d"], p["groups"])
+        pad = p["p"] if p["p"] == p["pw"] else (p["p"], p["pw"])
         if p["bias"]:
-            return lambda x, w: conv2d(x[0], w[0], w[1], s, pad, 1, groups)
-        return lambda x, w: conv2d(x[0], w[0], None, s, pad, 1, groups)
+            return lambda x, w: conv2d(x[0], w[0], w[1], s, pad, d, groups)
+        return lambda x, w: conv2d(x[0], w[0], None, s, pad, d, groups)
 
 
 class Linear(Operator):
@@ -138,19 +147,36 @@ class Bmm(Operator):
 
 class ScaledDotProductAttention(Operator):
     name = "sdpa"
-    summary = "scaled dot-product attention of b sequences of s tokens"
-    defaults: ClassVar[Parameters] = {"b": 4, "heads": 8, "s": 256, "d": 64, "causal": False}
+    summary = "scaled dot-product attention of b sequences of s tokens, to t tokens with kv heads, also with a mask"
+    defaults: ClassVar[Parameters] = {
+        "b": 4, "heads": 8, "s": 256, "d": 64, "causal": False, "t": "s", "kv": "heads", "mask": False,
+    }  # fmt: skip
+    later = ("t", "kv", "mask")
+
+    def derived(self, p: Any) -> Parameters:
+        return {key: p[word] for key, word in (("t", "s"), ("kv", "heads")) if p[key] == word}
+
+    def check(self, p: Any) -> None:
+        if p["heads"] % p["kv"]:
+            raise ValueError(f"{p['heads']} heads cannot be shared among {p['kv']} of keys and values")
+        if p["causal"] and p["mask"]:
+            raise ValueError("attention is causal or has a mask")
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor((p["b"], p["heads"], p["s"], p["d"])),) * 3
+        """Return queries, keys and values, and a mask that is added to the scores of every sequence and head."""
+        keys = Tensor((p["b"], p["kv"], p["t"], p["d"]))
+        mask = (Tensor((p["s"], p["t"])),) if p["mask"] else ()
+        return Tensor((p["b"], p["heads"], p["s"], p["d"])), keys, keys, *mask
 
     def output(self, p: Any) -> Shape:
         return p["b"], p["heads"], p["s"], p["d"]
 
     def flops(self, p: Any) -> int:
         """Count two products, masked ones of a causal mask included, as PyTorch's counter does."""
-        return 4 * p["b"] * p["heads"] * p["s"] ** 2 * p["d"]
+        return 4 * p["b"] * p["heads"] * p["s"] * p["t"] * p["d"]
 
     def bind(self, torch: Any, p: Any) -> Call:
         attention, causal = torch.nn.functional.scaled_dot_product_attention, p["causal"]
-        return lambda x, w: attention(x[0], x[1], x[2], is_causal=causal)
+        if p["kv"] != p["heads"]:
+            return lambda x, w: attention(*x, is_causal=causal, enable_gqa=True)
+        return lambda x, w: attention(*x, is_causal=causal)

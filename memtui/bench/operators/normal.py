@@ -10,13 +10,14 @@ from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tenso
 class LayerNorm(Operator):
     name = "layernorm"
     summary = "rows of dim numbers, each to mean 0 and variance 1"
-    defaults: ClassVar[Parameters] = {"rows": 4096, "dim": 1024}
+    defaults: ClassVar[Parameters] = {"rows": 4096, "dim": 1024, "affine": True}
+    later = ("affine",)
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["rows"], p["dim"])),)
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor((p["dim"],)),) * 2
+        return (Tensor((p["dim"],)),) * 2 if p["affine"] else ()
 
     def output(self, p: Any) -> Shape:
         return p["rows"], p["dim"]
@@ -27,16 +28,66 @@ class LayerNorm(Operator):
 
     def bind(self, torch: Any, p: Any) -> Call:
         layer_norm, shape = torch.nn.functional.layer_norm, (p["dim"],)
-        return lambda x, w: layer_norm(x[0], shape, w[0], w[1])
+        return lambda x, w: layer_norm(x[0], shape, *w)
+
+
+class RmsNorm(LayerNorm):
+    name = "rmsnorm"
+    summary = "rows of dim numbers, each to a mean square of 1"
+
+    def weights(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["dim"],)),) if p["affine"] else ()
+
+    def flops(self, p: Any) -> int:
+        """Count 4 an element, by convention: square, mean, scale, weight."""
+        return 4 * p["rows"] * p["dim"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        rms_norm, shape = torch.nn.functional.rms_norm, (p["dim"],)
+        return lambda x, w: rms_norm(x[0], shape, *w)
+
+
+class GroupNorm(Operator):
+    name = "groupnorm"
+    summary = "n images of c channels, each group of channels to mean 0 and variance 1"
+    defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "w": "h", "groups": 32, "affine": True}
+
+    def derived(self, p: Any) -> Parameters:
+        return {"w": p["h"]} if p["w"] == "h" else {}
+
+    def check(self, p: Any) -> None:
+        if p["c"] % p["groups"]:
+            raise ValueError(f"c={p['c']} cannot be shared among {p['groups']} groups")
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor(self.output(p)),)
+
+    def weights(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor((p["c"],)),) * 2 if p["affine"] else ()
+
+    def output(self, p: Any) -> Shape:
+        return p["n"], p["c"], p["h"], p["w"]
+
+    def flops(self, p: Any) -> int:
+        """Count 8 an element, as for a layernorm, by convention."""
+        return 8 * p["n"] * p["c"] * p["h"] * p["w"]
+
+    def bind(self, torch: Any, p: Any) -> Call:
+        group_norm, groups = torch.nn.functional.group_norm, p["groups"]
+        return lambda x, w: group_norm(x[0], groups, *w)
 
 
 class BatchNorm(Operator):
     name = "batchnorm"
     summary = "n images of c channels, each channel normalised; train=true takes statistics from the batch"
-    defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "train": False}
+    defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "train": False, "w": "h"}
+    later = ("w",)
+
+    def derived(self, p: Any) -> Parameters:
+        return {"w": p["h"]} if p["w"] == "h" else {}
 
     def check(self, p: Any) -> None:
-        if p["train"] and p["n"] * p["h"] == 1:
+        if p["train"] and p["n"] * p["h"] * p["w"] == 1:
             raise ValueError("the statistics of a batch need more than one value a channel")
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
@@ -48,11 +99,11 @@ class BatchNorm(Operator):
         return Tensor(shape), Tensor(shape), Tensor(shape), Tensor(shape, positive=True)
 
     def output(self, p: Any) -> Shape:
-        return p["n"], p["c"], p["h"], p["h"]
+        return p["n"], p["c"], p["h"], p["w"]
 
     def flops(self, p: Any) -> int:
         """Count 4 an element, by convention."""
-        return 4 * p["n"] * p["c"] * p["h"] ** 2
+        return 4 * p["n"] * p["c"] * p["h"] * p["w"]
 
     def bind(self, torch: Any, p: Any) -> Call:
         batch_norm, train = torch.nn.functional.batch_norm, p["train"]
@@ -62,19 +113,32 @@ class BatchNorm(Operator):
 
 class Softmax(Operator):
     name = "softmax"
-    summary = "rows of cols numbers, each to a sum of 1"
-    defaults: ClassVar[Parameters] = {"rows": 4096, "cols": 1024}
+    summary = "rows of cols numbers, each to a sum of 1; inner: so many numbers lie between two of a row"
+    defaults: ClassVar[Parameters] = {"rows": 4096, "cols": 1024, "inner": 1}
+    later = ("inner",)
+    function: ClassVar[str] = "softmax"  # of torch
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor(self.output(p)),)
 
+    def check(self, p: Any) -> None:
+        if p["rows"] % p["inner"]:
+            raise ValueError(f"{p['rows']} rows do not lie {p['inner']} beside each other")
+
     def output(self, p: Any) -> Shape:
-        return p["rows"], p["cols"]
+        within = (p["inner"],) if p["inner"] > 1 else ()
+        return p["rows"] // p["inner"], p["cols"], *within
 
     def flops(self, p: Any) -> int:
         """Count 5 an element, by convention: maximum, difference, exponential, sum, quotient."""
         return 5 * p["rows"] * p["cols"]
 
     def bind(self, torch: Any, p: Any) -> Call:
-        softmax = torch.softmax
-        return lambda x, w: softmax(x[0], -1)
+        softmax = getattr(torch, self.function)
+        return lambda x, w: softmax(x[0], 1)
+
+
+class LogSoftmax(Softmax):
+    name = "logsoftmax"
+    summary = "the logarithm of a softmax"
+    function = "log_softmax"

@@ -72,3 +72,44 @@ class Dropout(_Pointwise):
     def bind(self, torch: Any, p: Any) -> Call:
         dropout, share = torch.nn.functional.dropout, p["percent"] / 100
         return lambda x, w: dropout(x[0], share, True)
+
+
+class Hardswish(_Pointwise):
+    name = function = "hardswish"
+    summary = "x times a line from 0 to 1 between -3 and 3"
+
+
+class Hardsigmoid(_Pointwise):
+    name = function = "hardsigmoid"
+    summary = "a line from 0 to 1 between -3 and 3"
+
+
+class Hardtanh(_Pointwise):
+    name = function = "hardtanh"
+    summary = "x between two bounds; relu6 is one between 0 and 6"
+
+
+class LeakyRelu(_Pointwise):
+    name = "leakyrelu"
+    function = "leaky_relu"
+    summary = "x, and a small part of it below 0"
+
+
+class Elu(_Pointwise):
+    name = function = "elu"
+    summary = "x, and an exponential function below 0"
+
+
+class Tanh(_Pointwise):
+    name = function = "tanh"
+    summary = "the hyperbolic tangent"
+
+
+class Mish(_Pointwise):
+    name = function = "mish"
+    summary = "x times the hyperbolic tangent of its softplus"
+
+
+class Softplus(_Pointwise):
+    name = function = "softplus"
+    summary = "the logarithm of 1 + e^x"

@@ -64,7 +64,7 @@ def describe(configuration: Configuration) -> Described:
         features[f"way={steps.way}"] = 1.0
     for key, value in configuration.conditions.items():
         features |= _own(key, value)
-    for key, value in p.items():
+    for key, value in configuration.stated.items():
         features |= _own(f"{op}.{key}", value)
     return Described(op, features | _FURTHER.get(op, _nothing)(p, operator.output(p)), steps)
 
@@ -137,7 +137,7 @@ def _conv2d(p: Any, output: tuple[int, ...]) -> dict[str, float]:
     features = {
         "log2 conv2d.rows": _log2(n * high * wide),
         "log2 conv2d.columns": _log2(by_group["cout"]),
-        "log2 conv2d.summed": _log2(by_group["cin"] * p["k"] ** 2),
+        "log2 conv2d.summed": _log2(by_group["cin"] * p["k"] * p["kw"]),
     }
     for side, channels in by_group.items():  # libraries process several channels at a time
         features[f"log2 conv2d.{side} in steps of"] = _log2(min(channels & -channels, WIDEST_STEP))
@@ -154,12 +154,18 @@ _FURTHER: Mapping[str, Callable[[Any, tuple[int, ...]], dict[str, float]]] = {"c
 
 # The parameter that only repeats the same work; None: the operator has no other parameter.
 BATCH: Mapping[str, str | None] = {
-    **dict.fromkeys(("conv2d", "batchnorm", "maxpool", "avgpool", "adaptiveavgpool", "resnet50"), "n"),
+    **dict.fromkeys(("conv2d", "conv1d", "conv3d", "convtranspose2d", "batchnorm", "groupnorm", "resnet50"), "n"),
+    **dict.fromkeys(("maxpool", "avgpool", "adaptiveavgpool", "upsample", "roll"), "n"),
     **dict.fromkeys(("linear", "matmul"), "m"),
-    **dict.fromkeys(("bmm", "sdpa"), "b"),
-    **dict.fromkeys(("layernorm", "softmax", "cross_entropy"), "rows"),
+    **dict.fromkeys(("bmm", "sdpa", "mha", "encoderlayer", "lstm", "gru", "rnn", "copy"), "b"),
+    **dict.fromkeys(("layernorm", "rmsnorm", "softmax", "logsoftmax", "cross_entropy"), "rows"),
     "embedding": "tokens",
-    **dict.fromkeys(("relu", "gelu", "silu", "sigmoid", "add", "dropout", "sgd", "adamw"), None),
+    "embedding_bag": "bags",
+    **dict.fromkeys(("binary", "addcmul", "outer"), "a"),
+    **dict.fromkeys(("reduce", "cat", "pad"), "outer"),
+    **dict.fromkeys(("relu", "gelu", "silu", "sigmoid", "hardswish", "hardsigmoid", "hardtanh", "leakyrelu"), None),
+    **dict.fromkeys(("elu", "tanh", "mish", "softplus", "unary", "compare", "masked_fill", "fill"), None),
+    **dict.fromkeys(("add", "dropout", "permute", "sgd", "adamw"), None),
 }
 
 
@@ -170,5 +176,5 @@ def group_of(configuration: Configuration) -> str:
     about unseen shapes. So nearly equal configurations are in one group, and a group is never on both sides of a split.
     """
     batch = BATCH.get(configuration.op)
-    shape = {key: value for key, value in configuration.parameters.items() if key != batch}
+    shape = {key: value for key, value in configuration.stated.items() if key != batch}
     return canonical([configuration.op, shape])

@@ -43,11 +43,16 @@ def steps_of(configuration: Configuration) -> Steps:
     c, p = configuration, configuration.parameters
     moved_bytes = c.operator.moved_bytes(p, c.item_bytes)
     general = {"call": 1.0, "operations": float(c.flops), "bytes": float(moved_bytes)}
-    if c.op == "conv2d" and c.item_bytes == 4 and p["format"] == "contiguous" and not c.both_ways:
+    if c.op == "conv2d" and c.item_bytes == 4 and _is_usual(p) and not c.both_ways:
         way, amounts = _convolution(p, c.operator.output(p))
         return Steps(f"conv2d {way}", {"call": 1.0, **amounts}, general)
     how = [*([c.dtype] if c.dtype != "fp32" else []), *(["with backward pass"] if c.both_ways else [])]
     return Steps(" ".join([c.op, *how]), general, general)
+
+
+def _is_usual(p: Any) -> bool:
+    """Whether a convolution has a square kernel without holes, on contiguous images."""
+    return bool(p["format"] == "contiguous" and p["kw"] == p["k"] and p["pw"] == p["p"] and p["d"] == 1)
 
 
 def takes_own_loops(p: Any, item_bytes: int) -> bool:
