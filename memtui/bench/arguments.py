@@ -14,7 +14,12 @@ from memtui.tui.arguments import add_screen
 
 def _add_arguments(parser: Parser) -> None:
     add_screen(parser)
-    parser.add_argument("what", metavar="OP", help="an operator (bench list), list, resolution, compare, predict, db")
+    parser.add_argument(
+        "what",
+        metavar="OP",
+        help="an operator (bench list); a network: resnet50, FILE.py:function, torchvision:NAME, timm:NAME; "
+        "list, resolution, compare, predict, db",
+    )
     parser.add_argument(
         "rest",
         metavar="WORD",
@@ -24,7 +29,11 @@ def _add_arguments(parser: Parser) -> None:
     )
     group = parser.add_argument_group("what is measured, or predicted")
     group.add_argument(
-        "--grid", action="append", default=[], metavar="K=V,V", help="values of a parameter; every combination is taken"
+        "--grid",
+        action="append",
+        default=[],
+        metavar="K=V,V",
+        help="values of a parameter; every combination is taken. Of a library's network: n=V, size=V",
     )
     group.add_argument("--config", type=argtypes.path, metavar="FILE", help="TOML with [OP.grid] and [[OP.list]]")
     group.add_argument("--space", choices=SPACES, help="a bundled set of configurations")
@@ -85,7 +94,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 BENCH = Command(
     "bench",
-    "what an operator costs in time and energy: bench conv2d, bench resnet50, bench list",
+    "what an operator or a network costs in time and energy: bench conv2d, bench net.py:build, bench list",
     _add_arguments,
     _run,
 )

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import compare, jobs, network_vs_operators, submitit_engine, window_length
+from memtui.bench import compare, jobs, network_vs_operators, operators, submitit_engine, window_length
 from memtui.bench import (
     request as requested,
 )
@@ -25,6 +25,9 @@ from memtui.bench import (
 from memtui.bench.configuration import CONDITIONS, Configuration, Titles, arguments_of, make
 from memtui.bench.cpu_speed import NAME as REFERENCES
 from memtui.bench.cpu_speed import References
+from memtui.bench.decomposition.client import decompose
+from memtui.bench.decomposition.names import is_network, network_name
+from memtui.bench.decomposition.result import Decomposition
 from memtui.bench.jobs import from_environment, part
 from memtui.bench.operators import CATALOGUE
 from memtui.bench.plan import SETTLING_NS
@@ -58,7 +61,8 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         become(user)
         return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
     if args.what != "resolution":
-        requested.operator(args.what)
+        if not is_network(args.what):
+            requested.operator(args.what)
         if args.rest:
             raise UserError(f"{args.rest[0]!r} is one word too many")
     source = None if args.print_sbatch or args.engine or args.device != "cpu" else find_source("cpu", "")
@@ -124,6 +128,8 @@ def _check_parts(args: argparse.Namespace) -> None:
 
 def _is_network(args: argparse.Namespace) -> bool:
     """Whether a network is to be compared with its operators: it is given as it is, or with one size of its input."""
+    if is_network(args.what):
+        return True
     if args.what != NETWORK or args.config or args.space:
         return False
     grid = requested.grid(args)
@@ -162,16 +168,8 @@ def _resolution(args: argparse.Namespace, context: _Context) -> int:
 
 
 def _network(args: argparse.Namespace, context: _Context) -> int:
-    """Run ``bench resnet50``: compare the network with the sum of its operators."""
-    usual = requested.conditions(args)
-    # The tensors between layers were just written: they are in the cache.
-    usual = {"cache": "warm", "weights": "same", **usual}
-    try:
-        network = make(NETWORK, usual | {key: value for key, (value,) in requested.grid(args).items()})
-        n, size = (int(network.parameters[key]) for key in ("n", "size"))
-        counts = resnet50_counts(n, size, usual)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    """Run ``bench resnet50``, ``bench FILE.py:function``: compare a network with the sum of its operators."""
+    network, counts, decomposition = _network_parts(args)
     plan = replace(
         requested.plan(args),
         windows=1,
@@ -193,10 +191,12 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
         budget_s=QUICK_NETWORK_S * rounds if args.quick else None,
     )
     if context.console.wants_screen(args):
-        conclude = partial(network_vs_operators.compose, network, counts, partial=args.quick)
+        conclude = partial(
+            network_vs_operators.compose, network, counts, partial=args.quick, decomposition=decomposition
+        )
         return _screen(args, request, context, None, lambda rows: network_vs_operators.lines(conclude(rows)))
     rows, _, path = _measure(args, request, context, None)
-    composition = network_vs_operators.compose(network, counts, rows, partial=args.quick)
+    composition = network_vs_operators.compose(network, counts, rows, partial=args.quick, decomposition=decomposition)
     if args.json:
         print(as_json({"database": str(path), **network_vs_operators.to_dict(composition)}))
     else:
@@ -206,12 +206,43 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
     return FAILURE if composition.reason else 0
 
 
+def _network_parts(args: argparse.Namespace) -> tuple[Configuration, dict[Configuration, int], Decomposition | None]:
+    """Return the whole network, its operators with the number of their calls, and how it was taken apart.
+
+    Raises UserError.
+    """
+    # The tensors between layers were just written: they are in the cache.
+    usual = {"cache": "warm", "weights": "same", **requested.conditions(args)}
+    decomposition = None
+    try:
+        if args.what == NETWORK:
+            network = make(NETWORK, usual | {key: value for key, (value,) in requested.grid(args).items()})
+            n, size = (int(network.parameters[key]) for key in ("n", "size"))
+            return network, resnet50_counts(n, size, usual), None
+        if args.config or args.space:
+            raise ValueError("--config and --space are for configurations of an operator")
+        make(operators.NETWORK.name, usual)  # conditions that no network has
+        _check_dtype(args.device, [str(usual.get("dtype"))])
+        decomposition = decompose(
+            network_name(args.what, args.grid), args.device, str(usual.get("dtype")), args.threads
+        )
+        counts = decomposition.counts(usual)
+        return decomposition.network(usual, counts), counts, decomposition
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
 def _measurable(args: argparse.Namespace) -> list[Configuration]:
     """Return what is to be measured. Raises UserError."""
     configurations = requested.configurations(args, args.what)
-    if not args.device.startswith("cuda") and any(c.dtype == "tf32" for c in configurations):
-        raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
+    _check_dtype(args.device, [c.dtype for c in configurations])
     return configurations
+
+
+def _check_dtype(device: str, dtypes: Sequence[str]) -> None:
+    """Raise UserError for a type of numbers that the device does not have."""
+    if not device.startswith("cuda") and "tf32" in dtypes:
+        raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
 
 
 def _measure(
@@ -289,17 +320,17 @@ def _screen(
 
 def _list(args: argparse.Namespace) -> int:
     """Print the operators, their parameters and spaces."""
-    operators = []
+    listed = []
     for name, operator in CATALOGUE.items():
         spaces = {space: len(some) for space in SPACES if (some := SPACES[space](name, {}))}
         if args.json:
             about = {"name": name, "summary": operator.summary, "parameters": dict(operator.defaults), "spaces": spaces}
-            operators.append(about)
+            listed.append(about)
         else:
             counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
             print(f"{name:16} {operator.summary}\n{'':16} {arguments_of(operator.defaults)}\n{'':16} spaces: {counts}")
     if args.json:
-        print(as_json({"operators": operators, "conditions": dict(CONDITIONS)}))
+        print(as_json({"operators": listed, "conditions": dict(CONDITIONS)}))
     else:
         print(f"every operator: {arguments_of(CONDITIONS)}")
     return 0

@@ -11,18 +11,17 @@ measure are in no sum, and are reported with their share of the multiplications.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memtui.analysis.robust_mean import mean_interval
 from memtui.bench.configuration import Configuration
-from memtui.bench.operators.networks import PARAMETERS
+from memtui.bench.decomposition.result import Decomposition, flops
 from memtui.bench.result import BenchRow
 from memtui.core.plain_data import fields_to_plain, to_plain
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, percent
 
-MULTIPLYING = ("conv2d", "linear")
 BYTE = 5  # operations of a CPU in the time in which it moves a byte, for the order of a quick run only
 
 
@@ -84,6 +83,7 @@ class Composition:
         reason: why there is no comparison.
         energy_reason: why energies are not compared.
         covered: coverage of the sums.
+        decomposition: how the network was taken apart; None for one whose operators are known.
     """
 
     network: Configuration
@@ -97,11 +97,12 @@ class Composition:
     energy: Mapping[str, Share] | None = None
     reason: str = ""
     energy_reason: str = ""
+    decomposition: Decomposition | None = None
 
 
 def macs(counts: Mapping[Configuration, int]) -> int:
-    """Return the multiply-accumulates in a pass, of its convolutions and its linear layer, as commonly counted."""
-    return sum(c.flops // 2 * calls for c, calls in counts.items() if c.op in MULTIPLYING)
+    """Return the multiply-accumulates in a pass, of its convolutions and products of matrices, as commonly counted."""
+    return flops(counts) // 2
 
 
 def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
@@ -114,7 +115,12 @@ def by_weight(counts: Mapping[Configuration, int]) -> list[Configuration]:
 
 
 def compose(
-    network: Configuration, counts: Mapping[Configuration, int], rows: Sequence[BenchRow], *, partial: bool = False
+    network: Configuration,
+    counts: Mapping[Configuration, int],
+    rows: Sequence[BenchRow],
+    *,
+    partial: bool = False,
+    decomposition: Decomposition | None = None,
 ) -> Composition:
     """Compare the network with its operators.
 
@@ -123,7 +129,15 @@ def compose(
         counts: its operators, and how often one pass calls each.
         rows: rows of all configurations, in the order of time; as many of each as there were rounds.
         partial: operators may be missing, but not the network.
+        decomposition: how the network was taken apart.
     """
+    composition = _composed(network, counts, rows, partial)
+    return replace(composition, decomposition=decomposition)
+
+
+def _composed(
+    network: Configuration, counts: Mapping[Configuration, int], rows: Sequence[BenchRow], partial: bool
+) -> Composition:
     by_configuration: dict[Configuration, list[BenchRow]] = {}
     for row in rows:
         by_configuration.setdefault(row.configuration, []).append(row)
@@ -205,7 +219,7 @@ def to_dict(composition: Composition) -> dict[str, Any]:
 
     return {
         "network": dict(composition.network.parameters),
-        "parameters": PARAMETERS,
+        "parameters": composition.network.operator.weight_count(composition.network.parameters),
         "convolutions": composition.calls["conv2d"],
         "macs": composition.covered["all"].of_macs,
         "conditions": dict(composition.network.conditions),
@@ -219,22 +233,27 @@ def to_dict(composition: Composition) -> dict[str, Any]:
         "energy": shares(composition.energy, "j"),
         "reason": composition.reason,
         "energy_reason": composition.energy_reason,
+        **({"coverage": composition.decomposition.coverage()} if composition.decomposition else {}),
     }
 
 
 def lines(composition: Composition) -> list[str]:
     """Return the lines for people."""
+    apart = composition.decomposition.lines() if composition.decomposition else []
     if composition.time is None:
-        return [f"no comparison: {composition.reason}"]
+        return [*apart, f"no comparison: {composition.reason}"]
     calls, all_macs = composition.calls["conv2d"], composition.covered["all"].of_macs
+    weights = composition.network.operator.weight_count(composition.network.parameters)
     text = [
-        f"{composition.network.title}: {PARAMETERS:,} parameters, {calls} convolutions, "
+        *apart,
+        f"{composition.network.title}: {weights:,} parameters, {calls} convolutions, "
         f"{all_macs / 1e9:.2f} G MACs a pass",
         f"{'network, one pass':34} {duration(composition.network_ns):>10} {energy_column(composition.network_j):>10}",
     ]
     for name, what in (("conv2d", "convolutions"), ("all", "operators")):
         if name not in composition.time:
-            text.append(f"no {what} were measured")
+            if composition.calls[name]:
+                text.append(f"no {what} were measured")
             continue
         covered = composition.covered[name]
         time, joules = composition.time[name], composition.energy[name] if composition.energy else None

@@ -36,6 +36,7 @@ from memtui.core.plain_data import to_plain
 from memtui.probes.host import processor_name
 
 ROOM = 0.8  # of the free memory may be used
+_answers = 1  # where messages go
 
 
 class Worker:
@@ -144,7 +145,7 @@ class Worker:
 
 def send(message: Ready | Reply | Unable) -> None:
     """Write a message to the sweep. Raises BrokenPipeError."""
-    print(json.dumps(to_plain(message), separators=(",", ":")), flush=True)
+    os.write(_answers, json.dumps(to_plain(message), separators=(",", ":")).encode() + b"\n")
 
 
 def last_level_cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
@@ -163,6 +164,10 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
+    # From here on standard output leads to /dev/null, for the user's network.
+    global _answers
+    _answers = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         Worker(options.device, options.threads).serve()
     except (ImportError, RuntimeError, BrokenPipeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -26,6 +28,7 @@ from memtui.core.file_lock import lock_holder
 from memtui.probes.power.energy_source import WHOLE_MACHINE
 from tests.support.bench_database import add, row
 from tests.support.cli import memtui
+from tests.support.networks import write_networks
 
 COMMAND = (sys.executable, "-m", "memtui")
 FAST = ("--windows", "2", "--seconds", "0.05", "--threads", "1", "--cache", "warm", "--warm-up", "0.1")
@@ -48,7 +51,7 @@ def test_operators_are_listed():
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("conv3d",), "there is no operator conv3d; did you mean conv2d"),
+        (("conv4d",), "there is no operator conv4d; did you mean conv"),
         (("zzz",), "there is no operator zzz; memtui bench list names them"),
         (("relu", "more"), "'more' is one word too many"),
         (("relu", "--grid", "cin=3"), "relu has no parameter cin; it has elements"),
@@ -68,13 +71,22 @@ def test_operators_are_listed():
             "/nowhere.toml: cannot be read: No such file or directory; check the name",
         ),
         (("resolution",), "name an operator: memtui bench resolution conv2d"),
-        (("resolution", "conv3d"), "there is no operator conv3d; did you mean conv2d"),
+        (("resolution", "conv4d"), "there is no operator conv4d; did you mean conv"),
         (("resolution", "relu", "--grid", "elements=1,2"), "of one configuration, not of 2"),
         (("resolution", "relu", "--seconds", "3"), "--seconds has no meaning"),
         (("resolution", "relu", "--windows", "1"), "two windows of each length"),
         (("resnet50", "--mode", "forward-backward"), "resnet50 has no backward pass"),
         (("resnet50", "--grid", "n=0"), "n=0 is too small"),
         (("resnet50", "--grid", "n"), "'n' is not of the form key=value"),
+        (("nowhere.py:build",), "nowhere.py: cannot be read: No such file"),
+        ((f"{__file__}:build", "more"), "'more' is one word too many"),
+        ((f"{__file__}:build", "--mode", "forward-backward"), "network has no backward pass"),
+        ((f"{__file__}:build", "--dtype", "tf32"), "tf32 is a type of CUDA devices"),
+        ((f"{__file__}:build", "--grid", "n=3"), "brings its own input"),
+        ((f"{__file__}:build", "--space", "small"), "are for configurations of an operator"),
+        ((f"{__file__}:build", "--print-sbatch"), "are for configurations of an operator, which come in parts"),
+        (("timm:resnet18", "--config", __file__), "are for configurations of an operator"),
+        (("network",), "there is no operator network"),
         (("compare", "a.db"), "name two databases"),
         (("db", "shrink"), "bench db info, bench db merge FILE"),
         (("db", "info", "--db", "/nowhere.db"), "/nowhere.db: No such file"),
@@ -86,6 +98,13 @@ def test_bad_input_is_one_line(argv, message):
     assert result.stdout == ""
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchvision") is not None, reason="torchvision is installed")
+def test_a_library_that_is_missing_says_how_to_install_it():
+    result = memtui("bench", "torchvision:resnet18")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "needs torchvision, which is not installed: pip install torchvision" in result.stderr
 
 
 def test_malformed_toml_names_the_line(tmp_path):
@@ -135,6 +154,34 @@ class TestMeasured:
         assert one["parameters"]["elements"] in (1000, 2000)
         assert (one["energy_j"] is None) == (one["energy_status"] == "unavailable")
         assert one["energy_status"] != "unavailable" or one["energy_reason"]
+
+    def test_a_network_of_the_users_is_held_against_its_operators(self, tmp_path):
+        file, path = write_networks(tmp_path), tmp_path / "bench.db"
+        fast = ("--windows", "1", "--seconds", "0.05", "--threads", "1", "--warm-up", "0.1", "--db", path)
+        result = memtui("bench", f"{file}:strange", *fast, "--no-tui", timeout=120)
+        assert result.returncode == 0, result.stderr
+        lines = result.stdout.splitlines()
+        assert sum("network name=" in line for line in lines[:4]) == 1
+        assert any(line.startswith("operators cover 1 of 2 leaf modules and ") for line in lines)
+        assert any(line.startswith("  not covered: sort in Sorting (1 calls, ") for line in lines)
+        assert any(line.startswith("sum of 2 operators") and "by the network: time" in line for line in lines)
+        assert not any("convolutions were measured" in line for line in lines), "it has none"
+        assert Counter(row["op"] for row in rows_in(path)) == {"network": 1, "relu": 1, "linear": 1}
+
+        document = json.loads(memtui("bench", f"{file}:small", *fast, "--json", timeout=120).stdout)
+        assert document["network"]["name"] == f"{file}:small"
+        assert document["convolutions"] == 3
+        assert document["coverage"]["leaf_modules"] == document["coverage"]["leaf_modules_covered"] == 9
+        assert document["coverage"]["not_covered"] == []
+        assert document["network_ns"] > 0
+        assert document["time"]["all"]["sum_ns"] > document["time"]["conv2d"]["sum_ns"] > 0
+        assert (document["energy"] is None) == bool(document["energy_reason"])
+
+    def test_a_network_that_cannot_be_run_is_one_line(self, tmp_path):
+        result = memtui("bench", f"{write_networks(tmp_path)}:wrong_input", "--quick", "--json", timeout=120)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in result.stderr
+        assert result.stderr.count("\n") == 1
 
     @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
     def test_what_is_finished_survives_and_is_not_repeated(self, tmp_path, how):
