@@ -24,7 +24,7 @@ def _add_arguments(parser: Parser) -> None:
         "rest",
         metavar="WORD",
         nargs="*",
-        help="of resolution: OP; of compare: A.db B.db; of predict: fit [OP...], eval [OP...], run OP; "
+        help="of resolution: OP; of compare: A.db B.db; of predict: fit [OP...], eval [OP...], run OP (or a network); "
         "of db: info, merge FILE..., export FILE.csv",
     )
     group = parser.add_argument_group("what is measured, or predicted")

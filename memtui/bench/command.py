@@ -15,25 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memtui.bench import compare, jobs, network_vs_operators, operators, submitit_engine, window_length
+from memtui.bench import compare, jobs, network_vs_operators, submitit_engine, window_length
 from memtui.bench import (
     request as requested,
 )
 from memtui.bench import (
     text as table,
 )
-from memtui.bench.configuration import CONDITIONS, Configuration, Titles, arguments_of, make
+from memtui.bench.configuration import CONDITIONS, Configuration, Titles, arguments_of
 from memtui.bench.cpu_speed import NAME as REFERENCES
 from memtui.bench.cpu_speed import References
-from memtui.bench.decomposition.client import decompose
-from memtui.bench.decomposition.names import is_network, network_name
-from memtui.bench.decomposition.result import Decomposition
 from memtui.bench.jobs import from_environment, part
 from memtui.bench.operators import CATALOGUE
 from memtui.bench.plan import SETTLING_NS
 from memtui.bench.printer import Printer, terminal_columns
 from memtui.bench.result import BenchRow
-from memtui.bench.spaces import SPACES, resnet50_counts
+from memtui.bench.spaces import SPACES
 from memtui.bench.store import Database
 from memtui.bench.sweep import OnProgress, Request, Sweep, find_source
 from memtui.bench.sweep_task import SweepProcess
@@ -46,7 +43,6 @@ from memtui.core.progress_line import ProgressLine
 from memtui.core.text import nearest, visible
 from memtui.probes.power.energy_source import EnergySource, NoSource
 
-NETWORK = "resnet50"  # measured against its operators
 QUICK_NETWORK_S = 60.0  # a round of a quick measurement of the network
 QUICK_WARM_UP_S, QUICK_SETTLING_NS = 1.0, 100_000_000
 
@@ -61,7 +57,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         become(user)
         return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
     if args.what != "resolution":
-        if not is_network(args.what):
+        if not requested.is_network(args, args.what):
             requested.operator(args.what)
         if args.rest:
             raise UserError(f"{args.rest[0]!r} is one word too many")
@@ -70,7 +66,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
     context = _Context(user, source, console)
     if args.what == "resolution":
         return _resolution(args, context)
-    if _is_network(args):
+    if requested.is_network(args, args.what):
         return _network(args, context)
     configurations = _measurable(args)
     if args.print_sbatch:
@@ -118,22 +114,12 @@ def _foot(rows: list[BenchRow]) -> list[str]:
 
 def _check_parts(args: argparse.Namespace) -> None:
     """Raise UserError for options about parts that do not apply."""
-    whole = args.what == "resolution" or _is_network(args)
+    whole = args.what == "resolution" or requested.is_network(args, args.what)
     # An engine may come from a config file, where it applies to all measurements.
     if (args.engine and whole) or (args.print_sbatch and (whole or args.what in requested.VERBS)):
         raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")
     if args.print_sbatch and (args.json or args.engine):
         raise UserError("--print-sbatch prints a script: no JSON, and nothing is run, so no --engine")
-
-
-def _is_network(args: argparse.Namespace) -> bool:
-    """Whether a network is to be compared with its operators: it is given as it is, or with one size of its input."""
-    if is_network(args.what):
-        return True
-    if args.what != NETWORK or args.config or args.space:
-        return False
-    grid = requested.grid(args)
-    return grid.keys() <= CATALOGUE[NETWORK].defaults.keys() and all(len(values) == 1 for values in grid.values())
 
 
 def _resolution(args: argparse.Namespace, context: _Context) -> int:
@@ -169,7 +155,8 @@ def _resolution(args: argparse.Namespace, context: _Context) -> int:
 
 def _network(args: argparse.Namespace, context: _Context) -> int:
     """Run ``bench resnet50``, ``bench FILE.py:function``: compare a network with the sum of its operators."""
-    network, counts, decomposition = _network_parts(args)
+    parts = requested.network_parts(args, args.what)
+    network, counts, decomposition = parts.network, parts.counts, parts.decomposition
     plan = replace(
         requested.plan(args),
         windows=1,
@@ -206,43 +193,11 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
     return FAILURE if composition.reason else 0
 
 
-def _network_parts(args: argparse.Namespace) -> tuple[Configuration, dict[Configuration, int], Decomposition | None]:
-    """Return the whole network, its operators with the number of their calls, and how it was taken apart.
-
-    Raises UserError.
-    """
-    # The tensors between layers were just written: they are in the cache.
-    usual = {"cache": "warm", "weights": "same", **requested.conditions(args)}
-    decomposition = None
-    try:
-        if args.what == NETWORK:
-            network = make(NETWORK, usual | {key: value for key, (value,) in requested.grid(args).items()})
-            n, size = (int(network.parameters[key]) for key in ("n", "size"))
-            return network, resnet50_counts(n, size, usual), None
-        if args.config or args.space:
-            raise ValueError("--config and --space are for configurations of an operator")
-        make(operators.NETWORK.name, usual)  # conditions that no network has
-        _check_dtype(args.device, [str(usual.get("dtype"))])
-        decomposition = decompose(
-            network_name(args.what, args.grid), args.device, str(usual.get("dtype")), args.threads
-        )
-        counts = decomposition.counts(usual)
-        return decomposition.network(usual, counts), counts, decomposition
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
 def _measurable(args: argparse.Namespace) -> list[Configuration]:
     """Return what is to be measured. Raises UserError."""
     configurations = requested.configurations(args, args.what)
-    _check_dtype(args.device, [c.dtype for c in configurations])
+    requested.check_dtype(args.device, [c.dtype for c in configurations])
     return configurations
-
-
-def _check_dtype(device: str, dtypes: Sequence[str]) -> None:
-    """Raise UserError for a type of numbers that the device does not have."""
-    if not device.startswith("cuda") and "tf32" in dtypes:
-        raise UserError("tf32 is a type of CUDA devices; fp32, fp16 or bf16 on a CPU")
 
 
 def _measure(

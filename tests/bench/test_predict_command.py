@@ -21,6 +21,7 @@ from memtui.core.errors import UserError
 from tests.support.bench_database import of_another_version
 from tests.support.cli import memtui
 from tests.support.imports import loaded
+from tests.support.networks import write_networks
 from tests.support.synthetic_device import NOISE, call_ns
 from tests.support.terminals import terminals
 
@@ -69,10 +70,10 @@ def path(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "predict fit [OP...], predict eval [OP...], or predict run OP"),
+        ((), "predict fit [OP...], predict eval [OP...], or predict run OP|NETWORK"),
         (("learn",), "bench predict has no 'learn'"),
-        (("run",), "name one operator"),
-        (("run", "relu", "gelu"), "name one operator"),
+        (("run",), "name one operator or network"),
+        (("run", "relu", "gelu"), "name one operator or network"),
         (("run", "conv4d"), "there is no operator conv4d; did you mean conv"),
         (("fit", "conv4d"), "there is no operator conv4d"),
         (("run", "conv2d", "--grid", "q=3"), "conv2d has no parameter q"),
@@ -257,6 +258,51 @@ class TestFitted:
         watts = [one["energy_j"] / one["call_ns"] * 1e9 for one in unseen]
         assert np.median(watts) == pytest.approx(WATTS, rel=0.05)
         assert all(one["energy_low_j"] < one["energy_j"] < one["energy_high_j"] for one in unseen)
+
+    def test_run_predicts_watts_beside_time_and_joules(self, path):
+        """A law with two powers: convolutions of one pixel draw less."""
+        found = with_energy(rows(CONVOLUTIONS))
+        found = [replace(r, energy_j=r.energy_j / (2 if r.configuration.parameters["k"] == 1 else 1)) for r in found]
+        add(path, found)
+        argv = ("bench", "predict", "run", "conv2d", "--grid", "k=1,3", "--grid", "n=8", "--db", path)
+        document = json.loads(memtui(*argv, "--json", timeout=120).stdout)
+        watts = {one["parameters"]["k"]: one["power_w"] for one in document["predictions"]}
+        assert watts == {1: pytest.approx(WATTS / 2, rel=0.05), 3: pytest.approx(WATTS, rel=0.05)}
+        assert all(one["power_low_w"] < one["power_w"] < one["power_high_w"] for one in document["predictions"])
+        text = memtui(*argv, timeout=120).stdout
+        assert "J/call" in text
+        assert any(line.split()[:1] == ["time"] and "watts" in line for line in text.splitlines())
+
+    def test_a_network_is_predicted_as_the_sum_of_its_operators(self, path):
+        add(path, with_energy(rows(in_space("predict", "conv2d", {"cache": "warm", "weights": "same"}))))
+        argv = ("bench", "predict", "run", "resnet50", "--db", path)
+        document = json.loads(memtui(*argv, "--json", timeout=120).stdout)
+        network, parts = document["network"], document["predictions"]
+        assert (network["calls"], network["operators"], len(parts)) == (174, 48, 48)
+        assert sum(one["calls"] for one in parts) == 174
+        for key in ("call_ns", "low_ns", "high_ns", "energy_j", "energy_low_j", "energy_high_j"):
+            assert network[key] == pytest.approx(sum(one["calls"] * one[key] for one in parts))
+        assert network["power_w"] == pytest.approx(network["energy_j"] / network["call_ns"] * 1e9)
+        assert network["outside"] >= 25, "nothing but convolutions was measured"
+        assert 0 < network["outside_time_share"] < 1
+        text = memtui(*argv, timeout=120).stdout
+        assert "resnet50 n=1 size=224 cache=warm weights=same: 174 calls of 48 operators a pass" in text
+        assert any(line.split()[:1] == ["calls"] for line in text.splitlines())
+
+    def test_a_network_of_the_users_is_predicted_and_held_against_its_row(self, tmp_path, path):
+        pytest.importorskip("torch", reason="torch is not installed")
+        file = write_networks(tmp_path)
+        add(path, rows(in_space("predict", "conv2d", {"cache": "warm", "weights": "same"}), energy_reason="no RAPL"))
+        argv = ("bench", "predict", "run", f"{file}:small", "--db", path, "--json")
+        first = json.loads(memtui(*argv, timeout=120).stdout)["network"]
+        assert (first["calls"], first["measured_ns"], first["power_w"]) == (14, None, None)
+        assert first["coverage"]["leaf_modules_covered"] == 9
+        whole = make("network", {"cache": "warm", "weights": "same", **first["parameters"]})
+        add(path, [BenchRow(whole, PLAN, call_ns=12345.0, energy_reason="no RAPL")])
+        again = json.loads(memtui(*argv, timeout=120).stdout)
+        assert again["network"]["measured_ns"] == 12345.0
+        assert again["network"]["call_ns"] == pytest.approx(first["call_ns"]), "no model is fitted to a whole network"
+        assert again["rows"] == 240
 
     def test_run_flags_what_is_outside(self, path):
         add(path, rows(CONVOLUTIONS, energy_reason="no RAPL"))

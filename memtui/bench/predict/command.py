@@ -19,21 +19,14 @@ from memtui.core.progress_line import ProgressLine
 from memtui.core.text import nearest, visible
 
 VERBS = ("fit", "eval", "run")
-USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP"
+USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP|NETWORK"
 
 
 def predict(args: argparse.Namespace) -> int:
     """Run the command and return the exit code. Raises UserError."""
-    verb, ops = args.rest[0] if args.rest else "", args.rest[1:]
-    if verb not in VERBS:
-        raise UserError(f"bench predict has no {verb!r}; {nearest(verb, VERBS, USAGE)}" if verb else USAGE)
-    for op in ops:
-        request.operator(op)
-    if verb == "run" and len(ops) != 1:
-        raise UserError("name one operator: memtui bench predict run conv2d --space small")
-    if verb != "run" and (args.grid or args.config or args.space or request.conditions(args)):
-        raise UserError(f"predict {verb} takes what was measured: --grid, --space and the like are for predict run")
-    wanted = request.configurations(args, ops[0]) if verb == "run" else []
+    verb, ops = _checked(args)
+    network = ops[0] if verb == "run" and request.is_network(args, ops[0]) else ""
+    wanted = request.configurations(args, ops[0]) if verb == "run" and not network else []
     if importlib.util.find_spec("sklearn") is None:
         raise UserError("predictions need scikit-learn, which is not installed: pip install 'memtui[predict]'", FAILURE)
     path = request.database_path(args)
@@ -41,6 +34,7 @@ def predict(args: argparse.Namespace) -> int:
         # Rows of other operators than the requested one are informative about the device, too.
         operators = () if verb == "run" else ops
         training = load(database, operators=operators, run=args.from_run, unflagged=args.unflagged)
+    parts = request.network_parts(args, network) if network else None
     with ProgressLine("bench", f"predict {verb}: fitting models to {len(training.rows)} rows"):
         from memtui.bench.predict import report
 
@@ -49,6 +43,8 @@ def predict(args: argparse.Namespace) -> int:
             answer = report.fit(training)
         elif verb == "eval":
             answer = report.evaluate(training)
+        elif parts is not None:
+            answer = report.run_network(training, parts, terminal_columns())
         else:
             answer = report.run(training, wanted, terminal_columns())
     if args.json:
@@ -56,6 +52,21 @@ def predict(args: argparse.Namespace) -> int:
     else:
         _print([str(path), *_lines(training), "", *answer.lines])
     return 0
+
+
+def _checked(args: argparse.Namespace) -> tuple[str, Sequence[str]]:
+    """Return what is to be done and the operators. Raises UserError."""
+    verb, ops = args.rest[0] if args.rest else "", args.rest[1:]
+    if verb not in VERBS:
+        raise UserError(f"bench predict has no {verb!r}; {nearest(verb, VERBS, USAGE)}" if verb else USAGE)
+    for op in ops:
+        if not (verb == "run" and request.is_network(args, op)):
+            request.operator(op)
+    if verb == "run" and len(ops) != 1:
+        raise UserError("name one operator or network: memtui bench predict run conv2d --space small")
+    if verb != "run" and (args.grid or args.config or args.space or request.conditions(args)):
+        raise UserError(f"predict {verb} takes what was measured: --grid, --space and the like are for predict run")
+    return verb, ops
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -12,10 +12,12 @@ from memtui.bench.predict.baselines import fit_log_linear, fit_nearest
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Fit, Reals, Samples
 from memtui.bench.predict.features import Space
 from memtui.bench.predict.ranges import Ranged, calibrated, folds
-from memtui.bench.predict.trees import StepsAndTrees
+from memtui.bench.predict.trees import StepsAndTrees, Trees
 
-MODEL = "steps and trees"
-FITS: Mapping[str, Fit] = {MODEL: StepsAndTrees, "log-linear": fit_log_linear, "nearest": fit_nearest}
+MODEL, POWER_MODEL = "steps and trees", "trees"
+_BASELINES: Mapping[str, Fit] = {"log-linear": fit_log_linear, "nearest": fit_nearest}
+FITS: Mapping[str, Fit] = {MODEL: StepsAndTrees, **_BASELINES}
+POWER_FITS: Mapping[str, Fit] = {POWER_MODEL: Trees, **_BASELINES}  # watts do not grow with work
 Mask = NDArray[np.bool_]
 
 
@@ -98,9 +100,9 @@ class Section:
         }[self.kind]
 
 
-def sections(samples: Samples) -> list[Section]:
-    """Return all sections of an evaluation on these samples."""
-    answers, ops = across_shapes(samples), np.array([row.op for row in samples.rows])
+def sections(samples: Samples, fits: Mapping[str, Fit] = FITS) -> list[Section]:
+    """Return all sections of an evaluation of some models on these samples."""
+    answers, ops = across_shapes(samples, fits), np.array([row.op for row in samples.rows])
     every = [str(op) for op in dict.fromkeys(ops)]
     result = [_section("shapes", answers, samples)]
     if samples.flagged.any():
@@ -116,7 +118,7 @@ def sections(samples: Samples) -> list[Section]:
             reason = f"the others have {len(others.rows)} rows of {len(set(others.groups))} shapes"
             result.append(Section("left out", op, {}, f"{reason}; it takes {LEAST_ROWS} of {LEAST_GROUPS}"))
         else:
-            result.append(_section("left out", across_operators(op, samples), own, op=op))
+            result.append(_section("left out", across_operators(op, samples, fits), own, op=op))
     return result
 
 
@@ -126,16 +128,17 @@ def _section(kind: str, answers: Answers, samples: Samples, chosen: Mask | None 
     return Section(kind, op, scored, "" if scored else "there are no such rows")
 
 
-def across_shapes(samples: Samples) -> Answers:
+def across_shapes(samples: Samples, fits: Mapping[str, Fit] = FITS) -> Answers:
     """Run a grouped cross-validation. Each fold is predicted from the others, which also calibrate the ranges.
 
     Args:
         samples: at least three groups.
+        fits: the models, by name.
     """
-    predictions = {name: _empty(len(samples.rows)) for name in FITS}
+    predictions = {name: _empty(len(samples.rows)) for name in fits}
     outside = np.zeros(len(samples.rows), bool)
     for others, fold in folds(samples.groups):
-        answers = _predicted(samples.take(others), samples.take(fold))
+        answers = _predicted(samples.take(others), samples.take(fold), fits)
         outside[fold] = answers.outside
         for name, ranged in answers.by.items():
             predictions[name].log[fold] = ranged.log
@@ -150,15 +153,15 @@ def without(op: str, samples: Samples) -> tuple[Samples, Samples]:
     return samples.take(np.flatnonzero(~own)), samples.take(np.flatnonzero(own))
 
 
-def across_operators(op: str, samples: Samples) -> Answers:
+def across_operators(op: str, samples: Samples, fits: Mapping[str, Fit] = FITS) -> Answers:
     """Predict the rows of one operator from those of the others, which must have at least two groups."""
-    return _predicted(*without(op, samples))
+    return _predicted(*without(op, samples), fits)
 
 
-def _predicted(fitted: Samples, held_out: Samples) -> Answers:
+def _predicted(fitted: Samples, held_out: Samples, fits: Mapping[str, Fit]) -> Answers:
     space = Space.of(fitted.rows)
     outside = np.array([bool(space.outside(row)) for row in held_out.rows], bool)
-    return Answers({name: calibrated(fit, fitted)(held_out.rows) for name, fit in FITS.items()}, outside)
+    return Answers({name: calibrated(fit, fitted)(held_out.rows) for name, fit in fits.items()}, outside)
 
 
 def _empty(count: int) -> Ranged:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from memtui.bench.configuration import Configuration, from_text
+from memtui.bench.operators import NETWORK
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Samples
 from memtui.bench.predict.features import describe, group_of
 from memtui.bench.result import INTEGRATED, MEASURED
@@ -75,6 +76,7 @@ class Training:
         energy_source: source and scope of the rows with energy; "" without such rows.
         energy_reason: why energy cannot be modelled; "" where it can.
         left_out: number of left-out rows of the place, by reason.
+        networks: rows of whole networks, to which no model is fitted: they are many operators.
     """
 
     place: DeviceEnvironment
@@ -83,6 +85,7 @@ class Training:
     energy_source: str
     energy_reason: str
     left_out: dict[str, int]
+    networks: tuple[Measured, ...] = ()
 
     @property
     def flagged(self) -> int:
@@ -99,6 +102,13 @@ class Training:
             return None
         rows = _with_energy(self.rows, self.energy_source)
         return _samples(rows, [row.energy_j or 0.0 for row in rows])
+
+    def power(self) -> Samples | None:
+        """Return samples of the watts during a call: its joules by its time; None with ``energy_reason``."""
+        if self.energy_reason:
+            return None
+        rows = _with_energy(self.rows, self.energy_source)
+        return _samples(rows, [(row.energy_j or 0.0) / row.call_ns * 1e9 for row in rows])
 
 
 def load(
@@ -123,7 +133,10 @@ def load(
         what = f" of {', '.join(operators)}" if operators else ""
         raise UserError(f"{database.path} has no finished row{what}; memtui bench conv2d --space predict measures some")
     chosen = next(reversed(places)) if run is None else _of_run(places, run, database.path)
-    rows, left_out = _usable(places[chosen], unflagged)
+    every, left_out = _usable(places[chosen], unflagged)
+    rows, networks = (
+        tuple(r for r in every if (r.configuration.op == NETWORK.name) == whole) for whole in (False, True)
+    )
     place = _place(places[chosen])
     if why := _too_few(rows):
         more = f" ({left_out[FLAGGED]} more are flagged)" if left_out.get(FLAGGED) else ""
@@ -131,7 +144,7 @@ def load(
         raise UserError(f"{what}; measure more, or name a run on another device with --from-run")
     source, reason = _energy_of(places[chosen], rows)
     others = tuple(_place(some) for key, some in reversed(places.items()) if key != chosen)
-    return Training(place, others, rows, source, reason, left_out)
+    return Training(place, others, rows, source, reason, left_out, networks)
 
 
 def _places(rows: Iterable[StoredRow]) -> dict[tuple[int, int], list[StoredRow]]:

@@ -20,26 +20,51 @@ TREES = 100
 SEED = 0
 
 
-class StepsAndTrees:
-    """A ``Model``; the class is its ``Fit``. The same rows make the same model.
+class Trees:
+    """A ``Model`` of what does not grow with work, such as watts: trees alone; the class is its ``Fit``.
 
     Attributes:
-        steps: sum of the steps' costs, which is fitted first.
         space: features of the trees.
     """
 
     def __init__(self, rows: Sequence[Described], log: Reals) -> None:
-        self.steps, self.space = SumOfSteps.fitted(rows, log), Space.of(rows)
+        self.space = Space.of(rows)
         self._forest = ExtraTreesRegressor(TREES, random_state=SEED)
-        self._forest.fit(self.space.matrix(rows), log - self.steps.predict(rows))
+        self._forest.fit(self.space.matrix(rows), log - self._rule(rows, log))
+
+    def _rule(self, rows: Sequence[Described], log: Reals) -> Reals:
+        """Fit the rule that trees do not have to find, and return f8[n], what it predicts for the rows."""
+        self._mean = float(log.mean())
+        return self._base(rows)
+
+    def _base(self, rows: Sequence[Described]) -> Reals:
+        """Return f8[n], what the rule predicts."""
+        return np.full(len(rows), self._mean)
 
     def __call__(self, rows: Sequence[Described]) -> Guess:
-        """Return the mean of the trees on the sum of the steps, and their standard deviation."""
+        """Return the mean of the trees on top of the rule, and their standard deviation."""
         points = self.space.matrix(rows).astype(np.float32)  # the type that trees use
         each = np.array([tree.predict(points) for tree in self._forest.estimators_])
-        return Guess(self.steps.predict(rows) + each.mean(0), each.std(0))
+        return Guess(self._base(rows) + each.mean(0), each.std(0))
 
     @property
     def importances(self) -> dict[str, float]:
         """Share of each feature in the residual variance that the trees explain. The sum is 1."""
         return dict(zip(self.space.names, map(float, self._forest.feature_importances_), strict=True))
+
+
+class StepsAndTrees(Trees):
+    """A ``Model``; the class is its ``Fit``. The same rows make the same model.
+
+    Attributes:
+        steps: sum of the steps' costs, which is fitted first.
+    """
+
+    steps: SumOfSteps
+
+    def _rule(self, rows: Sequence[Described], log: Reals) -> Reals:
+        self.steps = SumOfSteps.fitted(rows, log)
+        return self._base(rows)
+
+    def _base(self, rows: Sequence[Described]) -> Reals:
+        return self.steps.predict(rows)
