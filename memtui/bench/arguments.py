@@ -73,8 +73,12 @@ def _add_arguments(parser: Parser) -> None:
     group.add_argument("--force", action="store_true", help="overwrite a file that is there")
     group = parser.add_argument_group("which rows predictions are fitted to")
     group.add_argument(
-        "--from-run", metavar="ID", help="those of its device and versions (default: of the newest run's)"
+        "--from-run",
+        action="append",
+        metavar="ID",
+        help="those of its device and versions (default: of the newest run's); again, or all: of several together",
     )
+    group.add_argument("--clock", type=argtypes.megahertz, metavar="MHZ", help="of a GPU that run predicts for")
     group.add_argument("--unflagged", action="store_true", help="only those without a flag")
 
 

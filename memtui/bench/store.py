@@ -234,6 +234,17 @@ class Database:
             raise self._damaged("a window has no calls")
         return [wall_ns / calls for wall_ns, calls in windows]
 
+    def clocks_mhz(self) -> dict[int, float]:
+        """Return the mean clock of a GPU's multiprocessors in the windows of each measurement that has one."""
+        if self._columns["window"]["state"][1]:
+            return {}
+        clocks: dict[int, list[float]] = {}
+        for measurement, text in self._read("SELECT measurement, state FROM window", "it"):
+            mhz = self._object(text).get("sm_mhz")
+            if isinstance(mhz, int | float) and not isinstance(mhz, bool) and 0 < mhz < 1e6:
+                clocks.setdefault(measurement, []).append(float(mhz))
+        return {measurement: sum(some) / len(some) for measurement, some in clocks.items()}
+
     def quiet_means(self, measurement: int, reference_ns: float | None = None) -> list[float]:
         """Return the mean of the quiet blocks of each window that has some; empty without a yardstick.
 

@@ -276,6 +276,17 @@ def window_seconds(text: str) -> float:
     return _seconds_within(text, (10**7, 3_600 * 10**9), "from 0.01 to 3600 seconds")
 
 
+def megahertz(text: str) -> float:
+    """Parse ``--clock`` of ``bench predict``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of MHz, not {text!r}") from None
+    if not (math.isfinite(value) and 0 < value <= 1e5):
+        raise argparse.ArgumentTypeError(f"must be from above 0 to 100000 MHz, not {text}")
+    return value
+
+
 def watts(text: str) -> float:
     """Parse ``--assume-watts``."""
     try:

@@ -180,8 +180,9 @@ class TestMeasured:
     def test_a_network_that_cannot_be_run_is_one_line(self, tmp_path):
         result = memtui("bench", f"{write_networks(tmp_path)}:wrong_input", "--quick", "--json", timeout=120)
         assert (result.returncode, result.stdout) == (2, "")
-        assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in result.stderr
-        assert result.stderr.count("\n") == 1
+        *progress, error = result.stderr.splitlines()
+        assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in error
+        assert all("taking" in line for line in progress), "on a slow machine it says what takes so long"
 
     @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
     def test_what_is_finished_survives_and_is_not_repeated(self, tmp_path, how):

@@ -20,7 +20,7 @@ from tests.support.bench_jobs import FAST, GRID, keys_in
 from tests.support.cli import memtui
 
 # What a part is told by the words around it, or has no use for.
-OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "engine", "jobs", "from_run",
+OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "engine", "jobs", "from_run", "clock",
        "unflagged", "force", "help", "debug", "no_config", "color", "theme", "ascii", "no_mouse"}  # fmt: skip
 
 

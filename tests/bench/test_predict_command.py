@@ -18,7 +18,7 @@ from memtui.bench.result import BenchRow, failed
 from memtui.bench.spaces import in_space
 from memtui.bench.store import Database
 from memtui.core.errors import UserError
-from tests.support.bench_database import of_another_version
+from tests.support.bench_database import of_another_version, row
 from tests.support.cli import memtui
 from tests.support.imports import loaded
 from tests.support.networks import write_networks
@@ -142,9 +142,9 @@ class TestRows:
         assert len(result.rows) == 30, "all runs of the place"
         assert max(row.call_ns / call_ns(row.configuration) for row in result.rows) < 1.5
         assert [(p.device, p.configurations) for p in result.others] == [("here", 40), ("other", 25)]
-        assert loaded_from(path, run=old[:6]).place.device == "other"
+        assert loaded_from(path, runs=[old[:6]]).place.device == "other"
         with pytest.raises(UserError, match="no run whose name begins with zz"):
-            loaded_from(path, run="zz")
+            loaded_from(path, runs=["zz"])
 
     def test_of_operators_that_are_named(self, path):
         add(path, rows(CONVOLUTIONS[:30]))
@@ -303,6 +303,51 @@ class TestFitted:
         assert again["network"]["measured_ns"] == 12345.0
         assert again["network"]["call_ns"] == pytest.approx(first["call_ns"]), "no model is fitted to a whole network"
         assert again["rows"] == 240
+
+    def test_several_devices_are_fitted_together(self, path):
+        """A second device, three times as slow, of which ten rows are too few for a model of its own."""
+        first = add(path, with_energy(rows(CONVOLUTIONS)), name="fast")
+        add(path, with_energy(rows(CONVOLUTIONS[::24], slow=3)), name="slow")
+        argv = ("bench", "predict", "run", "conv2d", "--space", "predict", "--db", path, "--json")
+        alone = memtui(*argv, timeout=120)
+        assert (alone.returncode, "10 usable rows are too few" in alone.stderr) == (2, True)
+        document = json.loads(memtui(*argv, "--from-run", "all", timeout=120).stdout)
+        assert (document["place"]["device"], [p["device"] for p in document["together"]]) == ("slow", ["fast"])
+        assert (document["rows"], document["others"]) == (250, [])
+        predictions, true = document["predictions"], {c.key: 3 * call_ns(c) for c in CONVOLUTIONS}
+        assert sum(one["measured_ns"] is not None for one in predictions) == 10, "rows of the other are not its own"
+        errors = [abs(one["call_ns"] / true[one["key"]] - 1) for one in predictions if one["measured_ns"] is None]
+        assert np.median(errors) < 0.35
+        assert np.median([one["power_w"] for one in predictions]) == pytest.approx(WATTS, rel=0.05)
+        other = json.loads(memtui(*argv, "--from-run", first[:8], "--from-run", "all", timeout=120).stdout)
+        assert other["place"]["device"] == "fast", "the first that is named is predicted for"
+        text = memtui("bench", "predict", "run", "conv2d", "--db", path, "--from-run", "all", timeout=120).stdout
+        assert "fitted together with 240 of cpu fast (threads 1)" in text
+
+    def test_the_clock_is_a_feature_where_it_is_known(self, path):
+        """A GPU whose time goes with its clock, each half of its rows measured at another one."""
+        template, chance = row(), np.random.default_rng(5)
+        found = [
+            replace(
+                template, configuration=c, call_ns=call_ns(c) * 1000 / mhz, states=({"sm_mhz": mhz},) * 3,
+                energy_j=call_ns(c) / 1e7,
+            )
+            for c in CONVOLUTIONS
+            for mhz in [int(chance.choice((1000, 2000)))]
+        ]  # fmt: skip
+        add(path, found)
+        assert {r.clock_mhz for r in loaded_from(path).rows} == {1000.0, 2000.0}
+        argv = ("bench", "predict", "run", "conv2d", "--space", "small", "--db", path)
+        slow, fast = (
+            json.loads(memtui(*argv, "--clock", mhz, "--json", timeout=120).stdout) for mhz in ("1000", "2000")
+        )
+        pairs = zip(slow["predictions"], fast["predictions"], strict=True)
+        assert np.median([one["call_ns"] / other["call_ns"] for one, other in pairs]) == pytest.approx(2, rel=0.2)
+        beyond = memtui(*argv, "--clock", "3000", timeout=120).stdout
+        assert "clock that is predicted for: 3000 MHz" in beyond
+        assert "log2 clock MHz" in beyond, "outside of what was measured"
+        bad = memtui(*argv, "--clock", "-1")
+        assert (bad.returncode, "must be from above 0 to 100000 MHz" in bad.stderr) == (2, True)
 
     def test_run_flags_what_is_outside(self, path):
         add(path, rows(CONVOLUTIONS, energy_reason="no RAPL"))

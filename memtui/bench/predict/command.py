@@ -33,7 +33,13 @@ def predict(args: argparse.Namespace) -> int:
     with closing(Database(path, writable=False)) as database:
         # Rows of other operators than the requested one are informative about the device, too.
         operators = () if verb == "run" else ops
-        training = load(database, operators=operators, run=args.from_run, unflagged=args.unflagged)
+        training = load(
+            database,
+            operators=operators,
+            runs=args.from_run or (),
+            unflagged=args.unflagged,
+            clock_mhz=args.clock if verb == "run" else None,
+        )
     parts = request.network_parts(args, network) if network else None
     with ProgressLine("bench", f"predict {verb}: fitting models to {len(training.rows)} rows"):
         from memtui.bench.predict import report
@@ -78,7 +84,9 @@ def _training_dict(training: Training) -> dict[str, Any]:
     """Return the rows that models were fitted to, in numbers, JSON-ready."""
     return {
         "place": to_plain(training.place),
+        "together": to_plain(training.together),
         "others": to_plain(training.others),
+        "clock_mhz": training.clock_mhz,
         "rows": len(training.rows),
         "flagged": training.flagged,
         "left_out": training.left_out,
@@ -92,6 +100,9 @@ def _lines(training: Training) -> Sequence[str]:
     if left_out:
         rows += "; left out: " + ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     lines = [f"measured on {place.text}, newest run {place.run}", rows]
+    lines += [f"fitted together with {p.configurations} of {p.text}" for p in training.together]
+    if training.clock_mhz is not None:
+        lines.append(f"clock that is predicted for: {training.clock_mhz:.0f} MHz")
     return lines + [
         f"not taken: {p.configurations} of {p.text}; --from-run {p.run} takes them" for p in training.others
     ]

@@ -78,8 +78,9 @@ class Section:
 
     Attributes:
         kind: ``shapes``: cross-validation over shapes; ``unflagged`` and ``outside``: such rows of the validation;
-            ``of operator``: its rows of one operator; ``left out``: an operator, predicted from the others.
-        op: the operator of the last two kinds.
+            ``of device``: those of one of several devices; ``of operator``: its rows of one operator; ``left out``: an
+            operator, predicted from the others.
+        op: the operator, or device, of the last three kinds.
         scores: by model; empty with a reason.
         reason: why there are no scores.
     """
@@ -95,6 +96,7 @@ class Section:
             "shapes": "shapes that were not fitted to",
             "unflagged": "of these, rows without a flag",
             "outside": "of these, outside of what was fitted to",
+            "of device": f"of these, on {self.op}",
             "of operator": f"of these, {self.op}",
             "left out": f"{self.op} from the other operators",
         }[self.kind]
@@ -109,6 +111,9 @@ def sections(samples: Samples, fits: Mapping[str, Fit] = FITS) -> list[Section]:
         result.append(_section("unflagged", answers, samples, ~samples.flagged))
     if answers.outside.any():
         result.append(_section("outside", answers, samples, answers.outside))
+    devices = np.array([row.device for row in samples.rows])
+    if len(names := [str(name) for name in dict.fromkeys(devices)]) > 1:
+        result += [_section("of device", answers, samples, devices == name, name) for name in names]
     if len(every) == 1:
         return result
     result += [_section("of operator", answers, samples, ops == op, op) for op in every]

@@ -18,7 +18,7 @@ from memtui.bench.operators.base import Tensor, Value
 from memtui.bench.predict.steps import Steps, steps_of
 
 Matrix = NDArray[np.float64]
-FLOPS, BYTES = "log2 flops", "log2 bytes"
+FLOPS, BYTES, CLOCK = "log2 flops", "log2 bytes", "log2 clock MHz"
 WIDEST_STEP = 32  # numbers in the widest registers, or in a tile of a matrix unit
 
 
@@ -30,19 +30,26 @@ class Described:
         op: name of the operator.
         features: by name; a missing feature is 0.
         steps: steps of a call.
+        device: name of the device, where several are fitted together.
     """
 
     op: str
     features: Mapping[str, float]
     steps: Steps
+    device: str = ""
 
 
-def describe(configuration: Configuration) -> Described:
+def describe(configuration: Configuration, device: str = "", clock_mhz: float | None = None) -> Described:
     """Return work, sizes, conditions, and the operator's own parameters, which are named ``operator.parameter``.
 
     ``intensity`` is that of the roofline model (Williams, Waterman, Patterson 2009): operations for each byte that has
     to be moved. ``flops by output`` is the length of the sum behind an element of the output. A backward pass counts in
     the operations and as a feature; the bytes it moves are not known, so bytes are those of the forward pass.
+
+    Args:
+        configuration: what is described.
+        device: name of the device, where several are fitted together.
+        clock_mhz: clock of the device; None: not known.
     """
     op, operator, p = configuration.op, configuration.operator, configuration.parameters
     output = prod(operator.output(p))
@@ -66,7 +73,11 @@ def describe(configuration: Configuration) -> Described:
         features |= _own(key, value)
     for key, value in configuration.stated.items():
         features |= _own(f"{op}.{key}", value)
-    return Described(op, features | _FURTHER.get(op, _nothing)(p, operator.output(p)), steps)
+    if device:
+        features[f"device={device}"] = 1.0
+    if clock_mhz is not None:
+        features[CLOCK] = _log2(clock_mhz)
+    return Described(op, features | _FURTHER.get(op, _nothing)(p, operator.output(p)), steps, device)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from memtui.bench.configuration import Configuration, Titles
 from memtui.bench.predict.estimator import Fit, Samples
 from memtui.bench.predict.evaluation import FITS, MODEL, POWER_FITS, POWER_MODEL, Score, sections
-from memtui.bench.predict.features import Space, describe
+from memtui.bench.predict.features import Space
 from memtui.bench.predict.ranges import LEVEL, calibrated
-from memtui.bench.predict.training import Training
+from memtui.bench.predict.training import Training, described
 from memtui.bench.predict.trees import StepsAndTrees, Trees
 from memtui.bench.request import NetworkParts
 from memtui.bench.text import NONE, heading, shortened
@@ -141,7 +141,7 @@ class _Predicted:
 
 
 def _predicted(training: Training, targets: Sequence[_Target], wanted: Sequence[Configuration]) -> _Predicted:
-    rows = [describe(c) for c in wanted]
+    rows = [training.describe(c) for c in wanted]
     values: dict[str, list[tuple[float, float, float]] | None] = {}
     for target in targets:
         if target.samples is None:
@@ -150,7 +150,7 @@ def _predicted(training: Training, targets: Sequence[_Target], wanted: Sequence[
         ranged = calibrated(target.fit, target.samples)(rows)
         each = zip(*(np.exp(some).tolist() for some in (ranged.log, ranged.low, ranged.high)), strict=True)
         values[target.name] = list(each)
-    space = Space.of([describe(row.configuration) for row in training.rows])
+    space = Space.of([described(row) for row in training.rows])
     return _Predicted(values, [space.outside(row) for row in rows])
 
 
@@ -184,7 +184,8 @@ def run_network(training: Training, parts: NetworkParts, columns: int | None = N
     if parts.decomposition is not None:
         lines += parts.decomposition.lines()
     lines.append(f"{parts.network.title}: {sum(calls)} calls of {len(wanted)} operators a pass")
-    previous = {row.configuration: row for row in (*training.rows, *training.networks)}.get(parts.network)
+    every = (*training.rows, *training.networks)
+    previous = {row.configuration: row for row in every if row.device == training.device}.get(parts.network)
     for target in targets[:2]:
         lines.append(f"{target.name:8} {_cells(sums[target.name], target.unit)}")
     if previous is not None:
@@ -228,7 +229,7 @@ def _rows(
     calls: Sequence[int] = (),
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Return a table of predictions, and the same JSON-ready. ``calls``: of each in a pass of a network."""
-    measured = {row.configuration: row for row in training.rows}
+    measured = {row.configuration: row for row in training.rows if row.device == training.device}
     head = "".join(f"{name:>10}  {f'{LEVEL:.0%} range':>22}  " for name in ("time", "J/call", "watts"))
     head = (f"{'calls':>5}  " if calls else "") + head
     titles = Titles(wanted)

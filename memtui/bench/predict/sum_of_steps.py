@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
@@ -27,12 +27,19 @@ class SumOfSteps:
         operators: units by operator, for its other rows: of calls, operations and bytes.
         common: units for other operators.
         least: lower bound on predictions.
+        leader: the device with the most rows; "" where there is one device.
+        factors: by device, the cost by that of the leader.
+
+    Where several devices are fitted together, ways and operators are named with their device: an operation
+    takes another time on each. A device with too few rows of a way takes as long as the leader, times its factor.
     """
 
     ways: Mapping[str, Units]
     operators: Mapping[str, Units]
     common: Units
     least: float
+    leader: str = ""
+    factors: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def fitted(cls, rows: Sequence[Described], log: Reals) -> SumOfSteps:
@@ -53,10 +60,20 @@ class SumOfSteps:
                     fits[chosen] = _units(chosen_amounts, cost[names == chosen])
             return fits
 
-        ways = each(lambda row: row.steps.way, lambda row: row.steps.amounts)
-        operators = each(lambda row: row.op, lambda row: row.steps.general)
-        common = _units([row.steps.general for row in rows], cost)
-        return cls(ways, operators, common, SHORTEST * float(cost.min()))
+        ways = each(lambda row: _way(row, row.device), lambda row: row.steps.amounts)
+        operators = each(lambda row: _operator(row, row.device), lambda row: row.steps.general)
+        devices = [row.device for row in rows]
+        leader = max(dict.fromkeys(devices), key=devices.count)
+        its = [index for index, device in enumerate(devices) if device == leader]
+        common = _units([rows[index].steps.general for index in its], cost[its])
+        alone = cls(ways, operators, common, SHORTEST * float(cost.min()), leader)
+        by_leader = np.log([alone._by_leader(row) for row in rows])
+        factors = {
+            device: float(np.exp(np.median((log - by_leader)[[other == device for other in devices]])))
+            for device in dict.fromkeys(devices)
+            if device != leader
+        }
+        return replace(alone, factors=factors)
 
     def predict(self, rows: Sequence[Described]) -> Reals:
         """Return f8[n], natural logarithms of the cost."""
@@ -68,10 +85,33 @@ class SumOfSteps:
         return {**self.operators, **self.ways}
 
     def _sum(self, row: Described) -> float:
-        units, amounts = self.ways.get(row.steps.way), row.steps.amounts
-        if units is None:
-            units, amounts = self.operators.get(row.op, self.common), row.steps.general
-        return sum(units[step] * amount for step, amount in amounts.items())
+        if (units := self.ways.get(_way(row, row.device))) is not None:
+            return _cost(units, row.steps.amounts)
+        # The way of another device is nearer than operations and bytes of its own.
+        units = self.operators.get(_operator(row, row.device))
+        if units is not None and (row.device == self.leader or _way(row, self.leader) not in self.ways):
+            return _cost(units, row.steps.general)
+        return self._by_leader(row) * self.factors.get(row.device, 1.0)
+
+    def _by_leader(self, row: Described) -> float:
+        """Return the cost on the leader."""
+        if (units := self.ways.get(_way(row, self.leader))) is not None:
+            cost = _cost(units, row.steps.amounts)
+        else:
+            cost = _cost(self.operators.get(_operator(row, self.leader), self.common), row.steps.general)
+        return max(self.least, cost)
+
+
+def _way(row: Described, device: str) -> str:
+    return f"{device}: {row.steps.way}" if device else row.steps.way
+
+
+def _operator(row: Described, device: str) -> str:
+    return f"{device}: {row.op}" if device else row.op
+
+
+def _cost(units: Units, amounts: Amounts) -> float:
+    return sum(units[step] * amount for step, amount in amounts.items())
 
 
 def _units(amounts: Sequence[Amounts], cost: Reals) -> Units:

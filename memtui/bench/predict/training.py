@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,12 @@ import numpy as np
 from memtui.bench.configuration import Configuration, from_text
 from memtui.bench.operators import NETWORK
 from memtui.bench.predict.estimator import LEAST_GROUPS, LEAST_ROWS, Samples
-from memtui.bench.predict.features import describe, group_of
+from memtui.bench.predict.features import Described, describe, group_of
 from memtui.bench.result import INTEGRATED, MEASURED
 from memtui.bench.store import Database, Environment, StoredRow
 from memtui.core.errors import UserError
 
+ALL = "all"  # in place of runs: all of them
 FLAGGED = "flagged"
 DOUBTFUL = "sensor_disagreement"  # the flag of a row whose energy is known twice, with two values
 
@@ -32,6 +33,9 @@ class Measured:
         energy_j: energy of a call; None if it was not measured.
         energy_source: source and scope of the energy.
         flags: flags of the row.
+        device: name of the device, where several are fitted together.
+        clock_mhz: clock of a GPU in its windows; None: not known.
+        energy_counts: whether models of energy are fitted to it: the source is that of the device's newest row.
     """
 
     configuration: Configuration
@@ -39,6 +43,9 @@ class Measured:
     energy_j: float | None
     energy_source: str
     flags: tuple[str, ...]
+    device: str = ""
+    clock_mhz: float | None = None
+    energy_counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,9 @@ class Training:
         energy_reason: why energy cannot be modelled; "" where it can.
         left_out: number of left-out rows of the place, by reason.
         networks: rows of whole networks, to which no model is fitted: they are many operators.
+        together: further places whose rows are among them.
+        device: name of the place, where there are several.
+        clock_mhz: clock that predictions are for; None: not known.
     """
 
     place: DeviceEnvironment
@@ -86,6 +96,13 @@ class Training:
     energy_reason: str
     left_out: dict[str, int]
     networks: tuple[Measured, ...] = ()
+    together: tuple[DeviceEnvironment, ...] = ()
+    device: str = ""
+    clock_mhz: float | None = None
+
+    def describe(self, configuration: Configuration) -> Described:
+        """Return a configuration as it would be measured in the place."""
+        return describe(configuration, self.device, self.clock_mhz)
 
     @property
     def flagged(self) -> int:
@@ -100,19 +117,24 @@ class Training:
         """Return samples of the joules of a call, as one source measured them; None with ``energy_reason``."""
         if self.energy_reason:
             return None
-        rows = _with_energy(self.rows, self.energy_source)
+        rows = [row for row in self.rows if row.energy_counts]
         return _samples(rows, [row.energy_j or 0.0 for row in rows])
 
     def power(self) -> Samples | None:
         """Return samples of the watts during a call: its joules by its time; None with ``energy_reason``."""
         if self.energy_reason:
             return None
-        rows = _with_energy(self.rows, self.energy_source)
+        rows = [row for row in self.rows if row.energy_counts]
         return _samples(rows, [(row.energy_j or 0.0) / row.call_ns * 1e9 for row in rows])
 
 
 def load(
-    database: Database, *, operators: Collection[str] = (), run: str | None = None, unflagged: bool = False
+    database: Database,
+    *,
+    operators: Collection[str] = (),
+    runs: Sequence[str] = (),
+    unflagged: bool = False,
+    clock_mhz: float | None = None,
 ) -> Training:
     """Return the rows of the newest run's device and environment, of all runs there.
 
@@ -121,8 +143,10 @@ def load(
     Args:
         database: database with the rows.
         operators: only rows of these operators; of all operators if empty.
-        run: prefix of a run's name; its device and environment count instead of the newest run's.
+        runs: beginnings of runs' names, or ``ALL``: their devices and environments count instead of the newest run's,
+            several together. Predictions are for the first one; the newest is first of ``ALL``.
         unflagged: leave out rows with a flag.
+        clock_mhz: the clock that predictions are for.
 
     Raises:
         UserError: the run does not exist, or there are too few rows or shapes.
@@ -132,19 +156,55 @@ def load(
     if not places:
         what = f" of {', '.join(operators)}" if operators else ""
         raise UserError(f"{database.path} has no finished row{what}; memtui bench conv2d --space predict measures some")
-    chosen = next(reversed(places)) if run is None else _of_run(places, run, database.path)
-    every, left_out = _usable(places[chosen], unflagged)
-    rows, networks = (
-        tuple(r for r in every if (r.configuration.op == NETWORK.name) == whole) for whole in (False, True)
-    )
-    place = _place(places[chosen])
+    newest_first = list(reversed(places))
+    named = [_of_run(places, run, database.path) for run in runs if run != ALL]
+    chosen = list(dict.fromkeys([*named, *newest_first] if ALL in runs else named or newest_first[:1]))
+    names, clocks = _names([_place(places[key]) for key in chosen]), database.clocks_mhz()
+    rows: list[Measured] = []
+    networks: list[Measured] = []
+    left_out: Counter[str] = Counter()
+    sources: list[tuple[str, str]] = []
+    for key, name in zip(chosen, names, strict=True):
+        found, without = _usable(places[key], unflagged, clocks)
+        source, reason = _energy_of(places[key])
+        left_out.update(without)
+        sources.append((source, reason))
+        for row in found:
+            counts = row.energy_j is not None and row.energy_source == source and DOUBTFUL not in row.flags
+            whole = row.configuration.op == NETWORK.name
+            (networks if whole else rows).append(replace(row, device=name, energy_counts=counts))
+    place = _place(places[chosen[0]])
     if why := _too_few(rows):
         more = f" ({left_out[FLAGGED]} more are flagged)" if left_out.get(FLAGGED) else ""
         what = f"{database.path}: {place.text}: {why}{more}"
         raise UserError(f"{what}; measure more, or name a run on another device with --from-run")
-    source, reason = _energy_of(places[chosen], rows)
-    others = tuple(_place(some) for key, some in reversed(places.items()) if key != chosen)
-    return Training(place, others, rows, source, reason, left_out, networks)
+    source, reason = sources[0]
+    return Training(
+        place,
+        tuple(_place(places[key]) for key in newest_first if key not in chosen),
+        tuple(rows),
+        source,
+        reason or _too_few([row for row in rows if row.energy_counts]),
+        dict(left_out),
+        tuple(networks),
+        tuple(_place(places[key]) for key in chosen[1:]),
+        names[0],
+        clock_mhz or _usual_clock_mhz(row for row in rows if row.device == names[0]),
+    )
+
+
+def _names(places: Sequence[DeviceEnvironment]) -> list[str]:
+    """Return names that tell the places from each other; "" for a single one."""
+    if len(places) == 1:
+        return [""]
+    names = [place.device for place in places]
+    return names if len(set(names)) == len(names) else [place.text for place in places]
+
+
+def _usual_clock_mhz(rows: Iterable[Measured]) -> float | None:
+    """Return the median clock of the rows; None where none is known."""
+    clocks = [row.clock_mhz for row in rows if row.clock_mhz is not None]
+    return float(np.median(clocks)) if clocks else None
 
 
 def _places(rows: Iterable[StoredRow]) -> dict[tuple[int, int], list[StoredRow]]:
@@ -173,7 +233,9 @@ def _place(rows: Sequence[StoredRow]) -> DeviceEnvironment:
     return DeviceEnvironment(newest.device_name, newest.device_kind, environment, newest.run, len(configurations))
 
 
-def _usable(rows: Iterable[StoredRow], unflagged: bool) -> tuple[tuple[Measured, ...], dict[str, int]]:
+def _usable(
+    rows: Iterable[StoredRow], unflagged: bool, clocks_mhz: Mapping[int, float]
+) -> tuple[tuple[Measured, ...], dict[str, int]]:
     """Return one row of each configuration, and how many rows were left out, by reason."""
     longest: dict[str, StoredRow] = {}
     left_out: Counter[str] = Counter()
@@ -196,8 +258,10 @@ def _usable(rows: Iterable[StoredRow], unflagged: bool) -> tuple[tuple[Measured,
             left_out[FLAGGED] += 1
         else:
             energy_j = row.energy_j if _is_energy(row) else None
-            usable.append(Measured(configuration, row.call_ns, energy_j, _source(row), row.flags))
-    return tuple(usable), dict(left_out)
+            clock_mhz = clocks_mhz.get(row.id)
+            usable.append(Measured(configuration, row.call_ns, energy_j, _source(row), row.flags, clock_mhz=clock_mhz))
+    usual_mhz = _usual_clock_mhz(usable)  # rows without a clock are taken to have it
+    return tuple(replace(row, clock_mhz=row.clock_mhz or usual_mhz) for row in usable), dict(left_out)
 
 
 def _measured_s(row: StoredRow) -> float:
@@ -212,17 +276,15 @@ def _source(row: StoredRow) -> str:
     return f"{row.energy_source} {row.energy_scope}".strip()
 
 
-def _with_energy(rows: Iterable[Measured], source: str) -> list[Measured]:
-    """Return the rows that one source measured: counters of a package and of a board have different scopes."""
-    return [r for r in rows if r.energy_j is not None and r.energy_source == source and DOUBTFUL not in r.flags]
+def _energy_of(measured: Sequence[StoredRow]) -> tuple[str, str]:
+    """Return (source of the energy, why there is none). ``measured``: rows of the database, oldest first.
 
-
-def _energy_of(measured: Sequence[StoredRow], rows: Iterable[Measured]) -> tuple[str, str]:
-    """Return (source of the energy, why it cannot be modelled). ``measured``: rows of the database, oldest first."""
+    Counters of a package and of a board have different scopes: one source of a device counts.
+    """
     newest = next((row for row in reversed(measured) if _is_energy(row)), None)
     if newest is None:
         return "", f"it was not measured: {measured[-1].energy_reason or 'no reason was kept'}"
-    return _source(newest), _too_few(_with_energy(rows, _source(newest)))
+    return _source(newest), ""
 
 
 def _too_few(rows: Sequence[Measured]) -> str:
@@ -235,9 +297,14 @@ def _too_few(rows: Sequence[Measured]) -> str:
     return ""
 
 
+def described(row: Measured) -> Described:
+    """Return a measured row as a model sees it."""
+    return describe(row.configuration, row.device, row.clock_mhz)
+
+
 def _samples(rows: Sequence[Measured], costs: Sequence[float]) -> Samples:
     return Samples(
-        tuple(describe(row.configuration) for row in rows),
+        tuple(described(row) for row in rows),
         np.log(np.array(costs, np.float64)),
         tuple(group_of(row.configuration) for row in rows),
         np.array([bool(row.flags) for row in rows]),
