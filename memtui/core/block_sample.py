@@ -73,13 +73,14 @@ class BlockSample:
         return PageSet(pages.blocks[keep], pages.bits[keep], pages.huge[keep_huge], pages.giant[:0])
 
 
-def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None) -> Estimate | None:
+def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None, doubtful_bytes: int = 0) -> Estimate | None:
     """Estimate the working set of a process from one part of its memory.
 
     Args:
         touched: pages of the part.
         resident: pages of the part that are there.
         rss_bytes: all resident memory; None: not known.
+        doubtful_bytes: of the part, which were perhaps accessed, too; they raise the upper end of the interval.
 
     Returns:
         The estimate with its 95 % interval; None where the part has no resident page, or ``rss_bytes`` is None.
@@ -101,7 +102,8 @@ def estimate(touched: PageSet, resident: PageSet, rss_bytes: int | None) -> Esti
     error_bytes = _Z * scale * (max(1 - 1 / scale, 0.0) * count * spread) ** 0.5
     all_bytes = resident_bytes * scale
     wss_bytes, seen_bytes = ratio * all_bytes, float(used.sum())
-    low_bytes, high_bytes = max(wss_bytes - error_bytes, seen_bytes), min(wss_bytes + error_bytes, all_bytes)
+    low_bytes = max(wss_bytes - error_bytes, seen_bytes)
+    high_bytes = min(wss_bytes + error_bytes + doubtful_bytes * scale, all_bytes)
     return Estimate(round(wss_bytes), round(low_bytes), round(high_bytes), scale, count)
 
 

@@ -94,6 +94,21 @@ def test_an_interval_holds_the_estimate_and_stays_between_what_was_seen_and_what
     assert result.high_bytes <= max(rss, there.size_bytes) + 1
 
 
+def test_what_another_observer_may_have_taken_is_in_the_interval():
+    blocks = np.arange(100, dtype=np.uint64)
+    there, touched = memory(blocks, np.full(100, 512)), memory(blocks, np.full(100, 50))
+    rss = 10 * there.size_bytes
+    sure = estimate(touched, there, rss)
+    assert sure is not None
+    doubtful_bytes = 200 * PAGE_BYTES
+    some, all_of_it = estimate(touched, there, rss, doubtful_bytes), estimate(touched, there, rss, rss)
+    assert some is not None
+    assert all_of_it is not None
+    assert (some.wss_bytes, some.low_bytes) == (sure.wss_bytes, sure.low_bytes)
+    assert some.high_bytes == sure.high_bytes + 10 * doubtful_bytes
+    assert all_of_it.high_bytes == rss
+
+
 def test_intervals_hold_the_truth_as_often_as_they_say():
     random = np.random.default_rng(7)
     count, inside, tried = 4000, 0, 0

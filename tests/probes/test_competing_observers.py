@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.core.block_sample import BlockSample
 from memtui.core.samples import Status
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
@@ -109,6 +110,46 @@ def test_pages_that_another_observer_took_are_read_back(target, monkeypatch):
         assert tracker._walker.knows_page_frames
         observer.close()
     assert sum(given_back) > 0
+
+
+@pytest.mark.parametrize("sees_frames", [True, False])
+def test_a_part_of_the_memory_misses_nothing_that_another_observer_took(target, monkeypatch, sees_frames):
+    """Against the DAMON of this machine: what is not read back is in the upper end of the interval."""
+    need_pagetable()
+    if not other_observers():
+        pytest.skip("no DAMON runs on this machine")
+    pages, taken = 60_000, []
+    address = target.touch_for_ever(pages, pages, seed=3)
+    if not sees_frames:
+        monkeypatch.setattr(Walker, "knows_page_frames", property(lambda walker: False))
+    with PageTableTracker("auto", sample=BlockSample(7, 2)) as tracker:
+        observer = Observer(tracker)
+        observer.start(target.pid)
+        real = Walker.walk
+
+        def walking(walker, pid, **options):
+            walk = real(walker, pid, **options)
+            if options.get("parts"):
+                taken.append(walk)
+            return walk
+
+        monkeypatch.setattr(Walker, "walk", walking)
+        given_back = 0
+        for count in range(200):
+            if count >= 40 and given_back:  # DAMON looks at this process when it comes to it
+                break
+            target.let_run(0.1)
+            window = observer.window(target.pid)
+            present = within(window.sampled, address, pages)
+            assert present
+            missing = len(present) - len(within(window.pages, address, pages))
+            given_back += len(within(window.sampled.difference(taken[-1].pages), address, pages))
+            if sees_frames:
+                assert missing == 0
+            else:
+                assert missing * 4096 <= window.doubtful_bytes
+        observer.close()
+    assert given_back > 0
 
 
 def test_pages_of_a_larger_folio_that_another_observer_took_are_a_doubt(target, monkeypatch):

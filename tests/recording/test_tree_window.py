@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from memtui.core.page_set import PageSet
@@ -85,6 +86,23 @@ def test_windows_follow_one_another_and_their_mappings_come_first(watch):
     (second,) = watch.outbox.take()
     assert (second.sample, second.asked_ns, watch.windows.sample) == (1, 2 * INTERVAL_NS, 2)
     assert second.processes[0].start_ns >= process.end_ns
+
+
+@pytest.mark.parametrize("disturbed", ["", "reclaim in its memory cgroup"])
+def test_where_others_cleared_marks_an_estimate_may_be_all_that_is_resident(watch, monkeypatch, disturbed):
+    maps, part = (
+        watch.tree.processes[watch.pid].maps,
+        PageSet.from_pages(np.arange(320) // 16 * 512 + np.arange(320) % 16),
+    )
+    page_window = PageWindow(PageSet.from_pages(np.arange(20) * 512), sampled=part)
+    now_ns = time.monotonic_ns()
+    watch.reader.outcome = lambda subject: Reading(page_window, maps, now_ns, now_ns, 5)
+    monkeypatch.setattr(watch.windows._disturbance, "read", lambda pids: disturbed)
+    watch.windows.take(INTERVAL_NS)
+    (window,) = watch.outbox.take()[-1].processes
+    assert window.status == Status.APPROXIMATE
+    assert window.wss_estimate_bytes <= window.wss_high_bytes <= window.rss_bytes
+    assert (window.wss_high_bytes == window.rss_bytes) == bool(disturbed)
 
 
 def test_a_window_that_is_not_kept_is_not_a_sample(watch):

@@ -52,6 +52,7 @@ class PageWindow:
     # From a tracker that reads a part of the memory in each window: the present pages of that part. ``pages`` are of
     # the part, too.
     sampled: PageSet | None = None
+    doubtful_bytes: int = 0  # of that part: memory that was perhaps accessed, too, because others clear accessed bits
     # In a round over several processes: the page frames behind the accessed pages. Call it before the next round.
     frames: Callable[[], TouchedFrames] | None = None
 

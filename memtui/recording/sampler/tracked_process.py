@@ -89,12 +89,12 @@ class TrackedProcess:
                 status, reason = Status.APPROXIMATE, f"{APPROXIMATE} ({reading.running})"
         seen: Estimate | None = None
         if pages is not None and pages.sampled is not None and pages.pages is not None:
-            seen = estimate(pages.pages, pages.sampled, usage.rss_bytes)
+            seen = estimate(pages.pages, pages.sampled, usage.rss_bytes, pages.doubtful_bytes)
             if seen is None:
                 status, reason, pages = Status.FAILED, f"{PART}, of which nothing is there", replace(pages, pages=None)
-            elif status == Status.OK:
+            elif status in (Status.OK, Status.APPROXIMATE):
                 few = f", of {seen.blocks} blocks of 2 MiB: too few for an interval" if seen.blocks < FEW_BLOCKS else ""
-                status, reason = Status.APPROXIMATE, f"{PART}{few}"
+                status, reason = Status.APPROXIMATE, "; ".join(filter(None, (f"{PART}{few}", reason)))
         paused_ns, self.paused_ns = max(outcome.paused_ns, self.paused_ns), 0
         return ProcessWindow(
             process=self.process.key,

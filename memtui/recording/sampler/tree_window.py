@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from memtui.core.samples import Process, ProcessWindow, Status, VmaTable, Window, tree_paused_ns
 from memtui.probes.disturbance import DisturbanceProbe
@@ -102,7 +103,7 @@ class TreeWindows:
                     max(w.end_ns for w in windows),
                     interval_ns,
                     time.process_time_ns(),
-                    tuple(windows),
+                    tuple(map(_with_all_resident, windows) if disturbed else windows),
                     gaps,
                     disturbed,
                     excess_bytes if len(windows) == sum(frames is not None for frames in shared) else None,
@@ -161,3 +162,10 @@ class TreeWindows:
         tracked.process, tracked.table_due = process, True
         self._outbox.put(process)
         self._outbox.put_event("exec", f"pid {process.pid} is now {process.command}")
+
+
+def _with_all_resident(window: ProcessWindow) -> ProcessWindow:
+    """Return the window; an estimate's interval then ends at all resident memory: others may have cleared any bit."""
+    if window.wss_high_bytes is None or window.rss_bytes is None:
+        return window
+    return replace(window, wss_high_bytes=max(window.wss_high_bytes, window.rss_bytes))

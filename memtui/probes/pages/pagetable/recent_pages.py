@@ -50,8 +50,15 @@ class RecentPages:
             self._earlier, self._recent = self._recent, PageSet.empty()
         self._recent = self._recent.union(touched)
         self.pages = self._earlier.union(self._recent)
-        near_files = _near_files(self.pages.blocks, mappings, anonymous)
-        self.in_files, self.elsewhere = _of_blocks(self.pages, near_files), _of_blocks(self.pages, ~near_files)
+        self.in_files, self.elsewhere = by_blocks_near_files(self.pages, mappings, anonymous)
+
+
+def by_blocks_near_files(
+    pages: PageSet, mappings: NDArray[np.uint64] | None, anonymous: Extents
+) -> tuple[PageSet, PageSet]:
+    """Return the 4 KiB pages in blocks of 2 MiB where files or shared memory may be mapped, and the others."""
+    near_files = _near_files(pages.blocks, mappings, anonymous)
+    return _of_blocks(pages, near_files), _of_blocks(pages, ~near_files)
 
 
 def _of_blocks(pages: PageSet, chosen: NDArray[np.bool_]) -> PageSet:

@@ -20,7 +20,7 @@ from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
-from memtui.probes.pages.pagetable.recent_pages import RecentPages
+from memtui.probes.pages.pagetable.recent_pages import RecentPages, by_blocks_near_files
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
@@ -148,6 +148,10 @@ class PageTableTracker:
         who = f"{', '.join(others)} runs on this machine and clears accessed bits, too"
         if not self._walker.knows_page_frames:
             return f"{who}: touched pages may be missed"
+        if self._sample is not None:
+            return (
+                f"{who}; memtui reads back what it notes, and where a note is of several pages, the interval is wider"
+            )
         return (
             f"{who}; memtui reads back what it notes about pages touched lately. Those first touched in a window may "
             "be missed; where pages of large folios may be, the window is called approximate"
@@ -331,6 +335,7 @@ class PageTableTracker:
             unknown_bytes=None if reason else unknown_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             sampled=sampled,
+            doubtful_bytes=walk.in_doubt * PAGE_BYTES,
             frames=partial(walk.tables.frames_behind, pages) if walk.tables is not None else None,
             status=Status.FAILED if reason else Status.APPROXIMATE if doubts else Status.OK,
             reason=reason or doubts,
@@ -398,25 +403,48 @@ class PageTableTracker:
     ) -> tuple[_AccessedBits, PageSet, Rearmed]:
         """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
 
-        The bits of the other parts stay as they are, so the target does not have to set them again. Notes of other
-        observers are not read.
+        The bits of the other parts stay as they are, so the target does not have to set them again.
 
         Returns:
             The accessed bits of the part, its present pages, how they were cleared.
         """
         part = tracked.part
         following = part if first else (part + 1) % sample.parts
+        self._walker.take_doubts()  # drop those of clearing after the last window
         walk = self._walker.walk(pid, want_resident=True, parts=(sample, part, following))
-        walked_ns = time.monotonic_ns()
-        if walk.address_space != tracked.address_space:
-            tracked.address_space = walk.address_space
-            tracked.generation += 1
+        new = walk.address_space != tracked.address_space
         assert walk.resident is not None
         finer = sample.for_blocks(tracked.small_page_blocks)  # its part of this number lies in the walked part
-        marked = finer.select(walk.pages, following)
-        done = self._rearmer.rearm(tracked.handle, walk, marked, PageSet.empty(), ALL_PAGES, shared=users.some_run)
+        touched, marked = sample.select(walk.pages, part), finer.select(walk.pages, following)
+        noted, doubtful_pages = PageSet.empty(), 0
+        if self._walker.reads_young_flags:
+            if not (first or new):
+                present = sample.select(walk.resident, part)
+                found, _, doubtful_pages = self._notes(pid, present.difference(touched), walk)
+                touched = touched.union(found)
+            found, others, _ = self._notes(pid, finer.select(walk.resident, following).difference(marked), walk)
+            noted = found.union(others)
+        if new:
+            tracked.address_space = walk.address_space
+            tracked.generation += 1
+        walked_ns = time.monotonic_ns()
+        done = self._rearmer.rearm(tracked.handle, walk, marked.union(noted), noted, ALL_PAGES, shared=users.some_run)
         tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
-        return _AccessedBits(walk, sample.select(walk.pages, part), walked_ns), sample.select(walk.resident, part), done
+        bits = _AccessedBits(replace(walk, in_doubt=doubtful_pages), touched, walked_ns)
+        return bits, sample.select(walk.resident, part), done
+
+    def _notes(self, pid: int, pages: PageSet, walk: Walk) -> tuple[PageSet, PageSet, int]:
+        """Ask for the notes of other observers about pages whose accessed bits are clear.
+
+        Returns:
+            Pages that were accessed; pages near files, which this process or another one accessed; how many were
+            perhaps accessed, those near files and those of large folios, or all where page frames cannot be read.
+        """
+        if not self._walker.knows_page_frames:
+            return PageSet.empty(), PageSet.empty(), pages.size_bytes // PAGE_BYTES
+        near_files, elsewhere = by_blocks_near_files(pages, walk.mappings, walk.anonymous)
+        found, others = self._walker.noted(pid, elsewhere), self._walker.noted(pid, near_files)
+        return found, others, others.page_count + self._walker.take_doubts()
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
