@@ -653,6 +653,20 @@ async def test_power_that_nobody_tells_is_one_line_with_the_reasons():
     assert "no reading yet" in await drawn(PowerLine(PowerView()), 80, 1)
 
 
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (160, "GPU: no NVIDIA driver (libnvidia-ml.so.1 not found); CPU: no RAPL zone: virtual machine or no driver"),
+        (90, "GPU: no NVIDIA driver; CPU: no RAPL zone: virtual machine or no driver"),
+        (80, "GPU: no NVIDIA driver; CPU: no RAPL zone"),
+    ],
+)
+async def test_the_reasons_for_no_power_are_told_shorter_rather_than_cut(width, expected):
+    gpu = DevicePower("GPU", reason="no NVIDIA driver (libnvidia-ml.so.1 not found)")
+    cpu = DevicePower("CPU", reason="no RAPL zone: virtual machine or no driver")
+    assert (await drawn(PowerLine(PowerView((gpu, cpu))), width, 1)).rstrip() == f" power  n/a  {expected}"
+
+
 async def test_the_graph_has_the_room_of_a_power_panel_with_nothing_to_show():
     quiet = FakeSession(20)
     seen = quiet.devices.power
