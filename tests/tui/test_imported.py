@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.formats.detect import import_file
 from memtui.formats.session_writer import write
 from memtui.session.session import Session
@@ -96,3 +97,15 @@ async def test_a_long_one_opens_on_its_fullest_part(tmp_path, monkeypatch):
         await pilot.press("n", "n", "n", "n", "n")
         await until(pilot, lambda: f"{len(steps)} of {len(steps)}" in screen_lines(app)[0])
         assert " ms to " in screen_lines(app)[0]
+
+
+async def test_kinds_that_a_file_does_not_tell_are_no_zero_of_a_layer(tmp_path):
+    async with opened(tmp_path, "x.txt", zpp_text(1000)) as (app, pilot):
+        await pilot.press("3")
+        lists = app.screen._lists
+        told = {CATEGORIES[number] for number in set(lists.index.trace.category[lists.index.born].tolist())}
+        assert "weights" not in told
+        assert "activations" in told
+        for row in app.screen.modules.view.rows:
+            assert row.cells[1] == "n/a"
+            assert row.cells[4] != "n/a"
