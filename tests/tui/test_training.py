@@ -83,6 +83,7 @@ async def test_keys_are_those_of_the_time_axis(tmp_path):
 async def test_enter_shows_the_recorded_step_that_is_nearest(tmp_path):
     async with opened(tmp_path, told(0), step(20), step(40), told(10)) as (app, pilot):
         assert "2 recorded" in screen_text(app)
+        assert "Enter recorded step near here" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "1 of 2" in screen_text(app))
         await pilot.press("escape")
@@ -105,6 +106,8 @@ async def test_a_session_without_a_training_says_so_once(tmp_path, size):
         shown = " ".join(screen_text(app).replace("│", " ").split())
         assert shown.count("no training step was seen") == 1
         assert "memtui trace -- python train.py" in shown
+        assert "recorded step" not in shown.rpartition("┘")[2], "no key for what is not there"
+        assert "space pause" in shown.rpartition("┘")[2]
         assert re.search(r"by kind ─", shown), "neither a moment nor a number of rows that are not there"
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, AllocationScreen) and "was recorded" in screen_text(app))

@@ -34,10 +34,8 @@ _COLUMNS = (
     Column("most in sight", 15, right=True),
     Column("least in sight", 16, right=True, rank=2),
 )
-_KEYS = (
-    "Enter recorded step near here", "space pause", "← → sample", "+ - time", "P peak", "n N process", "? help",
-    "Esc back",
-)  # fmt: skip
+_OPEN = "Enter recorded step near here"  # where steps are recorded
+_KEYS = ("space pause", "← → sample", "+ - time", "P peak", "n N process", "? help", "Esc back")
 
 
 class _Ready(Message):
@@ -101,8 +99,7 @@ class TrainingScreen(Screen[None]):
 
     def on_resize(self) -> None:
         notice = too_small(*self.app.size)
-        self.foot.show(f" {text.fitting_keys(_KEYS, self.app.size.width - 2)}")
-        self._show_title()
+        self._show_edges()
         self.notice.show(notice)
         self.notice.display = bool(notice)
         learns = self._view is not None and self._view.learning is not None
@@ -132,14 +129,17 @@ class TrainingScreen(Screen[None]):
         if view.note and view.recorded:  # a session of an older version, which has recorded steps only
             self.app.switch_screen(self._recorded(-1))
             return
-        self._show_title()
+        self._show_edges()
         if view.learning is not None:
             self.learning.show(view.learning)
         self.chart.show(view)
         title = f"by kind {_where(view)}" if view.index >= 0 else "by kind"
         self.kinds.show(ListingView(title, _COLUMNS, _rows(view), "no tensors were seen", counted=False))
 
-    def _show_title(self) -> None:
+    def _show_edges(self) -> None:
+        recorded = self._view is not None and self._view.recorded
+        keys = (_OPEN, *_KEYS) if recorded else _KEYS
+        self.foot.show(f" {text.fitting_keys(keys, self.app.size.width - 2)}")
         if self._view is not None:
             self.head.show(text.fitting_ranked(_title_of(self._view), self.app.size.width, ""))
 
