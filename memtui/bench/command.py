@@ -269,7 +269,7 @@ def _screen(
         if text not in foot:
             print(visible(text))
     early = "" if process.finished else "left before its end: "
-    print(visible(f"{early}{len(rows)} rows were measured, {process.skipped} before: {path}"))
+    print(visible(f"{early}{table.rows_measured(len(rows))}, {process.skipped} before: {path}"))
     return code if process.finished else code or INTERRUPTED
 
 

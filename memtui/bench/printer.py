@@ -47,7 +47,7 @@ class Printer:
         self._line.__exit__(kind, error, None)
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._lines:
             measured = sum(not line.reference for line in self._lines)
-            for text in [*table.foot(self._lines), f"left before its end: {measured} rows were measured"]:
+            for text in [*table.foot(self._lines), f"left before its end: {table.rows_measured(measured)}"]:
                 print(visible(text), flush=True)
 
     def report(self, progress: SweepProgress) -> None:

@@ -137,7 +137,8 @@ class BenchScreen(ListScreen):
 
     def fill(self) -> None:
         view, width = self._view, self.app.size.width
-        self.head.show(f" memtui bench  {self._title}   {_power(view)}")
+        head = f" memtui bench  {self._title}   "
+        self.head.show(head + _power(view, width - text.width(head)))
         phases = _phases(view)
         names = [*(row.label for row in view.rows[-text.COMPARED :]), view.configuration]
         self.now.show(f" {phases}   {text.shortened(names, width - text.width(phases) - 4)[-1]}")
@@ -149,18 +150,20 @@ class BenchScreen(ListScreen):
         if self._follows and rows:
             self.rows.selected = rows[-1].key
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
-        self._show_details()
-        self.notice_line.show(f" {view.notices[-1]}" if view.notices else "")
+        told = self._show_details()
+        notice = view.notices[-1] if view.notices else ""
+        self.notice_line.show(f" {notice}" if notice not in told else "")
         over = "it is over: q leaves and prints the rows"
         self.foot.show(f" {text.fitting_ranked(_KEYS, width - 2) if view.phase != 'over' else over}")
 
-    def _show_details(self) -> None:
-        """Show the details of the selected row."""
+    def _show_details(self) -> list[str]:
+        """Show the details of the selected row, and return them."""
         selected = self.rows.selected_row
         row = self._view.rows[int(selected.key)] if selected is not None else None  # type: ignore[call-overload]
         lines = [row.label, *row.sentences] if row is not None else []
         for widget, line in zip(self.details, [*lines, *[""] * DETAIL_LINES], strict=False):
             widget.show(f" {line}", "text" if row is None or row.ok else "warning")
+        return lines
 
     def action_move(self, by: int) -> None:
         super().action_move(by)
@@ -209,12 +212,15 @@ def _row(index: int, row: BenchRow) -> Row:
     return Row(index, (*row.cells, label), "dim" if row.reference else "text" if row.ok else "warning")
 
 
-def _power(view: BenchView) -> str:
+def _power(view: BenchView, room: int) -> str:
+    """Return the power now, or why it is not known: without what explains the reason, where ``room`` is short."""
     if view.power_w is not None:
         last = view.drawn[-1].sensor_w if view.drawn else None
         sensor = f"{text.power(last)} {view.sensor} · " if last is not None else ""
         return f"{sensor}{text.power(view.power_w)} over 1 s ({view.source})"
-    return f"power n/a: {view.source}" if view.source else "power n/a"
+    reasons = (view.source, view.source.partition(": ")[0]) if view.source else ()
+    whole = [f"power n/a: {reason}" for reason in reasons]
+    return next((line for line in whole if text.width(line) <= room), "power n/a")
 
 
 def _phases(view: BenchView) -> str:

@@ -143,6 +143,11 @@ def remarks(row: BenchRow) -> list[str]:
     return sentences
 
 
+def rows_measured(count: int) -> str:
+    """Return ``1 row was measured``, ``3 rows were measured``."""
+    return f"{count} row was measured" if count == 1 else f"{count} rows were measured"
+
+
 def foot(rows: Iterable[BenchLine]) -> list[str]:
     """Return the remarks about all rows together: missing energy, and each flag spelled out."""
     listed = list(rows)
