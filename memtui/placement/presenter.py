@@ -17,7 +17,7 @@ from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.solve.problem import problem_of
 from memtui.placement.solve.solver import mode_of
 from memtui.placement.store import ProfileFile
-from memtui.placement.timing_agreement import WITHIN, Comparison, compare, modes_of
+from memtui.placement.timing_agreement import NEITHER, WITHIN, Comparison, compare, modes_of
 from memtui.widgets import text
 from memtui.widgets.views.placement import (
     HERE_FAST,
@@ -127,16 +127,17 @@ def scatter(loaded: Loaded, number: int) -> ScatterView:
         across,
         up,
         tuple(ScatterPoint(f"{p.op} {p.configuration}", p.second_ns, p.first_ns, p.judged, p.outlier) for p in points),
-        _verdict(comparison),
+        verdict(comparison),
     )
 
 
-def _verdict(comparison: Comparison) -> tuple[str, ...]:
+def verdict(comparison: Comparison) -> tuple[str, ...]:
     """Return the verdict in a line, the longest wording first."""
     near, correlation = comparison.within(WITHIN), comparison.correlation
     if near is None:
         return (f"{comparison.verdict}: no time is above the noise floor",)
-    sentence = f"{comparison.verdict} · {percent(near)} within {100 * WITHIN:.0f} %"
+    word = "neither times nor their order agree" if comparison.verdict == NEITHER else comparison.verdict
+    sentence = f"{word} · {percent(near)} within {100 * WITHIN:.0f} %"
     if correlation is None:
         return (sentence,)
     return f"{sentence} · logarithms correlate by {correlation:.3f}", f"{sentence} · log r {correlation:.3f}", sentence

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from memtui.placement.graph import Configuration
+from memtui.placement.presenter import verdict
 from memtui.placement.profile import Pool, Profile, Samples
 from memtui.placement.slowdown import cells, effects
 from memtui.placement.timing_agreement import CONSISTENT, NEITHER, NOTHING, RANKING, compare, pearson
@@ -103,3 +104,11 @@ def test_slow_down_of_a_configuration_and_of_outputs_and_inputs() -> None:
     slowdown = effects(measured, SLOW, "isolated")
     assert (slowdown["output"].median, slowdown["output"].ops) == (5, 1)
     assert slowdown["input"].worst == pytest.approx(1.1)
+
+
+def test_the_screen_says_in_words_that_they_do_not_agree() -> None:
+    pairs = [([1.2 * n], [1.0 * n]) for n in range(1, 8)] + [([30.0], [1.0])] * 3
+    longest, short, _ = verdict(compare(profile(pairs), FIRST, SECOND))
+    assert longest.startswith("neither times nor their order agree · 70.0 % within 20 %")
+    assert "log r" in short
+    assert len(short) < 78, "it fits the narrowest terminal"
