@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # processes that know no pages (the GPU reader) do without nu
 
 VmaSizes = tuple[tuple[int, int | None], ...]  # (start of a VMA, bytes; None: cannot be known), zeros left out
 
+# What a gap event says of a process whose first window is not one of accesses
+NOT_CLEARED = "not cleared before its first window, which says what is resident"
 # The reason of an upper bound: the working set of several processes, where the tracker sees no page frames.
 SHARED_UNKNOWN = "pages that several processes share count once for each of them"
 # The reason of missing values where each window reads another part of the memory.

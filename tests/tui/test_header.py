@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.core.samples import Event
+from memtui.core.samples import NOT_CLEARED, Event
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.header import pids_alive, program_name
 from tests.support.screen_fakes import FakeSession
@@ -46,6 +46,24 @@ def test_processes_that_ended_are_not_counted():
 def test_before_its_first_window_every_process_is_alive():
     processes = FakeSession(5, children=2).processes.all()
     assert pids_alive(processes, []) == {4242, 4243, 4244}
+
+
+@pytest.mark.parametrize(
+    ("said", "notice"),
+    [
+        ((f"pid 15579: {NOT_CLEARED}: its first thread has ended",), ""),
+        (("pid 7: window lost: it did not stop",), "pid 7: window lost"),
+        (
+            ("sampling is paused (x goes on): left alone", f"pid 9: {NOT_CLEARED}: gone"),
+            "sampling is paused (x goes on)",
+        ),
+    ],
+)
+def test_a_process_that_is_new_is_no_reason_for_silence(said, notice):
+    session = FakeSession(20, growing=True, clock=lambda: 0.0)
+    events = [Event(int(session.samples.end_ns[-1]) + n, "gap", text) for n, text in enumerate(said, 1)]
+    session.events = lambda first, last: [event for event in events if first <= event.t_ns < last]
+    assert Presenter(session, follow=True).view().header.notice == notice
 
 
 def test_why_nothing_arrives_is_said_of_a_live_recording_only():

@@ -6,7 +6,7 @@ import os
 import time
 
 from memtui.core.procfs import read_stat
-from memtui.core.samples import Process, Vma
+from memtui.core.samples import NOT_CLEARED, Process, Vma
 from memtui.probes.address_space import Sharers
 from memtui.probes.pages.tracker import TrackerError
 from memtui.probes.pause.pauser import PauseError
@@ -168,7 +168,7 @@ class TrackedTree:
             return
         except (PauseError, TrackerError, TooManyMappings, OSError) as error:
             paused_ns = error.paused_ns if isinstance(error, PauseError) else 0
-            text = f"pid {pid}: not cleared before its first window, which says what is resident: {error}"
+            text = f"pid {pid}: {NOT_CLEARED}: {error}"
             self._outbox.put_event("gap", text)
         self._warnings.update()
         now_ns = time.monotonic_ns()

@@ -12,7 +12,7 @@ from memtui.analysis.fast_numpy import median
 from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.released_memory import released_bytes
 from memtui.core.options import tracker_label
-from memtui.core.samples import Process, Status
+from memtui.core.samples import NOT_CLEARED, Process, Status
 from memtui.session.packed_column import Column
 from memtui.session.process_reader import ProcessSample
 from memtui.session.session import Session
@@ -88,8 +88,12 @@ class Header:
         if head.state is not State.LIVE or time.monotonic_ns() - newest_ns <= SILENCE_NS:
             return ""
         since = self._reader.events(newest_ns, 1 << 62)
-        gap = next((event.text for event in reversed(since) if event.kind == "gap"), "")
-        return gap.partition(": ")[0]  # the event without its explanation: there is little room
+        gaps = (event.text for event in reversed(since) if event.kind == "gap")
+        gap = next((text for text in gaps if NOT_CLEARED not in text), "")  # a process that is new delays no window
+        what, colon, more = gap.partition(": ")
+        if what.startswith("pid "):
+            what += colon + more.partition(": ")[0]
+        return what  # the event without its explanation: there is little room
 
 
 def pids_alive(processes: list[Process], rows: list[ProcessSample]) -> set[int]:
