@@ -23,7 +23,8 @@ class Budget:
         max_fraction: allowed share.
         fraction: actual share; None: fewer than two samples.
         met: whether the actual share is within the budget.
-        needed_interval_s: interval that would have met the budget, where it was exceeded.
+        needed_interval_s: interval that would have met the budget, where it was exceeded and the last interval was
+            shorter.
     """
 
     max_fraction: float
@@ -82,8 +83,11 @@ def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
     if cpu is None:
         return Budget(most, None, None, None)
     fraction = budget_cost(overhead.lost_fraction, cpu, overhead.paused_fraction)
-    apart_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS
-    return Budget(most, fraction, fraction <= most, None if fraction <= most else apart_s * fraction / most)
+    if fraction <= most:
+        return Budget(most, fraction, True, None)
+    needed_s = float(np.diff(reader.samples.end_ns).mean()) / SECOND_NS * fraction / most
+    is_enough = float(reader.samples.next_ns[-1]) / SECOND_NS >= needed_s  # nan is not
+    return Budget(most, fraction, False, None if is_enough else needed_s)
 
 
 def _longest_pause_s(rows: ProcessRows) -> float | None:
@@ -109,6 +113,8 @@ def budget_clause(budget: Budget) -> str:
     if budget.fraction is None:
         return f"{allowance}: n/a with fewer than two samples"
     cost = f"costs {budget.fraction * 100:.2f} %"
-    if budget.needed_interval_s is None:
+    if budget.met:
         return f"{cost}, within {allowance}"
+    if budget.needed_interval_s is None:
+        return f"{cost}, over {allowance}, as the intervals became long enough only later"
     return f"{cost}, over {allowance}: an interval of {seconds(budget.needed_interval_s * SECOND_NS)} would meet it"

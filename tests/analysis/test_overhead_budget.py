@@ -225,6 +225,14 @@ def test_a_budget_that_was_not_kept_names_the_interval(tmp_path):
     assert warnings[0].startswith("over the budget: an interval of 31 s")
 
 
+def test_an_interval_that_became_long_enough_is_not_named_as_the_way_to_keep_a_budget(tmp_path):
+    path = write_session(tmp_path / "s.memtui", budgeted(300, next_s=40))
+    budget = build_report(path).overhead.budget
+    assert budget.met is False
+    assert budget.needed_interval_s is None
+    assert "over the budget of 1 %, as the intervals became long enough only later" in format_report(build_report(path))
+
+
 HOLD = """
 import mmap
 memory = mmap.mmap(-1, 64 << 20)

@@ -10,8 +10,8 @@ from tests.support.sessions import MS, messages
 S = 10**9
 
 
-def budgeted(cost_ms: int, ppm: int = 10_000):
-    """A stream with a budget whose windows are stretched from the third on."""
+def budgeted(cost_ms: int, ppm: int = 10_000, next_s: int = 10):
+    """A stream with a budget whose windows are stretched from the third on; ``next_s``: interval after the last."""
     made = list(messages(12, interval_ns=10 * S))
     for message in made:
         if isinstance(message, Hello):
@@ -20,7 +20,7 @@ def budgeted(cost_ms: int, ppm: int = 10_000):
         elif isinstance(message, Window):
             part = replace(message.processes[0], paused_ns=cost_ms * MS)
             interval = 200 * MS if message.sample < 2 else 10 * S
-            message = replace(message, processes=(part,), asked_ns=200 * MS, budgeted_ns=interval, next_ns=10 * S)
+            message = replace(message, processes=(part,), asked_ns=200 * MS, budgeted_ns=interval, next_ns=next_s * S)
         yield message
 
 
