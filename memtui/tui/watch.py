@@ -125,6 +125,8 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
     lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.asked else []
     if ended.why:
         lines.append(f"the recording ended: {ended.why}")
+    if ended.outlived:
+        lines.append(f"the program that was started runs on as PID {recording.pid}")
     lines.append(f"session: {recording.path}")
     if recording.log is not None:
         lines.append(f"output of the program: {recording.log}")

@@ -274,6 +274,7 @@ def test_quitting_leaves_the_program_and_its_output(started):
     run = started()
     run.screen.send("q")
     assert run.screen.end(20) == 0
+    assert f"the program that was started runs on as PID {run.running.pid}" in run.screen.text
     before = run.output.count("count")
     time.sleep(1)
     assert run.output.count("count") > before + 5
