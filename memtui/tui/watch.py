@@ -123,8 +123,17 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
         failure = error
     ended = recording.ended() or Ended()
     lines = [STOPPED] if left[-1] == terminal.STOPPED and ended.asked else []
-    if ended.why:
-        lines.append(f"the recording ended: {ended.why}")
+    _print_lines(*lines, *_what_is_left(recording, ended))
+    if failure is not None:
+        raise failure
+    if passed and ended.outlived:
+        return 128 + passed[-1]  # it is not a child any more: the signal is all that is known of its end
+    return code or ended.exit_status
+
+
+def _what_is_left(recording: Recording, ended: Ended) -> list[str]:
+    """Return lines on why a recording ended, its files, and the program that was started for it."""
+    lines = [f"the recording ended: {ended.why}"] if ended.why else []
     if ended.outlived:
         lines.append(f"the program that was started runs on as PID {recording.pid}")
     lines.append(f"session: {recording.path}")
@@ -132,12 +141,7 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
         lines.append(f"output of the program: {recording.log}")
     if recording.owner_notice:
         lines.append(recording.owner_notice)
-    _print_lines(*lines)
-    if failure is not None:
-        raise failure
-    if passed and ended.outlived:
-        return 128 + passed[-1]  # it is not a child any more: the signal is all that is known of its end
-    return code or ended.exit_status
+    return lines
 
 
 def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console) -> int:
