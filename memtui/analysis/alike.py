@@ -43,13 +43,19 @@ def like(intervals_ns: NDArray[np.int64], index: int, *, exact: bool) -> NDArray
 
 
 def groups(
-    intervals_ns: NDArray[np.int64], lengths_ns: NDArray[np.int64], *, exact: bool, most: int = MOST_GROUPS
+    intervals_ns: NDArray[np.int64],
+    lengths_ns: NDArray[np.int64],
+    known: NDArray[np.bool_],
+    *,
+    exact: bool,
+    most: int = MOST_GROUPS,
 ) -> list[Group]:
-    """Return the groups of windows, first the group with the most time.
+    """Return the groups of windows, first the group with the most time in which something is known.
 
     Args:
         intervals_ns: i8[n], interval of each window: the requested one, or the one that a budget made of it.
         lengths_ns: i8[n], length of each window.
+        known: bool[n], windows with a working set.
         exact: there is no budget.
         most: number of groups; the windows left over are in no group.
     """
@@ -59,7 +65,8 @@ def groups(
     while left.any() and len(result) < most:
         remaining = np.flatnonzero(left)
         windows = np.zeros(len(left), bool)
-        low, high = _longest(*ranked_times(intervals_ns[remaining], lengths_ns[remaining]), exact=exact)
+        counted = lengths_ns[remaining] * known[remaining] if known[remaining].any() else lengths_ns[remaining]
+        low, high = _longest(*ranked_times(intervals_ns[remaining], counted), exact=exact)
         windows[remaining[(low <= intervals_ns[remaining]) & (intervals_ns[remaining] <= high)]] = True
         inside = intervals_ns[windows]
         fraction = float(lengths_ns[windows].sum()) / whole

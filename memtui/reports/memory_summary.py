@@ -83,7 +83,9 @@ def why_no_working_set(reader: ReportSource) -> str:
     wss = reader.hello.wss
     if not wss.ok:
         return f"{wss.reason} ({wss.remedy})" if wss.remedy else wss.reason
-    return next((reason for reason in reader.samples.reason if reason), "no window was complete")
+    samples = reader.samples
+    lost = (samples.reason[n] for n in np.flatnonzero(np.isnan(samples.wss_bytes)).tolist())
+    return next((reason for reason in lost if reason), "no window was complete")
 
 
 def working_set(reader: ReportSource, alike: np.ndarray) -> SizeSummary:

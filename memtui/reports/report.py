@@ -226,7 +226,10 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
     rows = reader.process_samples(0, samples.newest) if len(samples) else []
     power_readings = reader.power(0, 2**62)
     resident_memory = resident(samples, reader.processes())
-    by_interval = groups(samples.intervals_ns(), samples.end_ns - samples.start_ns, exact=not samples.has_budget)
+    has_wss = np.isfinite(samples.wss_bytes)
+    by_interval = groups(
+        samples.intervals_ns(), samples.end_ns - samples.start_ns, has_wss, exact=not samples.has_budget
+    )
     alike = by_interval[0].windows if by_interval else np.ones(0, bool)
     alike_samples = set(samples.sample[alike].tolist())
     devices = sorted({step.device for step in steps} - {MAIN_MEMORY})

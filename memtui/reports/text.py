@@ -88,14 +88,16 @@ def _gap_lines(report: Report) -> list[str]:
 def _doubt_lines(report: Report) -> list[str]:
     """Return the lines with other reasons why the numbers are less than exact."""
     lines = [f"warning      {text}" for text in report.warnings]
-    lines += [f"disturbed    {count} windows: {cause}" for cause, count in report.disturbed.causes.items()]
+    lines += [
+        f"disturbed    {count} window{'s' * (count != 1)}: {cause}" for cause, count in report.disturbed.causes.items()
+    ]
     if report.thinned is not None:
         room = size(report.thinned.to_bytes)
         lines.append(
             f"thinned      page sets had to make room to keep the file below {room} (--max-size), the oldest first"
         )
     if report.lost:
-        lines.append(f"lost         {report.lost} windows without a working set")
+        lines.append(f"lost         {report.lost} window{'s' * (report.lost != 1)} without a working set")
     return lines
 
 

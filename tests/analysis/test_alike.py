@@ -11,6 +11,7 @@ from memtui.analysis.alike import groups, like
 from memtui.core.samples import End, Window
 from memtui.recording.sampler.commands import STOP, interval_command
 from memtui.recording.wire import Decoder
+from memtui.reports.memory_summary import why_no_working_set
 from memtui.reports.report import build_report, report_of
 from memtui.reports.source import Source
 from memtui.reports.text import format_report
@@ -28,19 +29,42 @@ MIB = 1 << 20
 
 def test_the_group_that_most_time_was_spent_at_comes_first():
     intervals = np.array([200] * 10 + [2000] * 6)
-    first, second = groups(intervals, intervals, exact=True)
+    first, second = groups(intervals, intervals, intervals > 0, exact=True)
     assert first.windows.tolist() == [False] * 10 + [True] * 6
     assert (first.interval_ns, first.time_fraction) == ((2000, 2000), pytest.approx(12 / 14))
     assert second.interval_ns == (200, 200)
-    assert groups(intervals[:0], intervals[:0], exact=True) == []
+    assert groups(intervals[:0], intervals[:0], intervals[:0] > 0, exact=True) == []
+
+
+def test_windows_without_a_working_set_say_nothing_of_it():
+    intervals = np.array([1000, 1000, 200, 200, 9000])
+    known = np.array([True, False, True, True, False])
+    found = groups(intervals, intervals, known, exact=True)
+    assert [(group.interval_ns[0], int(group.windows.sum())) for group in found] == [(1000, 2), (200, 2), (9000, 1)]
+    assert found[2].time_fraction == pytest.approx(9000 / 11_400)
+    assert groups(intervals, intervals, known & False, exact=True)[0].interval_ns == (9000, 9000)
+
+
+def test_a_report_names_the_reason_of_a_window_that_was_lost(tmp_path):
+    path = write_session(tmp_path / "s.memtui", changed(4, 200 * MS, 2000 * MS))
+    reader = Source(path)
+    reason = ("it ran on", "", "no thread stopped", "")
+    lost = replace(reader.samples, wss_bytes=np.array([MIB, MIB, np.nan, np.nan]), reason=reason)
+    reader._session._samples.table = lost
+    assert report_of(reader, "s").wss_bytes.median == MIB
+    nothing = replace(lost, wss_bytes=np.array([np.nan] * 4), reason=("", "", "no thread stopped", ""))
+    reader._session._samples.table = nothing
+    assert report_of(reader, "s").wss_bytes.reason == "no thread stopped"
+    reader._session._samples.table = lost
+    assert why_no_working_set(reader) == "no thread stopped"
 
 
 def test_without_a_budget_only_the_same_interval_is_alike_and_with_one_its_order():
     intervals = np.array([200, 220, 280, 400, 7000, 7700])
     assert like(intervals, 0, exact=True).tolist() == [True] + [False] * 5
     assert like(intervals, 0, exact=False).tolist() == [True, True, True, False, False, False]
-    assert groups(intervals, intervals, exact=True)[0].interval_ns == (7700, 7700)
-    result = groups(intervals, intervals, exact=False)
+    assert groups(intervals, intervals, intervals > 0, exact=True)[0].interval_ns == (7700, 7700)
+    result = groups(intervals, intervals, intervals > 0, exact=False)
     assert [g.interval_ns for g in result] == [(7000, 7700), (200, 280), (400, 400)]
     assert sum(g.time_fraction for g in result) == pytest.approx(1)
     assert np.sum([g.windows for g in result], axis=0).tolist() == [1] * 6  # each in one group

@@ -13,7 +13,7 @@ import pytest
 from memtui.core.procfs import ranks_of
 from memtui.probes.process_tree import ProcessTree
 from memtui.tui.presenters import Presenter, Room
-from memtui.tui.presenters.processes import pss_note, tree_row
+from memtui.tui.presenters.processes import GpuPart, process_rows, pss_note, tree_row
 from memtui.widgets.process_table import ProcessTable
 from memtui.widgets.views.memory import ProcessesView, ProcessRow
 from tests.support.screen_driver import running
@@ -196,6 +196,21 @@ async def test_the_row_of_all_is_not_one_to_choose():
         assert tree.pss_bytes == 3 * PSS_BYTES
         await d.press(*["down"] * 6)
         await d.until(lambda: d.view.processes.only == 4244)
+
+
+def test_a_working_set_that_is_not_known_leaves_no_shares(monkeypatch):
+    session = family()
+    (first, *_), last = session.processes.all(), int(session.samples.sample[-1])
+    rows = session.processes.samples(last, last)
+    assert len(rows) == 3
+    gpu = GpuPart({}, {})
+    known = process_rows(session, [last], session.processes.all(), gpu, None)
+    assert sum(row.share for row in known) == pytest.approx(1)
+    lost = [{**row, "wss_bytes": None} if row["process"] == first.key else row for row in rows]
+    monkeypatch.setattr(session.processes, "samples", lambda *_: lost)
+    shown = process_rows(session, [last], session.processes.all(), gpu, None)
+    assert [row.wss_bytes is None for row in shown].count(True) == 1
+    assert [row.share for row in shown] == [None] * 3
 
 
 async def test_a_process_that_could_not_be_read_says_why():

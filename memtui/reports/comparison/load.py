@@ -84,7 +84,9 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
     unshared = resident_bytes * np.nan if resident_memory.name == SUM_OF_RSS else resident_bytes
     no_wss = "" if hello.wss.ok else hello.wss.reason
     lengths_ns = samples.end_ns - samples.start_ns
-    alike = groups(samples.intervals_ns(), lengths_ns, exact=not samples.has_budget, most=1)[0].windows
+    alike = groups(
+        samples.intervals_ns(), lengths_ns, np.isfinite(samples.wss_bytes), exact=not samples.has_budget, most=1
+    )[0].windows
     figures = {
         "windows": float(len(samples)),
         "duration_s": float(samples.end_ns[-1] - samples.start_ns[0]) / 1e9,

@@ -41,7 +41,7 @@ def process_rows(
     samples = [row for row in reader.processes.samples(window[0], window[-1]) if row["process"] in named]
     before = {row["process"]: row for row in samples if row["sample"] != window[-1]}
     now = [row for row in samples if row["sample"] == window[-1] and row["status"] != Status.GONE]
-    total = wss_bytes or sum(row["wss_bytes"] or 0 for row in now)
+    total = wss_bytes or whole_sum(row["wss_bytes"] for row in now)  # where one is not known, there are no shares
     keys = [row["process"] for row in now]
     rows = [_row(named[key], row, before.get(key), total, gpu) for key, row in zip(keys, now, strict=True)]
     return tuple(sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.key)))
@@ -53,7 +53,9 @@ def rank_of(process: Process) -> int | None:
     return ranks.get("RANK")
 
 
-def _row(process: Process, row: ProcessSample, before: ProcessSample | None, total: float, gpu: GpuPart) -> ProcessRow:
+def _row(
+    process: Process, row: ProcessSample, before: ProcessSample | None, total: float | None, gpu: GpuPart
+) -> ProcessRow:
     ranks = {name: int(number) for name, number in _RANK.findall(process.role)}
     cpu = None
     if before is not None and row["cpu_ns"] is not None and before["cpu_ns"] is not None:

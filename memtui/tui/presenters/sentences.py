@@ -59,8 +59,9 @@ class WindowFigures:
     def __init__(self, samples: SampleTable, index: int, kind: str) -> None:
         """Look at all windows up to ``index``; ``kind`` of resident memory."""
         count = index + 1
+        known = any(np.isfinite(samples.wss_bytes[part]).any() for part in parts_until(count))
         times = (
-            ranked_times(samples.intervals_ns(part), samples.end_ns[part] - samples.start_ns[part])
+            ranked_times(samples.intervals_ns(part), _counted_ns(samples, part, only_known=known))
             for part in parts_until(count)
         )
         self._kind, self._budget = kind, samples.has_budget
@@ -135,6 +136,12 @@ class WindowFigures:
 
     def _move(self, samples: SampleTable, index: int) -> None:
         self._count, self._sample = index + 1, int(samples.sample[index])
+
+
+def _counted_ns(samples: SampleTable, of: slice, *, only_known: bool) -> NDArray[np.float64]:
+    """Return the lengths of windows; 0 for those without a working set where ``only_known``."""
+    lengths_ns = (samples.end_ns[of] - samples.start_ns[of]).astype(float)
+    return lengths_ns * np.isfinite(samples.wss_bytes[of]) if only_known else lengths_ns
 
 
 def _sum(before: float, values: NDArray[np.float64]) -> float:
