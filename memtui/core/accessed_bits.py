@@ -12,7 +12,9 @@ class SetCost:
     """CPU time for setting the accessed bit of a page again, by the count of accessed pages.
 
     The processor writes an entry of a page table. The entries of few pages are in its caches; those of many are not,
-    and writing them takes several times as long. In between the cost rises with the logarithm of the count.
+    and writing them takes several times as long. In between the cost rises with the logarithm of the count. What
+    evicts the entries is above all the memory of the pages themselves, so a program that uses one line of each page
+    pays less than this says.
 
     Attributes:
         near_ns: of a page among ``FEW_PAGES``.
@@ -23,7 +25,7 @@ class SetCost:
     far_ns: float
 
     FEW_PAGES: ClassVar[int] = 1 << 12
-    MANY_PAGES: ClassVar[int] = 1 << 16
+    MANY_PAGES: ClassVar[int] = 1 << 14  # 64 MiB, twice what a large cache holds
 
     def of_ns(self, pages: int) -> float:
         """Return the time for all pages that a process accesses again."""
