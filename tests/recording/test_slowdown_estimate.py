@@ -21,7 +21,7 @@ from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import ProcessWindow
 from memtui.probes.pages import accessed_bit_cost
 from memtui.probes.pages.accessed_bit_cost import measure_set_cost
-from memtui.recording.sampler.slowdown_estimate import Machine, estimate, pages_set_again
+from memtui.recording.sampler.slowdown_estimate import Before, Machine, estimate, pages_set_again
 from memtui.session.session import Session
 from tests.support.budgets import budgeted
 from tests.support.cli import memtui
@@ -34,29 +34,43 @@ COUNTS = st.integers(0, 1 << 20)
 TWO_CPUS = Machine(2, SetCost(250.0, 250.0))
 
 
-def window(pages: int, *, faults: int | None = 0, faulted_in: int = 0, key: int = 1, huge: int = 0) -> ProcessWindow:
+def window(
+    pages: int, *, faults: int | None = 0, faulted_in: int = 0, key: int = 1, huge: int = 0, rss: int | None = None
+) -> ProcessWindow:
     touched = PageSet.from_pages(np.arange(pages, dtype=np.uint64))
     touched = replace(touched, huge=np.arange(1000, 1000 + huge, dtype=np.uint64))
     return ProcessWindow(
-        key, 0, 1, pages=touched, minor_faults=faults, faulted_in_bytes=faulted_in * PAGE_BYTES, status="ok"
-    )
+        key, 0, 1, pages=touched, minor_faults=faults, faulted_in_bytes=faulted_in * PAGE_BYTES, status="ok",
+        rss_bytes=None if rss is None else rss * PAGE_BYTES,
+    )  # fmt: skip
 
 
 def loss(*windows: ProcessWindow, machine: Machine = TWO_CPUS, paused_ns=0, own_cpu_ns=0, busy=1.0, clears=True):
-    before = {w.process: 0 for w in windows}
+    before = {w.process: Before(0, 0) for w in windows}
     return estimate(windows, before, machine, paused_ns=paused_ns, own_cpu_ns=own_cpu_ns, busy_cpus=busy, clears=clears)
 
 
-@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 500), st.integers(0, 50))
-def test_pages_that_a_fault_brought_are_not_set_again(pages, faults, faulted_in, huge):
-    count = pages_set_again(window(pages, faults=100 + faults, faulted_in=faulted_in, huge=huge), 100)
-    assert count == max(pages + huge - faults - faulted_in, 0)
-    assert pages_set_again(window(pages, faults=None), None) == pages
+@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 500), st.integers(0, 50), st.integers(0, 9000))
+def test_pages_that_a_fault_brought_and_that_stayed_are_not_set_again(pages, faults, faulted_in, huge, growth):
+    now = window(pages, faults=100 + faults, faulted_in=faulted_in, huge=huge, rss=700 + growth)
+    count = pages_set_again(now, Before(100, 700 * PAGE_BYTES))
+    assert count == max(pages + huge - max(faulted_in, min(faults + faulted_in, growth)), 0)
+    assert pages_set_again(window(pages, faults=None, rss=900), Before(None, 0)) == pages
+    assert pages_set_again(window(pages, faults=50, rss=None), Before(0, None)) == pages
+    assert pages_set_again(window(pages, faults=50, rss=900), None) == pages
+
+
+def test_what_every_step_allocates_and_frees_does_not_hide_what_stays():
+    """A training that touches 14,000 pages and has 12,000 faults a step, in a window of many steps."""
+    now = window(14_000, faults=400_000, rss=100_000)
+    assert pages_set_again(now, Before(100_000, 100_000 * PAGE_BYTES)) == 14_000
 
 
 def test_a_tracker_that_counts_by_mapping_counts_in_pages():
-    by_vma = ProcessWindow(1, 0, 1, vma_wss_bytes=((0, 3 * PAGE_BYTES), (1 << 20, None)), minor_faults=1)
-    assert pages_set_again(by_vma, 0) == 2
+    by_vma = ProcessWindow(
+        1, 0, 1, vma_wss_bytes=((0, 3 * PAGE_BYTES), (1 << 20, None)), minor_faults=1, rss_bytes=PAGE_BYTES
+    )
+    assert pages_set_again(by_vma, Before(0, 0)) == 2
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=4), st.floats(0, 64), COUNTS, COUNTS)

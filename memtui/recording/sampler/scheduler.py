@@ -11,7 +11,7 @@ from memtui.core.accessed_bits import SetCost
 from memtui.core.options import INTERVAL_NS
 from memtui.core.samples import Options, ProcessWindow
 from memtui.recording.sampler.commands import SamplerState
-from memtui.recording.sampler.slowdown_estimate import Machine, TargetLoss, estimate
+from memtui.recording.sampler.slowdown_estimate import Before, Machine, TargetLoss, estimate
 
 POWER_EVERY_NS = 500_000_000
 POWER_SELDOM_NS = 5_000_000_000  # within a budget, where windows are far apart: ten readings in each, down to this
@@ -33,7 +33,7 @@ class SampleClock:
         self._machine = Machine(len(os.sched_getaffinity(0)), set_cost)
         self._budget: Budget | None = None
         self._cpu_before_ns = 0
-        self._faults: dict[int, int] = {}  # of each process, up to its last window
+        self._before: dict[int, Before] = {}  # each process at the end of its last window
 
     def start(self) -> None:
         """Forget what was spent until now: it is not a cost of watching."""
@@ -66,7 +66,7 @@ class SampleClock:
         cpu_ns = self._cpu_ns()
         loss = estimate(
             windows,
-            self._faults,
+            self._before,
             self._machine,
             paused_ns=paused_ns,
             own_cpu_ns=cpu_ns - self._cpu_before_ns - paused_ns,
@@ -74,7 +74,7 @@ class SampleClock:
             clears=self._clears,
         )
         self._cpu_before_ns = cpu_ns
-        self._faults = {w.process: w.minor_faults for w in windows if w.minor_faults is not None}
+        self._before = {w.process: Before(w.minor_faults, w.rss_bytes) for w in windows}
         if self._budget is not None:
             self._budget.record(time.monotonic_ns(), loss.measured_ns, cpu_ns)
         return loss

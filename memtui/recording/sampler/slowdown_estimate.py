@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from memtui.core.accessed_bits import SetCost
 from memtui.core.page_sizes import PAGE_BYTES
@@ -28,6 +29,13 @@ class Machine:
 
     cpus: int
     set_cost: SetCost | None
+
+
+class Before(NamedTuple):
+    """A process when a window began. Figures that were not measured are None."""
+
+    minor_faults: int | None
+    rss_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +63,34 @@ class TargetLoss:
         return None if self.set_again_ns is None else self.measured_ns
 
 
-def pages_set_again(window: ProcessWindow, faults_before: int | None) -> int:
+def pages_set_again(window: ProcessWindow, before: Before | None) -> int:
     """Count the pages whose bit was clear when they were accessed.
 
-    A fault sets the accessed bit of its page, so faults in this window and what they brought with them are subtracted.
-    A huge page has one bit.
+    A fault sets the accessed bit of its page, so the pages that faults brought are subtracted, as far as they are still
+    there: by how much RSS grew. The faults alone say little: a training frees in every step what the step before
+    allocated, and in a long window that is more than is ever there at once. A huge page has one bit.
 
     Args:
         window: of a process.
-        faults_before: its minor faults when the window began; None: not measured, so nothing is subtracted.
+        before: the process when the window began; None: not known, so nothing is subtracted.
     """
     by_vma = (window.wss_bytes or 0) // PAGE_BYTES  # of a tracker that knows no pages
     touched = window.pages.touch_count if window.pages is not None else by_vma
-    fresh = (window.faulted_in_bytes or 0) // PAGE_BYTES
-    if faults_before is not None and window.minor_faults is not None:
-        fresh += max(window.minor_faults - faults_before, 0)
+    neighbours = (window.faulted_in_bytes or 0) // PAGE_BYTES  # mapped by faults of other pages
+    fresh = neighbours
+    if before is not None:
+        faults = _growth(window.minor_faults, before.minor_faults)
+        fresh = max(fresh, min(faults + neighbours, _growth(window.rss_bytes, before.rss_bytes) // PAGE_BYTES))
     return max(touched - fresh, 0)
+
+
+def _growth(now: int | None, before: int | None) -> int:
+    return 0 if now is None or before is None else max(now - before, 0)
 
 
 def estimate(
     windows: Iterable[ProcessWindow],
-    faults_before: Mapping[int, int],
+    before: Mapping[int, Before],
     machine: Machine,
     *,
     paused_ns: int,
@@ -87,7 +102,7 @@ def estimate(
 
     Args:
         windows: of its processes.
-        faults_before: minor faults by key of the process, when the window began.
+        before: the processes when the window began, by key.
         machine: this one.
         paused_ns: for how long any process was paused.
         own_cpu_ns: CPU time of memtui since the window before, without what it used while the tree was paused.
@@ -96,7 +111,7 @@ def estimate(
     """
     set_again_ns: int | None = 0
     if clears:
-        pages = [pages_set_again(window, faults_before.get(window.process)) for window in windows]
+        pages = [pages_set_again(window, before.get(window.process)) for window in windows]
         cost = machine.set_cost
         set_again_ns = None if cost is None else round(sum(map(cost.of_ns, pages)) / max(busy_cpus, 1.0))
     displaced_ns = max(own_cpu_ns, 0) if machine.cpus - busy_cpus < SPARE_CPUS else 0
