@@ -105,6 +105,14 @@ async def test_the_picture_in_ascii_and_without_colour(tmp_path):
         compare("grid-120x36-ascii", screen_text(app))
 
 
+async def test_figures_that_have_no_room_are_left_out_whole(tmp_path):
+    async with running(live(folder(tmp_path)), (66, 24)) as (app, pilot):
+        await pilot.press("home")
+        line = next(line.rstrip() for line in screen_lines(app) if "accuracy" in line and "·" in line)
+    assert "…" not in line
+    assert "iterations" not in line
+
+
 async def test_too_small_a_terminal_says_so(tmp_path):
     async with running(live(folder(tmp_path)), (40, 10)) as (app, _):
         assert "60x16" in screen_text(app)

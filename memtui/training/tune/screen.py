@@ -155,8 +155,9 @@ class GridScreen(ListScreen):
         lines: list[str] = []
         if row is not None:
             accuracy, loss, peak, took = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
-            rounds = f" · {row.iterations} iterations" if row.iterations is not None else ""
-            numbers = f"{row.state} · accuracy {accuracy} · loss {loss} · peak {peak} · {took}{rounds}"
+            rounds = [(f"{row.iterations} iterations", 3)] if row.iterations is not None else []
+            values = [(f"accuracy {accuracy}", 1), (f"loss {loss}", 1), (f"peak {peak}", 1), (took, 2), *rounds]
+            numbers = text.fitting_ranked([(row.state, 1), *values], self.app.size.width - 2)
             lines = [row.label, row.state if row.state == WAITING else numbers, row.message or row.session]
         role = "warning" if row is not None and row.state == FAILED else "text"
         for widget, line in zip(self.details, [*lines, *[""] * DETAIL_LINES], strict=False):
