@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,28 @@ def is_exiting(tid: int, proc: Path = PROC) -> bool:
         return fields[0] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & PF_EXITING)
     except (OSError, IndexError):
         return True
+
+
+def threads_run_on(pid: int, proc: Path = PROC) -> bool:
+    """Whether a thread of a process goes on: it has not ended, is not about to, and no SIGKILL waits for it.
+
+    A process that exits, or is killed, leaves a SIGKILL to each of its other threads. Until they have had a CPU, it
+    looks like one whose first thread called ``pthread_exit``.
+    """
+    try:
+        tids = [int(task.name) for task in (proc / str(pid) / "task").iterdir()]
+    except OSError:
+        return False
+    return any(not (is_exiting(tid, proc) or _is_killed(tid, proc)) for tid in tids)
+
+
+def _is_killed(tid: int, proc: Path) -> bool:
+    try:
+        status = (proc / str(tid) / "status").read_bytes()
+        pending = int(status.partition(b"SigPnd:")[2].split(maxsplit=1)[0], 16)
+    except (OSError, IndexError, ValueError):
+        return not (proc / str(tid)).exists()
+    return bool(pending >> signal.SIGKILL - 1 & 1)
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:

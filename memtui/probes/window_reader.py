@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
-from memtui.core.procfs import read_stat, read_status
+from memtui.core.procfs import read_stat, read_status, threads_run_on
 from memtui.core.samples import Vma
 from memtui.core.units import duration
 from memtui.probes.pages.shared_frames import TouchedFrames, in_common
@@ -247,7 +247,7 @@ class PageReader:
         if why := self._protected.objection(subject.pid, subject.start_ticks):
             raise NotPaused(why)
         stat = read_stat(subject.pid)
-        if stat.ended:
+        if stat.ended or (stat.state == "Z" and not threads_run_on(subject.pid)):
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from memtui.core.procfs import children_of, command_of, is_exiting, read_stat
+from memtui.core.procfs import children_of, command_of, is_exiting, read_stat, threads_run_on
 from memtui.core.samples import Vma
 from memtui.probes.host import read_clock, read_host
 from memtui.probes.proc_maps import MapsParser, parse_maps, read_maps
@@ -131,3 +131,17 @@ def test_a_table_that_changed_keeps_what_it_had():
     assert after == parse_maps(b"\n".join([lines[0], b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ", *lines[2:]]))
     assert after[0] is before[0]
     assert before == parser.parse(MAPS) == parse_maps(MAPS)
+
+
+@pytest.mark.parametrize(
+    ("second", "pending", "goes_on"),
+    [("R", "0" * 16, True), ("S", "0000000000004000", True), ("R", "0000000000000100", False), ("Z", "0" * 16, False)],
+)
+def test_a_process_whose_threads_wait_to_die_has_ended(tmp_path, second, pending, goes_on):
+    for tid, state, waits in ((7, "Z", "0" * 16), (8, second, pending)):
+        (tmp_path / "7/task" / str(tid)).mkdir(parents=True)
+        (tmp_path / str(tid)).mkdir(exist_ok=True)
+        (tmp_path / str(tid) / "stat").write_text(f"{tid} (python) {state} " + "0 " * 40)
+        (tmp_path / str(tid) / "status").write_text(f"Name:\tpython\nSigPnd:\t{waits}\nShdPnd:\t{'0' * 16}\n")
+    assert threads_run_on(7, tmp_path) is goes_on
+    assert not threads_run_on(9, tmp_path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from memtui.core import procfs
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
-from memtui.core.procfs import is_exiting
+from memtui.core.procfs import is_exiting, threads_run_on
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
 from memtui.probes.pages.pagetable.direct_map import NotOnThisKernel, find_direct_map
 from memtui.probes.pages.pagetable.iterators import EVERY_PROCESS, Iterators
@@ -311,11 +310,7 @@ def blocks_of(pid: int) -> int:
 def _raise_without_mappings(pid: int) -> NoReturn:
     if not is_exiting(pid):
         raise TrackerError(f"the walk met no memory mapping of process {pid} (a kernel thread?)")
-    try:
-        others = [task for task in Path(f"/proc/{pid}/task").iterdir() if not is_exiting(int(task.name))]
-    except OSError:
-        others = []
-    if others:
+    if threads_run_on(pid):
         # Its memory still exists, but /proc/PID and a pidfd reach it only through the first thread, also for clearing.
         raise TrackerError(f"the first thread of process {pid} ended before the others: its memory is out of reach")
     raise ProcessLookupError(f"process {pid} ended")
