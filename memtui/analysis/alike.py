@@ -45,17 +45,17 @@ def like(intervals_ns: NDArray[np.int64], index: int, *, exact: bool) -> NDArray
 def groups(
     intervals_ns: NDArray[np.int64],
     lengths_ns: NDArray[np.int64],
-    known: NDArray[np.bool_],
+    measured: NDArray[np.bool_],
     *,
     exact: bool,
     most: int = MOST_GROUPS,
 ) -> list[Group]:
-    """Return the groups of windows, first the group with the most time in which something is known.
+    """Return the groups of windows, first the group with the most time with a working set.
 
     Args:
         intervals_ns: i8[n], interval of each window: the requested one, or the one that a budget made of it.
         lengths_ns: i8[n], length of each window.
-        known: bool[n], windows with a working set.
+        measured: bool[n], windows with a working set.
         exact: there is no budget.
         most: number of groups; the windows left over are in no group.
     """
@@ -65,7 +65,7 @@ def groups(
     while left.any() and len(result) < most:
         remaining = np.flatnonzero(left)
         windows = np.zeros(len(left), bool)
-        counted = lengths_ns[remaining] * known[remaining] if known[remaining].any() else lengths_ns[remaining]
+        counted = lengths_ns[remaining] * measured[remaining] if measured[remaining].any() else lengths_ns[remaining]
         low, high = _longest(*ranked_times(intervals_ns[remaining], counted), exact=exact)
         windows[remaining[(low <= intervals_ns[remaining]) & (intervals_ns[remaining] <= high)]] = True
         inside = intervals_ns[windows]

@@ -150,9 +150,9 @@ class BenchScreen(ListScreen):
         if self._follows and rows:
             self.rows.selected = rows[-1].key
         self.rows.show(ListingView("finished", self._columns, rows, _NONE))
-        told = self._show_details()
+        details = self._show_details()
         notice = view.notices[-1] if view.notices else ""
-        self.notice_line.show(f" {notice}" if notice not in told else "")
+        self.notice_line.show(f" {notice}" if notice not in details else "")
         over = "it is over: q leaves and prints the rows"
         self.foot.show(f" {text.fitting_ranked(_KEYS, width - 2) if view.phase != 'over' else over}")
 

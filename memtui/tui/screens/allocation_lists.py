@@ -301,7 +301,7 @@ class StepLists:
     # Layers
 
     @property
-    def _told(self) -> list[bool]:
+    def _recorded_categories(self) -> list[bool]:
         """Return of each category whether a layer without memory of it has none: a file may not tell such memory."""
         trace = self.index.trace
         there = np.bincount(trace.category[self.index.born], minlength=len(CATEGORIES)) > 0
@@ -312,7 +312,7 @@ class StepLists:
         tree, index = self.tree, self.index
         by_node = tree.usage_by_category(row)
         allocated_bytes = int(tree.allocated_bytes[tree.depth == 0].sum())
-        told = self._told
+        recorded = self._recorded_categories
 
         def layer(node: int) -> Row:
             folded = "" if tree.end[node] == node + 1 else "▼ " if node in self.unfolded else "▶ "
@@ -320,7 +320,7 @@ class StepLists:
             share = tree.allocated_bytes[node] / allocated_bytes if allocated_bytes else None
             cells = (
                 "  " * int(tree.depth[node]) + (folded or "  ") + tree.names[node],
-                *(_size(int(by_node[node, part])) if told[part] else "n/a" for part in _PART_OF),
+                *(_size(int(by_node[node, part])) if recorded[part] else "n/a" for part in _PART_OF),
                 _size(int(by_node[node, _REST].sum())),
                 text.size(total),
                 _size(int(tree.allocated_bytes[node])),
