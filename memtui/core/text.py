@@ -29,8 +29,13 @@ def short_command(command: str, characters: int) -> str:
     """
     text = visible(program_first(command))
     if len(text) > characters:
-        text = " ".join(map(_without_folder, text.split(" ")))
+        text = without_folders(command)
     return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def without_folders(command: str) -> str:
+    """Return a command line without the folders of its words: ``python …/train.py --lr 3``."""
+    return " ".join(map(_without_folder, visible(program_first(command)).split(" ")))
 
 
 def _without_folder(word: str) -> str:

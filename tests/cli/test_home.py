@@ -66,6 +66,25 @@ async def test_it_shows_what_runs_and_what_was_recorded():
     assert "\\x1b]52;c;AAAA\\x07[red]<U+202E>" in shown
 
 
+async def test_the_script_of_a_long_command_line_stays_in_sight():
+    folder = "/home/ada/projects/experiments/a_run_with_a_long_name"
+    trains = [
+        ProcessRow(
+            pid, "ada", ("torch",), 1 << 30, 9.0, f"python {folder}/train.py --data {folder}/tokens.bin --lr {lr}"
+        )
+        for pid, lr in ((11, "1e-3"), (12, "1e-4"))
+    ]
+    async with running(replace(VIEW, processes=tuple(trains)), size=(100, 24)) as (app, _):
+        for pid, lr in (("11", "1e-3"), ("12", "1e-4")):
+            line = next(line for line in screen_lines(app) if f" {pid} " in line)
+            assert "train.py" in line
+            assert lr in line
+    alike = [replace(trains[0], pid=pid, command=f"python {folder}/{pid}/train.py") for pid in (11, 12)]
+    async with running(replace(VIEW, processes=tuple(alike)), size=(80, 24)) as (app, _):
+        for pid in ("11", "12"):
+            assert f"{pid}/" in next(line for line in screen_lines(app) if f" {pid} " in line), "it tells them apart"
+
+
 @pytest.mark.parametrize("size", [(210, 60), (120, 36), (80, 24), (60, 16)])
 @pytest.mark.parametrize("how", [{}, {"color": "16"}, {"color": "none", "ascii_only": True}])
 async def test_every_line_is_as_wide_as_the_screen(size, how):

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from memtui.core.text import program_first
+from memtui.core.text import program_first, without_folders
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
@@ -35,6 +35,7 @@ _PROCESSES = (
     Column("runs for", 11, right=True, rank=4),
     Column("command", 0),
 )
+_FIGURES = 50  # cells of the other columns of a process, about
 _SESSIONS = (
     Column("begun", 18),
     Column("length", 11, right=True, rank=2),
@@ -118,7 +119,7 @@ class HomeScreen(ListScreen):
         sessions = [r for r in view.sessions if self._matches(f"{r.command} {r.state} {r.path}")]
         if self._view is not None:
             none = "no running process has that text" if self._typed else "no Python and no large process runs"
-            rows = tuple(map(_process_row, processes))
+            rows = tuple(map(_process_row, processes, self._commands([row.command for row in processes])))
             note, hidden = f"{none}; memtui demo starts a small training", len(view.processes) - len(processes)
             self._show(self.processes, ListingView("running processes", _PROCESSES, rows, note, hidden), settled)
             none = "no session has that text" if self._typed else "no sessions yet; Enter on a process records one"
@@ -126,6 +127,13 @@ class HomeScreen(ListScreen):
             self._show(self.sessions, ListingView("sessions", _SESSIONS, rows, none, hidden), settled)
         self.head.show(f" memtui  {view.host}" + (f"  ({view.note})" if view.note else ""))
         self._show_foot()
+
+    def _commands(self, commands: list[str]) -> list[str]:
+        """Return command lines for a column: without folders where they have no room, and still tell rows apart."""
+        whole = [program_first(command) for command in commands]
+        short = [without_folders(command) for command in commands]
+        is_long = max(map(text.width, whole), default=0) > self.app.size.width - _FIGURES
+        return short if is_long and len(set(short)) == len(set(whole)) else whole
 
     def _show(self, listing: Listing, view: ListingView, settled: bool) -> None:
         before, added = listing.view.rows, self._added[listing]
@@ -248,7 +256,7 @@ def _is_own(row: ProcessRow, view: HomeView) -> bool:
     return row.user == view.user or bool(row.recording)
 
 
-def _process_row(row: ProcessRow) -> Row:
+def _process_row(row: ProcessRow, command: str) -> Row:
     what = f"recorded {row.recording}" if row.recording else " ".join(row.kinds)
     cells = (
         str(row.pid),
@@ -256,7 +264,7 @@ def _process_row(row: ProcessRow) -> Row:
         what,
         text.size(row.rss_bytes),
         text.span(row.age_s),
-        program_first(row.command),
+        command,
     )
     return Row((ATTACH, str(row.pid)), cells, "live" if row.recording else "text")
 
