@@ -192,7 +192,9 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     ]
     more = f" and {len(clauses) - MOST_GROUPS} more lengths" if len(clauses) > MOST_GROUPS else ""
     others = ", ".join(clauses[1:MOST_GROUPS])
-    return [f"figures of the working set are over the {clauses[0]}; windows of other lengths: {others}{more}"]
+    count, _, length = clauses[0].partition(" ")
+    first = f"the {count} windows {length}" if groups[0].windows > 1 else f"one window {length}"
+    return [f"figures of the working set are over {first}; windows of other lengths: {others}{more}"]
 
 
 def working_set_line(wss: SizeSummary, largest: LargestWindow) -> str:
