@@ -185,24 +185,25 @@ def write_snapshot(file: BinaryIO, most_bytes: int) -> int:
     for device in range(devices):
         out.put(b"]" + out.remember())
         held: list[tuple[int, int, list[int]]] = []
+        going: tuple[int, int, list[int]] | None = None  # the free of it was requested
         until = most_bytes * (device + 1) // devices
         number = 0
         while out.written < until:
             out.put(b"(")
             for _ in range(1000):
                 time_us += chance.randrange(1, 40)
-                if number % 3 == 0 and len(held) < _ALIVE:
+                if number % 3 == 1 and len(held) > _ALIVE:
+                    place = chance.randrange(len(held))
+                    held[-1], held[place] = held[place], held[-1]
+                    going = held.pop()
+                    _entry(out, "free_requested", *going, time_us)
+                elif number % 3 == 2 and going is not None:
+                    _entry(out, "free_completed", *going, time_us)
+                    going = None
+                else:
                     size = 512 * chance.randrange(1, 60_000)
                     held.append((140_528_442_748_928 + 512 * number, size, stacks[chance.randrange(_STACKS)]))
                     _entry(out, "alloc", *held[-1], time_us)
-                elif number % 3 == 1 and held:
-                    place = chance.randrange(len(held))
-                    held[-1], held[place] = held[place], held[-1]
-                    _entry(out, "free_requested", *held[-1], time_us)
-                elif held:
-                    _entry(out, "free_completed", *held.pop(), time_us)
-                else:
-                    _entry(out, "snapshot", 0, 0, stacks[0], time_us)
                 number += 1
             out.put(b"e")
             events += 1000
