@@ -671,9 +671,9 @@ static __always_inline bool others_write(struct walk_state *s)
 		return false;
 	if (!(BPF_CORE_READ(mm, mmap_lock.count.counter) & WRITER_LOCKED))
 		return false;
-	/* The lowest bits are flags. Between taking the lock and writing down who has it, it is nobody. */
+	/* The lowest bits are flags. Nobody: it is being taken, or given back, and then what was made is there. */
 	owner = (void *)(BPF_CORE_READ(mm, mmap_lock.owner.counter) & ~7UL);
-	return !owner || (u64)BPF_CORE_READ(owner, tgid) != bpf_get_current_pid_tgid() >> 32;
+	return owner && (u64)BPF_CORE_READ(owner, tgid) != bpf_get_current_pid_tgid() >> 32;
 }
 
 /*
