@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -127,6 +128,17 @@ def test_a_child_of_vfork(program, monkeypatch):
                 assert window.status == "approximate"
 
 
+def let_run(pid: int) -> None:
+    """Wait until a process had a CPU for some milliseconds, which it may have to wait for."""
+
+    def ran_ns() -> int:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+    enough, end = ran_ns() + 5_000_000, time.monotonic() + 20
+    while ran_ns() < enough and time.monotonic() < end:
+        time.sleep(0.003)
+
+
 @pytest.mark.parametrize("how", ["full", "working-set"])
 def test_what_a_sharer_touches_all_the_time_is_seen(program, how, monkeypatch):
     """It runs on while the target is paused, and what it has in the TLB when bits are cleared is flushed after that."""
@@ -141,7 +153,7 @@ def test_what_a_sharer_touches_all_the_time_is_seen(program, how, monkeypatch):
             observer.start(target.pid)
             for _ in range(30):
                 tracker.start_round(1)
-                time.sleep(0.03)
+                let_run(target.sharer)
                 window = observer.window(target.pid)
                 assert window.status == "approximate"
                 assert calls[-1] == "flush" or window.rearm == "working-set", "clearing ranges flushes on the way"
