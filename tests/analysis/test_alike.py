@@ -11,7 +11,7 @@ from memtui.analysis.alike import groups, like
 from memtui.core.samples import End, Window
 from memtui.recording.sampler.commands import STOP, interval_command
 from memtui.recording.wire import Decoder
-from memtui.reports.memory_summary import WindowGroup, why_no_working_set, window_sentences
+from memtui.reports.memory_summary import why_no_working_set
 from memtui.reports.report import build_report, report_of
 from memtui.reports.source import Source
 from memtui.reports.text import format_report
@@ -43,12 +43,6 @@ def test_windows_without_a_working_set_say_nothing_of_it():
     assert [(group.interval_ns[0], int(group.windows.sum())) for group in found] == [(1000, 2), (200, 2), (9000, 1)]
     assert found[2].time_fraction == pytest.approx(9000 / 11_400)
     assert groups(intervals, intervals, known & False, exact=True)[0].interval_ns == (9000, 9000)
-
-
-def test_one_window_is_one():
-    group = WindowGroup((2.0, 2.0), 1, 0.9, 2.0, 10.0 * MIB)
-    (sentence,) = window_sentences([group, replace(group, time_fraction=0.1)])
-    assert sentence.startswith("figures of the working set are over one window of 2.0 s (90.0 % of the time")
 
 
 def test_a_report_names_the_reason_of_a_window_that_was_lost(tmp_path):

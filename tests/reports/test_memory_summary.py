@@ -176,9 +176,11 @@ def test_groups_of_windows():
 def test_windows_of_other_lengths_are_said():
     groups = [WindowGroup((0.1,), n, 0.5, 0.1, n * MIB) for n in range(1, 7)]
     clauses = [f"{n} of 100 ms (50.0 % of the time, median {n}.00 MiB)" for n in range(1, 7)]
-    start = f"figures of the working set are over the {clauses[0]}; windows of other lengths: "
+    start = f"figures of the working set are over one window{clauses[0][1:]}; windows of other lengths: "
     assert window_sentences(groups[:1]) == []
     assert window_sentences(groups[:2]) == [start + clauses[1]]
+    several = f"figures of the working set are over the 2 windows{clauses[1][1:]}; windows of other lengths: "
+    assert window_sentences(groups[1:3]) == [several + clauses[2]]
     assert window_sentences(groups[:4]) == [start + ", ".join(clauses[1:4])]
     assert window_sentences(groups) == [start + ", ".join(clauses[1:4]) + " and 2 more lengths"]
 
