@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks import synthetic
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.core.samples import AllocationStep
+from memtui.core.tracer_messages import AllocationStep
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session.writer import SessionWriter
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
-from memtui.core.samples import MAIN_MEMORY
 from memtui.core.text import storable
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds

@@ -11,7 +11,7 @@ from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.file_set import make_folder, take_away
 from memtui.core.os_errors import CREATE, refused
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.detect import EXPECTED, files_of, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from memtui.core.samples import PINNED_MEMORY, Event
+from memtui.core.samples import Event
 from memtui.core.text import storable
+from memtui.core.tracer_messages import PINNED_MEMORY
 from memtui.core.units import size
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.imported import Imported, NotImportable, Part

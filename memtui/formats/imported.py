@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.core.errors import UserError
-from memtui.core.samples import MAIN_MEMORY, Event
+from memtui.core.samples import Event
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 
 MOST_WARNINGS = 20  # of one file; further warnings are only counted

@@ -12,7 +12,8 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_segments import stretches, within
 from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
-from memtui.core.samples import MAIN_MEMORY, Capability, Clock, Hello, Host, Options, Target
+from memtui.core.samples import Capability, Clock, Hello, Host, Options, Target
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import is_own_file, sqlite_temporary_files
 from memtui.session.records.allocations import MAX_ROWS, trace_record

@@ -16,25 +16,21 @@ import numpy as np
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import (
-    AllocationStep,
     End,
     Event,
     GpuMemory,
     GpuUse,
     Hello,
-    LearningProgress,
     Message,
     Power,
     PowerReading,
     Process,
     ProcessWindow,
-    TensorRanges,
-    TracerMessage,
-    TrainingProgress,
     Vma,
     VmaTable,
     Window,
 )
+from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
 PROTOCOL = 11

@@ -10,7 +10,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.fast_numpy import median
 from memtui.analysis.tensor_pages import UNKNOWN, TensorMap
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
 from memtui.session.records.allocations import RecordedStep

@@ -22,17 +22,8 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    MAIN_MEMORY,
-    PINNED_MEMORY,
-    Capability,
-    Event,
-    GpuMemory,
-    GpuUse,
-    Hello,
-    PowerReading,
-    Process,
-)
+from memtui.core.samples import Capability, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
+from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_keys
 from memtui.reports.permission import Record, permitted, permitted_row
 from memtui.reports.redact_names import ModelNames

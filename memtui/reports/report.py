@@ -20,7 +20,8 @@ from memtui.analysis.overhead_budget import allowed
 from memtui.analysis.resident import resident
 from memtui.core.options import DEFAULT_OVERHEAD_PPM
 from memtui.core.plain_data import fields_to_plain
-from memtui.core.samples import MAIN_MEMORY, Event
+from memtui.core.samples import Event
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.reports import memory_summary as memory
 from memtui.reports.allocation_summary import AllocationSummary, allocation_summary
 from memtui.reports.counter_summary import CounterSummary, counter_summaries

@@ -14,7 +14,8 @@ from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.page_set import PageSet
-from memtui.core.samples import MAIN_MEMORY, End, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
+from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import DriverMemory, ImportedFrom
 from memtui.session.records.learning import About, LearningPoint

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.peak_segment import representative_step, segment_label, segment_of
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.core.units import duration, size
 from memtui.reports.allocation_summary import LITTLE
 from memtui.reports.source import ReportSource

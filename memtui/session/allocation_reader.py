@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memtui.analysis.allocation_trace import StepTrace
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.connection import SessionFile
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
 from memtui.session.records.imported import DriverMemory

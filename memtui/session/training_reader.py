@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.connection import SessionFile
 from memtui.session.records.learning import About, LearningPoint, about_of
 from memtui.session.records.training import ProgressRow, RecordedProgress, decode_progress

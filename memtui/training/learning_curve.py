@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from memtui.core.samples import LearningProgress
+from memtui.core.tracer_messages import LearningProgress
 
 POINT_NS = 50_000_000  # losses of this duration are averaged to one point
 SEND_NS = 500_000_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.page_set import PageSet
-from memtui.core.samples import TensorRanges
+from memtui.core.tracer_messages import TensorRanges
 from memtui.reports.export.writers import export
 from memtui.reports.report import build_report
 from memtui.reports.source import Source

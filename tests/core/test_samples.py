@@ -7,17 +7,7 @@ import json
 import pytest
 
 from memtui.core.page_set import PageSet
-from memtui.core.samples import (
-    Capability,
-    Clock,
-    Hello,
-    Host,
-    Options,
-    ProcessWindow,
-    Target,
-    Vma,
-    tree_paused_ns,
-)
+from memtui.core.samples import Capability, Clock, Hello, Host, Options, ProcessWindow, Target, Vma, tree_paused_ns
 
 
 def window(**values) -> ProcessWindow:

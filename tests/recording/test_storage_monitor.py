@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.core.samples import AllocationStep, TensorRanges, TrainingProgress
+from memtui.core.tracer_messages import AllocationStep, TensorRanges, TrainingProgress
 
 torch = pytest.importorskip("torch")
 

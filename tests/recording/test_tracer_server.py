@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.core.samples import AllocationStep, End, Event
+from memtui.core.samples import End, Event
+from memtui.core.tracer_messages import AllocationStep
 from memtui.recording.recorder import tracer_server as tracer_server
 from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.recording.recorder.tracer_server import TracerServer

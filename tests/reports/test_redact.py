@@ -17,7 +17,6 @@ import pytest
 from memtui.analysis.vma_filter import parse_filter
 from memtui.core.page_set import PageSet
 from memtui.core.samples import (
-    AllocationStep,
     Capability,
     End,
     Event,
@@ -27,12 +26,11 @@ from memtui.core.samples import (
     PowerReading,
     Process,
     ProcessWindow,
-    TensorRanges,
-    TrainingProgress,
     Vma,
     VmaTable,
     Window,
 )
+from memtui.core.tracer_messages import AllocationStep, TensorRanges, TrainingProgress
 from memtui.reports.export import export
 from memtui.reports.redact import RedactedSource
 from memtui.reports.report import build_report

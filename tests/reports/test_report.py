@@ -15,7 +15,8 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.console import as_json
 from memtui.core.plain_data import to_plain
-from memtui.core.samples import Event, PowerReading, Status, TensorRanges
+from memtui.core.samples import Event, PowerReading, Status
+from memtui.core.tracer_messages import TensorRanges
 from memtui.formats.command import import_all
 from memtui.reports.counter_summary import counter_line, counter_summaries
 from memtui.reports.power_summary import power_summaries

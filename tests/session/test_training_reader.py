@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from memtui.core.samples import LearningProgress
+from memtui.core.tracer_messages import LearningProgress
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
 from tests.support.sessions import messages, write_session

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.core.samples import AllocationStep
+from memtui.core.tracer_messages import AllocationStep
 from memtui.session.session import Session
 from memtui.tui.session_app import MemtuiApp
 from tests.support import sessions

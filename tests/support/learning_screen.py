@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memtui.core.samples import LearningProgress
+from memtui.core.tracer_messages import LearningProgress
 from memtui.session.records.learning import About, about_text
 from tests.support.training_screen import told as tensors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.core.samples import AllocationStep
+from memtui.core.tracer_messages import AllocationStep
 
 WEIGHTS, ACTIVATIONS, TEMPORARIES = (CATEGORIES.index(name) for name in ("weights", "activations", "temporaries"))
 

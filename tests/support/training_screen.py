@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.core.samples import TrainingProgress
+from memtui.core.tracer_messages import TrainingProgress
 from memtui.session.session import Session
 from memtui.tui.screens.training import TrainingScreen
 from memtui.tui.session_app import MemtuiApp

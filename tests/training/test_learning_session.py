@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.core.samples import LearningProgress
+from memtui.core.tracer_messages import LearningProgress
 from memtui.recording.wire import Decoder, encode
 from memtui.session.records.learning import learning_records
 from memtui.session.session import Session

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from memtui.analysis.peak_segment import peak_of, representative_step  # noqa: E402
-from memtui.core.samples import AllocationStep, TensorRanges  # noqa: E402
+from memtui.core.tracer_messages import AllocationStep, TensorRanges  # noqa: E402
 from memtui.recording.tracer import manual_backward, torch_private, tracer  # noqa: E402
 from memtui.session.records.allocations import trace_of  # noqa: E402
 from memtui.training.network_specs import layers_of  # noqa: E402

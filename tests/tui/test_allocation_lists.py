@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
-from memtui.core.samples import AllocationStep
+from memtui.core.tracer_messages import AllocationStep
 from memtui.tui.screens.allocation_lists import StepLists
 from tests.support.allocation_screen import MIB, opened, title, until
 from tests.support.goldens import compare

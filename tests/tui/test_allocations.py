@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.core.samples import AllocationStep
+from memtui.core.tracer_messages import AllocationStep
 from memtui.tui.screens.allocations import AllocationScreen
 from tests.support.allocation_screen import opened, step, until
 from tests.support.screen_text import screen_lines, screen_text

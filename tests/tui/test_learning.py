@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.core.samples import LearningProgress
+from memtui.core.tracer_messages import LearningProgress
 from memtui.reports.comparison.model import change_text
 from memtui.reports.comparison.text import read
 from memtui.reports.comparison.training import with_distinct_titles

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.core.samples import TensorRanges
+from memtui.core.tracer_messages import TensorRanges
 from memtui.core.units import size
 from memtui.session.session import Session
 from memtui.tui.presenters import Presenter

@@ -14,30 +14,32 @@ from memtui.analysis.fast_numpy import whole_sum
 from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.analysis.vma_filter import Filter, parse_filter
 from memtui.core.samples import (
-    MAIN_MEMORY,
     SHARED_UNKNOWN,
-    AllocationStep,
     End,
     Event,
     GpuMemory,
     GpuUse,
     Hello,
-    LearningProgress,
     Message,
     Power,
     PowerReading,
     Process,
     ProcessWindow,
     Status,
-    TensorRanges,
-    TracerMessage,
-    TrainingProgress,
     VmaTable,
     Window,
     tree_paused_ns,
 )
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import storable
+from memtui.core.tracer_messages import (
+    MAIN_MEMORY,
+    AllocationStep,
+    LearningProgress,
+    TensorRanges,
+    TracerMessage,
+    TrainingProgress,
+)
 from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
 from memtui.session.records.allocations import layer_types, peak_record, step_record

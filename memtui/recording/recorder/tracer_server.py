@@ -8,7 +8,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memtui.core.samples import Event, TracerMessage
+from memtui.core.samples import Event
+from memtui.core.tracer_messages import TracerMessage
 from memtui.recording.wire import DecodeError, Decoder
 
 CONNECTIONS = 64  # of the ranks of one machine

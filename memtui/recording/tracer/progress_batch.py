@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import joined
-from memtui.core.samples import MAIN_MEMORY, TrainingProgress
+from memtui.core.tracer_messages import MAIN_MEMORY, TrainingProgress
 
 SEND_NS = 500_000_000
 Seen = tuple[NDArray[np.int64], tuple[str, ...]]  # stretches of a step, and the names of their operators

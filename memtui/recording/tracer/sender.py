@@ -8,7 +8,7 @@ import socket
 import threading
 from pathlib import Path
 
-from memtui.core.samples import TracerMessage
+from memtui.core.tracer_messages import TracerMessage
 from memtui.recording.wire import encode
 
 WAITING = 8  # messages; a recorder that is this far behind loses some

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.recording.tracer.caching_allocator import AllocatorPeak, allocator_blocks, peak_as_seen
 from memtui.recording.tracer.cuda_history import MOST_ENTRIES, History, histories, with_history
 from memtui.recording.tracer.layer_labels import BY_HAND, LAYER_LABEL

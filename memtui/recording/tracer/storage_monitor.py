@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import stretches
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.recording.tracer import tensor_registry
 from memtui.recording.tracer.progress_batch import Seen
 from memtui.recording.tracer.tensor_registry import (

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from memtui.analysis.allocation_trace import CATEGORIES
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 
 WEIGHTS, GRADIENTS, ACTIVATIONS, OPTIMISER_STATE, INPUTS, BUFFERS, TEMPORARIES, UNKNOWN = range(len(CATEGORIES))
 _MOST_IN_ATTRIBUTE = 64  # of a data set: a list of thousands of samples is not searched

@@ -25,7 +25,7 @@ from torch.optim import optimizer as optimizer_hooks
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.tensor_usage import stretches
-from memtui.core.samples import MAIN_MEMORY, AllocationStep, TensorRanges, TracerMessage
+from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep, TensorRanges, TracerMessage
 from memtui.recording.tracer import manual_backward, torch_private
 from memtui.recording.tracer.caching_allocator import AllocatorPeak
 from memtui.recording.tracer.inject import EVERY, QUIET_ENVIRONMENT, SOCKET

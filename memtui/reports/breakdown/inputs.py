@@ -9,7 +9,7 @@ from pathlib import Path
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_index import StepIndex
 from memtui.core.errors import UserError
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.detect import import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import name_of

@@ -11,7 +11,7 @@ import numpy as np
 from memtui.analysis.lines import Line
 from memtui.analysis.peak_segment import segment_label
 from memtui.analysis.tensor_usage import fullest
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.reports.comparison.model import ComparedSession, ComparedTraining
 from memtui.reports.source import ReportSource
 from memtui.reports.training_summary import fullest_device, peak_step, steps_of_fullest_device, usage_in_step

@@ -15,7 +15,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.analysis.trace_segments import joined
 from memtui.core.errors import UserError
-from memtui.core.samples import MAIN_MEMORY, PINNED_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
 from memtui.formats.mxnet_tags import compat_key, raw_tag, tag_for
 from memtui.formats.zpp import zpp_lines
 from memtui.reports.source import ReportSource

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.core.units import size
 from memtui.reports.figures import provenance
 from memtui.reports.figures.axes import (

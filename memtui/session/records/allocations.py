@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
-from memtui.core.samples import MAIN_MEMORY, AllocationStep
 from memtui.core.text import storable
+from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep
 from memtui.session.blobs import list_of, pack, unpack
 from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, AllocatorPeakRecord
 from memtui.session.validation import check_device, parse_json

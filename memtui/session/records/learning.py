@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memtui.core.samples import LearningProgress
 from memtui.core.text import storable
+from memtui.core.tracer_messages import LearningProgress
 from memtui.session.schema import LearningAboutRecord, LearningColumns, LearningRecord
 from memtui.session.validation import MAX_INTEGER, MAX_REAL, parse_json
 

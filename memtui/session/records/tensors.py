@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from memtui.analysis.tensor_pages import TensorMap
-from memtui.core.samples import TensorRanges
 from memtui.core.text import storable
+from memtui.core.tracer_messages import TensorRanges
 from memtui.session.blobs import pack, unpack
 from memtui.session.schema import TensorRangesRecord
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import TensorUsage
-from memtui.core.samples import MAIN_MEMORY, TrainingProgress
 from memtui.core.text import storable
+from memtui.core.tracer_messages import MAIN_MEMORY, TrainingProgress
 from memtui.session.blobs import list_of, pack, unpack
 from memtui.session.schema import TrainingProgressColumns, TrainingProgressRecord
 from memtui.session.validation import check_device

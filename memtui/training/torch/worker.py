@@ -21,8 +21,8 @@ from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.processes import exit_with_parent
 from memtui.core.progress_line import ProgressLine, above_line
-from memtui.core.samples import MAIN_MEMORY, AllocationStep, LearningProgress, TracerMessage
 from memtui.core.text import visible
+from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep, LearningProgress, TracerMessage
 from memtui.session.records.allocations import trace_of
 from memtui.session.records.learning import About, about_text
 from memtui.training.datasets import CLASSES, check_batch, load, shape_of

@@ -6,7 +6,7 @@ import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_ROWS, TensorUsage, fullest
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.training import ProgressRow, RecordedProgress
 from memtui.session.session import Session

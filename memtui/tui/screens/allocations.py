@@ -17,7 +17,8 @@ from textual.widget import Widget
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.trace_index import StepIndex
-from memtui.core.samples import MAIN_MEMORY, Event
+from memtui.core.samples import Event
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import ImportedFrom
 from memtui.tui.presenters import Presenter

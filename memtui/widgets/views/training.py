@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.samples import MAIN_MEMORY
+from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.widgets.views.memory import TimeAxis
 
 
