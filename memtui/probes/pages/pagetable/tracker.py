@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from memtui.core.block_sample import BlockSample
@@ -17,10 +17,11 @@ from memtui.core.samples import Capability, Status, Vma
 from memtui.core.units import size
 from memtui.probes.competing_observers import other_observers
 from memtui.probes.pages.pagetable.bpf_loader import Skeleton
-from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
-from memtui.probes.pages.pagetable.recent_pages import RecentPages, by_blocks_near_files
+from memtui.probes.pages.pagetable.recent_pages import RecentPages
+from memtui.probes.pages.pagetable.sampled_parts import PartReader
+from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
@@ -29,43 +30,11 @@ from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_windo
 from memtui.probes.proc_maps import read_maps
 
 NAME = "pagetable"
-ALL_PAGES = 1 << 40  # more than any process has: clearing a part is then always cheaper than clearing in full
 _MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
 _FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
 _LOOK_EVERY_NS = 500_000_000  # for other observers that began; a look takes 0.2 ms
 # With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
-
-
-@dataclass(slots=True, eq=False)
-class _Tracked:
-    """The state of one process between windows."""
-
-    handle: Handle
-    address_space: tuple[int, int]
-    mostly_cleared: bool  # most accessed bits were cleared before the first pause
-    recent: RecentPages
-    sample: BlockSample | None = None  # the newest, which may have more parts than that of the last window
-    small_page_blocks: int = 0  # blocks with a page table, as of the start of the round
-    part: int = 0  # the part of the sample whose accessed bits were cleared last
-    table: MappingTable = field(default_factory=MappingTable)
-    begun: bool = False
-    generation: int = 0
-    resident_pages: int = 0
-    cuts: tuple[int, ...] = ()  # addresses between the parts of several walkers
-    unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose accessed bits could not be cleared
-    clear_page_ns: float = 45.0  # recent time of clearing, for each accessed page
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _AccessedBits:
-    """Accessed bits that were read, before they are cleared. ``noted``: pages whose bits another observer cleared."""
-
-    walk: Walk
-    touched: PageSet
-    walked_ns: int
-    noted: PageSet = field(default_factory=PageSet.empty)
-    files: Future[None] | None = None  # clearing of mapped files, where it was started
 
 
 class PageTableTracker:
@@ -110,7 +79,7 @@ class PageTableTracker:
             OSError, TrackerError: the tracker does not work here; ``proof.prove`` says why in plain words.
         """
         self.running: set[int] = set()
-        self._tracked: dict[int, _Tracked] = {}
+        self._tracked: dict[int, Tracked] = {}
         self._others: tuple[str, ...] = ()
         self._seen: tuple[str, ...] | None = None  # the other observers when it was last looked; None: it was not
         self._began: tuple[str, ...] = ()  # those that were not there at the look before this round's
@@ -123,6 +92,7 @@ class PageTableTracker:
             proofs = prove_flushes(self._walker) if flush == "auto" else ()
             self._flusher = Flusher(self._walker, flush, proofs)
             self._rearmer = Rearmer(self._split, self._flusher, rearm, paused=paused, running=self.running)
+            self._parts = PartReader(self._walker, self._rearmer)
         except BaseException:
             self._split.close()
             raise
@@ -183,7 +153,7 @@ class PageTableTracker:
             handle.close()
             self._walker.forget(pid)
             raise
-        tracked = self._tracked[pid] = _Tracked(
+        tracked = self._tracked[pid] = Tracked(
             handle, walk.address_space, mostly_cleared, RecentPages(walk.pages), sample
         )
         self._record_resident(tracked, walk)
@@ -200,7 +170,7 @@ class PageTableTracker:
         try:
             if tracked.sample is not None:
                 with self._split.counted(pid) as users:
-                    self._read_part(tracked, pid, tracked.sample, users, first=True)
+                    self._parts.read(tracked, pid, tracked.sample, users, first=True)
             elif tracked.mostly_cleared:
                 with self._split.counted(pid) as users:
                     bits = self._read_bits(tracked, pid, users)  # without notes: the first window reads those, too
@@ -268,7 +238,7 @@ class PageTableTracker:
         start_ns, unknown = time.monotonic_ns(), tracked.unknown
         with self._split.counted(pid) as users:
             if tracked.sample is not None:
-                bits, sampled, done = self._read_part(tracked, pid, tracked.sample, users)
+                bits, sampled, done = self._parts.read(tracked, pid, tracked.sample, users)
                 return self._page_window(
                     tracked, bits, done, users if still else None, start_ns, unknown, want_resident, sampled
                 )
@@ -278,14 +248,14 @@ class PageTableTracker:
             done = self._clear(tracked, bits, users)
         return self._page_window(tracked, bits, done, users if still else None, start_ns, unknown, want_resident)
 
-    def _takes_too_long(self, tracked: _Tracked, pages: PageSet) -> bool:
+    def _takes_too_long(self, tracked: Tracked, pages: PageSet) -> bool:
         """Whether clearing accessed bits would take longer than until the process is to run again."""
         if self.resume_by_ns is None:
             return False
         return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.resume_by_ns
 
     def _finish(
-        self, tracked: _Tracked, bits: _AccessedBits, start_ns: int, unknown: PageSet, want_resident: bool
+        self, tracked: Tracked, bits: AccessedBits, start_ns: int, unknown: PageSet, want_resident: bool
     ) -> PageWindow:
         """Clear the accessed bits of a process that was released after they were read."""
         pid = tracked.handle.pid
@@ -300,8 +270,8 @@ class PageTableTracker:
 
     def _page_window(
         self,
-        tracked: _Tracked,
-        bits: _AccessedBits,
+        tracked: Tracked,
+        bits: AccessedBits,
         done: Rearmed,
         users: Users | None,
         start_ns: int,
@@ -342,8 +312,8 @@ class PageTableTracker:
         )
 
     def _read_bits(
-        self, tracked: _Tracked, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
-    ) -> _AccessedBits:
+        self, tracked: Tracked, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
+    ) -> AccessedBits:
         """Read the accessed bits; those in mapped files may be cleared meanwhile."""
         self._split.take_doubts()  # drop those of clearing after the last window
         recent = tracked.recent if self._walker.reads_young_flags else None
@@ -375,13 +345,13 @@ class PageTableTracker:
                 tracked.generation += 1
                 tracked.recent, tracked.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
             self._record_resident(tracked, walk)
-            return _AccessedBits(walk, walk.pages.union(noted), walked_ns, noted, files)
+            return AccessedBits(walk, walk.pages.union(noted), walked_ns, noted, files)
         except BaseException:
             if files is not None:
                 files.wait()
             raise
 
-    def _clear(self, tracked: _Tracked, bits: _AccessedBits, users: Users | None) -> Rearmed:
+    def _clear(self, tracked: Tracked, bits: AccessedBits, users: Users | None) -> Rearmed:
         """Flush, and clear the accessed bits that were read. ``users``: of the memory; None: the process runs."""
         files, shared = bits.files, users is not None and users.some_run
         try:
@@ -398,54 +368,6 @@ class PageTableTracker:
         tracked.clear_page_ns = max(took_ns / max(bits.touched.page_count, _FEW_PAGES), tracked.clear_page_ns / 2)
         return done
 
-    def _read_part(
-        self, tracked: _Tracked, pid: int, sample: BlockSample, users: Users, *, first: bool = False
-    ) -> tuple[_AccessedBits, PageSet, Rearmed]:
-        """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
-
-        The bits of the other parts stay as they are, so the target does not have to set them again.
-
-        Returns:
-            The accessed bits of the part, its present pages, how they were cleared.
-        """
-        part = tracked.part
-        following = part if first else (part + 1) % sample.parts
-        self._walker.take_doubts()  # drop those of clearing after the last window
-        walk = self._walker.walk(pid, want_resident=True, parts=(sample, part, following))
-        new = walk.address_space != tracked.address_space
-        assert walk.resident is not None
-        finer = sample.for_blocks(tracked.small_page_blocks)  # its part of this number lies in the walked part
-        touched, marked = sample.select(walk.pages, part), finer.select(walk.pages, following)
-        noted, doubtful_pages = PageSet.empty(), 0
-        if self._walker.reads_young_flags:
-            if not (first or new):
-                present = sample.select(walk.resident, part)
-                found, _, doubtful_pages = self._notes(pid, present.difference(touched), walk)
-                touched = touched.union(found)
-            found, others, _ = self._notes(pid, finer.select(walk.resident, following).difference(marked), walk)
-            noted = found.union(others)
-        if new:
-            tracked.address_space = walk.address_space
-            tracked.generation += 1
-        walked_ns = time.monotonic_ns()
-        done = self._rearmer.rearm(tracked.handle, walk, marked.union(noted), noted, ALL_PAGES, shared=users.some_run)
-        tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
-        bits = _AccessedBits(replace(walk, in_doubt=doubtful_pages), touched, walked_ns)
-        return bits, sample.select(walk.resident, part), done
-
-    def _notes(self, pid: int, pages: PageSet, walk: Walk) -> tuple[PageSet, PageSet, int]:
-        """Ask for the notes of other observers about pages whose accessed bits are clear.
-
-        Returns:
-            Pages that were accessed; pages near files, which this process or another one accessed; how many were
-            perhaps accessed, those near files and those of large folios, or all where page frames cannot be read.
-        """
-        if not self._walker.knows_page_frames:
-            return PageSet.empty(), PageSet.empty(), pages.size_bytes // PAGE_BYTES
-        near_files, elsewhere = by_blocks_near_files(pages, walk.mappings, walk.anonymous)
-        found, others = self._walker.noted(pid, elsewhere), self._walker.noted(pid, near_files)
-        return found, others, others.page_count + self._walker.take_doubts()
-
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
         doubtful_bytes = walk.in_doubt * PAGE_BYTES
@@ -454,7 +376,7 @@ class PageTableTracker:
         who = ", ".join(self._others) or "another observer"
         return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
 
-    def _shared_with(self, tracked: _Tracked) -> str:
+    def _shared_with(self, tracked: Tracked) -> str:
         """Return a sentence about other processes that have the same memory and are read by themselves, too.
 
         The sampler reads such memory once, where the kernel says who shares it.
@@ -470,7 +392,7 @@ class PageTableTracker:
             f"pid {who} uses the same memory and is read, too: each reading clears the marks for both" if pids else ""
         )
 
-    def _table(self, tracked: _Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
+    def _table(self, tracked: Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """Return a function that returns the text of /proc/PID/maps, to be called after the pause.
 
         Reading the table takes a tenth of the pause, so the text is composed from the walk where that is possible. The
@@ -487,7 +409,7 @@ class PageTableTracker:
             return lambda: table.store_later(mappings, read_maps(pid))
         return partial(table.store, mappings, read_maps(pid))
 
-    def _record_resident(self, tracked: _Tracked, walk: Walk) -> None:
+    def _record_resident(self, tracked: Tracked, walk: Walk) -> None:
         if walk.resident is not None:
             tracked.resident_pages = walk.resident.page_count
             still = self._paused and tracked.handle.pid not in self.running

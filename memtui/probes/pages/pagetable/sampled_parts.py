@@ -1,0 +1,72 @@
+"""Reads a part of a process's memory in each window, and clears the next one (``core.block_sample``)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from memtui.core.block_sample import BlockSample
+from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
+from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
+from memtui.probes.pages.pagetable.recent_pages import by_blocks_near_files
+from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
+from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.pagetable.walk_result import Users, Walk
+
+ALL_PAGES = 1 << 40  # more than any process has: clearing a part is then always cheaper than clearing in full
+
+
+class PartReader:
+    """Reads parts with a walker, and clears them with a rearmer."""
+
+    def __init__(self, walker: Walker, rearmer: Rearmer) -> None:
+        self._walker, self._rearmer = walker, rearmer
+
+    def read(
+        self, tracked: Tracked, pid: int, sample: BlockSample, users: Users, *, first: bool = False
+    ) -> tuple[AccessedBits, PageSet, Rearmed]:
+        """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
+
+        The bits of the other parts stay as they are, so the target does not have to set them again.
+
+        Returns:
+            The accessed bits of the part, its present pages, how they were cleared.
+        """
+        part = tracked.part
+        following = part if first else (part + 1) % sample.parts
+        self._walker.take_doubts()  # drop those of clearing after the last window
+        walk = self._walker.walk(pid, want_resident=True, parts=(sample, part, following))
+        new = walk.address_space != tracked.address_space
+        assert walk.resident is not None
+        finer = sample.for_blocks(tracked.small_page_blocks)  # its part of this number lies in the walked part
+        touched, marked = sample.select(walk.pages, part), finer.select(walk.pages, following)
+        noted, doubtful_pages = PageSet.empty(), 0
+        if self._walker.reads_young_flags:
+            if not (first or new):
+                present = sample.select(walk.resident, part)
+                found, _, doubtful_pages = self._notes(pid, present.difference(touched), walk)
+                touched = touched.union(found)
+            found, others, _ = self._notes(pid, finer.select(walk.resident, following).difference(marked), walk)
+            noted = found.union(others)
+        if new:
+            tracked.address_space = walk.address_space
+            tracked.generation += 1
+        walked_ns = time.monotonic_ns()
+        done = self._rearmer.rearm(tracked.handle, walk, marked.union(noted), noted, ALL_PAGES, shared=users.some_run)
+        tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
+        bits = AccessedBits(replace(walk, in_doubt=doubtful_pages), touched, walked_ns)
+        return bits, sample.select(walk.resident, part), done
+
+    def _notes(self, pid: int, pages: PageSet, walk: Walk) -> tuple[PageSet, PageSet, int]:
+        """Ask for the notes of other observers about pages whose accessed bits are clear.
+
+        Returns:
+            Pages that were accessed; pages near files, which this process or another one accessed; how many were
+            perhaps accessed, those near files and those of large folios, or all where page frames cannot be read.
+        """
+        if not self._walker.knows_page_frames:
+            return PageSet.empty(), PageSet.empty(), pages.size_bytes // PAGE_BYTES
+        near_files, elsewhere = by_blocks_near_files(pages, walk.mappings, walk.anonymous)
+        found, others = self._walker.noted(pid, elsewhere), self._walker.noted(pid, near_files)
+        return found, others, others.page_count + self._walker.take_doubts()

@@ -1,0 +1,44 @@
+"""What the page-table tracker keeps of a process between windows, and of a window while it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from memtui.core.block_sample import BlockSample
+from memtui.core.page_set import PageSet
+from memtui.probes.pages.pagetable.maps_text import MappingTable
+from memtui.probes.pages.pagetable.recent_pages import RecentPages
+from memtui.probes.pages.pagetable.walk_result import Walk
+from memtui.probes.pages.thread_pool import Future
+from memtui.probes.pages.tlb_flush import Handle
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """The state of one process between windows."""
+
+    handle: Handle
+    address_space: tuple[int, int]
+    mostly_cleared: bool  # most accessed bits were cleared before the first pause
+    recent: RecentPages
+    sample: BlockSample | None = None  # the newest, which may have more parts than that of the last window
+    small_page_blocks: int = 0  # blocks with a page table, as of the start of the round
+    part: int = 0  # the part of the sample whose accessed bits were cleared last
+    table: MappingTable = field(default_factory=MappingTable)
+    begun: bool = False
+    generation: int = 0
+    resident_pages: int = 0
+    cuts: tuple[int, ...] = ()  # addresses between the parts of several walkers
+    unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose accessed bits could not be cleared
+    clear_page_ns: float = 45.0  # recent time of clearing, for each accessed page
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccessedBits:
+    """Accessed bits that were read, before they are cleared. ``noted``: pages whose bits another observer cleared."""
+
+    walk: Walk
+    touched: PageSet
+    walked_ns: int
+    noted: PageSet = field(default_factory=PageSet.empty)
+    files: Future[None] | None = None  # clearing of mapped files, where it was started
