@@ -18,7 +18,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from memtui.bench.decomposition.rules import MISSING, RULES, AtenCall, Found, NotAnOperator, operators_of
+from memtui.bench.decomposition.aten_call import MISSING, AtenCall, Found, NotAnOperator
+from memtui.bench.decomposition.rules import RULES, operators_of
 
 _NO_WORK = ("empty", "new_empty", "as_strided", "_local_scalar_dense", "is_nonzero", "sym_")  # beginnings of names
 
