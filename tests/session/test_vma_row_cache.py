@@ -1,0 +1,124 @@
+"""Rows of processes on the screen, kept from one picture to the next: what they are, and what is read again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import pytest
+
+from memtui.session import vma_row_cache
+from memtui.session.vma_row import VmaRow
+from memtui.session.vma_row_cache import VmaRowCache
+
+
+def row(id_: int, process: int, start: int, *, last_sample: int | None = None) -> VmaRow:
+    """Still mapped where no last sample is given."""
+    is_open = last_sample is None
+    return VmaRow(id_, process, 40 + process, start, start + 4096, "rw-p", "", 0, last_sample or 0, "", is_open)
+
+
+@dataclass
+class Store:
+    """A session of rows, which answers the conditions of the cache and notes them."""
+
+    rows: dict[int, VmaRow] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def put(self, *rows: VmaRow) -> None:
+        self.rows.update({one.id: one for one in rows})
+
+    def read(self, condition: str, *values: int) -> list[VmaRow]:
+        self.asked.append(condition.replace("?", "{}").format(*values))
+        column, listed = re.fullmatch(r"vma\.(\w+) (?:> \?|IN \((.*)\))", condition).groups()
+        if listed is None:
+            return [one for one in self.rows.values() if one.id > values[0]]
+        return [one for one in self.rows.values() if getattr(one, column) in set(map(int, listed.split(", ")))]
+
+    def newest(self) -> tuple[int, int]:
+        self.asked.append("newest")
+        return max(self.rows), max(one.process for one in self.rows.values())
+
+    def of(self, *processes: int) -> list[VmaRow]:
+        return sorted(
+            (one for one in self.rows.values() if one.process in processes), key=lambda r: (r.process, r.start)
+        )
+
+    def asked_since(self) -> list[str]:
+        asked, self.asked = self.asked, []
+        return asked
+
+
+@pytest.fixture
+def store():
+    made = Store()
+    made.put(row(1, 1, 9 << 12), row(2, 1, 3 << 12), row(3, 2, 5 << 12, last_sample=4))
+    return made
+
+
+def test_rows_are_by_process_and_address(store):
+    cache = VmaRowCache(store.read, store.newest)
+    assert [one.id for one in cache.of({2, 1}, 0)] == [2, 1, 3]
+    assert cache.of({7}, 0) == []
+
+
+def test_only_what_may_have_changed_is_read_again(store):
+    cache = VmaRowCache(store.read, store.newest)
+    assert cache.of({1, 2}, 0) == store.of(1, 2)
+    assert store.asked_since() == ["newest", "vma.process IN (1, 2)"]
+    store.put(row(1, 1, 9 << 12, last_sample=7), row(4, 1, 20 << 12))
+    assert cache.of({1, 2}, 1) == store.of(1, 2)
+    assert store.asked_since() == ["vma.id > 3", "vma.id IN (1, 2)"]  # process 2 has nothing mapped
+    assert cache.of({1, 2}, 1) == store.of(1, 2)
+    assert store.asked_since() == ["vma.id > 4", "vma.id IN (1, 2, 4)"]
+
+
+def test_a_row_that_was_merged_into_another_is_gone(store):
+    cache = VmaRowCache(store.read, store.newest)
+    cache.of({1, 2}, 0)
+    del store.rows[1]
+    store.put(row(2, 1, 2 << 12))
+    assert cache.of({1, 2}, 0) == store.of(1, 2) != []
+    assert len(cache) == 2
+
+
+def test_a_process_that_came_is_not_searched_for_when_it_is_requested(store):
+    cache = VmaRowCache(store.read, store.newest)
+    cache.of({1}, 0)
+    store.put(row(4, 3, 8 << 12))
+    assert cache.of({1}, 0) == store.of(1)
+    store.asked_since()
+    assert cache.of({1, 3}, 0) == store.of(1, 3)
+    assert not any("process" in condition for condition in store.asked_since())
+
+
+def test_rows_of_a_process_that_ended_and_is_not_requested_are_dropped_and_can_be_had_again(store):
+    cache = VmaRowCache(store.read, store.newest)
+    cache.of({1, 2}, 4)
+    assert len(cache) == 3
+    cache.of({1}, 3)
+    assert len(cache) == 3, "a window that the caller does not know may still request it"
+    cache.of({1}, 4)
+    assert len(cache) == 2
+    assert cache.of({1, 2}, 4) == store.of(1, 2)
+
+
+def test_a_new_process_that_was_dropped_is_read_whole_when_it_is_requested(store):
+    cache = VmaRowCache(store.read, store.newest)
+    cache.of({1}, 4)
+    store.put(row(4, 3, 8 << 12, last_sample=4))
+    cache.of({1}, 4)
+    cache.of({1}, 4)
+    assert len(cache) == 2
+    assert cache.of({3}, 4) == store.of(3)
+
+
+def test_many_rows_are_asked_for_in_parts(store, monkeypatch):
+    monkeypatch.setattr(vma_row_cache, "_BATCH_IDS", 2)
+    store.put(*(row(n, 1, n << 12) for n in range(4, 7)))
+    cache = VmaRowCache(store.read, store.newest)
+    cache.of({1}, 0)
+    store.asked_since()
+    store.put(row(6, 1, 90 << 12))
+    assert cache.of({1}, 0) == store.of(1)
+    assert store.asked_since()[1:] == ["vma.id IN (1, 2)", "vma.id IN (4, 5)", "vma.id IN (6)"]
