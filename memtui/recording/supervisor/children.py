@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import IO, Any
 
 from memtui.recording.supervisor.program import Adopted
 
+REDFISH = "memtui.recording.redfish"
 STOP_SECONDS = 5.0
 
 
@@ -17,6 +19,16 @@ def start_module(module: str, *arguments: str, **streams: Any) -> subprocess.Pop
     ``-P`` keeps the current directory, which may be anybody's, off the module path.
     """
     return subprocess.Popen([sys.executable, "-P", "-m", module, *arguments], start_new_session=True, **streams)
+
+
+def start_redfish(url: str | None) -> tuple[subprocess.Popen[bytes] | None, tuple[int, ...]]:
+    """Start the process that asks a Redfish service, as the user; return it, and where its readings come from."""
+    if url is None:
+        return None, ()
+    reading, writing = os.pipe()
+    child = start_module(REDFISH, url, stdin=subprocess.PIPE, stdout=writing, stderr=subprocess.DEVNULL)
+    os.close(writing)
+    return child, (reading,)
 
 
 def close_input(child: subprocess.Popen[bytes] | Adopted) -> None:

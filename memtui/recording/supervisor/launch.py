@@ -6,7 +6,6 @@ import json
 import os
 import select
 import shlex
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from memtui.core.capabilities import forbid_new_privileges
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
-from memtui.core.files import check_place
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.privilege import (
     Invoker,
@@ -45,10 +43,18 @@ from memtui.recording.sampler.commands import (
     recorder_command,
 )
 from memtui.recording.sampler.target_lock import CLAIMED
-from memtui.recording.supervisor.children import STOP_SECONDS, close_input, end, last_line, start_module, terminate
+from memtui.recording.supervisor.children import (
+    STOP_SECONDS,
+    close_input,
+    end,
+    last_line,
+    start_module,
+    start_redfish,
+    terminate,
+)
 from memtui.recording.supervisor.duplicate import refuse_second
 from memtui.recording.supervisor.exec_gate import GO
-from memtui.recording.supervisor.places import default_session, open_socket
+from memtui.recording.supervisor.places import check_inputs, default_session, open_socket
 from memtui.recording.supervisor.program import Adopted, start_apart, start_here
 from memtui.recording.supervisor.sudo import start_sampler
 from memtui.recording.targets import belongs_to_another, check_target
@@ -57,7 +63,6 @@ from memtui.recording.tracer.inject import trace_environment
 START_SECONDS = 60.0  # a loaded or emulated machine is slow; a child that ends is noticed at once
 PTY_LOGGER_SECONDS = 1.0  # for the last output of a program on its way to the log
 ANNOUNCE_SECONDS = 3.0  # from when a sampler has its target until others can find the session
-REDFISH = "memtui.recording.redfish"
 SUDO_SAYS = "sudo: "  # prefix of what sudo prints when its command was stopped and killed
 # SIGKILL leaves no message of the sampler's own.
 SAMPLER_KILLED = (
@@ -108,8 +113,9 @@ class Observation:
         redfish: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
+        program = what.command[0] if isinstance(what, Launch) else ""
         if not was_root or user.uid == 0:
-            _check_inputs(what, output, force)  # before anything is started or created
+            check_inputs(program, output, force=force)  # before anything is started or created
         if isinstance(what, Launch):
             options = replace(options, trace_every=what.trace_every)
         pid, start_ticks = (what, check_target(what)) if isinstance(what, int) else (0, 0)
@@ -118,18 +124,16 @@ class Observation:
             refuse_second(user, pid, start_ticks)  # before sudo asks for a password
         self.log: Path | None = None
         self.progress: Progress | None = None
-        self.interval_ns, self.paused = options.interval_ns, False
-        self.max_overhead_ppm = options.max_overhead_ppm
+        self.interval_ns, self.max_overhead_ppm, self.paused = options.interval_ns, options.max_overhead_ppm, False
         self._recorder_began_ns: int | None = None  # its CPU time when the first process was observed
         self._target: subprocess.Popen[bytes] | Adopted | None = None
         self._pty_logger: subprocess.Popen[bytes] | None = None  # of the terminal of the target
-        self._dies = False
         self._exec_gate_fd = -1  # the end that is written to
-        self._lines = b""
+        self._lines, self._dies = b"", False
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._entry: Entry | None = None
         self.listener: Listener | None = None
-        self._traced: Listener | None = None  # where tracers connect to the recorder
+        self._traced: Listener | None = None  # of tracers, for the recorder
         self._redfish: subprocess.Popen[bytes] | None = None  # asks a service for the power of the machine
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
@@ -140,18 +144,18 @@ class Observation:
             if pid and was_root:
                 refuse_second(user, pid, start_ticks)
             if was_root and user.uid:
-                _check_inputs(what, output, force)  # with the rights of the user, and not of root
+                check_inputs(program, output, force=force)  # with the rights of the user, and not of root
             self.path = output or default_session(user, str(what) if isinstance(what, int) else what.session_name)
             self._traced = open_socket(user, f"trace-{os.getpid()}")
             if self._traced is None and isinstance(what, Launch) and what.trace_every is not None:
                 raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
-            power_fds = self._start_redfish(redfish) if redfish is not None else ()
+            self._redfish, power_fds = start_redfish(redfish)
             self._start_recorder(started.stream, power_fds, force=force, max_bytes=max_bytes, stop_when=stop_when)
             self._await_recorder(lambda line: line == READY)
+            command = ""
             if isinstance(what, Launch):
-                pid = self._launch(what, force)
+                pid, command = self._launch(what, force), shlex.join(what.command)
                 start_ticks = read_stat(pid).start_ticks
-            command = shlex.join(what.command) if isinstance(what, Launch) else ""
             if was_root and user.uid:
                 forbid_new_privileges()  # not before: a training may need set-user-ID programs
             self._send_command(SamplerConfig(pid, start_ticks, options, command, hold_filtered, max_pause_ns).to_line())
@@ -328,14 +332,6 @@ class Observation:
             os.write(self._exec_gate_fd, GO)
             os.close(self._exec_gate_fd)
 
-    def _start_redfish(self, url: str) -> tuple[int]:
-        """Start the process that asks a Redfish service, as the user; return where its readings come from."""
-        reading, writing = os.pipe()
-        nothing = subprocess.DEVNULL
-        self._redfish = start_module(REDFISH, url, stdin=subprocess.PIPE, stdout=writing, stderr=nothing)
-        os.close(writing)
-        return (reading,)
-
     def _start_recorder(
         self, stream: int, power_fds: tuple[int, ...], *, force: bool, max_bytes: int | None, stop_when: str | None
     ) -> None:
@@ -452,11 +448,3 @@ class Observation:
         except OSError:
             pass  # no home, or a full disk: others cannot find this recording, and that is all
         return entry.id
-
-
-def _check_inputs(what: int | Launch, output: Path | None, force: bool) -> None:
-    """Raise UserError for a program that does not exist, or a session that could not be written."""
-    if isinstance(what, Launch) and shutil.which(what.command[0]) is None:
-        raise UserError(f"{what.command[0]}: no such program (or not executable)")
-    if output is not None:
-        check_place(output, force=force)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import datetime
 from pathlib import Path
 
-from memtui.core.files import ensure_folder
+from memtui.core.errors import UserError
+from memtui.core.files import check_place, ensure_folder
 from memtui.core.privilege import Invoker, runtime_directory, sessions_directory, state_directory
 from memtui.recording.control import FOLDER, Listener, open_listener
 
@@ -15,6 +17,14 @@ def default_session(user: Invoker, name: str) -> Path:
     """Return a named file under the user's state directory, which is created with mode 0700. Raises UserError."""
     folder = ensure_folder(sessions_directory(user), "name a file with -o")
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
+
+
+def check_inputs(program: str, output: Path | None, *, force: bool) -> None:
+    """Raise UserError for a program that does not exist, or a session that could not be written."""
+    if program and shutil.which(program) is None:
+        raise UserError(f"{program}: no such program (or not executable)")
+    if output is not None:
+        check_place(output, force=force)
 
 
 def open_socket(user: Invoker, name: str) -> Listener | None:

@@ -40,11 +40,9 @@ from memtui.tui.presenters.tensor_locations import Placed
 from memtui.tui.presenters.time_budget import TimeBudget
 from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
 
-KEEP_COLUMNS = 4096
-KEEP_SETS = 1024
+KEEP_COLUMNS, KEEP_SETS = 4096, 1024
 KEEP_PAST = 256  # of a live picture, windows that have left it: more of them are dropped
-KEEP_SETS_BYTES = 256 << 20  # of them all: a set may be 64 MiB
-KEEP_SUMS_BYTES = 64 << 20
+KEEP_SETS_BYTES, KEEP_SUMS_BYTES = 256 << 20, 64 << 20  # of them all: a set may be 64 MiB
 KEEP_GROUPS = 256
 LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, which renew all columns
 
@@ -250,7 +248,8 @@ class HeatColumns:
         process = self.cursor.process
         pages = self.page_set(reader, int(samples.sample[index]), process)
         inside = (r for r in self._ranges if r.process == process and r.start < end and r.end > start)
-        name = self._largest_tensor(process, start, end) or min(inside, key=lambda r: r.end - r.start).label
+        placed = (self.tensors or {}).get(process)  # where rows show kinds
+        name = (placed.largest_in(start, end) if placed else "") or min(inside, key=lambda r: r.end - r.start).label
         return HeatCursor(
             row,
             start,
@@ -259,18 +258,6 @@ class HeatColumns:
             self._stack.touched(row, pages) if pages is not None else None,
             sum(high - low for low, high in pieces),
         )
-
-    def _largest_tensor(self, process: int, start: int, end: int) -> str:
-        """Return the name of the tensor with the most bytes in a piece of memory, where rows show kinds.
-
-        The name is empty where there is no tensor.
-        """
-        placed = (self.tensors or {}).get(process)
-        number = placed.tensors.largest_in(start, end) if placed is not None else None
-        if placed is None or number is None:
-            return ""
-        tensors = placed.tensors
-        return tensors.title(number)
 
     # The address axis
 
@@ -323,9 +310,7 @@ class HeatColumns:
 
     def _touched(self, process: int) -> NDArray[np.uint64] | None:
         groups = self._groups.get(process)
-        if groups is None:
-            return None
-        return parts_of(groups, GROUP_SHIFT)
+        return None if groups is None else parts_of(groups, GROUP_SHIFT)
 
     def _add_groups(self, process: int, groups: NDArray[np.uint64]) -> None:
         """Add accessed groups of a process; a new group requires a new layout."""

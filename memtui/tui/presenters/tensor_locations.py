@@ -23,6 +23,11 @@ class Placed:
     tensors: TensorMap
     moved: bool
 
+    def largest_in(self, start: int, end: int) -> str:
+        """Return the name of the tensor with the most bytes in a piece of memory; empty where there is none."""
+        number = self.tensors.largest_in(start, end)
+        return "" if number is None else self.tensors.title(number)
+
 
 @dataclass(frozen=True, slots=True)
 class TracedProcess:
