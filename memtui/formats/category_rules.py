@@ -92,11 +92,6 @@ class RuleSet:
         rest = None if self.otherwise is None else Rule(self.otherwise, self.otherwise, {})
         return next((rule for rule in self.rules if rule.matches(subject)), rest)
 
-    @property
-    def by_tag(self) -> bool:
-        """Whether nothing but tags decides."""
-        return all(rule.patterns.keys() == {"tag"} for rule in self.rules)
-
 
 @cache
 def bundled(name: str) -> RuleSet:
@@ -122,6 +117,9 @@ def read(path: Path) -> RuleSet:
             rules.append(_rule(table, re.IGNORECASE if ignore_case else re.NOFLAG))
         except ValueError as error:
             raise UserError(f"{path}: rule {number}: {error}") from None
+    of_key = {rule.key: rule.category for rule in rules}
+    if other := [rule for rule in rules if of_key[rule.key] != rule.category]:
+        raise UserError(f"{path}: the key {other[0].key!r} has two categories")
     return RuleSet(path.stem, tuple(rules), otherwise)
 
 

@@ -142,9 +142,10 @@ class PageReader:
         try:
             if self._filters.judge(subject.pid):
                 self.filtered = subject.pid
-            status = self._check(subject)
+            self._check(subject)
             self._tracker.prepare(subject.pid)
-            self._check_time(subject.pid, self._max_pause_ns, status)
+            # Read anew: preparing takes seconds, in which a process that loads its data grows.
+            self._check_time(subject.pid, self._max_pause_ns, _status(subject.pid))
             with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
                 self._tracker.start(subject.pid, subject.vmas)
         except PauseRefused as error:
@@ -251,10 +252,7 @@ class PageReader:
             raise ProcessLookupError(f"process {subject.pid} ended")
         if stat.state == "Z":
             raise TrackerError(FIRST_THREAD_ENDED)
-        try:
-            status = read_status(subject.pid)
-        except (FileNotFoundError, ProcessLookupError):
-            raise ProcessLookupError(f"process {subject.pid} ended") from None
+        status = _status(subject.pid)
         self._check_owner(subject.pid, status)
         self._check_filter(subject.pid)
         return status
@@ -388,3 +386,11 @@ def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
     for n, in_others in zip(there, common, strict=True):
         shared[n] = in_others
     return shared, excess_bytes
+
+
+def _status(pid: int) -> str:
+    """Return /proc/PID/status. Raises ProcessLookupError, and other OSErrors."""
+    try:
+        return read_status(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(f"process {pid} ended") from None

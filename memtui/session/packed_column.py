@@ -120,7 +120,7 @@ class _Store:
     def block(self, number: int) -> NDArray[Any]:
         """Return a block, unpacked: the last one that was asked for is likely to be asked for again."""
         if number == len(self.blocks):
-            return self.rest
+            return self.rest.copy()  # of a view, somebody could change what is stored
         if self._unpacked[0] != number:
             block = self.blocks[number]
             values = block.values(self.dtype) if isinstance(block, _Block) else block
@@ -201,7 +201,7 @@ class Column(NDArrayOperatorsMixin, Generic[Scalar]):
 
     def searchsorted(self, values: Any, side: Any = "left", sorter: None = None) -> Any:
         """Return where numbers belong in a column that rises, as numpy's function does. Unpacks the blocks there."""
-        firsts = self._store.firsts
+        firsts = self._store.firsts[: -(-self._length // BLOCK)]  # this column may be shorter than what is stored
         if np.ndim(values) == 0:
             before = bisect_left(firsts, values) if side == "left" else bisect_right(firsts, values)
             return np.intp(self._place(max(0, before - 1), values, side))

@@ -177,7 +177,7 @@ def test_memory_that_is_read_once_for_each_of_two_processes_is_not_exact(program
             window = tracker.window(target.pid, (), want_resident=False)
         if target.sharer:
             assert window.status == "approximate"
-            assert f"pid {target.sharer} uses the same memory and is read, too" in window.reason
+            assert f"the same memory is read of pid {target.sharer}, too" in window.reason
         else:
             assert (window.status, window.reason) == ("ok", "")
 

@@ -77,8 +77,9 @@ def test_the_window_in_which_another_observer_begins_is_approximate(target, monk
             if len(windows) > 1:
                 assert tracker._walker.reads_young_flags
         assert not tracker.notice(), "it began and ended without a word to the user"
+        assert not tracker._walker.reads_young_flags, "nobody takes bits any more"
         observer.close()
-    began = "DAMON (kdamond 7) began in this window, and clears accessed bits, too"
+    began = "DAMON (kdamond 7) began a moment ago, and clears accessed bits, too"
     assert [began in window.reason for window in windows] == [False, True, False, False]
     assert windows[1].status is Status.APPROXIMATE
 

@@ -452,7 +452,7 @@ def test_blocks_that_changed_while_they_were_read_make_a_window_approximate(ship
     assert shipped.window(target.pid).status == Status.OK
     whole = Walker.walk
     for changed, status, reason in (
-        (3, Status.APPROXIMATE, "3 blocks of 2 MiB changed while they were read"),
+        (3, Status.APPROXIMATE, "blocks of 2 MiB that changed while they were read: 3"),
         (0, Status.OK, ""),
     ):
         monkeypatch.setattr(

@@ -21,7 +21,7 @@ from pypdf import PageObject, PdfReader
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.formats.category_rules import bundled
 from memtui.formats.mxnet_tags import PADDING_BYTES, compat_key, compat_keys, kind_of_tag, raw_tag, tag_for
-from memtui.reports.breakdown.rules import COMPAT_RULES, OWN_RULES, Item, Layers, break_down, items_of
+from memtui.reports.breakdown.rules import COMPAT_RULES, Item, Layers, break_down, items_of
 from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 from memtui.session.session import Session
 from tests.support.allocation_screen import step as allocation_step
@@ -297,7 +297,7 @@ def test_tags_that_are_made_are_one_word_of_their_kind(category, layer, op, laye
 @given(st.lists(st.tuples(st.text("abcnrt_:()", max_size=9), st.integers(0, 7), st.integers(0, 99))))
 def test_nothing_gets_lost(rows):
     items = [Item(tag, kind, size, 1) for tag, kind, size in rows]
-    own, compat = (break_down(items, bundled(rules)) for rules in (OWN_RULES, COMPAT_RULES))
+    own, compat = (break_down(items, bundled(rules)) for rules in ("memtui", COMPAT_RULES))
     total = sum(item.bytes for item in items)
     assert own.total_bytes == total
     assert own.dropped == ()
@@ -364,3 +364,10 @@ def test_classes_of_layers_may_be_anything(folder):
         assert session.allocations.steps() == []
         (warning,) = [event.text for event in session.events(0, 1 << 62) if event.kind == "warning"]
     assert "the classes of layers are not texts by name" in warning
+
+
+def test_rules_of_a_user_that_are_called_compat_are_his(capsys, folder):
+    (folder / "compat.toml").write_text('[[rule]]\ncategory = "mine"\nkind = "weights"\n')
+    result = breakdown_of(capsys, "rnn.log", "--rules", "compat.toml")
+    assert set(sizes(result)) == {"mine"}
+    assert set(result["totals"]) == {"bytes", "allocations"}

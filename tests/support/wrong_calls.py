@@ -160,6 +160,11 @@ _TEXTS: dict[tuple[str, str], tuple[str, ...] | None] = {
     ("place profile", "file"): ("", "nonsense", "none.py:f", "mlp:f", HOSTILE, LONG),
     ("place profile", "pools"): ("", "nonsense", "dram", "numa:99", "file:/nowhere", "emulated:x", HOSTILE, LONG),
     ("place solve", "model"): None,  # without --run it is not asked for
+    # Nearly any word may be the name of a machine.
+    **dict.fromkeys(
+        ((command, "redfish") for command in ("demo", "attach", "run", "trace", "record", "train")),
+        ("", "ftp://bmc", "http://bmc.example", "https://", "https://a:b@bmc", "https://bmc:x", HOSTILE, LONG),
+    ),
 }
 _OUTPUTS = {"output", "html", "cache"}
 _FOLDERS = {"export", "breakdown", "tune", "study"}

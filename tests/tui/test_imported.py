@@ -57,6 +57,9 @@ async def test_bars_follow_the_cursor_and_the_rules(tmp_path):
     async with opened(tmp_path, "rnn.log", mxnet_log()) as (app, pilot):
         await pilot.press("b")
         await pilot.pause()
+        assert "allocated up to the cursor, rules layers" in title(app)
+        await pilot.press("b")
+        await pilot.pause()
         assert "allocated up to the cursor, rules compat  9" in title(app)
         shown = screen_text(app)
         assert "64 B with tags that these rules do not know are left out" in shown

@@ -198,8 +198,25 @@ def test_ticks_have_the_texts_of_their_events_also_those_that_were_forgotten(eve
     log.update(session, 1000)
     shown = sorted({(e.t_ns, e.kind, e.text) for e in stored if e.kind in ("mark", "exec")})
     assert sorted((m.t_ns, m.kind, m.text) for m in log.between(0, 2000)) == shown
-    within = log.within(first, first + 20)
+    within, more = log.within(first, first + 20)
+    assert more == 0
     assert sorted((m.t_ns, m.kind, m.text) for m in within) == [m for m in shown if first < m[0] <= first + 20]
+
+
+def test_of_a_long_window_some_events_are_told_and_the_others_counted():
+    session, log = FakeSession(20), TickLog()
+    events = [Event(ORIGIN_NS + n, "exec", f"pid {n}") for n in range(5000)]
+    asked: list[int] = []
+    session.events = lambda low, high: asked.append(low) or [e for e in events if low <= e.t_ns < high]
+    log.update(session, events[-1].t_ns)
+    asked.clear()
+    told, more = log.within(ORIGIN_NS - 1, ORIGIN_NS + 4999)
+    assert [tick.text for tick in told] == [f"pid {n}" for n in range(markers.MOST_NOTES)]
+    assert more == 5000 - markers.MOST_NOTES
+    assert len(asked) <= markers.MOST_NOTES
+    asked.clear()
+    log.between(ORIGIN_NS, ORIGIN_NS + 4999)
+    assert not asked, "a timeline names marks only"
 
 
 @pytest.mark.parametrize("count", [5000, 50_000])

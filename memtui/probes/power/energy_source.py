@@ -66,7 +66,7 @@ class EnergySource(ABC):
     def computing(self, since_wall_ns: int) -> set[int]:
         """Return the processes that computed on the device since this time of the wall clock.
 
-        Those that have it open where the driver does not say how they use it.
+        Those that have it open where the driver does not say how they use it. A use below 1 % counts as none.
         """
         return set()
 

@@ -66,8 +66,8 @@ class TargetLoss:
 def pages_set_again(window: ProcessWindow, before: Before | None) -> int:
     """Count the pages whose bit was clear when they were accessed.
 
-    A fault sets the accessed bit of its page, so the pages that faults brought are subtracted, as far as they are still
-    there: by how much RSS grew. The faults alone say little: a training frees in every step what the step before
+    A fault sets the accessed bit of its page, so pages that faults brought and that are still there are subtracted: at
+    least as many as RSS grew by. The faults alone say little: a training frees in every step what the step before
     allocated, and in a long window that is more than is ever there at once. A huge page has one bit.
 
     Args:

@@ -113,7 +113,7 @@ class Observation:
         redfish: str | None = None,
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
-        program = what.command[0] if isinstance(what, Launch) else ""
+        program = what.command[0] if isinstance(what, Launch) else None
         if not was_root or user.uid == 0:
             check_inputs(program, output, force=force)  # before anything is started or created
         if isinstance(what, Launch):

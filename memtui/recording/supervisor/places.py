@@ -19,9 +19,9 @@ def default_session(user: Invoker, name: str) -> Path:
     return folder / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.memtui"
 
 
-def check_inputs(program: str, output: Path | None, *, force: bool) -> None:
+def check_inputs(program: str | None, output: Path | None, *, force: bool) -> None:
     """Raise UserError for a program that does not exist, or a session that could not be written."""
-    if program and shutil.which(program) is None:
+    if program is not None and shutil.which(program) is None:
         raise UserError(f"{program}: no such program (or not executable)")
     if output is not None:
         check_place(output, force=force)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
 from memtui.core.options import RULES
-from memtui.formats.category_rules import RuleSet, Subject
+from memtui.formats.category_rules import RuleSet, Subject, bundled
 from memtui.formats.mxnet_tags import PADDING_BYTES, kind_of_key, raw_tag, tag_for
 
-OWN_RULES, LAYER_RULES, COMPAT_RULES = RULES
+COMPAT_RULES = RULES[-1]
 
 
 class Layers(NamedTuple):
@@ -25,9 +25,10 @@ class Layers(NamedTuple):
 
     @classmethod
     def of(cls, trace: StepTrace, types: Mapping[str, str]) -> Layers:
-        pairs = np.unique(np.stack((trace.layer, trace.op)), axis=1)
+        known = (trace.layer >= 0) & (trace.op >= 0)
+        pairs = np.unique(trace.layer[known] * len(trace.names) + trace.op[known])
         found: dict[int, list[str]] = {}
-        for layer, op in pairs[:, (pairs >= 0).all(0)].T.tolist():
+        for layer, op in zip(*(each.tolist() for each in np.divmod(pairs, max(1, len(trace.names)))), strict=True):
             found.setdefault(layer, []).append(trace.name(op))
         return cls({layer: tuple(names) for layer, names in found.items()}, types)
 
@@ -137,6 +138,11 @@ def without_padding(items: Iterable[Item], coarse: Sequence[str]) -> list[Item]:
     return requested
 
 
+def is_compat(rules: RuleSet) -> bool:
+    """Whether these are the rules of MXNet's memory profiler, and not a user's of the same name."""
+    return rules is bundled(COMPAT_RULES)
+
+
 def break_down(items: Iterable[Item], rules: RuleSet) -> Breakdown:
     """Add allocations up by category. Those that the rules give none are dropped."""
     sums: dict[str, list[int]] = {}
@@ -159,7 +165,7 @@ def break_down(items: Iterable[Item], rules: RuleSet) -> Breakdown:
 
 def _category(item: Item, rules: RuleSet) -> tuple[str, str] | None:
     """Return key and name of a category; None where the rules have none."""
-    if item.key and rules.name == COMPAT_RULES:  # the original decided already
+    if item.key and is_compat(rules):  # the original decided already
         return item.key, next((rule.category for rule in rules.rules if rule.key == item.key), item.key)
     rule = rules.rule_of(item.subject)
     return (rule.key, rule.category) if rule else None

@@ -9,7 +9,7 @@ from memtui.core.units import size
 from memtui.formats.category_rules import RuleSet
 from memtui.formats.mxnet_tags import COMPAT_UNKNOWN, COMPAT_WEIGHTS
 from memtui.reports.breakdown.inputs import DeviceAllocations
-from memtui.reports.breakdown.rules import COMPAT_RULES, Bar, Breakdown
+from memtui.reports.breakdown.rules import Bar, Breakdown, is_compat
 
 BAR_CELLS = 32
 MOST_DROPPED = 8  # tags in one line
@@ -31,7 +31,7 @@ def heading(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet) -
 def notes(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float) -> list[str]:
     """Return the notes on a breakdown."""
     lines = []
-    if rules.name == COMPAT_RULES:
+    if is_compat(rules):
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
         rest = result.total_bytes - weights - unknown
         lines.append(f"weights and gradients {size(weights)}, forward {size(rest)}, unknown {size(unknown)}")
@@ -68,7 +68,7 @@ def to_dict(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, p
     """Return a breakdown for ``--json``."""
     listed = {bar.key for bar in above_share(result.bars, percent)}
     totals = {"bytes": result.total_bytes, "allocations": result.allocations}
-    if rules.name == COMPAT_RULES:
+    if is_compat(rules):
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
         totals |= {"weights_bytes": weights, "unknown_bytes": unknown}
         totals["forward_bytes"] = result.total_bytes - weights - unknown

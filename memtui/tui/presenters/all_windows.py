@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-MORE = 64  # one in so many windows is added to what is known of those before it until all are looked at again
+MORE = 64  # up to one in so many windows is added to what is known; then all are looked at again
 _TOGETHER = 4096
 
 

@@ -166,8 +166,10 @@ def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
 def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> tuple[str, ...]:
     """Return the events of one window and notes on its numbers; ``pss``: the note on resident memory."""
     before_ns = int(samples.end_ns[index - 1]) if index else 0
-    events = ticks.within(before_ns, int(samples.end_ns[index]))
+    events, more = ticks.within(before_ns, int(samples.end_ns[index]))
     parts = [tick.text if tick.text.startswith(f"{tick.kind} ") else f"{tick.kind}: {tick.text}" for tick in events]
+    if more:
+        parts.append(f"and {more:,} more events")
     if gaps := int(samples.gaps[index]):
         parts.append(f"{gaps} gap" + "s" * (gaps > 1))
     if samples.faulted_in_bytes[index] > 0:

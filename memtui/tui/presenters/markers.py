@@ -18,11 +18,13 @@ from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Moments
 from memtui.widgets.views.memory import Tick, TimeAxis
 
+MOST_NOTES = 32  # events of a window that are told in words
 SLOTS = 1024  # ticks of a timeline at most, more than it has cells
 KEEP_TEXTS = 4 * SLOTS  # moments of which the texts of events are kept; those of others are read again
 LATE_NS = 6_000_000_000  # the largest delay of an event of another process on its way into the session
 # Of several ticks in one slot the one whose kind comes first here is drawn.
 KINDS = ("mark", "exec", "stopped", "warning", "gap", "disturbed", "not paused", "interval", "step")
+_MARK = KINDS.index("mark")
 _SHORTEST_SLOT = 20  # bits of nanoseconds: a millisecond
 
 
@@ -103,10 +105,14 @@ class TickLog:
         others = windows[windows > cursor_ns] if by > 0 else windows[windows < cursor_ns]
         return int(others[0 if by > 0 else -1]) if len(others) else None
 
-    def within(self, after_ns: int, until_ns: int) -> tuple[Tick, ...]:
-        """Return the ticks of events in one window, without those of trouble with the window itself."""
+    def within(self, after_ns: int, until_ns: int) -> tuple[tuple[Tick, ...], int]:
+        """Return ticks of the first events in one window, without those of trouble with the window itself.
+
+        And how many more there are.
+        """
         first, last = bisect_right(self._times, after_ns), bisect_right(self._times, until_ns)
-        return self._ticks([n for n in range(first, last) if not self._codes[n]])
+        events = [n for n in range(first, last) if not self._codes[n]]
+        return self._ticks(events[:MOST_NOTES]), max(0, len(events) - MOST_NOTES)
 
     def _add_event(self, event: Event) -> None:
         place = bisect_right(self._times, event.t_ns)
@@ -146,7 +152,13 @@ class TickLog:
         slots = (np.array(self._times[first:last]) - first_ns) * SLOTS // max(1, last_ns - first_ns)
         order = np.lexsort((np.array(self._kinds[first:last]), slots))
         best = order[np.concatenate(([True], np.diff(slots[order]) > 0))]
-        return self._ticks((first + best).tolist())
+        # A timeline names marks; of the other events, which move from slot to slot, no text is read again.
+        return tuple(
+            self._tick(place)
+            if self._codes[place] or self._kinds[place] == _MARK
+            else Tick(self._times[place], KINDS[self._kinds[place]])
+            for place in (first + best).tolist()
+        )
 
     def _ticks(self, places: Sequence[int]) -> tuple[Tick, ...]:
         """Return the ticks at some places."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +77,9 @@ class StepLists:
             origin: the file of another tool that the step is from.
             types: classes of layers by name.
         """
-        self._types = types or {}
         self.index, self.tree, self.origin = index, LayerTree(index), origin
+        tagged = origin is not None and origin.driver
+        self._layers = None if tagged else Layers.of(index.trace, types or {})
         self.rules = RULES[0]
         self._phased = origin is None or bool((index.trace.phase != PHASES.index("between")).any())
         self.filter_text = ""
@@ -255,11 +255,6 @@ class StepLists:
         return "" if self.origin is None else f"not known: {'; '.join(self.origin.absent)}"
 
     # Breakdown
-
-    @cached_property
-    def _layers(self) -> Layers | None:
-        tagged = self.origin is not None and self.origin.driver
-        return None if tagged else Layers.of(self.index.trace, self._types)
 
     def breakdown(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, added up by category."""

@@ -216,7 +216,8 @@ class Rearmer:
         handle.clear()
         if still and not shared:
             return flushed
-        after = self._flusher.flush(handle, self._walker.walk(handle.pid))
+        anew = self._walker.walk(handle.pid) if not still or self._flusher.choice == COLD else walk
+        after = self._flusher.flush(handle, anew)
         return flushed if still and after == OFF else after
 
     def _is_cheaper(self, pid: int, runs: Extents, resident_pages: int) -> bool:
@@ -230,6 +231,12 @@ class Rearmer:
             return True
         cost = float(_costs(runs).sum())
         return cost / (1 + _THREAD_GAIN * (self._parts(cost) - 1)) < resident_pages
+
+    def _drained(self, pid: int) -> bool:
+        """Return whether a process stands still; if so, empty the kernel's lists of pages on their way to the LRU."""
+        if still := self._is_still(pid):
+            self._lru_drain.drain()
+        return still
 
     def _by_working_set(
         self,
@@ -250,15 +257,15 @@ class Rearmer:
         ranges = cut(ranges)
         flushing = flushing_ranges(ranges, touched.huge)
         used = "" if len(flushing[0]) else self._flusher.flush(handle, walk)
-        still = self._is_still(handle.pid)
-        if still:
-            self._lru_drain.drain()
+        still = self._drained(handle.pid)
         pieces = self._pieces(ranges)
         if files is not None:
             files.result()
         if not everything and files is None and (shared or not still):
             handle.clear_mapped_files()  # first: clearing the ranges flushes translations that came back meanwhile
         self._clear(handle.pidfd, pieces)
+        if shared and used:
+            self._flusher.flush(handle, walk)  # nothing else flushes what those that run brought back meanwhile
         if everything:
             self._with_files.discard(handle.pid)
         else:

@@ -32,7 +32,7 @@ from memtui.probes.proc_maps import read_maps
 NAME = "pagetable"
 _MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
 _FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
-_LOOK_EVERY_NS = 500_000_000  # for other observers that began; a look takes 0.2 ms
+_LOOK_EVERY_NS = 100_000_000  # for other observers that began; a look takes 0.2 ms
 # With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
@@ -109,10 +109,10 @@ class PageTableTracker:
         others = other_observers()
         if self._seen is None:
             self._seen = others
+        self._walker.reads_young_flags = bool(others)
         if others == self._others:
             return ""
         self._others = others
-        self._walker.reads_young_flags = bool(others)
         if not others:
             return "nobody else clears accessed bits any more: the page sets are exact again"
         who = f"{', '.join(others)} runs on this machine and clears accessed bits, too"
@@ -283,10 +283,10 @@ class PageTableTracker:
         walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
         tracked.recent.record(pages, walk)
-        changed = f"{walk.changed} blocks of 2 MiB changed while they were read" if walk.changed else ""
+        changed = f"blocks of 2 MiB that changed while they were read: {walk.changed}" if walk.changed else ""
         taken = self._taken_by_others(walk, pages)
         runs = users.describe_running() if users else ""
-        began = f"{', '.join(self._began)} began in this window, and clears accessed bits, too" if self._began else ""
+        began = f"{', '.join(self._began)} began a moment ago, and clears accessed bits, too" if self._began else ""
         doubts = "; ".join(filter(None, (changed, taken, runs, self._shared_with(tracked), began)))
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
 
@@ -388,9 +388,7 @@ class PageTableTracker:
         # Where one ended, or has begun another program, its memory may have been given to this one.
         pids = [pid for pid in others if self._walker.uses(pid, memory)]
         who = ", ".join(map(str, pids))
-        return (
-            f"pid {who} uses the same memory and is read, too: each reading clears the marks for both" if pids else ""
-        )
+        return f"the same memory is read of pid {who}, too: each reading clears the marks for all" if pids else ""
 
     def _table(self, tracked: Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
         """Return a function that returns the text of /proc/PID/maps, to be called after the pause.
