@@ -66,7 +66,7 @@ class JsonStream:
                 raise damaged_json(error) from None
             else:
                 # A number may go on behind what was read: of "1e+" it is the "1".
-                if end < len(self._text) - _CUT or not self._more():
+                if type(value) not in (int, float) or end < len(self._text) - _CUT or not self._much_more():
                     self._at = end
                     return value
 
@@ -132,15 +132,21 @@ class JsonStream:
         self._at += 1
 
     def _more_or_fail(self, what: str, at: int) -> None:
-        """Read on, as much again as there is, where an error may be that of a value that is cut."""
+        """Read on where an error may be that of a value that is cut."""
         cut = at >= len(self._text) - _CUT or what.startswith("Unterminated string")
+        if not cut or not self._much_more():
+            self._fail(what, at)
+
+    def _much_more(self) -> bool:
+        """Read on, as much again as there is of a value; return False at the end."""
         wanted = 2 * (len(self._text) - self._at)
         if wanted > 2 * _MOST_VALUE:
             self._fail("A value without end", self._at)
-        if not cut or not self._more():
-            self._fail(what, at)
+        if not self._more():
+            return False
         while len(self._text) < wanted and self._more():
             pass
+        return True
 
     def _more(self) -> bool:
         """Read on; return False at the end."""

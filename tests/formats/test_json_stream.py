@@ -105,9 +105,10 @@ def test_a_damaged_trace_is_told_with_its_place(data, why):
     assert "\n" not in str(raised.value)
 
 
-def test_a_value_without_end_is_refused_before_the_rest_is_read(monkeypatch):
+@pytest.mark.parametrize("value", [b'{"name": "', b"1."])
+def test_a_value_without_end_is_refused_before_the_rest_is_read(value, monkeypatch):
     monkeypatch.setattr("memtui.formats.json_stream._MOST_VALUE", 1 << 20)
-    file = io.BytesIO(b'{"traceEvents": [{}, {"name": "' + b"x" * (16 << 20))
+    file = io.BytesIO(b'{"traceEvents": [{}, ' + value + b"1" * (16 << 20))
     with pytest.raises(NotImportable, match="A value without end: character 21"):
         decoded(Input(file))
     assert file.tell() <= 6 << 20
