@@ -24,11 +24,12 @@ from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
 
 FORMAT = "Chrome trace"
 _FORWARD, _BACKWARD, _OPTIMISER = (PHASES.index(name) for name in ("forward", "backward", "optimiser"))
+KEYS = ("traceEvents", "baseTimeNanoseconds")  # of the document, those that are used
 _STEP, _MODULE, _OPTIMISE = "ProfilerStep#", "nn.Module: ", "Optimizer.step#"
 _MOST_NS = 1 << 61
 _MOST_ADDRESS = 1 << 63
 _ABSENT = (
-    "the begin: memory that is neither allocated nor freed in the trace is not in it",
+    "the beginning: memory that is neither allocated nor freed in the trace is not in it",
     "kinds: found by the operators around and what became of the block",
 )
 _MOST_PATHS = 1 << 16  # of operators, kept to be found again

@@ -105,7 +105,7 @@ def _document(source: Input) -> Any:
         data = source.rest()
         source.unread(data)
         return parse_json(data)
-    from memtui.formats.chrome_trace import Events
+    from memtui.formats.chrome_trace import KEYS, Events
     from memtui.formats.json_stream import JsonStream
 
     def events() -> Events:
@@ -122,7 +122,9 @@ def _document(source: Input) -> Any:
         else:
             document = {}
             for key in text.fields():
-                document[key] = events() if key == "traceEvents" and text.peek() == "[" else text.value()
+                value = events() if key == "traceEvents" and text.peek() == "[" else text.value()
+                if not text.committed or key in KEYS:
+                    document[key] = value
         text.end()
     except NotImportable:
         text.give_back()

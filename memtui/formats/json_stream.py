@@ -32,6 +32,11 @@ class JsonStream:
         self._ended = False
         self._decoder = codecs.getincrementaldecoder(json.detect_encoding(source.head()[:4]))("surrogatepass")
 
+    @property
+    def committed(self) -> bool:
+        """Whether ``commit`` was called."""
+        return self._kept is None
+
     def commit(self) -> None:
         """Keep no bytes any more: the format is certain."""
         self._kept = None

@@ -17,6 +17,7 @@ from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input, no_number
 from memtui.formats.json_stream import JsonStream
+from memtui.session.records.imported import WALL
 from tests.support.pieces import InPieces
 
 TRACE = (
@@ -152,3 +153,16 @@ def test_memory_grows_by_what_is_kept_of_an_event(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert (peaks[1] - peaks[0]) / (many - few) < 150, peaks
+
+
+def test_nothing_is_kept_of_what_else_a_trace_has():
+    """Text that a list of lists takes thirty times as much memory than."""
+    rest = ",".join(f'"k{n}": [{",".join(["[]"] * 1000)}]' for n in range(300))
+    event = '{"name": "[memory]", "ts": 1, "args": {"Bytes": 64}}'
+    data = f'{{"traceEvents": [{event}], {rest}, "baseTimeNanoseconds": 1790857026000000000}}'.encode()
+    tracemalloc.start()
+    imported = import_bytes(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert imported.about.clock == WALL
+    assert peak < 12 << 20, peak
