@@ -87,6 +87,8 @@ class Events:
 
     def _add(self, events: _Events, elements: list[Any]) -> None:
         for event in elements:
+            if type(event["action"]) is not str:  # to hash a tuple takes a stack of any depth
+                raise TypeError("an action is no text")
             action = _ACTIONS.get(event["action"], _OTHER)
             if "time_us" in event:
                 events.t_us.append(_time_us(event))

@@ -63,6 +63,16 @@ def import_bytes(data: bytes, form: str = "") -> Imported:
 
 
 def _import(source: Input, form: str) -> Imported:
+    """Return the content of a file. Raises NotImportable, also where there is too little memory or stack."""
+    try:
+        return _import_any(source, form)
+    except MemoryError:
+        raise NotImportable("is of more data than there is memory for") from None
+    except RecursionError:
+        raise NotImportable("is nested without end") from None
+
+
+def _import_any(source: Input, form: str) -> Imported:
     """Return the content of a file. Only the needed modules are imported: a small text takes a third."""
     head = source.head()
     if not head:

@@ -22,6 +22,10 @@ from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input
 
 _MOST_TEXT_BYTES = 64 << 20
+_MOST_ON_STACK = 1 << 20  # values; Python puts a thousand at a time into a list
+_MOST_IN_MEMO = 1 << 27  # more than 40 million events have
+_KEYS = {str, int, float, bool, type(None)}  # to hash a tuple takes a stack of any depth
+_MOST_KEY_BITS = 64  # of an integer: any number of longer ones have the same hash
 _FLOAT = struct.Struct(">d")
 # Compared again and again, so they are numbers in names of this module and not attributes of another one.
 _BINGET, _LONG_BINGET, _BINPUT, _LONG_BINPUT = b"hjqr"
@@ -44,6 +48,12 @@ _MOST_KEPT_BYTES = 200  # of a text that is
 _AHEAD = 8192  # bytes at least behind an instruction, unless the pickle ends: the arguments of all but a long text
 
 _Stack = list[Any]
+
+
+class _Shared(list[Any]):
+    """A list that may be in several places, so that nothing can be added to it."""
+
+    __slots__ = ()
 
 
 class Taker(Protocol):
@@ -80,7 +90,7 @@ class _Machine:
         self._far: dict[int, Any] = {}  # memoised beyond the end of the memo, which only odd pickles do
         self._forgotten = 0  # elements that were taken are not in the memo any more up to here
         self._texts: dict[bytes, str] = {}
-        self._lists: dict[bytes, list[Any]] = {}  # by the references they consist of
+        self._lists: dict[bytes, _Shared] = {}  # by the references they consist of
         self._tuples: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def run(self) -> Any:  # noqa: C901 (a call for each of the frequent instructions would double the time)
@@ -139,6 +149,10 @@ class _Machine:
 
     def _read_on(self, wanted: int = _AHEAD) -> None:
         """Read until some bytes behind the position are there, or all; the position becomes 0."""
+        if sum(map(len, (self._below, self._stack, *self._below))) > _MOST_ON_STACK:
+            raise ValueError("too many values are unused")
+        if len(self._memo) + len(self._far) > _MOST_IN_MEMO:
+            raise ValueError("too many values are kept")
         parts, count = [self._data[self._position :]], len(self._data) - self._position
         ended = False
         while count <= wanted and not ended:
@@ -166,7 +180,7 @@ class _Machine:
         known = self._lists.get(references)
         if known is None:
             indices = [int.from_bytes(far or near, "little") for far, near in _REFERENCE.findall(references)]
-            known = [memo[index] if index < len(memo) else self._far[index] for index in indices]
+            known = _Shared(memo[index] if index < len(memo) else self._far[index] for index in indices)
             _keep(self._lists, references, known)
         if memo and memo[-1] is stack[-1]:
             memo[-1] = known
@@ -175,7 +189,7 @@ class _Machine:
 
     # Instructions that take all values above the last mark.
     def _set_items(self, values: _Stack) -> None:
-        _mapping(self._stack[-1]).update(zip(values[::2], values[1::2], strict=True))
+        _mapping(self._stack[-1]).update(zip(_keys(values[::2]), values[1::2], strict=True))
 
     def _extend(self, values: _Stack) -> None:
         target = _sequence(self._stack[-1])
@@ -215,7 +229,7 @@ class _Machine:
 
     def _set_item(self) -> None:
         value, key = self._stack.pop(), self._stack.pop()
-        _mapping(self._stack[-1])[key] = value
+        _mapping(self._stack[-1]).update(zip(_keys([key]), [value], strict=True))
 
     def _append(self) -> None:
         value = self._stack.pop()
@@ -235,7 +249,7 @@ class _Machine:
 
     def _push_short_tuple(self, length: int) -> None:
         values = tuple(reversed([self._stack.pop() for _ in range(length)]))
-        if all(type(value) is int for value in values):
+        if all(type(value) is int and value.bit_length() <= _MOST_KEY_BITS for value in values):
             known = self._tuples.get(values)
             if known is None:
                 known = _keep(self._tuples, values, values)
@@ -278,6 +292,16 @@ _OTHERS: dict[int, Callable[[_Machine], None]] = {
     **{code: partial(_Machine._memoize_at, index_bytes=size) for code, size in _INDEX_BYTES.items()},
     **{code: partial(_Machine._skip, size=size) for code, size in _SKIPPED.items()},
 }
+
+
+def _keys(values: list[Any]) -> list[Any]:
+    """Return values if all of them may be keys."""
+    kinds = set(map(type, values))
+    if not kinds <= _KEYS or (
+        int in kinds and any(type(key) is int and key.bit_length() > _MOST_KEY_BITS for key in values)
+    ):
+        raise TypeError
+    return values
 
 
 def _mapping(value: Any) -> dict[Any, Any]:

@@ -116,6 +116,60 @@ def test_odd_instructions_are_one_error(data):
     assert "\n" not in str(raised.value)
 
 
+DEEP_TUPLE = b")" + b"\x85" * 200_000
+DEEP_LIST = b"]" * 200_000 + b"a" * 199_999
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\x80\x04}" + DEEP_TUPLE + b"Ns.", id="tuple"),
+        pytest.param(b"\x80\x04}(" + DEEP_TUPLE + b"Nu.", id="tuple among several"),
+        pytest.param(b"\x80\x04}(\x8a\x09" + b"\1" * 9 + b"Nu.", id="long number"),
+        pytest.param(b"\x80\x04}\x8a\x09" + b"\1" * 9 + b"Ns.", id="one long number"),
+    ],
+)
+def test_what_takes_long_or_a_deep_stack_to_hash_is_no_key(data):
+    with pytest.raises(NotImportable, match="damaged pickle"):
+        load_pickle(Input(io.BytesIO(data)))
+
+
+def test_texts_and_numbers_are_keys():
+    value = {"a": 1, 2: "b", -(1 << 63): 0, 2.5: [], None: (), True: {3: 4}}
+    assert load_pickle(Input(io.BytesIO(pickle.dumps(value)))) == value
+
+
+@pytest.mark.parametrize(
+    ("deep", "why"), [(DEEP_TUPLE, "an action is no text"), (DEEP_LIST, "nested without end")], ids=["tuple", "list"]
+)
+def test_a_value_that_is_nested_without_end_is_one_error(deep, why):
+    """Wherever a text is expected."""
+    block = {"state": "HERE", "size": 1} if deep is DEEP_LIST else {}
+    trace = [{"action": "alloc" if block else "HERE", "addr": 0, "size": 1}] * 2
+    data = pickle.dumps({"segments": [{"address": 0, "blocks": [block]}], "device_traces": [trace]}, 2)
+    assert data.count(b"X\4\0\0\0HERE") == 1
+    with pytest.raises(NotImportable, match=why):
+        import_bytes(data.replace(b"X\4\0\0\0HERE", deep))
+
+
+def test_a_list_that_may_be_in_two_places_does_not_grow():
+    first, second = b"](h\0h\1e", b"](h\0h\1eK\3a"
+    with pytest.raises(NotImportable, match="damaged pickle"):
+        load_pickle(Input(io.BytesIO(b"\x80\4(K\1\x94K\2\x94" + first + second + b"t.")))
+
+
+@pytest.mark.parametrize(
+    ("limit", "instruction"),
+    [("_MOST_ON_STACK", b"]"), ("_MOST_ON_STACK", b"("), ("_MOST_IN_MEMO", b"]\x94a")],  # into the list before it
+)
+def test_what_is_held_of_a_pickle_has_a_limit(limit, instruction, monkeypatch):
+    monkeypatch.setattr(f"memtui.formats.safe_pickle.{limit}", 50_000)
+    file = io.BytesIO(b"\x80\4]" + instruction * (4 << 20))
+    with pytest.raises(NotImportable, match="damaged pickle"):
+        load_pickle(Input(file))
+    assert file.tell() <= 2 << 20
+
+
 def test_the_snapshots_of_the_benchmark_are_what_python_pickles():
     file = io.BytesIO()
     write_snapshot(file, 200_000)
