@@ -98,7 +98,7 @@ class Events:
                 elif event.get("ph") == "X" and _tells(event, name):
                     start_ns, thread = _time(event), spans[self._thread(event)]
                     thread.start_ns.append(start_ns)
-                    thread.end_ns.append(min(start_ns + round(event["dur"] * 1000), _MOST_NS))
+                    thread.end_ns.append(min(start_ns + _ns(event["dur"]), _MOST_NS))
                     thread.name.append(names.setdefault(name, len(names)))
                     if name.startswith(_STEP) and name[len(_STEP) :].isdecimal():
                         self.begins.append((start_ns, int(name[len(_STEP) :][:15])))
@@ -160,10 +160,16 @@ def _tells(event: _Event, name: Any) -> bool:
 
 
 def _time(event: _Event) -> int:
-    t_ns = round(event["ts"] * 1000)
+    t_ns = _ns(event["ts"])
     if not -_MOST_NS < t_ns < _MOST_NS:
         raise _out_of_range()
     return t_ns
+
+
+def _ns(us: Any) -> int:
+    if type(us) not in (int, float):  # a text or a list would be repeated
+        raise TypeError("a time is no number")
+    return round(us * 1000)
 
 
 def _check_times(events: Events, base_ns: int) -> None:

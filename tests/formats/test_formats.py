@@ -11,6 +11,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -273,6 +274,19 @@ def test_profiler_steps_cut_the_trace():
     steps = [span(f"ProfilerStep#{n}", n * 10, 9, "user_annotation") for n in (4, 5)]
     (part,) = import_bytes(chrome(*steps, memory(41, 1, 1), memory(51, 1, 2))).parts
     assert [number for _, number in part.begins] == [4, 5]
+
+
+@pytest.mark.parametrize("key", ["ts", "dur"])
+@pytest.mark.parametrize("value", ["1" * 50_000, [1] * 50_000, True])
+def test_a_time_that_is_no_number_is_not_repeated(key, value):
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, key: value}
+    data = chrome(memory(1, 10, 1, 110), event)
+    tracemalloc.start()
+    with pytest.raises(NotImportable, match="a time is no number"):
+        import_bytes(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20, peak
 
 
 def test_a_trace_without_memory_says_how_to_get_it():
