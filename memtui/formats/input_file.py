@@ -52,6 +52,7 @@ class Input:
         self._packed = ""
         self._ahead = b""
         self._read_bytes = 0
+        self._failure = ""  # what of the file was read meanwhile is lost, so no more of it is read
         raw: IO[bytes] = io.BufferedReader(self._counted, CHUNK_BYTES)
         self._file = raw
         begin = self._checked(lambda: raw.peek(8)[:8])  # type: ignore[attr-defined]
@@ -88,10 +89,10 @@ class Input:
     def rest(self) -> bytes:
         """Return all bytes that were not read yet; none are read of a file that has too many."""
         check_size(self._total_bytes, MOST_BYTES)
+        if len(self._ahead) <= MOST_BYTES:
+            self._ahead += self._read(MOST_BYTES + 1 - len(self._ahead))
+        check_size(len(self._ahead), MOST_BYTES)
         data, self._ahead = self._ahead, b""
-        if len(data) <= MOST_BYTES:
-            data += self._read(MOST_BYTES + 1 - len(data))
-        check_size(len(data), MOST_BYTES)
         self._read_bytes += len(data)
         return data
 
@@ -100,11 +101,13 @@ class Input:
 
     def _checked(self, read: Callable[[], bytes]) -> bytes:
         try:
-            return read()
+            if not self._failure:
+                return read()
         except _Unreadable as error:
-            raise NotImportable(f"cannot be read: {error}") from None
+            self._failure = f"cannot be read: {error}"
         except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-            raise NotImportable(f"is damaged {self._packed}: {error}") from None
+            self._failure = f"is damaged {self._packed}: {error}"
+        raise NotImportable(self._failure)
 
 
 class _Unreadable(Exception):
@@ -127,6 +130,8 @@ class _Counted(io.RawIOBase):
             chunk = self._inner.read(len(buffer))
         except OSError as error:
             raise _Unreadable(error.strerror) from None
+        if chunk is None:
+            raise _Unreadable("nothing is there yet, and it is set not to wait (O_NONBLOCK)")
         buffer[: len(chunk)] = chunk
         self.count += len(chunk)
         return len(chunk)

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
 import re
 import subprocess
@@ -25,6 +26,7 @@ from benchmarks.large_files import MAKERS
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import Imported, NotImportable
+from memtui.formats.input_file import Input
 from memtui.formats.zpp import zpp_lines
 from tests.support.memory_logs import A1, A1_ANALYSIS, MIB, ZPP, mxnet_log, zpp_text
 
@@ -612,6 +614,42 @@ def test_standard_input_is_read(monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     with pytest.raises(NotImportable, match="is a terminal"):
         import_file(Path("-"))
+
+
+def test_standard_input_that_does_not_wait_is_refused(monkeypatch):
+    """What comes later would be a part of the file only."""
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as pipe:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=file))
+        for said in (b"", ZPP.encode(), b"[12:00:00] " + mxnet_log()):
+            pipe.write(said)
+            with pytest.raises(NotImportable, match=r"^cannot be read: nothing is there yet"):
+                import_file(Path("-"))
+
+
+def test_nothing_is_read_after_what_could_not_be():
+    pieces = iter([b"1 1 1 a\n", None, b"2 2 1 b\n", b""])
+    source = Input(SimpleNamespace(read=lambda _: next(pieces)))  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(NotImportable, match="cannot be read"):
+            source.rest()
+
+
+def test_a_text_that_looks_like_json_is_read_from_its_beginning_or_not_at_all(monkeypatch):
+    log = b"[12:00:00] [mem] Allocate 64 bytes GPU memory (untagged).\n" * 3000
+    assert len(only(import_bytes(log))) == 3000
+    monkeypatch.setattr("memtui.formats.input_file.MOST_BYTES", 100_000)
+    with pytest.raises(NotImportable, match="has more than"):
+        import_bytes(log)
+
+
+def test_too_little_memory_is_one_error(monkeypatch):
+    def parse_json(_: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("memtui.formats.detect.parse_json", parse_json)
+    with pytest.raises(NotImportable, match="is of more data than there is memory for"):
+        import_bytes(b"[[1], [[0]]]")
 
 
 def test_files_are_unpacked_within_limits(tmp_path, monkeypatch):
