@@ -38,7 +38,7 @@ def _add_arguments(parser: Parser) -> None:
         dest="first",
         type=argtypes.moment,
         metavar="S",
-        help="only what is S seconds after its begin or later (a log without times: lines)",
+        help="only what is S seconds after its beginning or later (a log without times: lines)",
     )
     parser.add_argument("--until", dest="last", type=argtypes.moment, metavar="S", help="and only what is before that")
     parser.add_argument("--force", action="store_true", help="overwrite sessions that are there")

@@ -25,7 +25,7 @@ _MOST_US = (1 << 61) // 1000
 _ABSENT = (
     "operators and layers: in their place stand the calls outside of PyTorch, where frames were kept",
     "kinds: the allocator does not know what a block is for",
-    "the begin: what was there and stayed is known from the segments; what the trace was too short for is not",
+    "the beginning: what was there and stayed is known from the segments; what the trace was too short for is not",
 )
 
 

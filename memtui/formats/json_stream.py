@@ -17,7 +17,7 @@ _decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant
 
 
 class JsonStream:
-    """A text of JSON, decoded from its begin to its end; every method raises NotImportable for a damaged one.
+    """A text of JSON, decoded from its beginning to its end; every method raises NotImportable for a damaged one.
 
     Until ``commit`` the bytes are kept, so that ``give_back`` can return them to the file.
     """
