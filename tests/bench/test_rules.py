@@ -171,8 +171,32 @@ def test_numbers_and_tensors():
 
 
 @pytest.mark.parametrize(
+    "function", [lambda x: x.sum(), lambda x: x.mean(-1), lambda x: torch.softmax(x, 0), lambda x: x.log_softmax(-1)]
+)
+def test_a_tensor_of_no_sides_is_one_number(function):
+    x = torch.randn(())
+    op, p, result = found(lambda: function(x))
+    assert torch.equal(computed(op, p, x), result.reshape(1))
+
+
+def test_tensors_without_numbers_beside_each_other_are_nothing():
+    x = torch.empty(2, 0)
+    for function in (torch.cat, torch.stack):
+        for dim in range(2):
+            assert seen(lambda function=function, dim=dim: function([x, x], dim))[0] == []
+
+
+def test_other_forms_of_a_call_are_known():
+    x = torch.randn(1, 1, 2, 3)
+    assert found(lambda: torch.ops.aten.upsample_nearest2d(x, [4, 9]))[1]["out_w"] == 9
+    assert found(lambda: torch._softmax(x, 1, False))[0] == "softmax"
+    assert set(reasons(lambda: functional.linear(torch.randn(2, 3), torch.randn(3)))) == {"there is no such operator"}
+
+
+@pytest.mark.parametrize(
     ("function", "reason"),
     [
+        (lambda: functional.layer_norm(torch.ones(2, 0), (0,)), "its form is not known here (ZeroDivisionError: "),
         (
             lambda: functional.conv2d(torch.randn(1, 3, 8, 8), torch.randn(2, 3, 3, 3), stride=(1, 2)),
             "its stride is 1x2",

@@ -123,7 +123,7 @@ def _kinds(pairs: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], str]
 
 def reduce(function: str) -> Rule:
     def rule(call: AtenCall) -> Operators:
-        shape = _floating(call["self"]).shape
+        shape = _floating(call["self"]).shape or (1,)
         dims = call["dim"]
         sides = range(len(shape)) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         reduced = sorted(side % len(shape) for side in sides)
@@ -144,6 +144,8 @@ def norm(call: AtenCall) -> Operators:
 
 def cat(call: AtenCall) -> Operators:
     tensors = [t for t in call["tensors"] if prod(t.shape)]
+    if not tensors:
+        return []
     shape = call.result.shape
     inner = prod(shape[call["dim"] % len(shape) :])
     return [("cat", {"outer": prod(shape) // inner, "inner": inner, "parts": len(tensors)})]
@@ -151,6 +153,8 @@ def cat(call: AtenCall) -> Operators:
 
 def stack(call: AtenCall) -> Operators:
     shape = call.result.shape
+    if not prod(shape):
+        return []
     outer = prod(shape[: call["dim"] % len(shape)])
     return [("cat", {"outer": outer, "inner": prod(shape) // outer, "parts": len(call["tensors"])})]
 

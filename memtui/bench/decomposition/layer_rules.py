@@ -81,7 +81,10 @@ def convolution(call: AtenCall) -> Operators:
 
 
 def linear(call: AtenCall) -> Operators:
-    x, (out, width) = call["input"], call["weight"].shape
+    x, weight = call["input"], call["weight"]
+    if len(weight.shape) != 2:
+        return None
+    out, width = weight.shape
     return [("linear", {"m": prod(x.shape) // width, "in": width, "out": out, "bias": call["bias"] is not None})]
 
 
@@ -179,7 +182,7 @@ def group_norm(call: AtenCall) -> Operators:
 
 def softmax(op: str) -> Rule:
     def rule(call: AtenCall) -> Operators:
-        shape = call["self"].shape
+        shape = call["self"].shape or (1,)
         inner = prod(shape[call["dim"] % len(shape) :][1:])
         cols = shape[call["dim"]]
         return [(op, {"rows": prod(shape) // cols, "cols": cols, "inner": inner})]
@@ -232,7 +235,8 @@ def adaptive_pool(call: AtenCall) -> Operators:
 
 def upsample(how: str) -> Rule:
     def rule(call: AtenCall) -> Operators:
-        (n, c, h, w), (high, wide) = call["input"].shape, call.result.shape[2:]
+        x = call["input"] if call["input"] is not None else call["self"]
+        (n, c, h, w), (high, wide) = x.shape, call.result.shape[2:]
         return [("upsample", {"n": n, "c": c, "h": h, "w": w, "out": high, "out_w": wide, "how": how})]
 
     return rule

@@ -32,7 +32,7 @@ RULES: Mapping[str, Rule] = {
     "layer_norm": layers.rows_norm("layernorm"),
     "rms_norm": layers.rows_norm("rmsnorm"),
     "group_norm": layers.group_norm,
-    **dict.fromkeys(("softmax", "softmax"), layers.softmax("softmax")),
+    **dict.fromkeys(("softmax", "_softmax"), layers.softmax("softmax")),
     **dict.fromkeys(("log_softmax", "_log_softmax"), layers.softmax("logsoftmax")),
     "embedding": layers.embedding,
     "embedding_bag": layers.embedding_bag,

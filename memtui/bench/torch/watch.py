@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from memtui.bench.decomposition.aten_call import MISSING, AtenCall, Found, NotAnOperator
+from memtui.bench.decomposition.aten_call import MISSING, AtenCall, Found, NotAnOperator, Operators
 from memtui.bench.decomposition.rules import RULES, operators_of
 
 _NO_WORK = ("empty", "new_empty", "as_strided", "_local_scalar_dense", "is_nonzero", "sym_")  # beginnings of names
@@ -129,11 +129,7 @@ class _Mode(TorchDispatchMode):
         took_ns = time.perf_counter_ns() - start
         if name not in RULES and _does_nothing(func, name, (args, kwargs), result):
             return result
-        try:
-            found = operators_of(AtenCall(name, _arguments(func, args, kwargs), result, self._is_weight))
-            reason = "" if found is not None else MISSING
-        except NotAnOperator as error:
-            found, reason = None, str(error)
+        found, reason = _checked(AtenCall(name, _arguments(func, args, kwargs), result, self._is_weight))
         # A call without an operator is perhaps made of calls that have one. One that changes its input is over.
         if found is None and func._can_decompose() and not func._schema.is_mutable:
             first = len(self._seen.calls)
@@ -158,6 +154,17 @@ class _Mode(TorchDispatchMode):
 
     def _is_weight(self, tensor: Any) -> bool:
         return _memory(tensor) in self._weights
+
+
+def _checked(call: AtenCall) -> tuple[Operators, str]:
+    """Return the operators of a call, and the reason where it is none. One odd call is no error of the network."""
+    try:
+        found = operators_of(call)
+    except NotAnOperator as error:
+        return None, str(error)
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return None, f"its form is not known here ({type(error).__name__}: {error})"
+    return found, MISSING if found is None else ""
 
 
 def name_of(func: Any) -> str:
