@@ -193,6 +193,18 @@ def test_other_forms_of_a_call_are_known():
     assert set(reasons(lambda: functional.linear(torch.randn(2, 3), torch.randn(3)))) == {"there is no such operator"}
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch copies the input of the even kernel
+@pytest.mark.parametrize(("k", "d"), [(3, 1), (3, 2), (4, 1)])
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_a_padding_that_is_a_word_is_seen_as_what_it_pads(k, d, padding):
+    x, weight = torch.randn(1, 3, 16, 16), torch.randn(2, 3, k, k)
+    calls, result = seen(lambda: functional.conv2d(x, weight, padding=padding, dilation=d))
+    *pads, (op, p) = [operator for call in calls for operator in call.operators]
+    assert op == "conv2d"
+    assert CATALOGUE[op].output(CATALOGUE[op].resolve(p)) == tuple(result.shape)
+    assert [name for name, _ in pads] == (["pad"] if padding == "same" and k % 2 == 0 else [])
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
