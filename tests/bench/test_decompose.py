@@ -99,6 +99,12 @@ def test_what_is_no_operator_is_named_with_its_share_of_the_time(file):
     assert result.coverage()["not_covered"][0]["reason"] == "there is no such operator"
 
 
+def test_a_leaf_whose_call_an_operator_refuses_is_not_covered(file):
+    result = apart(file, "empty")
+    assert (result.leaf_modules, result.leaf_modules_covered) == (2, 1)
+    assert [(one.function, one.reason) for one in result.not_covered] == [("relu", "elements=0 is too small")]
+
+
 def test_the_bundled_network_has_the_operators_that_are_listed_for_it(tmp_path):
     file = tmp_path / "bundled.py"
     file.write_text(

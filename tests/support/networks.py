@@ -94,6 +94,22 @@ def strange():
     return Strange(), torch.randn(4, 8), None
 
 
+class Empty(nn.Module):
+    """A leaf whose operator has no such numbers, and one that has."""
+
+    def __init__(self):
+        super().__init__()
+        self.relu, self.linear = nn.ReLU(), nn.Linear(8, 8)
+
+    def forward(self, x):
+        self.relu(x[:0])
+        return self.linear(x)
+
+
+def empty():
+    return Empty(), torch.randn(4, 8)
+
+
 def nothing():
     return nn.Identity(), torch.randn(3)
 

@@ -21,7 +21,6 @@ from memtui.bench.decomposition.client import Answer
 from memtui.bench.decomposition.loading import LoadedNetwork, NoNetwork, in_a_line, load
 from memtui.bench.decomposition.names import NetworkName
 from memtui.bench.decomposition.result import Decomposition, NotCovered, OperatorCalls, shape_text
-from memtui.bench.operators import CATALOGUE
 from memtui.bench.torch.watch import Pass, SeenCall, watch
 from memtui.core.plain_data import to_plain
 
@@ -47,7 +46,7 @@ def decompose(name: NetworkName, device: str, dtype: str) -> Decomposition:
 
 def _decomposition(name: NetworkName, network: LoadedNetwork, seen: Pass, result: Any) -> Decomposition:
     inputs, outputs = _tensors((network.arguments, dict(network.named))), _tensors(result)
-    calls = [_checked(call) for call in seen.calls]
+    calls = seen.calls
     whole_ns = sum(call.time_ns for call in calls)
     known_ns = sum(call.time_ns for call in calls if not call.reason)
     leaves = seen.leaves
@@ -64,16 +63,6 @@ def _decomposition(name: NetworkName, network: LoadedNetwork, seen: Pass, result
         leaf_modules_covered=sum(module.covered for module in leaves),
         time_share=known_ns / whole_ns if whole_ns else 1.0,
     )
-
-
-def _checked(call: SeenCall) -> SeenCall:
-    """Return the call; one whose parameters its operator refuses is none."""
-    try:
-        for op, parameters in call.operators:
-            CATALOGUE[op].resolve(parameters)
-    except ValueError as error:
-        return SeenCall(call.function, call.module, call.time_ns, reason=str(error))
-    return call
 
 
 def _operators(calls: list[SeenCall]) -> tuple[OperatorCalls, ...]:

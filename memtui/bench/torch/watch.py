@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from memtui.bench.decomposition.aten_call import MISSING, AtenCall, Found, NotAnOperator, Operators
 from memtui.bench.decomposition.rules import RULES, operators_of
+from memtui.bench.operators import CATALOGUE
 
 _NO_WORK = ("empty", "new_empty", "as_strided", "_local_scalar_dense", "is_nonzero", "sym_")  # beginnings of names
 
@@ -164,6 +165,11 @@ def _checked(call: AtenCall) -> tuple[Operators, str]:
         return None, str(error)
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         return None, f"its form is not known here ({type(error).__name__}: {error})"
+    try:
+        for op, parameters in found or ():
+            CATALOGUE[op].resolve(parameters)
+    except ValueError as error:
+        return None, str(error)
     return found, MISSING if found is None else ""
 
 
