@@ -105,6 +105,12 @@ def test_a_leaf_whose_call_an_operator_refuses_is_not_covered(file):
     assert [(one.function, one.reason) for one in result.not_covered] == [("relu", "elements=0 is too small")]
 
 
+def test_tensors_anywhere_in_the_input_are_of_the_chosen_type(file):
+    result = decompose(NetworkName(f"{file}:nested"), "cpu", "bf16")
+    assert calls_of(result) == {"add": 1, "linear": 1}, "and none of them is converted"
+    assert result.shapes == ("4x8", "4x8")
+
+
 def test_the_bundled_network_has_the_operators_that_are_listed_for_it(tmp_path):
     file = tmp_path / "bundled.py"
     file.write_text(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 SOURCE = '''
+from collections import namedtuple
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -106,8 +108,24 @@ class Empty(nn.Module):
         return self.linear(x)
 
 
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, pair, given):
+        return self.linear(pair.first + given[0]["second"])
+
+
+Pair = namedtuple("Pair", "first number")
+
+
 def empty():
     return Empty(), torch.randn(4, 8)
+
+
+def nested():
+    return Nested(), (Pair(torch.randn(4, 8), 1), ({"second": torch.randn(4, 8)},))
 
 
 def nothing():

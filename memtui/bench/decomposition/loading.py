@@ -60,13 +60,15 @@ def load(torch: Any, name: str, n: int, size: int, device: Any, dtype: Any) -> L
             model, inputs = _of_timm(torch, model_name, n, size)
         else:
             model, inputs = _of_file(torch, name)
-        arguments, named = _arguments(torch, name, inputs)
-        move = _mover(torch, device, dtype)
-        return LoadedNetwork(
-            model.eval().to(device=device, dtype=dtype),
-            tuple(map(move, arguments)),
-            {key: move(value) for key, value in named.items()},
-        )
+
+        def move(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            return value.to(device, dtype) if value.is_floating_point() else value.to(device)
+
+        # A tuple may have names, and a dict may be in it.
+        arguments, named = torch.utils._pytree.tree_map(move, _arguments(torch, name, inputs))
+        return LoadedNetwork(model.eval().to(device=device, dtype=dtype), arguments, named)
     except NoNetwork:
         raise
     except Exception as error:
@@ -152,14 +154,3 @@ def _arguments(torch: Any, name: str, inputs: Any) -> tuple[tuple[Any, ...], Map
     raise NoNetwork(
         f"{name}: an input is a tensor, a list of arguments, or a dict of them, not {type(inputs).__name__}"
     )
-
-
-def _mover(torch: Any, device: Any, dtype: Any) -> Any:
-    def move(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.to(device, dtype) if value.is_floating_point() else value.to(device)
-        if isinstance(value, tuple | list):
-            return type(value)(map(move, value))
-        return value
-
-    return move
