@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from memtui.bench.configuration import make
@@ -154,6 +156,24 @@ def test_a_process_of_its_own_takes_it_apart_whatever_it_prints(file):
     with pytest.raises(UserError, match="cuda:7 cannot be measured") as caught:
         asked(NetworkName(f"{file}:small"), "cuda:7", "fp32", 1)
     assert caught.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "last"),
+    [
+        ("echo a warning >&2; kill -9 $$", "it was killed by SIGKILL"),
+        ("echo a warning >&2; echo the reason >&2; exit 1", "the reason"),
+        ("exit 3", r"it ended \(3\)"),
+        ("test -f /proc/$$/fd/2 && echo a file >&2", "a file"),
+    ],
+)
+def test_a_process_that_says_nothing_is_described(monkeypatch, tmp_path, script, last):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(UserError, match=f"net.py:small cannot be taken apart: {last}$"):
+        asked(NetworkName("net.py:small"), "cpu", "fp32", 1)
 
 
 @pytest.mark.parametrize("name", COMMON)
