@@ -57,7 +57,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         become(user)
         return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
     if args.what != "resolution":
-        if not requested.is_network(args, args.what):
+        if not _is_network(args):
             requested.operator(args.what)
         if args.rest:
             raise UserError(f"{args.rest[0]!r} is one word too many")
@@ -66,7 +66,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
     context = _Context(user, source, console)
     if args.what == "resolution":
         return _resolution(args, context)
-    if requested.is_network(args, args.what):
+    if _is_network(args):
         return _network(args, context)
     configurations = _measurable(args)
     if args.print_sbatch:
@@ -75,6 +75,12 @@ def bench(args: argparse.Namespace, console: Console) -> int:
     if args.engine:
         return submitit_engine.measure(args, configurations, console.notify)
     return _operator(args, configurations, context)
+
+
+def _is_network(args: argparse.Namespace) -> bool:
+    """Whether a network is held against its operators. The bundled one with a grid is an operator where parts are."""
+    in_parts = args.grid and (args.engine or args.print_sbatch)
+    return requested.is_network(args, args.what) and not (in_parts and args.what == requested.BUNDLED)
 
 
 def _operator(args: argparse.Namespace, configurations: list[Configuration], context: _Context) -> int:
@@ -114,7 +120,7 @@ def _foot(rows: list[BenchRow]) -> list[str]:
 
 def _check_parts(args: argparse.Namespace) -> None:
     """Raise UserError for options about parts that do not apply."""
-    whole = args.what == "resolution" or requested.is_network(args, args.what)
+    whole = args.what == "resolution" or _is_network(args)
     # An engine may come from a config file, where it applies to all measurements.
     if (args.engine and whole) or (args.print_sbatch and (whole or args.what in requested.VERBS)):
         raise UserError("--print-sbatch and --engine are for configurations of an operator, which come in parts")

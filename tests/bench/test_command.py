@@ -333,3 +333,12 @@ def test_a_network_of_one_size_is_compared_with_its_operators(monkeypatch, grid,
     monkeypatch.setattr(command, "_operator", lambda *_: seen.append("row") or 0)
     assert main(["bench", "resnet50", "--no-tui", *(word for text in grid for word in ("--grid", text))]) == 0
     assert seen == ["network" if whole else "row"]
+
+
+@pytest.mark.parametrize("option", [("--engine", "submitit"), ("--print-sbatch",)])
+def test_a_network_of_one_size_is_an_operator_in_jobs(monkeypatch, capsys, option):
+    monkeypatch.setattr(command.submitit_engine, "measure", lambda args, configurations, _: print(*configurations) or 0)
+    monkeypatch.setattr(command.jobs, "script", lambda args, configurations: " ".join(map(str, configurations)) + "\n")
+    assert main(["bench", "resnet50", "--no-tui", "--grid", "n=4", *option]) == 0
+    assert "'n': 4" in capsys.readouterr().out
+    assert main(["bench", "resnet50", "--no-tui", *option]) == 2
