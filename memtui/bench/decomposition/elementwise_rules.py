@@ -107,18 +107,18 @@ def _repeated(large: Sequence[int], small: Sequence[int]) -> dict[str, Value]:
 def _both_repeated(first: Sequence[int], second: Sequence[int]) -> dict[str, Value]:
     """Return a, b, c of shapes as a x b x 1 and a x 1 x c."""
     count = max(len(first), len(second))
-    pairs = list(zip(*((1,) * (count - len(some)) + tuple(some) for some in (first, second)), strict=True))
-    kinds = ["a" if one == other else "b" if other == 1 else "c" for one, other in pairs if max(one, other) > 1]
+    one, other = ((1,) * (count - len(some)) + tuple(some) for some in (first, second))
+    sides = [  # whose each is, of both, of the first or of the second, and its size
+        ("a", size) if size == of_other else ("b", size) if of_other == 1 else ("c", of_other)
+        for size, of_other in zip(one, other, strict=True)
+        if (size, of_other) != (1, 1)
+    ]
+    kinds = [kind for kind, _ in sides]
     turns = "".join(kind for kind, before in zip(kinds, [" ", *kinds], strict=False) if kind != before)
     if turns not in ("abc", "bc", "acb", "cb"):
         raise NotAnOperator("both of its tensors are repeated, along several sides")
-    sizes = {kind: prod(max(pair) for pair, own in _kinds(pairs) if own == kind) for kind in "abc"}
+    sizes = {kind: prod(size for own, size in sides if own == kind) for kind in "abc"}
     return {"a": sizes["a"], **dict(zip("bc", (sizes[kind] for kind in turns[-2:]), strict=True))}
-
-
-def _kinds(pairs: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], str]]:
-    """Return the pairs of sizes with whose side it is: of both, of the first, of the second."""
-    return [(pair, "a" if pair[0] == pair[1] else "b" if pair[1] == 1 else "c") for pair in pairs]
 
 
 def reduce(function: str) -> Rule:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from memtui.bench.configuration import Configuration, make
-from memtui.bench.decomposition.names import NetworkName
 from memtui.bench.operators import NETWORK
 from memtui.bench.operators.base import Parameters, Value
 from memtui.core.plain_data import to_plain
@@ -22,13 +21,11 @@ class OperatorCalls:
         op: name of the operator.
         parameters: those that differ from the usual ones, or all.
         calls: number of its calls.
-        time_ns: of all of them together, in the pass that was watched.
     """
 
     op: str
     parameters: dict[str, Value]
     calls: int
-    time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +89,6 @@ class Decomposition:
         """Return the whole network as one configuration. Raises ValueError."""
         facts = {"numbers": self.numbers, "parameters": self.parameters, "operations": flops(counts)}
         return make(NETWORK.name, {**usual, "name": self.name, "n": self.n, "size": self.size, **facts})
-
-    @property
-    def of(self) -> NetworkName:
-        return NetworkName(self.name, self.n, self.size)
 
     def coverage(self) -> dict[str, Any]:
         """Return a JSON-ready object about what is covered."""

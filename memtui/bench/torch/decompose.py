@@ -70,9 +70,8 @@ def _operators(calls: list[SeenCall]) -> tuple[OperatorCalls, ...]:
     for call in calls:
         for op, parameters in call.operators:
             key = canonical([op, parameters])
-            before = found.get(key) or OperatorCalls(op, parameters, 0, 0)
-            time_ns = before.time_ns + call.time_ns // len(call.operators)
-            found[key] = OperatorCalls(op, parameters, before.calls + 1, time_ns)
+            before = found.get(key) or OperatorCalls(op, parameters, 0)
+            found[key] = OperatorCalls(op, parameters, before.calls + 1)
     return tuple(found.values())
 
 
