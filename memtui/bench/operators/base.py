@@ -104,8 +104,15 @@ class Operator(ABC):
             raise ValueError(f"{key}={value} is too small")
 
     def derived(self, p: Parameters) -> Parameters:
-        """Return the values of symbolic parameters, such as ``p=same``, before they are checked."""
-        return {}
+        """Return the values of symbolic parameters, such as ``p=same``, before they are checked.
+
+        Where the default is the name of another parameter, as in ``w=h``, its value is meant.
+        """
+        return {
+            key: p[word]
+            for key, word in self.defaults.items()
+            if isinstance(word, str) and word in self.defaults and p[key] == word
+        }
 
     def check(self, p: Any) -> None:  # noqa: B027 (most have nothing to check)
         """Raise ValueError for parameters that exclude each other."""

@@ -5,26 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import Any, ClassVar
 
-from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+from memtui.bench.operators.base import Call, Parameters, Shape, Tensor
+from memtui.bench.operators.dense import Convolution
 
 
-class _Convolution(Operator):
+class _SameSides(Convolution):
     """Sides of the same kernel, stride and padding."""
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("p",)
     sides: ClassVar[tuple[str, ...]]
     function: ClassVar[str]  # of torch.nn.functional
-
-    def derived(self, p: Any) -> Parameters:
-        half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
-        first = self.sides[0]
-        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]), *((s, first, p[first]) for s in self.sides))
-        return {key: value for key, word, value in aliases if p[key] == word}
-
-    def check(self, p: Any) -> None:
-        for side in ("cin", "cout"):
-            if p[side] % p["groups"]:
-                raise ValueError(f"{side}={p[side]} cannot be shared among {p['groups']} groups")
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["n"], p["cin"], *(p[side] for side in self.sides))),)
@@ -54,7 +44,7 @@ class _Convolution(Operator):
         return lambda x, w: convolve(x[0], w[0], None, s, pad, d, groups)
 
 
-class Conv1d(_Convolution):
+class Conv1d(_SameSides):
     name = "conv1d"
     summary = "1-D convolution over l numbers; d: distance between two numbers of a kernel"
     defaults: ClassVar[Parameters] = {
@@ -64,27 +54,17 @@ class Conv1d(_Convolution):
     function = "conv1d"
 
 
-class Conv3d(_Convolution):
+class Conv3d(_SameSides):
     name = "conv3d"
     summary = "3-D convolution over t images, or a volume"
     defaults: ClassVar[Parameters] = {
         "n": 1, "cin": 64, "cout": 64, "t": 8, "h": 28, "w": "h", "k": 3, "kt": "k", "s": 1, "st": "s", "p": "same",
         "pt": "p", "d": 1, "groups": 1, "bias": False,
     }  # fmt: skip
+    own = ("kt", "pt")
     may_be_zero = ("p", "pt")
     sides = ("t", "h", "w")
     function = "conv3d"
-
-    def derived(self, p: Any) -> Parameters:
-        half = {key: p[key] // 2 if isinstance(p[key], int) else p[key] for key in ("k", "kt")}
-        aliases = (("w", "h", p["h"]), ("groups", "depthwise", p["cin"]), ("kt", "k", p["k"]), ("st", "s", p["s"]))
-        words: dict[str, Any] = {key: value for key, word, value in aliases if p[key] == word}
-        if p["p"] == "same":
-            words["p"] = half["k"]
-        if p["pt"] == "p":
-            pad, deep = words.get("p", p["p"]), words.get("kt", p["kt"])
-            words["pt"] = deep // 2 if pad == half["k"] and isinstance(deep, int) else pad
-        return words
 
     def _kernel(self, p: Any) -> Shape:
         return p["kt"], p["k"], p["k"]
@@ -102,7 +82,7 @@ class Conv3d(_Convolution):
         return lambda x, w: convolve(x[0], w[0], None, s, pad, d, groups)
 
 
-class ConvTranspose2d(_Convolution):
+class ConvTranspose2d(_SameSides):
     name = "convtranspose2d"
     summary = "transposed 2-D convolution, which makes images larger by its stride; op: rows added at the end"
     defaults: ClassVar[Parameters] = {

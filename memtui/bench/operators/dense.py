@@ -8,7 +8,33 @@ from typing import Any, ClassVar
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
 
 
-class Conv2d(Operator):
+class Convolution(Operator):
+    """A convolution.
+
+    Attributes:
+        own: names of the size of a kernel, and of the padding, in the direction in which they may be other ones.
+    """
+
+    own: ClassVar[tuple[str, str]] = ("k", "p")
+
+    def derived(self, p: Any) -> Parameters:
+        half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
+        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]))
+        words = {**super().derived(p), **{key: value for key, word, value in aliases if p[key] == word}}
+        kernel, pad = self.own
+        if p[pad] == "p":
+            size, usual = words.get(kernel, p[kernel]), words.get("p", p["p"])
+            # A kernel that is padded by its half is padded by its half in that direction, too.
+            words[pad] = size // 2 if usual == half and isinstance(size, int) else usual
+        return words
+
+    def check(self, p: Any) -> None:
+        for side in ("cin", "cout"):
+            if p[side] % p["groups"]:
+                raise ValueError(f"{side}={p[side]} cannot be shared among {p['groups']} groups")
+
+
+class Conv2d(Convolution):
     name = "conv2d"
     summary = "2-D convolution; p=same pads by k//2, groups=depthwise takes one group a channel, kw makes k high only"
     defaults: ClassVar[Parameters] = {
@@ -16,22 +42,12 @@ class Conv2d(Operator):
         "format": "contiguous", "kw": "k", "pw": "p", "d": 1,
     }  # fmt: skip
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("contiguous", "channels_last")}
+    own = ("kw", "pw")
     may_be_zero = ("p", "pw")
     later = ("kw", "pw", "d")
 
-    def derived(self, p: Any) -> Parameters:
-        half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
-        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]), ("w", "h", p["h"]), ("kw", "k", p["k"]))
-        words = {key: value for key, word, value in aliases if p[key] == word}
-        pad, wide = words.get("p", p["p"]), words.get("kw", p["kw"])
-        # A kernel that is padded by its half is padded by its half to the sides, too.
-        pad_wide = wide // 2 if pad == half and isinstance(wide, int) else pad
-        return words | ({"pw": pad_wide} if p["pw"] == "p" else {})
-
     def check(self, p: Any) -> None:
-        for side in ("cin", "cout"):
-            if p[side] % p["groups"]:
-                raise ValueError(f"{side}={p[side]} cannot be shared among {p['groups']} groups")
+        super().check(p)
         high, wide = (p["d"] * (p[kernel] - 1) + 1 for kernel in ("k", "kw"))
         if p["h"] + 2 * p["p"] < high or p["w"] + 2 * p["pw"] < wide:
             kernel = high if high == wide else f"{high}x{wide}"
@@ -152,9 +168,6 @@ class ScaledDotProductAttention(Operator):
         "b": 4, "heads": 8, "s": 256, "d": 64, "causal": False, "t": "s", "kv": "heads", "mask": False,
     }  # fmt: skip
     later = ("t", "kv", "mask")
-
-    def derived(self, p: Any) -> Parameters:
-        return {key: p[word] for key, word in (("t", "s"), ("kv", "heads")) if p[key] == word}
 
     def check(self, p: Any) -> None:
         if p["heads"] % p["kv"]:

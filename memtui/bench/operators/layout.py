@@ -57,9 +57,6 @@ class Roll(Operator):
     summary = "n images of h x w x c, each moved by shift to both sides, around its edges"
     defaults: ClassVar[Parameters] = {"n": 8, "h": 56, "w": "h", "c": 96, "shift": 3}
 
-    def derived(self, p: Any) -> Parameters:
-        return {"w": p["h"]} if p["w"] == "h" else {}
-
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor(self.output(p)),)
 

@@ -52,9 +52,6 @@ class GroupNorm(Operator):
     summary = "n images of c channels, each group of channels to mean 0 and variance 1"
     defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "w": "h", "groups": 32, "affine": True}
 
-    def derived(self, p: Any) -> Parameters:
-        return {"w": p["h"]} if p["w"] == "h" else {}
-
     def check(self, p: Any) -> None:
         if p["c"] % p["groups"]:
             raise ValueError(f"c={p['c']} cannot be shared among {p['groups']} groups")
@@ -82,9 +79,6 @@ class BatchNorm(Operator):
     summary = "n images of c channels, each channel normalised; train=true takes statistics from the batch"
     defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "train": False, "w": "h"}
     later = ("w",)
-
-    def derived(self, p: Any) -> Parameters:
-        return {"w": p["h"]} if p["w"] == "h" else {}
 
     def check(self, p: Any) -> None:
         if p["train"] and p["n"] * p["h"] * p["w"] == 1:

@@ -14,9 +14,6 @@ class _Pool(Operator):
     later = ("w", "ceil")
     function: ClassVar[str]  # of torch.nn.functional
 
-    def derived(self, p: Any) -> Parameters:
-        return {"w": p["h"]} if p["w"] == "h" else {}
-
     def check(self, p: Any) -> None:
         if 2 * p["p"] > p["k"]:
             raise ValueError(f"padding of {p['p']} is more than half a kernel of {p['k']}")
@@ -64,9 +61,6 @@ class AdaptiveAveragePool(Operator):
     defaults: ClassVar[Parameters] = {"n": 8, "c": 2048, "h": 7, "out": 1, "w": "h"}
     later = ("w",)
 
-    def derived(self, p: Any) -> Parameters:
-        return {"w": p["h"]} if p["w"] == "h" else {}
-
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["n"], p["c"], p["h"], p["w"])),)
 
@@ -89,9 +83,6 @@ class Upsample(Operator):
         "n": 8, "c": 64, "h": 28, "w": "h", "out": 56, "out_w": "out", "how": "bilinear",
     }  # fmt: skip
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"how": ("nearest", "bilinear", "bicubic")}
-
-    def derived(self, p: Any) -> Parameters:
-        return {key: p[word] for key, word in (("w", "h"), ("out_w", "out")) if p[key] == word}
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["n"], p["c"], p["h"], p["w"])),)
