@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import threading
 from dataclasses import asdict
+from types import SimpleNamespace
 
 from memtui.core.samples import CHASSIS, PowerReading, Status
+from memtui.recording.recorder.__main__ import MarkReader, record
 from memtui.recording.recorder.machine_power import MachinePowerReader
 
 
@@ -32,3 +36,20 @@ def test_readings_come_whole_and_not_from_before_the_recording():
     assert reader.fds == []
     assert list(reader.read(10)) == []
     os.close(read_fd)
+
+
+def test_readings_and_marks_before_the_hello_keep_no_cpu_busy(monkeypatch):
+    waits = []
+    wait = select.select
+    monkeypatch.setattr(select, "select", lambda *about: (waits.append(about), wait(*about))[1])
+    (stream, _), (stop, end), (marks, mark), (power, value) = pipes = [os.pipe() for _ in range(4)]
+    os.write(mark, b'[5, "early"]\n')
+    os.write(value, line(5, 100.0)[1])
+    stopper = threading.Timer(0.3, os.write, (end, b"x"))
+    stopper.start()
+    builder = SimpleNamespace(hello=None, limits=None)
+    record(stream, builder, None, stop, lambda: None, MarkReader(marks), None, MachinePowerReader(power))
+    stopper.join()
+    assert len(waits) < 5
+    for fd in (fd for pipe in pipes for fd in pipe):
+        os.close(fd)

@@ -76,7 +76,9 @@ def record(
     commit_due = time.monotonic() + COMMIT_SECONDS
     while True:
         remaining_s = max(commit_due - time.monotonic(), 0)
-        others = [fd for source in (mark_reader, tracer_server, machine_power) if source for fd in source.fds]
+        # What is not read before the hello of the sampler is not waited for either: it stays in its pipe.
+        read_now = (tracer_server, *((mark_reader, machine_power) if builder.hello is not None else ()))
+        others = [fd for source in read_now if source for fd in source.fds]
         ready, _, _ = select.select([stream_fd, stop_fd, *others], [], [], remaining_s)
         for message in _other_messages(builder, ready, mark_reader, tracer_server, machine_power):
             builder.add(message)
