@@ -9,13 +9,14 @@ import sys
 from contextlib import closing
 
 import numpy as np
+import psutil
 import pytest
 
 from memtui.core.samples import Status
 from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import TRACKER, part
-from tests.support.redfish_service import PASSWORD, USER, idrac, serving
+from tests.support.redfish_service import PASSWORD, USER, idrac, serving, wait_until
 from tests.support.repository import ROOT
 from tests.support.users import NO_PASSWORD, temporary_user
 
@@ -53,6 +54,18 @@ def test_readings_are_in_the_session_and_the_password_is_not(tmp_path, environme
     for text in (path.read_bytes().decode("latin-1"), report.stdout, done.stdout, done.stderr):
         assert PASSWORD not in text
         assert USER not in text
+
+
+def test_the_password_of_the_environment_is_for_one_process(tmp_path, environment):
+    words = ("record", "--no-sudo", *TRACKER, "--redfish", "https://127.0.0.1:1", "-o", tmp_path / "session")
+    command = [sys.executable, "-m", "memtui", *map(str, words), "--", "sleep", "3"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        parts = {name: part(child.pid, f"memtui.recording.{name}") for name in ("redfish", "recorder", "sampler")}
+        children = psutil.Process(child.pid).children
+        parts["program"] = wait_until(lambda: next((one for one in children() if one.name() == "sleep"), None))
+        have = {name for name, process in parts.items() if PASSWORD in process.environ().values()}
+        assert child.wait(30) == 0
+    assert have == {"redfish"}
 
 
 def test_a_hang_delays_no_sample(tmp_path, environment):

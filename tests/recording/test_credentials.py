@@ -25,6 +25,11 @@ def test_of_netrc(tmp_path):
     assert "calvin" not in repr(found) + str(found)
 
 
+def test_the_case_of_a_host_is_of_no_account(tmp_path):
+    netrc(tmp_path, ENTRY.replace("bmc", "BMC"))
+    assert credentials_for("bmc.example", {}, tmp_path) == Credentials("root", "calvin-4711")
+
+
 def test_the_environment_goes_first(tmp_path):
     netrc(tmp_path)
     environment = {"MEMTUI_REDFISH_USER": "me", "MEMTUI_REDFISH_PASSWORD": "a:b"}

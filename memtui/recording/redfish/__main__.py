@@ -1,7 +1,8 @@
-"""The process that asks a Redfish service, so that a service that hangs delays nothing and nobody else has a password.
+"""The process that asks a Redfish service, so that one that hangs delays nothing, and no other process uses a password.
 
-Run as ``python -m memtui.recording.redfish URL``, by the supervisor, which is the user and never root. It writes a
-reading as a line of JSON whenever there is one, and ends at the end of its input or when nobody reads its output.
+Run as ``python -m memtui.recording.redfish URL``, by the supervisor, with the rights of the user: root's only where the
+user is root. It writes a reading as a line of JSON whenever there is one, and ends at the end of its input or when
+nobody reads its output.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ def main() -> int:
         select.select([0], [], [])
         return 0
     reader = RedfishReader(lambda: Connection(address, credentials), address.chassis)
-    try:
-        while True:
-            ready, _, _ = select.select([0, reader.ready_fd], [], [], reader.wait_s)
-            if 0 in ready:
-                os._exit(0)  # without waiting for a thread in a call that hangs
-            if reading := reader.step():
-                _send(reading)
-    except BrokenPipeError:
-        os._exit(0)
+    while True:
+        ready, _, _ = select.select([0, reader.ready_fd], [], [], reader.wait_s)
+        if 0 in ready:
+            os._exit(0)  # without waiting for a thread in a call that hangs
+        if reading := reader.step():
+            _send(reading)
 
 
 def _send(reading: PowerReading) -> None:
-    os.write(1, json.dumps(asdict(reading)).encode() + b"\n")
+    try:
+        os.write(1, json.dumps(asdict(reading)).encode() + b"\n")
+    except BrokenPipeError:
+        os._exit(0)
 
 
 if __name__ == "__main__":

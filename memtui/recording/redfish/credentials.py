@@ -14,6 +14,11 @@ USER, PASSWORD = "MEMTUI_REDFISH_USER", "MEMTUI_REDFISH_PASSWORD"
 _MOST_BYTES = 1 << 20
 
 
+def without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that asks no Redfish service."""
+    return {name: value for name, value in environment.items() if name not in (USER, PASSWORD)}
+
+
 class NoCredentials(Exception):
     """There are some, and they cannot be used; the text says why, without a word of them."""
 
@@ -65,7 +70,8 @@ def _of_netrc(path: Path, host: str) -> Credentials | None:
         try:
             # The file that was checked, whatever has that name now. An entry "default" is for no host in particular,
             # and so not for this one.
-            entry = netrc.netrc(f"/proc/self/fd/{fd}").hosts.get(host)
+            entries = netrc.netrc(f"/proc/self/fd/{fd}").hosts.items()
+            entry = next((entry for name, entry in entries if name.lower() == host.lower()), None)
         except netrc.NetrcParseError as error:  # its own words may have a part of a password
             raise NoCredentials(f"~/.netrc cannot be understood, at line {error.lineno}") from None
         except (OSError, UnicodeError):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import IO, Any
 
+from memtui.recording.redfish.credentials import PASSWORD, USER
 from memtui.recording.supervisor.program import Adopted
 
 REDFISH = "memtui.recording.redfish"
@@ -22,12 +23,17 @@ def start_module(module: str, *arguments: str, **streams: Any) -> subprocess.Pop
 
 
 def start_redfish(url: str | None) -> tuple[subprocess.Popen[bytes] | None, tuple[int, ...]]:
-    """Start the process that asks a Redfish service, as the user; return it, and where its readings come from."""
+    """Start the process that asks a Redfish service, as the user; return it, and where its readings come from.
+
+    Name and password in the environment are for that process: those that are started later do not inherit them.
+    """
     if url is None:
         return None, ()
     reading, writing = os.pipe()
     child = start_module(REDFISH, url, stdin=subprocess.PIPE, stdout=writing, stderr=subprocess.DEVNULL)
     os.close(writing)
+    for name in (USER, PASSWORD):
+        os.environ.pop(name, None)
     return child, (reading,)
 
 

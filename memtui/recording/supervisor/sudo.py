@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from memtui.core.errors import UserError
+from memtui.recording.redfish.credentials import without_credentials
 from memtui.recording.sampler.commands import OWN, READY, REPORT_READY
 from memtui.recording.targets import sudo_line
 
@@ -110,7 +111,7 @@ def _direct(says: IO[bytes], notice: str = "") -> Started:
             stdin=subprocess.PIPE,
             stdout=stream_write,
             stderr=says,
-            env=_SAFE_ENVIRONMENT if for_another else None,
+            env=_SAFE_ENVIRONMENT if for_another else without_credentials(os.environ),
             start_new_session=True,  # signals of the terminal do not reach it
         )
     except BaseException:
@@ -132,7 +133,13 @@ def _through_sudo(says: IO[bytes], *, own: bool) -> Started:
     with _interrupts_noted() as interrupts:  # sudo may ask before Popen returns, and would be lost
         try:
             # In this session, because sudo asks on its terminal; the sampler leaves the session by itself.
-            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stream_write, stderr=says)
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=stream_write,
+                stderr=says,
+                env=without_credentials(os.environ),
+            )
         except BaseException:
             os.close(stream)
             raise
