@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import shutil
 import threading
 import time
@@ -116,8 +117,9 @@ def test_a_service_that_hangs(service):
     assert time.monotonic() - begin < 5
 
 
-def test_a_service_that_drips_is_left(service):
-    service.fault = "drip"
+@pytest.mark.parametrize("fault", ["drip", "leak"])
+def test_a_service_that_drips_is_left(service, fault):
+    service.fault = fault
     asked = client(service)
     threading.Timer(0.5, asked.abort).start()
     begin = time.monotonic()
@@ -125,6 +127,34 @@ def test_a_service_that_drips_is_left(service):
         asked.get(ROOT)
     assert time.monotonic() - begin < 5
     assert len(service.requests) == 1, "not asked again after that"
+
+
+def test_what_was_given_up_asks_nothing_more(service):
+    asked = client(service)
+    asked.abort()
+    with pytest.raises(Unreachable, match="given up"):
+        asked.get(ROOT)
+    assert service.requests == []
+
+
+def test_giving_up_while_it_connects(service, monkeypatch):
+    asked = client(service)
+    connect = http.client.HTTPConnection.connect
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", lambda self: (asked.abort(), connect(self)))
+    with pytest.raises(Unreachable, match="given up"):
+        asked.get(ROOT)
+    assert service.requests == []
+
+
+def test_a_password_that_went_out_for_nothing_is_told_apart(service):
+    for fault, sent in (("hang", True), ("close", True), ("half", False)):
+        service.fault = fault
+        with pytest.raises(Unreachable) as error:
+            client(service, seconds=0.3).get(ROOT)
+        assert error.value.password_sent == sent
+    with pytest.raises(Unreachable) as error:
+        Connection(parse_address(f"http://127.0.0.1:{unused_port()}"), CREDENTIALS).get(ROOT)
+    assert not error.value.password_sent
 
 
 def test_a_connection_that_the_service_closed_is_made_again(service):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.core.samples import Status
-from memtui.recording.redfish.connection import NoAnswer, Unreachable
+from memtui.recording.redfish.connection import Forbidden, NoAnswer, Unreachable
 from memtui.recording.redfish.power_resource import RESOURCES, PowerResource, find, watts_of
 from tests.support.redfish_service import MAKES, chassis, collection, ilo, openbmc, power, root
 
@@ -113,10 +113,19 @@ def test_a_service_that_fails_is_not_one_without_a_power(error):
         find(getter(tree)[0])
 
 
-def test_the_other_resource_where_one_cannot_be_given():
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoAnswer(Status.FAILED, "the Redfish service answers HTTP 500"),
+        Forbidden(Status.DENIED, "the Redfish service refuses (HTTP 403)"),
+    ],
+)
+def test_the_other_resource_where_one_cannot_be_given(error):
     tree = ilo()
     tree[f"{CHASSIS}/1/"]["EnvironmentMetrics"] = {"@odata.id": f"{CHASSIS}/1/EnvironmentMetrics"}
-    tree[f"{CHASSIS}/1/EnvironmentMetrics"] = NoAnswer(Status.FAILED, "the Redfish service answers HTTP 500")
+    tree[f"{CHASSIS}/1/EnvironmentMetrics"] = error
+    tree["/redfish/v1/Chassis/"]["Members"].append({"@odata.id": f"{CHASSIS}/2"})
+    tree[f"{CHASSIS}/2"] = error
     assert find(getter(tree)[0]) == (PowerResource("Power", f"{CHASSIS}/1/Power/"), 139.0)
 
 
@@ -130,6 +139,17 @@ def test_controls_of_parts_are_not_the_whole():
     assert watts_of("Power", power("", *controls)) == 316.0
     with pytest.raises(NoAnswer, match="several figures"):
         watts_of("Power", power("", controls[0], controls[0]))
+
+
+def test_a_figure_beyond_all_floats_is_a_reason():
+    for watts in (10**400, -(10**400)):
+        with pytest.raises(NoAnswer, match="which cannot be"):
+            watts_of("Power", power("", {"PowerConsumedWatts": watts}))
+
+
+@pytest.mark.parametrize("kind", [[], {}, ["Module"]])
+def test_an_odd_kind_of_chassis_spoils_nothing(kind):
+    assert find(getter(service(machine("A", 100.0, system="1"), machine("B", None, kind)))[0])[1] == 100.0
 
 
 def test_a_mean_of_minutes_is_another_figure():

@@ -15,8 +15,9 @@ from memtui.core.samples import Status
 from memtui.recording.redfish import reader as module
 from memtui.recording.redfish.address import parse_address
 from memtui.recording.redfish.cadence import LEAST, Cadence
-from memtui.recording.redfish.connection import Connection
+from memtui.recording.redfish.connection import Connection, NoAnswer
 from memtui.recording.redfish.credentials import Credentials
+from memtui.recording.redfish.power_resource import PowerResource
 from memtui.recording.redfish.reader import RedfishReader
 from tests.support.redfish_service import MAKES, PASSWORD, USER, idrac, openbmc, serving, wait_until
 
@@ -33,7 +34,14 @@ def made(monkeypatch):
     )
     yield
     for one in readers:
-        one.close()
+        if one._connection is not None:
+            one._connection.abort()
+        if one._thread is not None:
+            one._thread.join(10)
+        if one._connection is not None:
+            one._connection.close()
+        os.close(one.ready_fd)
+        os.close(one._ready)
 
 
 @pytest.fixture
@@ -138,6 +146,38 @@ def test_a_refusal_ends_it(quick):
         assert len(service.requests) == 1
 
 
+def test_a_refusal_that_comes_too_late_ends_it_as_well(quick):
+    asked = []
+
+    class Slow(Connection):
+        def get(self, path):
+            asked.append(path)
+            time.sleep(0.4)
+            raise NoAnswer(Status.DENIED, "refused")
+
+    reader = RedfishReader(lambda: Slow(parse_address("bmc"), None), patience_s=0.1)
+    reader._resource = PowerResource("Power", "/redfish/v1/Power")
+    assert next_of(reader).reason == "the Redfish service does not answer"
+    found = next_of(reader)
+    assert (found.status, found.reason) == (Status.DENIED, "refused")
+    assert reader.ended
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("patience_s", [0.2, 20.0])
+def test_passwords_without_an_answer_become_rare(quick, monkeypatch, patience_s):
+    """A refusal may come too late to be seen, and locks the account all the same."""
+    monkeypatch.setattr(module, "FIND_S", 0.2)
+    with serving(idrac()) as service:
+        service.fault = "hang"
+        address = parse_address(service.url)
+        reader = RedfishReader(lambda: Connection(address, Credentials(USER, "wrong"), 0.5), patience_s=patience_s)
+        said = wait_until(lambda: "only" in (found := next_of(reader)).reason and found)
+        assert "asked every 5 minutes only, after 3 passwords without an answer" in said.reason
+        assert (said.status, len(service.requests)) == (Status.FAILED, 3)
+        assert reader.wait_s > 250
+
+
 @pytest.mark.parametrize(
     ("fault", "status"), [("404", Status.UNSUPPORTED), ("says x", Status.FAILED), ("500", Status.FAILED)]
 )
@@ -203,3 +243,12 @@ def test_the_process_says_what_is_wrong_with_the_passwords(tmp_path):
         assert service.requests == []
         said, errors = process.communicate(timeout=10)
         assert (said, errors, process.returncode) == (b"", b"", 0)
+
+
+def test_the_process_ends_without_a_word_when_nobody_reads(tmp_path):
+    process = start("https://bmc.example", tmp_path, MEMTUI_REDFISH_USER=USER)
+    process.stdout.close()
+    assert process.wait(20) == 0
+    assert process.stderr.read() == b""
+    process.stdin.close()
+    process.stderr.close()

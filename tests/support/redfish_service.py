@@ -200,8 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
         match word:
             case "hang":
                 self.service.over.wait(60)
-            case "drip":
-                self._drip()
+            case "drip" | "leak":
+                self._drip(b"X-Slow: " if word == "drip" else b"Connection: close\r\n\r\n")
             case "half":
                 self._send(200, b'{"Id":', {"Content-Length": "1000"})
             case "babble":
@@ -216,12 +216,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, rest.encode())
             case _ if word.isdigit():
                 self._send(int(word), f'{{"error": {{"message": "{PASSWORD}"}}}}'.encode())
-        self.close_connection = word in ("hang", "drip", "half", "close", "babble")
+        self.close_connection = word in ("hang", "drip", "leak", "half", "close", "babble")
 
-    def _drip(self) -> None:
-        """Send a header a byte at a time, so that no single wait is long."""
+    def _drip(self, begin: bytes) -> None:
+        """Send what follows ``begin`` a byte at a time, so that no single wait is long."""
         try:
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n" + begin)
             while not self.service.over.wait(0.05):
                 self.wfile.write(b"x")
         except OSError:

@@ -33,10 +33,18 @@ class NoAnswer(Exception):
 
 
 class Unreachable(NoAnswer):
-    """There was no answer at all, or only a part of one."""
+    """There was no answer at all, or only a part of one.
 
-    def __init__(self, reason: str) -> None:
+    ``password_sent``: the name and the password went out, and nothing came back that says what became of them.
+    """
+
+    def __init__(self, reason: str, *, password_sent: bool = False) -> None:
         super().__init__(Status.FAILED, reason)
+        self.password_sent = password_sent
+
+
+class Forbidden(NoAnswer):
+    """The service refuses this resource (HTTP 403): the password is right, and another resource may be allowed."""
 
 
 class Connection:
@@ -45,7 +53,9 @@ class Connection:
     def __init__(self, address: Address, credentials: Credentials | None, seconds: float = SECONDS) -> None:
         self._address, self._credentials, self._seconds = address, credentials, seconds
         self._connection: http.client.HTTPConnection | None = None
+        self._socket: socket.socket | None = None  # of that connection, which forgets it when an answer is the last one
         self._aborted = False
+        self._password_sent = False  # in a request that has no answer yet
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the resource. Raises NoAnswer."""
@@ -63,13 +73,14 @@ class Connection:
             raise
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise self._unreachable(error) from None
+            failure = self._unreachable(error)
+            failure.password_sent = self._password_sent
+            raise failure from None
 
     def abort(self) -> None:
         """End the request under way, from another thread: it fails, and so does every later one."""
         self._aborted = True
-        connection = self._connection
-        sock = None if connection is None else connection.sock
+        sock = self._socket
         if sock is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of ssl, which is not for two threads
@@ -78,7 +89,7 @@ class Connection:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection = self._socket = None
 
     def _follow(self, path: str) -> dict[str, Any]:
         for _ in range(_MOST_REDIRECTS + 1):
@@ -94,10 +105,23 @@ class Connection:
         headers = {"Accept": "application/json", "OData-Version": "4.0"}
         if self._credentials is not None:
             headers["Authorization"] = self._credentials.header
+        self._password_sent = False
+        self._refuse_aborted()
         if self._connection is None:
             self._connection = self._connect()
+        if self._connection.sock is None:
+            self._connection.connect()
+            self._socket = self._connection.sock
+            self._refuse_aborted()  # an abort before now had no socket to end
+        self._password_sent = self._credentials is not None
         self._connection.request("GET", path, headers=headers)
-        return self._connection.getresponse()
+        answer = self._connection.getresponse()
+        self._password_sent = False
+        return answer
+
+    def _refuse_aborted(self) -> None:
+        if self._aborted:
+            raise Unreachable("the request was given up")
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._address.host, self._address.port
@@ -142,7 +166,7 @@ def _document(answer: http.client.HTTPResponse, path: str) -> dict[str, Any]:
     """Return the JSON object of an answer. Raises NoAnswer, OSError and HTTPException."""
     code = answer.status
     if code in (401, 403):
-        raise NoAnswer(
+        raise (Forbidden if code == 403 else NoAnswer)(
             Status.DENIED,
             f"the Redfish service refuses (HTTP {code}): it takes a name and a password, from ~/.netrc or "
             "MEMTUI_REDFISH_USER and MEMTUI_REDFISH_PASSWORD; not asked again",

@@ -8,20 +8,20 @@ not read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from memtui.core.samples import Status
 from memtui.recording.redfish.address import ROOT, is_path
-from memtui.recording.redfish.connection import NoAnswer, Unreachable
+from memtui.recording.redfish.connection import Forbidden, NoAnswer, Unreachable
 
 Get = Callable[[str], dict[str, Any]]
 RESOURCES = ("EnvironmentMetrics", "Power")  # links of a chassis, in the order in which they are tried
 MOST_CHASSIS = 32
 _RANKS = (0, 1, 2)  # of ``_rank``
 _MOST_WATTS = 1e6
+_MOST_FLOAT = 1e308  # a whole number in JSON may be beyond what a float holds
 # Values of ChassisType that are a part of a machine, or many machines.
 _NO_MACHINE = {
     *("Component", "Module", "Card", "Cartridge", "Drawer", "StorageEnclosure", "ExpansionChassis", "Expansion"),
@@ -83,12 +83,16 @@ def watts_of(kind: str, document: dict[str, Any]) -> float:
     else:
         controls = [control for control in _list(document, "PowerControl") if isinstance(control, dict)]
         figures = [c.get("PowerConsumedWatts") for c in controls if c.get("PhysicalContext") in _WHOLE]
-    numbers = [float(f) for f in figures if isinstance(f, int | float) and not isinstance(f, bool)]
+    numbers = [
+        float(max(min(figure, _MOST_FLOAT), -_MOST_FLOAT))
+        for figure in figures
+        if isinstance(figure, int | float) and not isinstance(figure, bool)
+    ]
     if not numbers:
         raise NoAnswer(Status.FAILED, f"{kind} of the Redfish service has no power at present")
     if len(numbers) > 1:
         raise NoAnswer(Status.UNSUPPORTED, "Power of the Redfish service has several figures of the whole chassis")
-    if not (math.isfinite(numbers[0]) and 0 < numbers[0] < _MOST_WATTS):
+    if not 0 < numbers[0] < _MOST_WATTS:
         raise NoAnswer(Status.FAILED, f"{kind} of the Redfish service says {numbers[0]:g} W, which cannot be")
     return numbers[0]
 
@@ -109,7 +113,7 @@ def _rank(chassis: dict[str, Any]) -> int | None:
     """Return how likely this is the machine, 0 the most; None: it is a part of one, or many."""
     links = _object(chassis, "Links")
     inside = bool(_link(links, "ContainedBy"))
-    if chassis.get("ChassisType") in _NO_MACHINE:
+    if str(chassis.get("ChassisType")) in _NO_MACHINE:  # it may be anything, also what has no hash
         return None
     if _list(links, "ComputerSystems"):
         return 1 if inside else 0  # 1: a blade or a sled
@@ -134,9 +138,9 @@ def _optional(get: Get, path: str) -> dict[str, Any] | None:
     try:
         return get(path)
     except NoAnswer as error:
-        if isinstance(error, Unreachable) or error.status == Status.DENIED:
-            raise
-        return None
+        if isinstance(error, Forbidden) or not (isinstance(error, Unreachable) or error.status == Status.DENIED):
+            return None
+        raise
 
 
 def _link(document: dict[str, Any], name: str) -> str:

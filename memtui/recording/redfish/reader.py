@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from memtui.core.samples import CHASSIS, PowerReading, Status
 from memtui.recording.redfish.cadence import Cadence
-from memtui.recording.redfish.connection import Connection, NoAnswer
+from memtui.recording.redfish.connection import Connection, NoAnswer, Unreachable
 from memtui.recording.redfish.power_resource import PowerResource, find
 
 SOURCE = "redfish"
@@ -18,7 +18,11 @@ EVERY_S = 2.0  # from one request to the next, but never before the controller h
 PATIENCE_S = 8.0  # so long after a request, the value before does not hold any more
 FIND_S = 60.0  # for finding the resource, which takes a request or more for each chassis
 LONGEST_PAUSE_S = 60.0  # between attempts that fail
-_END_S = 0.5
+# A controller may answer a wrong password too late, and count it all the same: after so many attempts in a row that
+# sent one and got no answer, the next ones are far apart.
+MOST_UNANSWERED = 3
+UNANSWERED_PAUSE_S = 300.0
+_NO_ANSWER = "the Redfish service does not answer"
 
 
 class RedfishReader:
@@ -43,6 +47,7 @@ class RedfishReader:
         self._given_up = False  # on that question
         self._due_s = time.monotonic()
         self._failures = 0
+        self._unanswered = 0  # attempts in a row that sent a password for nothing
         self._answered_wall_s: float | None = None
         self._cadence = Cadence()
         self.ended = False  # nothing will be asked any more
@@ -80,21 +85,7 @@ class RedfishReader:
         self._given_up = True
         if self._connection is not None:
             self._connection.abort()
-        return self._nothing(Status.FAILED, "the Redfish service does not answer")
-
-    def close(self) -> None:
-        """End the question under way, if there is one, and wait for its thread unless that hangs."""
-        self.ended = True
-        if self._connection is not None:
-            self._connection.abort()
-        if self._thread is not None:
-            self._thread.join(_END_S)
-            if self._thread.is_alive():
-                return  # it still has the connection and the pipe
-        if self._connection is not None:
-            self._connection.close()
-        os.close(self.ready_fd)
-        os.close(self._ready)
+        return self._nothing(Status.FAILED, _NO_ANSWER)
 
     def _begin(self, now_s: float) -> None:
         self._begun_s, self._given_up = now_s, False
@@ -125,20 +116,33 @@ class RedfishReader:
         took_s, given_up = t_s - self._begun_s, self._given_up
         self._due_s = max(self._begun_s + EVERY_S, t_s + took_s)
         self._begun_s, self._given_up = None, False
+        if isinstance(outcome, Unreachable):
+            self._unanswered += outcome.password_sent
+        else:
+            self._unanswered = 0
         if isinstance(outcome, float) and not given_up:
             self._failures, self._answered_wall_s = 0, time.time()
             self._cadence.add(t_s, outcome)
             return self._reading(t_ns, power_w=outcome)
         self._failures += 1
-        self._due_s = t_s + min(EVERY_S * 2**self._failures, LONGEST_PAUSE_S)
+        waits = self._unanswered >= MOST_UNANSWERED
+        self._due_s = t_s + (UNANSWERED_PAUSE_S if waits else min(EVERY_S * 2**self._failures, LONGEST_PAUSE_S))
         self._resource = None  # a controller that restarted may have another one
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        if given_up or isinstance(outcome, float):
-            return None  # said already
-        self.ended = outcome.status == Status.DENIED
-        return self._nothing(outcome.status, outcome.reason)
+        if isinstance(outcome, float):
+            return None  # too late, as was said already
+        self.ended = outcome.status == Status.DENIED  # also where it came too late
+        if given_up and not (self.ended or waits):
+            return None
+        reason = _NO_ANSWER if given_up and waits else outcome.reason
+        if waits:
+            reason += (
+                f"; asked every {UNANSWERED_PAUSE_S / 60:.0f} minutes only, after {self._unanswered} passwords without "
+                "an answer: wrong ones lock an account"
+            )
+        return self._nothing(outcome.status, reason)
 
     def _nothing(self, status: Status, reason: str) -> PowerReading:
         self._cadence.add(0.0, None)
