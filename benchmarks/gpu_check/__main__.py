@@ -25,7 +25,7 @@ STAGES = {
     "nvml": ("nvml", 60, "power, energy, clocks, memory and use by process against nvidia-smi; how sensors average"),
     "trace": ("traces", 105, "recorded steps against PyTorch's allocator: streams, graphs, expandable segments; cost"),
     "attach": ("attached", 72, "a training's progress in pairs, memtui's own cost, the screen at three sizes"),
-    "bench": ("operators", 200, "time against torch.utils.benchmark, energy against the counter and Zeus"),
+    "bench": ("operators", 215, "time against torch.utils.benchmark, energy against the counter and Zeus"),
     "place": ("placement", 85, "bandwidths against CUDA events, a plan that is executed"),
     "network": ("network", 190, "ResNet-50 against the sum of its operators, predictions from the GPU's own rows"),
 }

@@ -23,7 +23,7 @@ GRIDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("conv2d", {"n": 64, "dtype": ("fp32", "tf32", "bf16", "fp16")}),
     ("linear", {**_PRODUCT, "dtype": ("tf32", "bf16", "fp8")}),
     ("linear", {**_LARGE, "dtype": ("bf16",), "weight_zeros": 50, "zeros": COMPRESSED}),
-    ("sdpa", {"b": 4, "heads": 16, "s": 2048, "d": 64, "dtype": ("bf16",)}),
+    ("sdpa", {"b": 4, "heads": 16, "s": 2048, "d": 64, "dtype": ("bf16", "fp16", "tf32", "fp32")}),
 )
 ENERGY_OF = {("conv2d", "fp32"), ("linear", "bf16"), ("linear", "fp8"), ("sdpa", "bf16")}
 TIME_WITHIN, ENERGY_WITHIN, ZEUS_WITHIN = 0.03, 0.01, 0.03
