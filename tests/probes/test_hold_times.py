@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import closing
 
@@ -16,7 +17,7 @@ from memtui.probes.pages.pagetable.maps_text import GONE, MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.tracker import ClearingTooLong
 from memtui.probes.pause import hold_times
-from memtui.probes.pause.hold_times import HoldTimes
+from memtui.probes.pause.hold_times import HoldTimes, page_tables_kb
 from memtui.probes.proc_maps import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
 from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
 from tests.support.live import needs_tracker, pattern, start
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.real_clock
 
 PAGES = 20_000
 MS = 10**6
+NO_PID = 1 << 22  # the largest there can be is below
 
 
 @pytest.fixture
@@ -42,6 +44,37 @@ def test_the_first_window_is_judged_by_the_size_of_a_process(sizes):
     assert times.expected_ns(1, 0) == 100 * 512 * hold_times._PAGE_NS
     assert times.expected_ns(1, 1000) - times.expected_ns(1, 0) == 1000 * hold_times._MAPPING_NS
     assert times.expected_ns(2, None) == 0, "it has ended"
+
+
+def test_the_size_of_page_tables_is_in_the_status():
+    status = "Name:\tVmPTE: 7 kB\nVmPTE:\t     132 kB\nVmSwap:\t       0 kB\n"
+    assert page_tables_kb(0, status) == 132
+    assert page_tables_kb(0, "Name:\tx\n") == 0, "a kernel thread"
+    assert page_tables_kb(os.getpid()) >= 8, "a table of each level"
+    assert page_tables_kb(NO_PID) == 0, "it has ended"
+    assert HoldTimes().expected_ns(NO_PID, 0, status) == 33 * 512 * hold_times._PAGE_NS, "it is not read again"
+
+
+def test_of_one_mapping_and_one_table_two_are_twice_as_many(sizes):
+    times = HoldTimes()
+    for mappings, tables_kb in ((1, 400), (100, 1)):
+        sizes[1] = tables_kb
+        times.expected_ns(1, mappings)
+        times.record(1, 10 * MS)
+        assert times.expected_ns(1, 2 * mappings) == 20 * MS
+        sizes[1] = 2 * tables_kb
+        assert times.expected_ns(1, mappings) == 20 * MS
+        times.forget(1)
+
+
+def test_a_window_without_a_pause_says_nothing_of_pauses(sizes):
+    times = HoldTimes()
+    times.record(1, 10 * MS, 5 * MS)
+    times.record(1, 10 * MS)
+    assert times.expected_stopped_ns(1) == 4 * MS
+    times.forget(1)
+    times.record(1, 10 * MS)
+    assert times.expected_stopped_ns(1) == 0
 
 
 def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
