@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from memtui.probes.pause import pauser as pauser_module
 from memtui.probes.pause.pauser import NotPaused, Pauser, PauseRefused
 from memtui.probes.pause.ptrace import BUSY, Seizure
 from tests.support.pagetable_targets import need_root
@@ -316,3 +317,12 @@ def test_kill_9_at_any_moment_frees_the_target():
             assert tracer(counter.pid) == "0"
     finally:
         counter.close()
+
+
+def test_a_tracing_thread_sleeps_for_microseconds():
+    """By default the kernel adds 50 to every sleep, of which a pause has many."""
+    thread = pauser_module._tracing_thread()
+    get_timer_slack = 30
+    assert thread.submit(lambda: pauser_module._libc.prctl(get_timer_slack, 0, 0, 0, 0)).get() == (1000, None)
+    thread.end()
+    assert thread.join(5)
