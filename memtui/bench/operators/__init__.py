@@ -5,8 +5,8 @@ from __future__ import annotations
 from memtui.bench.operators.arithmetic import Addcmul, Binary, Compare, MaskedFill, Outer, Reduce, Unary
 from memtui.bench.operators.attention import EncoderLayer, MultiHeadAttention
 from memtui.bench.operators.base import Operator
-from memtui.bench.operators.convolution import Conv1d, Conv3d, ConvTranspose2d
-from memtui.bench.operators.dense import Bmm, Conv2d, Linear, Matmul, ScaledDotProductAttention
+from memtui.bench.operators.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose2d
+from memtui.bench.operators.dense import Bmm, Linear, Matmul, ScaledDotProductAttention
 from memtui.bench.operators.layout import Concatenate, Copy, Fill, Pad, Permute, Roll
 from memtui.bench.operators.learning import AdamWStep, SgdStep
 from memtui.bench.operators.lookup import CrossEntropy, Embedding, EmbeddingBag

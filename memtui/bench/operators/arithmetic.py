@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
+from memtui.bench.operators.pointwise import Pointwise
 
 OF_POSITIVE = ("log", "pow", "rsqrt", "sqrt")  # numbers only
 _UNARY: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
@@ -27,7 +28,7 @@ _UNARY: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
 }
 
 
-class Unary(Operator):
+class Unary(Pointwise):
     name = "unary"
     summary = "a function of each element: scale, shift and pow are by a number"
     defaults: ClassVar[Parameters] = {"function": "scale", "elements": 1 << 20}
@@ -35,13 +36,6 @@ class Unary(Operator):
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["elements"],), positive=p["function"] in OF_POSITIVE),)
-
-    def output(self, p: Any) -> Shape:
-        return (p["elements"],)
-
-    def flops(self, p: Any) -> int:
-        """Count 1 an element, by convention, whatever the function."""
-        return p["elements"]
 
     def bind(self, torch: Any, p: Any) -> Call:
         function = _UNARY[p["function"]](torch)
@@ -137,21 +131,10 @@ class Outer(Operator):
         return lambda x, w: function(x[0], x[1])
 
 
-class Compare(Operator):
+class Compare(Pointwise):
     name = "compare"
     summary = "whether each element is 0"
-    defaults: ClassVar[Parameters] = {"elements": 1 << 20}
     trains = False
-
-    def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor((p["elements"],)),)
-
-    def output(self, p: Any) -> Shape:
-        return (p["elements"],)
-
-    def flops(self, p: Any) -> int:
-        """Count 1 an element, by convention."""
-        return p["elements"]
 
     def moved_bytes(self, p: Any, item_bytes: int) -> int:
         """Count the input, and a byte for each answer."""
@@ -162,16 +145,9 @@ class Compare(Operator):
         return lambda x, w: equal(x[0], 0)
 
 
-class MaskedFill(Operator):
+class MaskedFill(Pointwise):
     name = "masked_fill"
     summary = "sets every other element to a number, as a mask says"
-    defaults: ClassVar[Parameters] = {"elements": 1 << 20}
-
-    def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor((p["elements"],)),)
-
-    def output(self, p: Any) -> Shape:
-        return (p["elements"],)
 
     def flops(self, p: Any) -> int:
         return 0

@@ -46,7 +46,7 @@ class MultiHeadAttention(Operator):
         return call
 
 
-class EncoderLayer(Operator):
+class EncoderLayer(MultiHeadAttention):
     name = "encoderlayer"
     summary = "a layer of a transformer's encoder: attention, two norms, and a product to ff numbers and back"
     defaults: ClassVar[Parameters] = {
@@ -54,24 +54,14 @@ class EncoderLayer(Operator):
     }  # fmt: skip
     trains = False  # in one piece there is only the way there
 
-    def check(self, p: Any) -> None:
-        if p["dim"] % p["heads"]:
-            raise ValueError(f"dim={p['dim']} cannot be shared among {p['heads']} heads")
-
-    def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor((p["b"], p["s"], p["dim"])),)
-
     def weights(self, p: Any) -> tuple[Tensor, ...]:
-        attention, norm = MultiHeadAttention().weights(p), (Tensor((p["dim"],)),) * 4
+        attention, norm = super().weights(p), (Tensor((p["dim"],)),) * 4
         wide = Tensor((p["ff"], p["dim"])), Tensor((p["ff"],)), Tensor((p["dim"], p["ff"])), Tensor((p["dim"],))
         return *attention, *norm, *wide
 
-    def output(self, p: Any) -> Shape:
-        return p["b"], p["s"], p["dim"]
-
     def flops(self, p: Any) -> int:
         """Count attention and the two products."""
-        return MultiHeadAttention().flops(p) + 4 * p["b"] * p["s"] * p["dim"] * p["ff"]
+        return super().flops(p) + 4 * p["b"] * p["s"] * p["dim"] * p["ff"]
 
     def bind(self, torch: Any, p: Any) -> Call:
         layer = torch._transformer_encoder_layer_fwd

@@ -1,80 +1,10 @@
-"""Operators of multiplications and additions: convolution, matrix products, attention."""
+"""Operators of multiplications and additions: matrix products, attention."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
-
-
-class Convolution(Operator):
-    """A convolution.
-
-    Attributes:
-        own: names of the size of a kernel, and of the padding, in the direction in which they may be other ones.
-    """
-
-    own: ClassVar[tuple[str, str]] = ("k", "p")
-
-    def derived(self, p: Any) -> Parameters:
-        half = p["k"] // 2 if isinstance(p["k"], int) else p["k"]
-        aliases = (("p", "same", half), ("groups", "depthwise", p["cin"]))
-        words = {**super().derived(p), **{key: value for key, word, value in aliases if p[key] == word}}
-        kernel, pad = self.own
-        if p[pad] == "p":
-            size, usual = words.get(kernel, p[kernel]), words.get("p", p["p"])
-            # A kernel that is padded by its half is padded by its half in that direction, too.
-            words[pad] = size // 2 if usual == half and isinstance(size, int) else usual
-        return words
-
-    def check(self, p: Any) -> None:
-        for side in ("cin", "cout"):
-            if p[side] % p["groups"]:
-                raise ValueError(f"{side}={p[side]} cannot be shared among {p['groups']} groups")
-
-
-class Conv2d(Convolution):
-    name = "conv2d"
-    summary = "2-D convolution; p=same pads by k//2, groups=depthwise takes one group a channel, kw makes k high only"
-    defaults: ClassVar[Parameters] = {
-        "n": 8, "cin": 64, "cout": 64, "h": 56, "w": "h", "k": 3, "s": 1, "p": "same", "groups": 1, "bias": False,
-        "format": "contiguous", "kw": "k", "pw": "p", "d": 1,
-    }  # fmt: skip
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("contiguous", "channels_last")}
-    own = ("kw", "pw")
-    may_be_zero = ("p", "pw")
-    later = ("kw", "pw", "d")
-
-    def check(self, p: Any) -> None:
-        super().check(p)
-        high, wide = (p["d"] * (p[kernel] - 1) + 1 for kernel in ("k", "kw"))
-        if p["h"] + 2 * p["p"] < high or p["w"] + 2 * p["pw"] < wide:
-            kernel = high if high == wide else f"{high}x{wide}"
-            raise ValueError(f"a kernel of {kernel} does not fit into {p['h']}x{p['w']} padded by {p['p']}")
-
-    def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor((p["n"], p["cin"], p["h"], p["w"])),)
-
-    def weights(self, p: Any) -> tuple[Tensor, ...]:
-        kernel = Tensor((p["cout"], p["cin"] // p["groups"], p["k"], p["kw"]))
-        return (kernel, Tensor((p["cout"],))) if p["bias"] else (kernel,)
-
-    def output(self, p: Any) -> Shape:
-        sides = (("h", "p", "k"), ("w", "pw", "kw"))
-        high, wide = ((p[side] + 2 * p[pad] - p["d"] * (p[k] - 1) - 1) // p["s"] + 1 for side, pad, k in sides)
-        return p["n"], p["cout"], high, wide
-
-    def flops(self, p: Any) -> int:
-        n, channels, high, wide = self.output(p)
-        return 2 * n * channels * high * wide * (p["cin"] // p["groups"]) * p["k"] * p["kw"]
-
-    def bind(self, torch: Any, p: Any) -> Call:
-        conv2d, (s, d, groups) = torch.nn.functional.conv2d, (p["s"], p["d"], p["groups"])
-        pad = p["p"] if p["p"] == p["pw"] else (p["p"], p["pw"])
-        if p["bias"]:
-            return lambda x, w: conv2d(x[0], w[0], w[1], s, pad, d, groups)
-        return lambda x, w: conv2d(x[0], w[0], None, s, pad, d, groups)
 
 
 class Linear(Operator):

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from memtui.bench.decomposition.loading import NoNetwork, load
 from memtui.bench.operators import resnet50
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
-from memtui.bench.operators.dense import Conv2d, Linear
+from memtui.bench.operators.convolution import Conv2d
+from memtui.bench.operators.dense import Linear
 
 PARAMETERS = 25_557_032
 

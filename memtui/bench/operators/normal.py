@@ -12,6 +12,7 @@ class LayerNorm(Operator):
     summary = "rows of dim numbers, each to mean 0 and variance 1"
     defaults: ClassVar[Parameters] = {"rows": 4096, "dim": 1024, "affine": True}
     later = ("affine",)
+    function: ClassVar[str] = "layer_norm"  # of torch.nn.functional
 
     def inputs(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["rows"], p["dim"])),)
@@ -27,13 +28,14 @@ class LayerNorm(Operator):
         return 8 * p["rows"] * p["dim"]
 
     def bind(self, torch: Any, p: Any) -> Call:
-        layer_norm, shape = torch.nn.functional.layer_norm, (p["dim"],)
-        return lambda x, w: layer_norm(x[0], shape, *w)
+        norm, shape = getattr(torch.nn.functional, self.function), (p["dim"],)
+        return lambda x, w: norm(x[0], shape, *w)
 
 
 class RmsNorm(LayerNorm):
     name = "rmsnorm"
     summary = "rows of dim numbers, each to a mean square of 1"
+    function = "rms_norm"
 
     def weights(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["dim"],)),) if p["affine"] else ()
@@ -42,12 +44,18 @@ class RmsNorm(LayerNorm):
         """Count 4 an element, by convention: square, mean, scale, weight."""
         return 4 * p["rows"] * p["dim"]
 
-    def bind(self, torch: Any, p: Any) -> Call:
-        rms_norm, shape = torch.nn.functional.rms_norm, (p["dim"],)
-        return lambda x, w: rms_norm(x[0], shape, *w)
+
+class _OfImages(Operator):
+    """n images of c channels, and as many come out."""
+
+    def inputs(self, p: Any) -> tuple[Tensor, ...]:
+        return (Tensor(self.output(p)),)
+
+    def output(self, p: Any) -> Shape:
+        return p["n"], p["c"], p["h"], p["w"]
 
 
-class GroupNorm(Operator):
+class GroupNorm(_OfImages):
     name = "groupnorm"
     summary = "n images of c channels, each group of channels to mean 0 and variance 1"
     defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "w": "h", "groups": 32, "affine": True}
@@ -56,14 +64,8 @@ class GroupNorm(Operator):
         if p["c"] % p["groups"]:
             raise ValueError(f"c={p['c']} cannot be shared among {p['groups']} groups")
 
-    def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor(self.output(p)),)
-
     def weights(self, p: Any) -> tuple[Tensor, ...]:
         return (Tensor((p["c"],)),) * 2 if p["affine"] else ()
-
-    def output(self, p: Any) -> Shape:
-        return p["n"], p["c"], p["h"], p["w"]
 
     def flops(self, p: Any) -> int:
         """Count 8 an element, as for a layernorm, by convention."""
@@ -74,7 +76,7 @@ class GroupNorm(Operator):
         return lambda x, w: group_norm(x[0], groups, *w)
 
 
-class BatchNorm(Operator):
+class BatchNorm(_OfImages):
     name = "batchnorm"
     summary = "n images of c channels, each channel normalised; train=true takes statistics from the batch"
     defaults: ClassVar[Parameters] = {"n": 8, "c": 64, "h": 56, "train": False, "w": "h"}
@@ -84,16 +86,10 @@ class BatchNorm(Operator):
         if p["train"] and p["n"] * p["h"] * p["w"] == 1:
             raise ValueError("the statistics of a batch need more than one value a channel")
 
-    def inputs(self, p: Any) -> tuple[Tensor, ...]:
-        return (Tensor(self.output(p)),)
-
     def weights(self, p: Any) -> tuple[Tensor, ...]:
         """Return the scale, shift, and the running mean and variance, which a training step changes."""
         shape = (p["c"],)
         return Tensor(shape), Tensor(shape), Tensor(shape), Tensor(shape, positive=True)
-
-    def output(self, p: Any) -> Shape:
-        return p["n"], p["c"], p["h"], p["w"]
 
     def flops(self, p: Any) -> int:
         """Count 4 an element, by convention."""

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
 
 
-class _Pointwise(Operator):
-    """One input, one output of the same size."""
+class Pointwise(Operator):
+    """One input, one output of the same size; ``function`` is where ``bind`` takes it from."""
 
     defaults: ClassVar[Parameters] = {"elements": 1 << 20}
     function: ClassVar[str]  # of torch.nn.functional
@@ -28,27 +28,27 @@ class _Pointwise(Operator):
         return lambda x, w: function(x[0])
 
 
-class Relu(_Pointwise):
+class Relu(Pointwise):
     name = function = "relu"
     summary = "max(x, 0)"
 
 
-class Gelu(_Pointwise):
+class Gelu(Pointwise):
     name = function = "gelu"
     summary = "x times the normal distribution function of x"
 
 
-class Silu(_Pointwise):
+class Silu(Pointwise):
     name = function = "silu"
     summary = "x times the logistic function of x"
 
 
-class Sigmoid(_Pointwise):
+class Sigmoid(Pointwise):
     name = function = "sigmoid"
     summary = "the logistic function"
 
 
-class Add(_Pointwise):
+class Add(Pointwise):
     name = "add"
     summary = "the sum of two tensors, such as a residual connection"
 
@@ -60,7 +60,7 @@ class Add(_Pointwise):
         return lambda x, w: add(x[0], x[1])
 
 
-class Dropout(_Pointwise):
+class Dropout(Pointwise):
     name = "dropout"
     summary = "sets percent of the elements to zero, by chance"
     defaults: ClassVar[Parameters] = {"elements": 1 << 20, "percent": 50}
@@ -74,42 +74,42 @@ class Dropout(_Pointwise):
         return lambda x, w: dropout(x[0], share, True)
 
 
-class Hardswish(_Pointwise):
+class Hardswish(Pointwise):
     name = function = "hardswish"
     summary = "x times a line from 0 to 1 between -3 and 3"
 
 
-class Hardsigmoid(_Pointwise):
+class Hardsigmoid(Pointwise):
     name = function = "hardsigmoid"
     summary = "a line from 0 to 1 between -3 and 3"
 
 
-class Hardtanh(_Pointwise):
+class Hardtanh(Pointwise):
     name = function = "hardtanh"
     summary = "x between two bounds; relu6 is one between 0 and 6"
 
 
-class LeakyRelu(_Pointwise):
+class LeakyRelu(Pointwise):
     name = "leakyrelu"
     function = "leaky_relu"
     summary = "x, and a small part of it below 0"
 
 
-class Elu(_Pointwise):
+class Elu(Pointwise):
     name = function = "elu"
     summary = "x, and an exponential function below 0"
 
 
-class Tanh(_Pointwise):
+class Tanh(Pointwise):
     name = function = "tanh"
     summary = "the hyperbolic tangent"
 
 
-class Mish(_Pointwise):
+class Mish(Pointwise):
     name = function = "mish"
     summary = "x times the hyperbolic tangent of its softplus"
 
 
-class Softplus(_Pointwise):
+class Softplus(Pointwise):
     name = function = "softplus"
     summary = "the logarithm of 1 + e^x"
