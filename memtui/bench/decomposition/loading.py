@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
-import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from memtui.core.text import nearest
+from memtui.core.user_function import NoFunction, load_function
 
 SIZE, CHANNELS = 224, 3  # of images where the network does not say
 FRAMES = 16  # of a video
@@ -71,6 +69,8 @@ def load(torch: Any, name: str, n: int, size: int, device: Any, dtype: Any) -> L
         return LoadedNetwork(model.eval().to(device=device, dtype=dtype), arguments, named)
     except NoNetwork:
         raise
+    except NoFunction as error:
+        raise NoNetwork(str(error)) from None
     except Exception as error:
         raise NoNetwork(f"{name}: {in_a_line(error)}") from error
 
@@ -120,27 +120,12 @@ def _of_file(torch: Any, name: str) -> tuple[Any, Any]:
     """Return what ``FILE.py:function`` returns: a model and inputs, and perhaps a loss, as for ``memtui place``."""
     file, _, function = name.rpartition(":")
     path = Path(file)
-    spec = importlib.util.spec_from_file_location(f"memtui_bench_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise NoNetwork(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
-    spec.loader.exec_module(module)
-    if not callable(getattr(module, function, None)):
-        raise NoNetwork(f"{path} has no function {function}; {_suggestion(function, module)}")
-    returned = getattr(module, function)()
+    returned = load_function(path, function, f"memtui_bench_{path.stem}")()
     if not (
         isinstance(returned, tuple | list) and len(returned) in (2, 3) and isinstance(returned[0], torch.nn.Module)
     ):
         raise NoNetwork(f"{name} has to return a torch.nn.Module and its input: {SHAPE}")
     return returned[0], returned[1]
-
-
-def _suggestion(function: str, module: ModuleType) -> str:
-    own = [name for name, value in vars(module).items() if inspect.isfunction(value) and name[:1] != "_"]
-    own = [name for name in own if getattr(module, name).__module__ == module.__name__]
-    return nearest(function, own) if own else "it has none"
 
 
 def _arguments(torch: Any, name: str, inputs: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

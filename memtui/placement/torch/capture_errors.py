@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _NOT_THE_USERS = tuple(
-    f"{Path(root).resolve()}{os.sep}" for root in (Path(torch.__file__).parent, Path(__file__).parents[1])
+    f"{Path(root).resolve()}{os.sep}" for root in (Path(torch.__file__).parent, Path(__file__).parents[2])
 )
 _LONGEST = 300
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from memtui.core.text import nearest
+from memtui.core.user_function import NoFunction, load_function
 from memtui.placement.builtin_models import OWN, is_own
 
 LEARNING_RATE = 0.1
@@ -123,19 +120,10 @@ def _own(name: str) -> TrainingStep:
     path, function = Path(match[1]), match[2]
     if not path.is_file():
         raise NoStep(f"{path} is no file")
-    spec = importlib.util.spec_from_file_location(f"memtui_placed_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise NoStep(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
     try:
-        spec.loader.exec_module(module)
-        if not callable(getattr(module, function, None)):
-            raise NoStep(f"{path} has no function {function}; {_suggestion(function, module)}")
-        returned = getattr(module, function)()
-    except NoStep:
-        raise
+        returned = load_function(path, function, f"memtui_placed_{path.stem}")()
+    except NoFunction as error:
+        raise NoStep(str(error)) from None
     except Exception as error:
         from memtui.placement.torch.capture_errors import where
 
@@ -152,10 +140,3 @@ def _own(name: str) -> TrainingStep:
             f"{name} has to return a torch.nn.Module, its input tensors, and a function from its output to the loss"
         )
     return TrainingStep(model, inputs, loss)
-
-
-def _suggestion(function: str, module: ModuleType) -> str:
-    """Return a suggestion: the functions of a file with a similar name."""
-    own = [name for name, value in vars(module).items() if isinstance(value, FunctionType) and name[:1] != "_"]
-    own = [name for name in own if getattr(module, name).__module__ == module.__name__]
-    return nearest(function, own) if own else "it has none"
