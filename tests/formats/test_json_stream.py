@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.detect import import_bytes
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input, no_number
 from memtui.formats.json_stream import JsonStream
 from memtui.session.records.imported import WALL
+from tests.support.memory_growth import bytes_an_event
 from tests.support.pieces import InPieces
 
 TRACE = (
@@ -144,15 +145,7 @@ def trace_of(path: Path, events: int) -> Path:
 
 def test_memory_grows_by_what_is_kept_of_an_event(tmp_path):
     """Columns of a span, and of a row; as dicts in memory an event has a kilobyte."""
-    few, many = 20_000, 80_000
-    peaks = []
-    for events in (few, many):
-        path = trace_of(tmp_path / "trace.json", events)
-        tracemalloc.start()
-        import_file(path)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert (peaks[1] - peaks[0]) / (many - few) < 150, peaks
+    assert bytes_an_event(lambda events: trace_of(tmp_path / "trace.json", events), 20_000, 80_000) < 150
 
 
 def test_nothing_is_kept_of_what_else_a_trace_has():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.large_files import write_snapshot
-from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.detect import import_bytes
 from memtui.formats.imported import NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.safe_pickle import load_pickle
+from tests.support.memory_growth import bytes_an_event
 from tests.support.pieces import InPieces
 
 PROTOCOLS = [2, 3, 4, 5]
@@ -191,15 +191,7 @@ def snapshot_of(path: Path, events: int) -> Path:
 
 def test_memory_grows_by_what_is_kept_of_an_event(tmp_path):
     """Its columns and its place in the memo; with its dict and the list of its frames it would be a kilobyte."""
-    few, many = 10_000, 40_000
-    peaks = []
-    for events in (few, many):
-        path = snapshot_of(tmp_path / "snapshot.pickle", events)
-        tracemalloc.start()
-        import_file(path)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert (peaks[1] - peaks[0]) / (many - few) < 250, peaks
+    assert bytes_an_event(lambda events: snapshot_of(tmp_path / "snapshot.pickle", events), 10_000, 40_000) < 250
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
