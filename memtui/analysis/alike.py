@@ -65,8 +65,9 @@ def groups(
     while left.any() and len(result) < most:
         remaining = np.flatnonzero(left)
         windows = np.zeros(len(left), bool)
-        counted = lengths_ns[remaining] * measured[remaining] if measured[remaining].any() else lengths_ns[remaining]
-        low, high = _longest(*ranked_times(intervals_ns[remaining], counted), exact=exact)
+        some = bool(measured[remaining].any())
+        times = measured_times(intervals_ns[remaining], lengths_ns[remaining], measured[remaining], only_measured=some)
+        low, high = _longest(*times, exact=exact)
         windows[remaining[(low <= intervals_ns[remaining]) & (intervals_ns[remaining] <= high)]] = True
         inside = intervals_ns[windows]
         fraction = float(lengths_ns[windows].sum()) / whole
@@ -80,13 +81,23 @@ def longest_intervals(
 ) -> tuple[int, int]:
     """Return the shortest and the longest interval of the first group, the one with the most time.
 
-    ``parts``: of some windows each, what ``ranked_times`` returns; of hours of windows, the arrays are never whole.
+    ``parts``: of some windows each, what ``measured_times`` returns; of hours of windows, the arrays are never whole.
     """
     values, times_ns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return _longest(*ranked_times(values, times_ns), exact=exact)
+    return _longest(*_ranked_times(values, times_ns), exact=exact)
 
 
-def ranked_times(
+def measured_times(
+    intervals_ns: NDArray[np.int64], lengths_ns: NDArray[np.int64], measured: NDArray[np.bool_], *, only_measured: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the intervals that occur, rising, and the time of the windows of each.
+
+    ``only_measured``: that of windows in which nothing was measured counts as none; so where there are others.
+    """
+    return _ranked_times(intervals_ns, lengths_ns * measured if only_measured else lengths_ns)
+
+
+def _ranked_times(
     intervals_ns: NDArray[np.int64], lengths_ns: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the intervals that occur, rising, and the time of the windows of each."""

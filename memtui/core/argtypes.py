@@ -278,34 +278,26 @@ def window_seconds(text: str) -> float:
 
 def megahertz(text: str) -> float:
     """Parse ``--clock`` of ``bench predict``."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of MHz, not {text!r}") from None
-    if not (math.isfinite(value) and 0 < value <= 1e5):
-        raise argparse.ArgumentTypeError(f"must be from above 0 to 100000 MHz, not {text}")
-    return value
+    return _number(text, "MHz", "from above 0 to 100000 MHz", lambda value: 0 < value <= 1e5)
 
 
 def watts(text: str) -> float:
     """Parse ``--assume-watts``."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of watts, not {text!r}") from None
-    if not (math.isfinite(value) and 0 < value <= 1e6):
-        raise argparse.ArgumentTypeError(f"must be above 0 watts, not {text}")
-    return value
+    return _number(text, "watts", "above 0 watts", lambda value: 0 < value <= 1e6)
 
 
 def grams_a_kwh(text: str) -> float:
     """Parse ``--gco2-per-kwh``."""
+    return _number(text, "grams", "from 0 to 10000 grams", lambda value: 0 <= value <= 10_000)
+
+
+def _number(text: str, unit: str, allowed: str, is_allowed: Callable[[float], bool]) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of grams, not {text!r}") from None
-    if not (math.isfinite(value) and 0 <= value <= 10_000):
-        raise argparse.ArgumentTypeError(f"must be from 0 to 10000 grams, not {text}")
+        raise argparse.ArgumentTypeError(f"must be a number of {unit}, not {text!r}") from None
+    if not (math.isfinite(value) and is_allowed(value)):
+        raise argparse.ArgumentTypeError(f"must be {allowed}, not {text}")
     return value
 
 

@@ -62,7 +62,7 @@ class Rule:
     Attributes:
         category: name of the category.
         key: its name in files that other programs read.
-        patterns: by field, one regular expression for all patterns.
+        patterns: by field, one regular expression for all patterns; none: the rule matches everything.
     """
 
     category: str
@@ -79,18 +79,15 @@ class RuleSet:
 
     Attributes:
         name: of the file, without its ending.
-        rules: in the order in which they are tried.
-        otherwise: the category of what no rule matches; None: it has none.
+        rules: in the order in which they are tried; the last one may match everything.
     """
 
     name: str
     rules: tuple[Rule, ...]
-    otherwise: str | None = None
 
     def rule_of(self, subject: Subject) -> Rule | None:
-        """Return the first rule that matches; None where none does and there is no category for the rest."""
-        rest = None if self.otherwise is None else Rule(self.otherwise, self.otherwise, {})
-        return next((rule for rule in self.rules if rule.matches(subject)), rest)
+        """Return the first rule that matches; None where none does."""
+        return next((rule for rule in self.rules if rule.matches(subject)), None)
 
 
 @cache
@@ -120,7 +117,7 @@ def read(path: Path) -> RuleSet:
     of_key = {rule.key: rule.category for rule in rules}
     if other := [rule for rule in rules if of_key[rule.key] != rule.category]:
         raise UserError(f"{path}: the key {other[0].key!r} has two categories")
-    return RuleSet(path.stem, tuple(rules), otherwise)
+    return RuleSet(path.stem, (*rules, *([] if otherwise is None else [Rule(otherwise, otherwise, {})])))
 
 
 def _rule(table: Any, flags: re.RegexFlag) -> Rule:

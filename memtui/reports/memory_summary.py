@@ -185,15 +185,15 @@ def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     """Return a clause with the windows of the working-set figures, where not all windows are alike."""
     if len(groups) < 2:
         return []
-    clauses = [
-        f"{group.windows} of {duration(group.true_interval_s)} ({percent(group.time_fraction)} of "
-        f"the time, median {size(group.wss_median_bytes)})"
+    lengths = [
+        f"of {duration(group.true_interval_s)} ({percent(group.time_fraction)} of the time, "
+        f"median {size(group.wss_median_bytes)})"
         for group in groups
     ]
-    more = f" and {len(clauses) - MOST_GROUPS} more lengths" if len(clauses) > MOST_GROUPS else ""
+    more = f" and {len(groups) - MOST_GROUPS} more lengths" if len(groups) > MOST_GROUPS else ""
+    clauses = [f"{group.windows} {length}" for group, length in zip(groups, lengths, strict=True)]
     others = ", ".join(clauses[1:MOST_GROUPS])
-    count, _, length = clauses[0].partition(" ")
-    first = f"the {count} windows {length}" if groups[0].windows > 1 else f"one window {length}"
+    first = f"the {groups[0].windows} windows {lengths[0]}" if groups[0].windows > 1 else f"one window {lengths[0]}"
     return [f"figures of the working set are over {first}; windows of other lengths: {others}{more}"]
 
 

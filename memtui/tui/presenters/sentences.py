@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.alike import longest_intervals, ranked_times
+from memtui.analysis.alike import longest_intervals, measured_times
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.memory_sentences import Figures, sentences_of
 from memtui.analysis.resident import SUM_OF_RSS, ResidentKind, resident_bytes
@@ -59,9 +59,14 @@ class WindowFigures:
     def __init__(self, samples: SampleTable, index: int, kind: str) -> None:
         """Look at all windows up to ``index``; ``kind`` of resident memory."""
         count = index + 1
-        known = any(np.isfinite(samples.wss_bytes[part]).any() for part in parts_until(count))
+        measured = any(np.isfinite(samples.wss_bytes[part]).any() for part in parts_until(count))
         times = (
-            ranked_times(samples.intervals_ns(part), _counted_ns(samples, part, only_known=known))
+            measured_times(
+                samples.intervals_ns(part),
+                samples.end_ns[part] - samples.start_ns[part],
+                np.isfinite(samples.wss_bytes[part]),
+                only_measured=measured,
+            )
             for part in parts_until(count)
         )
         self._kind, self._budget = kind, samples.has_budget
@@ -136,12 +141,6 @@ class WindowFigures:
 
     def _move(self, samples: SampleTable, index: int) -> None:
         self._count, self._sample = index + 1, int(samples.sample[index])
-
-
-def _counted_ns(samples: SampleTable, of: slice, *, only_known: bool) -> NDArray[np.float64]:
-    """Return the lengths of windows; 0 for those without a working set where ``only_known``."""
-    lengths_ns = (samples.end_ns[of] - samples.start_ns[of]).astype(float)
-    return lengths_ns * np.isfinite(samples.wss_bytes[of]) if only_known else lengths_ns
 
 
 def _sum(before: float, values: NDArray[np.float64]) -> float:

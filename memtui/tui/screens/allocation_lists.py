@@ -78,6 +78,9 @@ class StepLists:
             types: classes of layers by name.
         """
         self.index, self.tree, self.origin = index, LayerTree(index), origin
+        # Of each category, whether a layer without memory of it has none: a file may not tell such memory.
+        there = np.bincount(index.trace.category[index.born], minlength=len(CATEGORIES)) > 0
+        self._recorded_categories = [origin is None or bool(known) for known in there]
         tagged = origin is not None and origin.driver
         self._layers = None if tagged else Layers.of(index.trace, types or {})
         self.rules = RULES[0]
@@ -294,13 +297,6 @@ class StepLists:
         )
 
     # Layers
-
-    @property
-    def _recorded_categories(self) -> list[bool]:
-        """Return of each category whether a layer without memory of it has none: a file may not tell such memory."""
-        trace = self.index.trace
-        there = np.bincount(trace.category[self.index.born], minlength=len(CATEGORIES)) > 0
-        return [self.origin is None or bool(known) for known in there]
 
     def layers(self, row: int) -> AllocationListView:
         """Return the tree of layers, with the bytes allocated after a row."""
