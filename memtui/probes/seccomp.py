@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from memtui.core.procfs import PROC
+from memtui.core.procfs import PROC, read_status_file
 
-_STATUS_BYTES = 8192  # the kernel writes less than a quarter of that
 _OFF = b"0"
 
 
@@ -56,11 +55,7 @@ class SyscallFilters:
 
     def _has_filter(self, pid: int, thread: int) -> bool:
         try:
-            fd = os.open(f"{self._proc}/{pid}/task/{thread}/status", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                status = os.read(fd, _STATUS_BYTES)
-            finally:
-                os.close(fd)
+            status = read_status_file(f"{self._proc}/{pid}/task/{thread}/status")
         except OSError:
             return False
         _, label, rest = status.partition(b"\nSeccomp:\t")

@@ -42,7 +42,8 @@ def work(seconds):
     while time.monotonic() < end:
         memory[:: 4096] = b"1" * 256
         libc.usleep(10000)  # relative: time.sleep has a deadline, and begins anew
-if kind == "harmless": install(0x7FFF0000)
+if kind == "many groups": os.setgroups(range(1, 20001))  # its status file has 100 kB
+if kind in ("harmless", "many groups"): install(0x7FFF0000)
 if kind == "deadly": kill()
 if kind == "in a thread":
     there = threading.Event()
@@ -132,6 +133,13 @@ def test_a_child_that_is_born_with_a_filter(together):
     assert "ok" in {w.status for w in stream.of_pid(target.pid)}
     assert not any(FILTERED in w.reason for w in stream.of_pid(target.pid))
     assert len(told(stream)) == 1
+
+
+@needs_root
+def test_a_filter_of_a_process_with_thousands_of_groups_is_found():
+    """The kernel writes the groups before the mode of seccomp."""
+    with sleeper("many groups") as (_, pid):
+        assert SyscallFilters().judge(pid)
 
 
 @needs_tracker
