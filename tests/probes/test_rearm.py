@@ -360,7 +360,7 @@ def test_a_page_that_was_unknown_is_not_counted_so_when_it_is_gone(target):
         assert set(seen) <= set(range(40, 80))
         stayed = window.unknown_bytes // 4096
         assert len(seen) <= stayed
-        whole = tracker._tracked[target.pid].unknown
+        whole = tracker._tracked[target.pid].uncertain.unknown
         target.do("libc.madvise(b + 40 * 4096, 40 * 4096, 4); v[:] = 2")
         window = observer.window(target.pid)
         assert within(window.pages, address, 4096) == []

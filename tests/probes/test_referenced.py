@@ -101,6 +101,11 @@ def test_a_flush_that_fails_its_proof_is_not_used_and_that_is_told(monkeypatch):
     assert tracker.flush == "off"
     assert tracker.notice() == soft_dirty.UNFLUSHED
     assert tracker.notice() == ""
+    me = os.getpid()
+    tracker.start(me, ())
+    window = tracker.window(me, (), want_resident=False)
+    assert (window.status, window.reason) == ("approximate", soft_dirty.UNFLUSHED)
+    tracker.close()
     with pytest.raises(TrackerError, match="no; auto and off would"):
         ReferencedTracker("soft-dirty")
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import BLOCK_BYTES
-from memtui.core.samples import Capability
+from memtui.core.samples import Capability, Status
 from memtui.probes.pages import tlb_flush
 from memtui.probes.pages.pagetable.proof import flush_capabilities
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
 from memtui.probes.pages.pagetable.walk_result import Walk
-from memtui.probes.pages.tlb_flush import Flusher, Handle, Span, soft_dirty_is_tracked, spans
+from memtui.probes.pages.tlb_flush import UNFLUSHED, Flusher, Handle, Span, soft_dirty_is_tracked, spans
 from memtui.probes.pages.tracker import TrackerError
 from tests.support.pagetable_targets import Observer, Target, assert_touched, need_pagetable
 
@@ -199,6 +199,38 @@ def test_without_a_flush_the_window_says_so(target):
         observer.start(target.pid)
         assert observer.window(target.pid).flush == "off"
         observer.close()
+
+
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_memory_that_was_cleared_without_a_flush_may_have_been_touched(target, mode):
+    target.do("a = anonymous(1024); v = view(a, 1024); v[:] = 1")
+    with PageTableTracker(mode, rearm="full") as tracker:
+        observer = Observer(tracker)
+        observer.start(target.pid)
+        target.do("v[:] = 2")
+        first = observer.window(target.pid)  # sees the most of it: the TLB holds some of what it cleared
+        windows = [observer.window(target.pid) for _ in range(2)]
+        observer.close()
+    if mode == "auto":
+        assert {(w.status, w.reason) for w in (first, *windows)} == {(Status.OK, "")}
+        return
+    for window in windows:
+        assert window.status == Status.APPROXIMATE
+        assert window.reason.endswith(f"more may have been touched: {UNFLUSHED}")
+        assert window.reason.startswith("up to ")
+    assert windows[-1].pages.size_bytes < 1 << 20
+
+
+def test_a_new_program_has_no_stale_translations(target):
+    target.do("a = anonymous(1024); v = view(a, 1024); v[:] = 1")
+    with PageTableTracker("off") as tracker:
+        observer = Observer(tracker)
+        observer.start(target.pid)
+        observer.window(target.pid)
+        target.do(f"os.execv(sys.executable, [sys.executable, '-c', {'print(None, flush=True); input()'!r}])")
+        window = observer.window(target.pid)
+        observer.close()
+    assert (window.generation, window.status) == (1, Status.OK), window.reason
 
 
 def test_sparse_pages_are_flushed_by_a_longer_span(target):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memtui.core.page_sizes import PAGE_BYTES
-from memtui.core.samples import Capability, Vma, VmaSizes
+from memtui.core.samples import Capability, Status, Vma, VmaSizes
 from memtui.probes.pages import tracker
 from memtui.probes.pages.process_files import ProcessFiles
 from memtui.probes.pages.self_test import misjudged, own_pages
@@ -133,6 +133,8 @@ class ReferencedTracker:
             clear_gap_ns=cleared_ns - start_ns,
             vma_wss=functools.partial(sizes_by_vma, text, _REFERENCED),
             vma_rss=functools.partial(sizes_by_vma, text, _RSS, uncounted=()) if want_resident else None,
+            status=Status.APPROXIMATE if self._flush.doubt else Status.OK,
+            reason=self._flush.doubt,
         )
 
     def _clear(self, tracked: _Tracked) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memtui.core.samples import Capability
-from memtui.probes.pages.tlb_flush import OFF, SOFT_DIRTY, soft_dirty_is_tracked
+from memtui.probes.pages.tlb_flush import OFF, SOFT_DIRTY, UNFLUSHED, soft_dirty_is_tracked
 from memtui.probes.pages.tracker import TrackerError
-
-UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
 
 
 class SoftDirtyFlush:
@@ -31,6 +29,11 @@ class SoftDirtyFlush:
             raise TrackerError(f"flush {requested} does not work with the {tracker} tracker: {why}; auto and off would")
         self.choice = OFF if requested == OFF or not proof.ok else SOFT_DIRTY
         self._tracker, self._reported = tracker, False
+
+    @property
+    def doubt(self) -> str:
+        """Why every window is approximate; empty where the flush works."""
+        return UNFLUSHED if self.choice == OFF else ""
 
     def notice(self) -> str:
         """Return, once, what the flush costs, or what its absence does."""

@@ -37,6 +37,7 @@ from memtui.probes.pages.tracker import TrackerError
 
 COLD, SOFT_DIRTY, OFF = "cold", "soft-dirty", "off"
 FLUSHES = (COLD, SOFT_DIRTY, OFF)
+UNFLUSHED = "without a flush, pages that stay hot in the TLB over a whole window may be missed"
 
 NOT_ON_ARM64 = "what MADV_COLD flushes on arm64 are the pages it was given and no others"
 # Of x86: cleared pages this far apart (first to last, both counted) flush the whole address space.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_SHIFT, PAGES_PER_BLOCK
-from memtui.core.samples import Capability, Vma
+from memtui.core.samples import Capability, Status, Vma
 from memtui.probes.pages import page_frames, tracker
 from memtui.probes.pages.idle.bitmap import BITMAP, BitPositions, IdleBitmap
 from memtui.probes.pages.page_frames import KPAGEFLAGS, Entries, Numbers, has
@@ -214,7 +214,8 @@ class IdleTracker:
             unknown_bytes=pages.select(unknown).size_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
             frames=lambda: TouchedFrames(pages.numbers[in_common], pages.frames[in_common]),
-            reason=reason,
+            status=Status.APPROXIMATE if self._flush.doubt else Status.OK,
+            reason="; ".join(filter(None, (reason, self._flush.doubt))),
         )
 
     def _present_pages(self, pid: int, tracked: _Tracked) -> _Pages:

@@ -50,12 +50,13 @@ class PartReader:
             found, others, _ = self._notes(pid, finer.select(walk.resident, following).difference(marked), walk)
             noted = found.union(others)
         if new:
-            tracked.address_space = walk.address_space
-            tracked.generation += 1
+            tracked.record_exec(walk.address_space)
         walked_ns = time.monotonic_ns()
-        done = self._rearmer.rearm(tracked.handle, walk, marked.union(noted), noted, ALL_PAGES, shared=users.some_run)
-        tracked.sample, tracked.part, tracked.unknown = finer, following, done.unknown
-        bits = AccessedBits(replace(walk, in_doubt=doubtful_pages), touched, walked_ns)
+        marked, uncertain = marked.union(noted), tracked.uncertain
+        done = self._rearmer.rearm(tracked.handle, walk, marked, noted, ALL_PAGES, shared=users.some_run)
+        tracked.sample, tracked.part = finer, following
+        tracked.record_clear(marked, done.flush, done.unknown)
+        bits = AccessedBits(replace(walk, in_doubt=doubtful_pages), touched, walked_ns, uncertain)
         return bits, sample.select(walk.resident, part), done
 
     def _notes(self, pid: int, pages: PageSet, walk: Walk) -> tuple[PageSet, PageSet, int]:

@@ -25,7 +25,7 @@ from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
-from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
+from memtui.probes.pages.tlb_flush import UNFLUSHED, Flusher, Handle, prove_flushes
 from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window
 from memtui.probes.proc_maps import read_maps
 
@@ -181,7 +181,8 @@ class PageTableTracker:
                 with self._split.counted(pid) as users:
                     walk = self._walker.walk(pid)
                     tracked.address_space = walk.address_space
-                    self._rearmer.clear_all(tracked.handle, walk, shared=users.some_run)
+                    flush = self._rearmer.clear_all(tracked.handle, walk, shared=users.some_run)
+                    tracked.record_clear(walk.pages, flush, PageSet.empty())
         except BaseException:
             self.forget(pid)
             raise
@@ -235,18 +236,18 @@ class PageTableTracker:
         still = self._paused and pid not in self.running
         if not still:
             tracked.cuts = ()
-        start_ns, unknown = time.monotonic_ns(), tracked.unknown
+        start_ns = time.monotonic_ns()
         with self._split.counted(pid) as users:
             if tracked.sample is not None:
                 bits, sampled, done = self._parts.read(tracked, pid, tracked.sample, users)
                 return self._page_window(
-                    tracked, bits, done, users if still else None, start_ns, unknown, want_resident, sampled
+                    tracked, bits, done, users if still else None, start_ns, want_resident, sampled
                 )
             bits = self._read_bits(tracked, pid, users, want_resident=want_resident, want_tables=self._several)
             if still and bits.files is None and self._takes_too_long(tracked, bits.touched):
-                raise ClearingTooLong(partial(self._finish, tracked, bits, start_ns, unknown, want_resident))
+                raise ClearingTooLong(partial(self._finish, tracked, bits, start_ns, want_resident))
             done = self._clear(tracked, bits, users)
-        return self._page_window(tracked, bits, done, users if still else None, start_ns, unknown, want_resident)
+        return self._page_window(tracked, bits, done, users if still else None, start_ns, want_resident)
 
     def _takes_too_long(self, tracked: Tracked, pages: PageSet) -> bool:
         """Whether clearing accessed bits would take longer than until the process is to run again."""
@@ -254,16 +255,14 @@ class PageTableTracker:
             return False
         return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.resume_by_ns
 
-    def _finish(
-        self, tracked: Tracked, bits: AccessedBits, start_ns: int, unknown: PageSet, want_resident: bool
-    ) -> PageWindow:
+    def _finish(self, tracked: Tracked, bits: AccessedBits, start_ns: int, want_resident: bool) -> PageWindow:
         """Clear the accessed bits of a process that was released after they were read."""
         pid = tracked.handle.pid
         runs_anyway = pid in self.running
         self.running.add(pid)
         try:
             done = self._clear(tracked, bits, None)
-            return self._page_window(tracked, bits, done, None, start_ns, unknown, want_resident)
+            return self._page_window(tracked, bits, done, None, start_ns, want_resident)
         finally:
             if not runs_anyway:
                 self.running.discard(pid)
@@ -275,11 +274,10 @@ class PageTableTracker:
         done: Rearmed,
         users: Users | None,
         start_ns: int,
-        unknown: PageSet,
         want_resident: bool,
         sampled: PageSet | None = None,
     ) -> PageWindow:
-        """Return the window. ``users``: of the memory of a paused process; ``unknown``: pages, from the last window."""
+        """Return the window. ``users``: of the memory of a paused process."""
         walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
         tracked.recent.record(pages, walk)
@@ -287,7 +285,9 @@ class PageTableTracker:
         taken = self._taken_by_others(walk, pages)
         runs = users.describe_running() if users else ""
         began = f"{', '.join(self._began)} began a moment ago, and clears accessed bits, too" if self._began else ""
-        doubts = "; ".join(filter(None, (changed, taken, runs, self._shared_with(tracked), began)))
+        unflushed = _unflushed(bits.uncertain.unflushed.difference(pages), pages)
+        doubts = "; ".join(filter(None, (changed, taken, unflushed, runs, self._shared_with(tracked), began)))
+        unknown = bits.uncertain.unknown
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
 
         hugetlb = walk.hugetlb[0].tolist()
@@ -341,11 +341,10 @@ class PageTableTracker:
             walk = replace(walk, in_doubt=self._split.take_doubts())
             if walk.address_space != tracked.address_space:
                 # A new address space begins without accessed bits, so what is set was accessed since the exec.
-                tracked.address_space = walk.address_space
-                tracked.generation += 1
-                tracked.recent, tracked.unknown, noted = RecentPages(), PageSet.empty(), PageSet.empty()
+                tracked.record_exec(walk.address_space)
+                tracked.recent, noted = RecentPages(), PageSet.empty()
             self._record_resident(tracked, walk)
-            return AccessedBits(walk, walk.pages.union(noted), walked_ns, noted, files)
+            return AccessedBits(walk, walk.pages.union(noted), walked_ns, tracked.uncertain, noted, files)
         except BaseException:
             if files is not None:
                 files.wait()
@@ -363,7 +362,7 @@ class PageTableTracker:
         finally:
             if files is not None:
                 files.wait()
-        tracked.unknown = done.unknown
+        tracked.record_clear(bits.touched, done.flush, done.unknown)
         took_ns = time.monotonic_ns() - bits.walked_ns
         tracked.clear_page_ns = max(took_ns / max(bits.touched.page_count, _FEW_PAGES), tracked.clear_page_ns / 2)
         return done
@@ -371,7 +370,7 @@ class PageTableTracker:
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
         doubtful_bytes = walk.in_doubt * PAGE_BYTES
-        if doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES):
+        if _is_little(doubtful_bytes, pages):
             return ""
         who = ", ".join(self._others) or "another observer"
         return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
@@ -433,3 +432,15 @@ class PageTableTracker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_little(doubtful_bytes: int, pages: PageSet) -> bool:
+    """Whether a window counts as exact though so much more may have been accessed."""
+    return doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES)
+
+
+def _unflushed(missing: PageSet, pages: PageSet) -> str:
+    """Return a sentence about pages that were not seen and have been cleared without a flush; empty: they are few."""
+    if _is_little(missing.size_bytes, pages):
+        return ""
+    return f"up to {size(missing.size_bytes)} more may have been touched: {UNFLUSHED}"

@@ -10,7 +10,20 @@ from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.thread_pool import Future
-from memtui.probes.pages.tlb_flush import Handle
+from memtui.probes.pages.tlb_flush import OFF, Handle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uncertain:
+    """Pages of whose accessed bits the next window can say less, because of how they were cleared.
+
+    Attributes:
+        unknown: their bits could not be cleared: accessed or not, they will look accessed.
+        unflushed: their bits were cleared and the TLB was not flushed since: accessed, they may look untouched.
+    """
+
+    unknown: PageSet = field(default_factory=PageSet.empty)
+    unflushed: PageSet = field(default_factory=PageSet.empty)
 
 
 @dataclass(slots=True, eq=False)
@@ -29,16 +42,31 @@ class Tracked:
     generation: int = 0
     resident_pages: int = 0
     cuts: tuple[int, ...] = ()  # addresses between the parts of several walkers
-    unknown: PageSet = field(default_factory=PageSet.empty)  # pages whose accessed bits could not be cleared
+    uncertain: Uncertain = field(default_factory=Uncertain)
     clear_page_ns: float = 45.0  # recent time of clearing, for each accessed page
+
+    def record_exec(self, address_space: tuple[int, int]) -> None:
+        """Record a new address space: it begins without accessed bits and without translations."""
+        self.address_space = address_space
+        self.generation += 1
+        self.uncertain = Uncertain()
+
+    def record_clear(self, pages: PageSet, flush: str, unknown: PageSet) -> None:
+        """Record which accessed bits were to be cleared, the flush that came with it, and which bits stayed set."""
+        unflushed = self.uncertain.unflushed.union(pages) if flush == OFF else PageSet.empty()
+        self.uncertain = Uncertain(unknown, unflushed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccessedBits:
-    """Accessed bits that were read, before they are cleared. ``noted``: pages whose bits another observer cleared."""
+    """Accessed bits that were read, before they are cleared.
+
+    ``noted``: pages whose bits another observer cleared; ``uncertain``: what the last clear left.
+    """
 
     walk: Walk
     touched: PageSet
     walked_ns: int
+    uncertain: Uncertain
     noted: PageSet = field(default_factory=PageSet.empty)
     files: Future[None] | None = None  # clearing of mapped files, where it was started
