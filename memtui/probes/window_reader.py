@@ -143,7 +143,7 @@ class PageReader:
             if self._filters.judge(subject.pid):
                 self.filtered = subject.pid
             self._check(subject)
-            self._tracker.prepare(subject.pid)
+            self._times.record_walk(subject.pid, self._tracker.prepare(subject.pid))
             # Read anew: preparing takes seconds, in which a process that loads its data grows.
             self._check_time(subject.pid, self._max_pause_ns, _status(subject.pid))
             with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:

@@ -46,6 +46,34 @@ def test_the_first_window_is_judged_by_the_size_of_a_process(sizes):
     assert times.expected_ns(2, None) == 0, "it has ended"
 
 
+def test_on_a_slow_machine_the_first_window_is_judged_by_a_walk_before_it(sizes):
+    times = HoldTimes()
+    usual_ns = times.expected_ns(1, 0)
+    times.record_walk(1, usual_ns // 4)
+    assert times.expected_ns(1, 0) == usual_ns
+    times.record_walk(1, usual_ns)
+    assert times.expected_ns(1, 0) == 2 * usual_ns
+    times.record(1, MS)
+    assert times.expected_ns(1, 0) == MS, "a window says more than a walk"
+    times.forget(1)
+    assert times.expected_ns(1, 0) == usual_ns
+
+
+@needs_tracker
+def test_a_process_whose_walk_took_long_is_not_paused_for_its_first_window(monkeypatch):
+    prepare = PageTableTracker.prepare
+    monkeypatch.setattr(PageTableTracker, "prepare", lambda self, pid: prepare(self, pid) + 60 * MS)
+    with closing(Target()) as target, PageTableTracker() as tracker:
+        reader = PageReader(tracker, pause=True)
+        subject = Subject(target.pid, None, read_stat(target.pid).start_ticks)
+        assert reader.start(subject) == 0
+        assert reader.long == target.pid
+        (window,) = reader.read([subject], want_resident=False)
+        assert isinstance(window, Reading)
+        assert window.paused_ns > 0, "that it took less than feared is known now"
+        reader.close()
+
+
 def test_the_size_of_page_tables_is_in_the_status():
     status = "Name:\tVmPTE: 7 kB\nVmPTE:\t     132 kB\nVmSwap:\t       0 kB\n"
     assert page_tables_kb(0, status) == 132

@@ -87,8 +87,11 @@ class PageTracker(Protocol):
     def set_interval(self, interval_ns: int | None) -> None:
         """Prepare for windows of this length; None: leave the targets alone until the next call."""
 
-    def prepare(self, pid: int) -> None:
-        """Do what takes long and can be done while the target runs, before the pause in which ``start`` is called."""
+    def prepare(self, pid: int) -> int:
+        """Do what takes long and can be done while the target runs, before the pause in which ``start`` is called.
+
+        Returns how many ns a walk over all of its page tables took; 0: there was none.
+        """
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency."""

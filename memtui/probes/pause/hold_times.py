@@ -10,6 +10,7 @@ from memtui.core.procfs import read_status
 # Before the first window: the most expensive way of clearing the accessed bit of a page, and of visiting a mapping (AMD
 # EPYC, docs/internals/cost.md). The size of the page tables gives an upper bound of the count of pages.
 _PAGE_NS, _MAPPING_NS = 60, 4000
+_WALKS = 2  # on a slower machine: a window walks the page tables to read, and once more to clear
 _PAGES_PER_TABLE_KB = 512 // 4
 _DECAY = 0.8  # per window: in a program with alternating phases the next window may take as long as the last but one
 
@@ -29,6 +30,7 @@ class HoldTimes:
         self._size: dict[int, _Size] = {}
         self._took: dict[int, tuple[float, _Size]] = {}
         self._stopped: dict[int, float] = {}
+        self._walk_ns: dict[int, int] = {}  # before the first window
 
     def expected_ns(self, pid: int, mappings: int | None, status: str | None = None) -> int:
         """Return about how long the next window of a process takes.
@@ -40,7 +42,8 @@ class HoldTimes:
         """
         now = self._size[pid] = _Size(mappings or 0, page_tables_kb(pid, status))
         if pid not in self._took:
-            return now.tables_kb * _PAGES_PER_TABLE_KB * _PAGE_NS + now.mappings * _MAPPING_NS
+            usual_ns = now.tables_kb * _PAGES_PER_TABLE_KB * _PAGE_NS + now.mappings * _MAPPING_NS
+            return max(usual_ns, _WALKS * self._walk_ns.get(pid, 0))
         took_ns, then = self._took[pid]
         grown = (now.mappings / max(then.mappings, 1), now.tables_kb / max(then.tables_kb, 1))
         return int(took_ns * max(1.0, *grown))
@@ -48,6 +51,10 @@ class HoldTimes:
     def expected_stopped_ns(self, pid: int) -> int:
         """Return about how long the next pause of a process lasts after all of its threads have stopped."""
         return int(self._stopped.get(pid, 0))
+
+    def record_walk(self, pid: int, walk_ns: int) -> None:
+        """Record how long walking the page tables of a process took, before its first window."""
+        self._walk_ns[pid] = walk_ns
 
     def record(self, pid: int, took_ns: int, stopped_ns: int = 0) -> None:
         """Record a window, after a call of ``expected_ns`` for it.
@@ -70,6 +77,7 @@ class HoldTimes:
         self._size.pop(pid, None)
         self._took.pop(pid, None)
         self._stopped.pop(pid, None)
+        self._walk_ns.pop(pid, None)
 
 
 def page_tables_kb(pid: int, status: str | None = None) -> int:

@@ -121,8 +121,9 @@ class DamonTracker:
         self._interval_ns = interval_ns
         self._send(Pace(interval_ns, self.flush != OFF))
 
-    def prepare(self, pid: int) -> None:
-        """Do nothing: nothing can be done before the first pause."""
+    def prepare(self, pid: int) -> int:
+        """Return 0: nothing can be done before the first pause."""
+        return 0
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Start watching a process. Raises ProcessLookupError."""

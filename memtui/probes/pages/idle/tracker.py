@@ -142,8 +142,9 @@ class IdleTracker:
     def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
 
-    def prepare(self, pid: int) -> None:
-        """Do nothing: nothing can be done before the first pause."""
+    def prepare(self, pid: int) -> int:
+        """Return 0: nothing can be done before the first pause."""
+        return 0
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports accesses and not residency.

@@ -130,8 +130,10 @@ class PageTableTracker:
     def set_interval(self, interval_ns: int | None) -> None:
         """Do nothing: windows may be of any length."""
 
-    def prepare(self, pid: int) -> None:
+    def prepare(self, pid: int) -> int:
         """Clear most accessed bits of a large process while it runs, so that its first pause is short.
+
+        Returns how long a walk took, in ns; 0 where it did not go over all page tables.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -146,7 +148,9 @@ class PageTableTracker:
             blocks, first = 2 * blocks // sample.parts, (sample, 0, 0)  # a walk reads two parts
         try:
             self._walker.reserve(blocks * 5 // 4)
+            start_ns = time.monotonic_ns()
             walk = self._walker.walk(pid, want_resident=True, parts=first)
+            walk_ns = time.monotonic_ns() - start_ns
             self._rearmer.check_reclaim(pid)
             mostly_cleared = self._rearmer.clear_most(handle, walk)
         except BaseException:
@@ -158,6 +162,7 @@ class PageTableTracker:
         )
         self._record_resident(tracked, walk)
         self._split.prepare(1 + len(tracked.cuts), pages=tracked.resident_pages)
+        return 0 if sample else walk_ns
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
