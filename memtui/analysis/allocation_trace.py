@@ -49,6 +49,7 @@ class StepTrace:
     op: NDArray[np.int64]  # i8[n], index into names; -1: not known
     layer: NDArray[np.int64]  # i8[n], index into names; -1: not known
     names: tuple[str, ...]
+    stack: NDArray[np.int64] | None = None  # i8[n], number of the call stack; -1: not known; None: of no row
 
     def __len__(self) -> int:
         return len(self.t_ns)
@@ -155,6 +156,9 @@ class StepTrace:
             column = getattr(self, label)
             if column.shape != (n,) or column.dtype != np.int64:
                 return [f"column {label} is not i8[{n}]"]
+        stack = self.stack
+        if stack is not None and (stack.shape != (n,) or stack.dtype != np.int64 or stack.min(initial=-1) < -1):
+            return [f"the call stacks are not numbers of {n} rows"]
         if self.step < 0:
             return [f"step {self.step} is negative"]
         if self.start_ns > self.end_ns:

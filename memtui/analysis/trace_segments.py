@@ -77,7 +77,8 @@ class _Cutter:
         """Return the rows from ``low`` up to ``high``, after one row for each block that is alive before them."""
         trace = self._trace
         before = self._born[(self._born < low) & (self._died >= low)]
-        columns = trace.to_columns()[:, np.concatenate((before, np.arange(low, high)))]
+        rows = np.concatenate((before, np.arange(low, high)))
+        columns = trace.to_columns()[:, rows]
         count = len(before)
         columns[0, :count] = start_ns
         columns[4, :count] = _BETWEEN
@@ -86,7 +87,8 @@ class _Cutter:
         named = used[used >= 0]
         columns[5:] = places.reshape(2, -1) - (len(used) - len(named))
         names = tuple(trace.names[index] for index in named.tolist())
-        return _trace(columns, step, start_ns, end_ns, count, names)
+        part = _trace(columns, step, start_ns, end_ns, count, names)
+        return part if trace.stack is None else replace(part, stack=trace.stack[rows])
 
 
 def joined(parts: Sequence[StepTrace]) -> StepTrace:
@@ -99,6 +101,7 @@ def joined(parts: Sequence[StepTrace]) -> StepTrace:
         return parts[0]
     names: list[str] = []
     tables: list[NDArray[np.int64]] = []
+    stacks: list[NDArray[np.int64]] = []
     alive = np.empty(0, np.int64)  # blocks, in the order they came
     blocks = 0
     for number, part in enumerate(parts):
@@ -116,10 +119,14 @@ def joined(parts: Sequence[StepTrace]) -> StepTrace:
         columns[2] = of_block[part.block]
         alive = of_block[part.block[born]][~ends[part.block[born]]]
         tables.append(columns[:, part.existing if number else 0 :])
+        stack = np.full(len(part), -1) if part.stack is None else part.stack
+        stacks.append(stack[part.existing if number else 0 :])
     columns = np.concatenate(tables, axis=1)
     columns[2] = np.unique(columns[2], return_inverse=True)[1]
     first, last = parts[0], parts[-1]
-    return _trace(columns, first.step, first.start_ns, last.end_ns, first.existing, tuple(names))
+    trace = _trace(columns, first.step, first.start_ns, last.end_ns, first.existing, tuple(names))
+    known = any(part.stack is not None for part in parts)
+    return replace(trace, stack=np.concatenate(stacks)) if known else trace
 
 
 def _trace(

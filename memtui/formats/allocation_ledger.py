@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ class Ledger:
         # Of each row, and of each block: a file may have millions of both.
         self._t_ns, self._block, self._phase, self._op = array("q"), array("i"), array("b"), array("i")
         self._size_bytes, self._category, self._layer = array("q"), array("b"), array("i")
+        self._stack = array("i")  # of each row
+        self._stack_before: dict[int, int] = {}  # of each block that existed before and has one
         self._row = array("i")  # of the allocation; -1: the block existed before
         self._live: dict[int, dict[int, None]] = defaultdict(dict)  # by category, in the order they came
         self._by_key: dict[tuple[Hashable, int], list[int]] = defaultdict(list)
@@ -45,9 +48,11 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._t_ns)
 
-    def existing(self, size_bytes: int, address: Hashable = None) -> None:
-        """Add a block that existed before."""
+    def existing(self, size_bytes: int, address: Hashable = None, *, stack: int = -1) -> None:
+        """Add a block that existed before. ``stack``: the number of the call stack that allocated it."""
         block = self._new(size_bytes, UNKNOWN, -1, -1)
+        if stack >= 0:
+            self._stack_before[block] = stack
         if address is not None:
             self._allocated[address] = block
 
@@ -62,10 +67,14 @@ class Ledger:
         layer: str = "",
         address: Hashable = None,
         key: Hashable = None,
+        stack: int = -1,
     ) -> None:
-        """Enter a block; no bytes: an operation that allocated nothing. ``key`` matches the free to the block."""
+        """Enter a block; no bytes: an operation that allocated nothing.
+
+        ``key`` matches the free to the block; ``stack`` is the number of a call stack.
+        """
         block = self._new(size_bytes, category, self._name(layer), len(self))
-        self._add_row(t_ns, block, phase, op)
+        self._add_row(t_ns, block, phase, op, stack)
         if not size_bytes:
             del self._live[category][block]
         elif address is not None:
@@ -74,12 +83,12 @@ class Ledger:
             self._by_key[key, size_bytes].append(block)
             self._by_category[category, size_bytes].append(block)
 
-    def free_at(self, t_ns: int, address: Hashable, op: str, *, phase: int = BETWEEN) -> bool:
+    def free_at(self, t_ns: int, address: Hashable, op: str, *, phase: int = BETWEEN, stack: int = -1) -> bool:
         """Free the block at an address; return False where no block is known there."""
         block = self._allocated.pop(address, None)
         if block is None:
             return False
-        self._free(t_ns, block, phase, op)
+        self._free(t_ns, block, phase, op, stack)
         return True
 
     def free(
@@ -150,12 +159,13 @@ class Ledger:
         self._live[category][block] = None
         return block
 
-    def _free(self, t_ns: int, block: int, phase: int, op: str) -> None:
+    def _free(self, t_ns: int, block: int, phase: int, op: str, stack: int = -1) -> None:
         del self._live[self._category[block]][block]
-        self._add_row(t_ns, block, phase, op)
+        self._add_row(t_ns, block, phase, op, stack)
 
-    def _add_row(self, t_ns: int, block: int, phase: int, op: str) -> None:
+    def _add_row(self, t_ns: int, block: int, phase: int, op: str, stack: int) -> None:
         self._t_ns.append(t_ns)
+        self._stack.append(stack)
         self._block.append(block)
         self._phase.append(phase)
         self._op.append(self._name(op))
@@ -174,7 +184,7 @@ class Ledger:
         columns = self._columns(before, start_ns, *of_block)
         del of_block
         try:
-            return StepTrace.from_columns(
+            trace = StepTrace.from_columns(
                 columns,
                 step=0,
                 start_ns=start_ns,
@@ -185,6 +195,18 @@ class Ledger:
             )
         except (ValueError, OverflowError) as error:
             raise NotImportable(str(error)) from None
+        return replace(trace, stack=self._stacks(before))
+
+    def _stacks(self, before: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the call stack of each row of a trace, -1: not known; None where no row has one."""
+        if not self._stack_before and max(self._stack, default=-1) < 0:
+            return None
+        stack = np.array(self._stack, np.int64)
+        parts = [row for row, blocks in sorted(self._parts.items()) for _ in blocks]
+        stack = np.insert(stack, [row + 1 for row in parts], stack[parts]) if parts else stack
+        return np.concatenate(
+            (np.array([self._stack_before.get(block, -1) for block in before.tolist()], np.int64), stack)
+        )
 
     def _columns(
         self,

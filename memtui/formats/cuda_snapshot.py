@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
 from memtui.core.samples import Event
 from memtui.core.text import storable
 from memtui.core.tracer_messages import PINNED_MEMORY
@@ -35,6 +36,7 @@ _MOST_ADDRESS = 1 << 63
 _NO_SNAPSHOT = "is no snapshot of CUDA memory: "
 _MOST_CALL, _MOST_PATH, _MOST_PATHS = 500, 4000, 4 << 20  # characters of a call, of those around it too, of all paths
 _MOST_STACKS = 1 << 16  # kept to be found again
+_NO_FILE = "??"  # of a frame in C++ without symbols
 
 _Object = dict[str, Any]  # a segment, an event or a frame as in the file, not validated
 
@@ -43,7 +45,7 @@ class _Events:
     """The events of one device in columns."""
 
     def __init__(self) -> None:
-        self.action, self.t_us, self.name = array("b"), array("q"), array("i")
+        self.action, self.t_us, self.name, self.stack = array("b"), array("q"), array("i"), array("i")
         self.address, self.size_bytes = array("q"), array("q")
         self.timed = True  # every one of them
         self.damaged: NotImportable | None = None
@@ -55,6 +57,7 @@ class Events:
 
     Attributes:
         names: that stand for call stacks, by number.
+        stacks: the call stacks with all frames.
     """
 
     keys = ("device_traces", "host_traces")
@@ -63,7 +66,10 @@ class Events:
         self.names: dict[str, int] = {}
         self._room = _MOST_PATHS  # for those of more than one call
         self._by_list: dict[int, tuple[list[Any], _Events]] = {}  # by identity of the list they were in
-        self._stacks: dict[int, tuple[Any, int]] = {}  # by identity; the reference to the frames keeps their id valid
+        self.stacks = CallStacks()
+        # By identity, name and stack, and the number of a frame; the references keep the identities valid.
+        self._known: dict[int, tuple[Any, int, int]] = {}
+        self._frames: dict[int, tuple[Any, int]] = {}
 
     def take(self, owner: list[Any], elements: list[Any]) -> None:
         """Take in some events of a list. What is wrong with them is told when their list is asked for."""
@@ -97,24 +103,38 @@ class Events:
                 events.t_us.append(0)
             if action < _OOM:
                 address, size_bytes = _whole(event["addr"]), _whole(event["size"])
-                name = self._name(event.get("frames"))
+                name, stack = self.call_stack(event.get("frames"))
             else:
-                address, size_bytes, name = 0, _whole(event["size"]) if action == _OOM else 0, 0
+                address, size_bytes, name, stack = 0, _whole(event["size"]) if action == _OOM else 0, 0, -1
                 if action == _OOM and "device_free" in event:
                     events.free_bytes[len(events.action)] = _whole(event["device_free"])
             events.action.append(action)
             events.address.append(_signed(address))
             events.size_bytes.append(size_bytes)
             events.name.append(name)
+            events.stack.append(stack)
 
-    def _name(self, frames: Any) -> int:
+    def call_stack(self, frames: Any) -> tuple[int, int]:
+        """Return the number of the name that stands for some frames, and that of their stack."""
         if not frames:
-            return self.names.setdefault("", len(self.names))
-        known = self._stacks.get(id(frames))
+            return self.names.setdefault("", len(self.names)), -1
+        known = self._known.get(id(frames))
         if known is None:
-            if len(self._stacks) >= _MOST_STACKS:
-                self._stacks.clear()
-            known = self._stacks[id(frames)] = frames, self._number(_path(frames))
+            if len(self._known) >= _MOST_STACKS:
+                self._known.clear()
+            stack = self.stacks.add_numbers([self._frame(frame) for frame in frames])
+            known = self._known[id(frames)] = frames, self._number(_path(frames)), stack
+        return known[1:]
+
+    def _frame(self, frame: _Object) -> int:
+        known = self._frames.get(id(frame))
+        if known is None:
+            if len(self._frames) >= _MOST_STACKS:
+                self._frames.clear()
+            file, line = str(frame["filename"]), frame["line"]
+            line = line if type(line) is int and 0 <= line < MOST_LINE else 0
+            number = self.stacks.add_frame(Frame(str(frame["name"]), "" if file == _NO_FILE else file, line))
+            known = self._frames[id(frame)] = frame, number
         return known[1]
 
     def _number(self, path: str) -> int:
@@ -152,9 +172,12 @@ def parse(snapshot: Any, events: Events) -> Imported:
         warnings.append(f"its pinned host memory is left out: {str(error).removeprefix(_NO_SNAPSHOT)}")
     if not found.parts:
         raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
+    stacks = events.stacks
+    if stacks.dropped:
+        warnings.append(f"it has more call stacks than fit into a session: {stacks.dropped} of them are left out")
     found.oom_events.sort(key=lambda event: event.t_ns)
     about = ImportedFrom(FORMAT, clock=found.clock, absent=_ABSENT, warnings=tuple(warnings))
-    return Imported(tuple(found.parts), about, tuple(found.oom_events))
+    return Imported(tuple(found.parts), about, tuple(found.oom_events), stacks=stacks if len(stacks) else None)
 
 
 def _add_pinned(found: _Found, snapshot: _Object) -> None:
@@ -184,52 +207,60 @@ class _Found:
 
     def add(self, name: str, trace: list[Any], device: int | None) -> None:
         """Add a device, unless there is nothing about it. ``device``: of its segments; None: all are of it."""
-        events, alive = self._events.of(trace), _alive(self.segments, device)
+        events, alive = self._events.of(trace), self._alive(device)
         if events.action or alive:
             self.parts.append(_part(name, events, tuple(self._events.names), alive, self.oom_events))
             self.clock = WALL if events.timed and events.action else self.clock
 
+    def _alive(self, device: int | None) -> dict[int, tuple[int, int]]:
+        """Return size and call stack of the blocks in use when the snapshot was taken, by address."""
+        alive = {}
+        for segment in self.segments:
+            if device is not None and segment.get("device", 0) != device:
+                continue
+            address = _whole(segment["address"])
+            for block in segment["blocks"]:
+                address = _whole(block.get("address", address))
+                if str(block["state"]).startswith("active"):
+                    # Entries of the history have the requested size, too; its rounding is the allocator's.
+                    size_bytes = _whole(block.get("requested_size", block["size"]))
+                    alive[_signed(address)] = size_bytes, self._events.call_stack(_frames_of(block))[1]
+                address += _whole(block["size"])
+        return alive
 
-def _alive(segments: list[_Object], device: int | None) -> dict[int, int]:
-    """Return the sizes of the blocks in use when the snapshot was taken, by address."""
-    sizes = {}
-    for segment in segments:
-        if device is not None and segment.get("device", 0) != device:
-            continue
-        address = _whole(segment["address"])
-        for block in segment["blocks"]:
-            address = _whole(block.get("address", address))
-            if str(block["state"]).startswith("active"):
-                # Entries of the history have the requested size, too; its rounding is the allocator's.
-                sizes[_signed(address)] = _whole(block.get("requested_size", block["size"]))
-            address += _whole(block["size"])
-    return sizes
+
+def _frames_of(block: _Object) -> Any:
+    """Return the call stack of a block; PyTorch 2.0 had it in the block's history, the newest entry first."""
+    history = block.get("history")
+    return block.get("frames") or (history[0].get("frames") if history else None)
 
 
-def _part(device: str, events: _Events, names: tuple[str, ...], alive: dict[int, int], oom_events: list[Event]) -> Part:
+def _part(
+    device: str, events: _Events, names: tuple[str, ...], alive: dict[int, tuple[int, int]], oom_events: list[Event]
+) -> Part:
     ledger = Ledger()
     gone = _COMPLETED if _COMPLETED in events.action else _REQUESTED
     ours: set[int] = set()  # addresses that the trace has the last word about
     t_ns = first_ns = 0
-    columns = events.action, events.t_us, events.address, events.size_bytes, events.name
-    for number, (action, t_us, address, size_bytes, name) in enumerate(zip(*columns, strict=True)):
+    columns = events.action, events.t_us, events.address, events.size_bytes, events.name, events.stack
+    for number, (action, t_us, address, size_bytes, name, stack) in enumerate(zip(*columns, strict=True)):
         t_ns = max(t_ns, t_us * 1000 if events.timed else number)
         first_ns = first_ns if number else t_ns
         if action == _ALLOC:
             ledger.free_at(t_ns, address, "")  # a free that the trace lacks
-            ledger.allocate(t_ns, size_bytes, names[name], address=address)
+            ledger.allocate(t_ns, size_bytes, names[name], address=address, stack=stack)
             ours.add(address)
         elif action == gone:
             ours.add(address)
-            if not ledger.free_at(t_ns, address, names[name]) and size_bytes:
+            if not ledger.free_at(t_ns, address, names[name], stack=stack) and size_bytes:
                 ledger.existing(size_bytes, address)
-                ledger.free_at(t_ns, address, names[name])
+                ledger.free_at(t_ns, address, names[name], stack=stack)
         elif action == _OOM:
             free = f", {size(events.free_bytes[number])} were free" if number in events.free_bytes else ""
             oom_events.append(Event(t_ns, "mark", f"out of memory: {size(size_bytes)} asked for{free}"))
-    for address, size_bytes in alive.items():
+    for address, (size_bytes, stack) in alive.items():
         if address not in ours:
-            ledger.existing(size_bytes)
+            ledger.existing(size_bytes, stack=stack)
     return Part(ledger.trace(first_ns, t_ns), device)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.core.call_stacks import CallStacks
 from memtui.core.errors import UserError
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import MAIN_MEMORY
@@ -41,12 +42,14 @@ class Imported:
         about: origin of the file, and the information that it lacks.
         events: other events in the file, by time.
         driver: memory that a driver reported, by time.
+        stacks: call stacks, by the numbers that the traces have.
     """
 
     parts: tuple[Part, ...]
     about: ImportedFrom
     events: tuple[Event, ...] = ()
     driver: tuple[DriverMemory, ...] = ()
+    stacks: CallStacks | None = None
 
 
 class Warnings:

@@ -17,6 +17,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import is_own_file, sqlite_temporary_files
 from memtui.session.records.allocations import MAX_ROWS, trace_record
+from memtui.session.records.call_stacks import AllocationStackRecord, encode_stacks, stack_records
 from memtui.session.records.imported import WALL
 from memtui.session.schema import AllocationDeviceRecord
 from memtui.session.validation import check_device
@@ -93,6 +94,10 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, Step
         writer.insert([trace_record(number, trace)])
         if device != MAIN_MEMORY:
             writer.insert([AllocationDeviceRecord(number, device)])
+        if trace.stack is not None:
+            writer.insert([AllocationStackRecord(number, encode_stacks(trace.stack))])
+    if imported.stacks is not None:
+        writer.insert(stack_records(imported.stacks))
     writer.insert(imported.events)
     writer.insert(imported.driver)
 

@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from memtui.analysis.row_states import RowState
+from memtui.core.call_stacks import Frame
 from memtui.core.samples import (
     Capability,
     Clock,
@@ -59,6 +60,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         End: "t_ns",
         RecordedStep: "id pid step start_ns end_ns start_bytes peak_bytes peak_parts rows cost_ns dropped lost "
         "allocated_peak_bytes reserved_peak_bytes",
+        Frame: "",
         ProgressRow: "id pid first_step steps start_ns end_ns peak_bytes cost_ns",
         RecordedProgress: "ends_ns",
         ImportedFrom: "format clock driver",

@@ -20,6 +20,7 @@ import numpy as np
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Capability, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
@@ -169,6 +170,12 @@ class RedactedSource:
 
     def step_trace(self, step: RecordedStep) -> StepTrace:
         return self._model.in_step(self._source.step_trace(step))
+
+    def call_stacks(self) -> CallStacks:
+        """Return the stacks with labels of functions and files, and without lines."""
+        stacks = self._source.call_stacks()
+        frames = [permitted(frame, **self._model.in_frame(frame)) for frame in stacks.frames]
+        return CallStacks(frames, stacks.parent, stacks.frame)
 
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
         return [(pid, t_ns, self._model.in_map(tensor_map)) for pid, t_ns, tensor_map in self._source.tensor_maps()]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.call_stacks import Frame
 from memtui.formats.mxnet_tags import split_tag
 
 _OWN = ("aten::", "autograd::", "torch::", "prims::", "c10d::", "memtui.")
+_OWN_FUNCTION = re.compile(
+    r"(?:at|aten|autograd|c10|c10d|torch)::[\w:~]+", re.ASCII
+)  # in C++, without what it is given
 _PARTS = frozenset((
     *("weight", "bias", "running_mean", "running_var", "num_batches_tracked", "in_proj_weight", "in_proj_bias"),
     *("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum"),
@@ -22,7 +28,9 @@ class ModelNames:
     """Gives the same name the same label."""
 
     def __init__(self) -> None:
-        self._labels: dict[str, dict[str, str]] = {"layer": {}, "operator": {}, "part": {}}
+        self._labels: dict[str, dict[str, str]] = {
+            kind: {} for kind in ("layer", "operator", "part", "function", "source")
+        }
 
     def layer(self, name: str) -> str:
         """Return the label of a layer."""
@@ -56,6 +64,15 @@ class ModelNames:
         names += [self.layer(name) if index in layers else "" for index, name in enumerate(trace.names)]
         layer = np.where(trace.layer < 0, -1, trace.layer + len(trace.names))
         return replace(trace, layer=layer, names=tuple(names))
+
+    def in_frame(self, frame: Frame) -> dict[str, Any]:
+        """Return a call's function and file as such names, and no line."""
+        own = _OWN_FUNCTION.match(frame.function)
+        return {
+            "function": own[0] if own else frame.function and self._label("function", frame.function),
+            "file": frame.file and self._label("source", frame.file),
+            "line": 0,
+        }
 
     def in_map(self, tensors: TensorMap) -> TensorMap:
         """Return the map with labels of layers, and of parts that are not PyTorch's own."""

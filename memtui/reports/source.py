@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.tensor_pages import TensorMap
+from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
 from memtui.core.samples import End, Event, GpuMemory, GpuUse, Hello, PowerReading, Process
 from memtui.core.tracer_messages import MAIN_MEMORY
@@ -86,6 +87,7 @@ class ReportSource(Protocol):
     def events(self, first_ns: int, last_ns: int) -> list[Event]: ...
     def allocation_steps(self) -> list[RecordedStep]: ...
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
+    def call_stacks(self) -> CallStacks: ...
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]: ...
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]: ...
     def training_devices(self) -> list[str]: ...
@@ -117,6 +119,7 @@ class Source:
         self.events = session.events
         self.allocation_steps = session.allocations.steps
         self.step_trace = session.allocations.trace
+        self.call_stacks = session.allocations.call_stacks
         self.driver_memory = session.allocations.driver_memory
         self.tensor_maps = session.tensors.maps
         self.training = session.training.progress

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.core.call_stacks import CallStacks
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.connection import SessionFile
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
+from memtui.session.records.call_stacks import (
+    AllocationStackRecord,
+    CallStackRecord,
+    FrameRecord,
+    call_stacks_of,
+    decode_stacks,
+)
 from memtui.session.records.imported import DriverMemory
 from memtui.session.schema import (
     AllocationDeviceRecord,
@@ -23,6 +33,7 @@ class AllocationReader:
 
     def __init__(self, file: SessionFile) -> None:
         self._file = file
+        self._call_stacks: CallStacks | None = None
 
     def steps(self) -> list[RecordedStep]:
         """Return the training steps whose allocations were recorded, in the order they came."""
@@ -42,9 +53,27 @@ class AllocationReader:
         """Return every allocation of a recorded step."""
         rows = self._file.rows(AllocationStepRecord, "WHERE id = ?", step.id, names=["data"])
         try:
-            return decode_step(step, rows[0][0])
+            trace = decode_step(step, rows[0][0])
+            for record in self._file.records(AllocationStackRecord, "WHERE id = ?", step.id):
+                return replace(trace, stack=decode_stacks(record.data, len(trace), self._stack_count()))
         except (IndexError, ValueError) as error:
             raise self._file.damaged(f"allocations of step {step.step}: {error}") from None
+        return trace
+
+    def call_stacks(self) -> CallStacks:
+        """Return the call stacks that allocations have; none where none were recorded."""
+        if self._call_stacks is None:
+            frames = self._file.records(FrameRecord, "ORDER BY id")
+            try:
+                self._call_stacks = call_stacks_of(frames, self._file.records(CallStackRecord, "ORDER BY id"))
+            except ValueError as error:
+                raise self._file.damaged(f"call stacks: {error}") from None
+        return self._call_stacks
+
+    def _stack_count(self) -> int:
+        """Return how many call stacks there are, without reading them."""
+        last = self._file.rows(CallStackRecord, "ORDER BY id DESC LIMIT 1", names=["id"])
+        return last[0][0] + 1 if last else 0
 
     def layer_types(self, pid: int) -> dict[str, str]:
         """Return the class of each layer of a process by its name; empty where no step named any."""

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from memtui.core.samples import Event, GpuMemory, GpuUse, PowerReading, Process
+from memtui.session.records.call_stacks import AllocationStackRecord, CallStackRecord, FrameRecord
 from memtui.session.records.imported import DriverMemory
 
 Integer = TypeVar("Integer")  # ``int``, or all of them as an array
@@ -359,6 +360,9 @@ TABLES: dict[type, str] = {
     AllocationStepRecord: "allocation_step",
     AllocationDeviceRecord: "allocation_device",
     AllocatorPeakRecord: "allocator_peak",
+    FrameRecord: "frame",
+    CallStackRecord: "call_stack",
+    AllocationStackRecord: "allocation_stack",
     LayerTypesRecord: "layer_types",
     TensorRangesRecord: "tensor_ranges",
     TrainingProgressRecord: "training_progress",

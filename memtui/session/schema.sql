@@ -82,6 +82,12 @@ CREATE TABLE allocation_device( -- of a recorded step that is of the memory of a
     id INTEGER PRIMARY KEY, device TEXT NOT NULL);
 CREATE TABLE allocator_peak( -- of a recorded step on a GPU: its allocator's blocks and segments; NULL: not known
     id INTEGER PRIMARY KEY, allocated_bytes INTEGER, reserved_bytes INTEGER, reason TEXT NOT NULL);
+CREATE TABLE frame( -- a call: function, file and line; "" and 0: not known
+    id INTEGER PRIMARY KEY, function TEXT NOT NULL, file TEXT NOT NULL, line INTEGER NOT NULL);
+CREATE TABLE call_stack( -- each once: its innermost frame, and the stack that called it; NULL: the outermost call
+    id INTEGER PRIMARY KEY, parent INTEGER, frame INTEGER NOT NULL);
+CREATE TABLE allocation_stack( -- of a recorded step: i8[rows], the call stack of each row; -1: not known
+    id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE layer_types(pid INTEGER PRIMARY KEY, types TEXT NOT NULL); -- JSON: class of each layer, by its name
 CREATE TABLE training_progress( -- training steps that ended, and what tensors held meanwhile; some a second
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,

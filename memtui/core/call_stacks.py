@@ -1,0 +1,113 @@
+"""Call stacks, each once: a tree whose nodes are a frame and the stack that called it.
+
+Files repeat the same stacks a hundred thousand times, and most stacks begin with the same calls.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from memtui.core.text import storable
+
+MOST_STACKS = 1 << 20  # numbers, those of callers included
+MOST_FUNCTION, MOST_FILE = 500, 1000  # characters
+MOST_LINE = 1 << 31
+_MOST_TEXT = 64 << 20  # characters of all frames together
+_FRAME_BITS = 32
+
+
+class Frame(NamedTuple):
+    """A call: the function, its file, and the line in it that runs; "" and 0 where it is not known."""
+
+    function: str
+    file: str
+    line: int
+
+
+class CallStacks:
+    """Numbers stacks from 0; -1 stands for no stack, or one that is not known.
+
+    Attributes:
+        frames: every frame once.
+        parent: of each stack, the stack that called its innermost frame, a lower number; -1: none did.
+        frame: of each stack, its innermost frame, an index into ``frames``.
+        dropped: how often a stack had no room in the table.
+    """
+
+    def __init__(self, frames: Iterable[Frame] = (), parent: Iterable[int] = (), frame: Iterable[int] = ()) -> None:
+        """Take a table that was stored. Raises ValueError where it is damaged."""
+        self.frames = list(frames)
+        self.parent, self.frame = array("i", parent), array("i", frame)
+        self.dropped = 0
+        if len(self.parent) != len(self.frame):
+            raise ValueError("a call stack lacks its frame")
+        if any(not -1 <= caller < number for number, caller in enumerate(self.parent)):
+            raise ValueError("a call stack is called by one that comes later")
+        if len(self.frame) and not 0 <= min(self.frame) <= max(self.frame) < len(self.frames):
+            raise ValueError("a call stack has a frame that is not there")
+        self._frames = {frame: number for number, frame in enumerate(self.frames)}
+        self._stacks = {
+            _key(parent, frame): number
+            for number, (parent, frame) in enumerate(zip(self.parent, self.frame, strict=True))
+        }
+        self._room = _MOST_TEXT - sum(_length(frame) for frame in self.frames)
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def add(self, frames: Sequence[Frame]) -> int:
+        """Return the number of a stack, whose innermost frame comes first; -1 without frames, or without room."""
+        return self.add_numbers([self.add_frame(frame) for frame in frames])
+
+    def add_frame(self, frame: Frame) -> int:
+        """Return the number of a frame; -1: there is no room for it."""
+        number = self._frames.get(frame)
+        if number is None:
+            short = Frame(storable(frame.function)[:MOST_FUNCTION], storable(frame.file)[:MOST_FILE], frame.line)
+            if not 0 <= frame.line < MOST_LINE:
+                raise ValueError("a line out of range")
+            number = self._frames.get(short)
+            if number is None:
+                if self._room < _length(short) or len(self.frames) >= MOST_STACKS:
+                    return -1
+                self._room -= _length(short)
+                number = self._frames[short] = len(self.frames)
+                self.frames.append(short)
+        return number
+
+    def add_numbers(self, frames: Sequence[int]) -> int:
+        """Return the number of a stack of frames by their numbers, as ``add`` does."""
+        stack, stacks = -1, self._stacks
+        if len(frames) and min(frames) < 0:
+            self.dropped += 1
+            return -1
+        for frame in reversed(frames):
+            key = _key(stack, frame)
+            number = stacks.get(key)
+            if number is None:
+                if len(stacks) >= MOST_STACKS:
+                    self.dropped += 1
+                    return -1
+                number = stacks[key] = len(stacks)
+                self.parent.append(stack)
+                self.frame.append(frame)
+            stack = number
+        return stack
+
+    def stack(self, number: int) -> tuple[Frame, ...]:
+        """Return the frames of a stack, the innermost first; none for -1."""
+        frames = []
+        while number >= 0:
+            frames.append(self.frames[self.frame[number]])
+            number = self.parent[number]
+        return tuple(frames)
+
+
+def _key(parent: int, frame: int) -> int:
+    return (parent + 1) << _FRAME_BITS | frame
+
+
+def _length(frame: Frame) -> int:
+    return len(frame.function) + len(frame.file) + 64  # the frame itself takes room, too
