@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from memtui.cli.home import Home
 from memtui.core.procfs import PROC, read_stat
@@ -118,6 +119,15 @@ async def test_typing_filters_both_lists():
         assert "running processes  3" in screen_text(app)
         await pilot.press(*"q", "ctrl+u")
         assert "running processes  3" in screen_text(app)
+
+
+async def test_letters_typed_over_others_in_one_go_take_their_place():
+    async with running() as (app, pilot):
+        await pilot.press(*"zz")
+        for key in ("backspace", "backspace", *"train"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause(0.3)
+        assert " filter: train▏" in screen_text(app)
 
 
 @pytest.mark.parametrize(

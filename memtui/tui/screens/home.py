@@ -62,9 +62,7 @@ class HomeScreen(ListScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab,shift+tab", "other", "the other list"),
         Binding("enter", "open", "open"),
-        Binding("backspace", "rub_out", "take back a letter"),
-        Binding("ctrl+u", "clear", "forget the filter"),
-        Binding("escape", "leave", "forget the filter, or leave"),
+        Binding("escape", "leave", "leave, where no filter is typed"),
     ]
 
     def __init__(self, poll: Callable[[], HomeView], *, refresh_s: float = REFRESH_S) -> None:
@@ -177,26 +175,21 @@ class HomeScreen(ListScreen):
             other.choose(other is listing)
 
     def on_key(self, event: events.Key) -> None:
+        """Change the filter here and not in bindings: those run after letters that were typed later."""
+        changes = {"backspace": self._typed[:-1], "ctrl+u": ""} | ({"escape": ""} if self._typed else {})
         if event.is_printable and event.character:
+            changes[event.key] = self._typed + event.character
+        if event.key in changes:
             event.stop()
-            self._filter(self._typed + event.character)
+            self._filter(changes[event.key])
 
     def _filter(self, typed: str) -> None:
         self._typed = typed
         self._clear_message()
         self.fill()
 
-    def action_rub_out(self) -> None:
-        self._filter(self._typed[:-1])
-
-    def action_clear(self) -> None:
-        self._filter("")
-
     def action_leave(self) -> None:
-        if self._typed:
-            self.action_clear()
-        else:
-            self.app.exit()
+        self.app.exit()
 
     def action_move(self, by: int) -> None:
         super().action_move(by)
