@@ -78,8 +78,24 @@ def test_ranks_stand_in_the_place_of_pids():
         (4243, "rank 0"),
         (4244, "rank 1"),
     }
-    labels = {r.label for r in table.heat_ranges(session.processes.all(), 10)}
+    labels = {r.label for r in table.heat_ranges(session.processes.all(), 10, 0, 10)}
     assert {"rank 0 [heap]", "rank 1 [heap]", "4242 [heap]"} <= labels
+
+
+def test_what_ended_before_the_picture_takes_no_rows_of_it_unless_it_is_chosen():
+    session = FakeSession(20, children=2)
+    session.rows[-1].open, session.rows[-1].last_sample = False, 5
+    table = RangeTable()
+    table.view(session, 10, session.processes.all())
+
+    def whose(first: int, last: int) -> set[int]:
+        return {r.process for r in table.heat_ranges(session.processes.all(), last, first, last)}
+
+    assert whose(5, 10) == {1, 2, 3}
+    assert whose(6, 10) == {1, 2}
+    assert 3 in {r.process for r in table.heat_ranges(session.processes.all(), 10, 6, 10, zoomed=[3])}
+    table.pid = session.rows[-1].pid
+    assert 3 in whose(6, 10)
 
 
 TARGET = """

@@ -42,8 +42,7 @@ from memtui.widgets.views.memory import HeatBand, HeatCursor, HeatView, TimeAxis
 
 KEEP_COLUMNS, KEEP_SETS = 4096, 1024
 KEEP_PAST = 256  # of a live picture, windows that have left it: more of them are dropped
-KEEP_SETS_BYTES, KEEP_SUMS_BYTES = 256 << 20, 64 << 20  # of them all: a set may be 64 MiB
-KEEP_GROUPS = 256
+KEEP_SETS_BYTES, KEEP_SUMS_BYTES, KEEP_GROUPS = 256 << 20, 64 << 20, 256  # of them all: a set may be 64 MiB
 LAYOUT_SHARE = 0.02  # of a CPU for new layouts of a live picture, which renew all columns
 
 # The inputs of a layout: cells, the zoom, and (process, start, end, label, weight) of each range.
@@ -109,8 +108,9 @@ class HeatColumns:
         self._ranges = list(ranges)
         self._forget_processes()
         ranges = self._in_sight()
-        hottest = max((r for r in ranges if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
         drawn = ranges_to_draw(ranges, cells, self.keep)
+        as_drawn = {r.key: r for r in (*ranges, *drawn)}.values()  # under the name of its row
+        hottest = max((r for r in as_drawn if touched.get(r.key, 0) > 0), key=lambda r: touched[r.key], default=None)
         self._lay_out(drawn, cells, mapped, live=live)
         picture, complete = self._picture(reader, axis, columns, cells, budget)
         if live and len(self._with_pages) > self._keep_windows:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class ProcessRange:
     label: str
     weight_bytes: int
     who: str = ""  # of several processes: the one with which the label starts
+    perms: str = ""
 
 
 def groups_of(pages: PageSet) -> NDArray[np.uint64]:
@@ -49,8 +50,8 @@ def heat_band(band: Band, top_row: int, mapped: int, before: Band | None, who: s
         inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
         label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
     elif band.kind == "more":
-        label = f"{band.ranges} others"
-    who = who if band.kind == "range" else ""
+        label = f"{who} {band.ranges} others".lstrip()
+    who = "" if band.kind == "gap" else who
     return HeatBand(top_row + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap, who)
 
 
@@ -62,15 +63,38 @@ def rounded_weight(weight: int) -> int:
 def ranges_to_draw(ranges: Sequence[ProcessRange], cells: int, keep: int | None) -> list[ProcessRange]:
     """Return the ranges to draw: each takes at least a row, and rows of small libraries would crowd out hot memory.
 
-    These are the ranges with a hundredth of the hottest weight, and the first few in any case.
+    These are the ranges with a hundredth of the hottest weight, and the first few in any case. No two labels are alike.
     """
     order = sorted(ranges, key=lambda r: (-rounded_weight(r.weight_bytes), r.process, r.start))
     least = rounded_weight(order[0].weight_bytes) / 100 if order else 0
+    return _distinct(
+        [
+            r
+            for n, r in enumerate(order)
+            if n < max(3, cells // 2) or rounded_weight(r.weight_bytes) >= least or r.key == keep
+        ]
+    )
+
+
+def _distinct(ranges: list[ProcessRange]) -> list[ProcessRange]:
+    """Return the ranges with labels that differ: alike ones get their permissions, then what differs of addresses."""
+    perms = _by_label(ranges, lambda r: r.perms)
+    ranges = [replace(r, label=f"{r.label} {r.perms}") if len(perms[r.label]) > 1 else r for r in ranges]
+    starts = _by_label(ranges, lambda r: f"{r.start:012x}")
+    same = {
+        label: sum(len({text[: n + 1] for text in texts}) == 1 for n in range(12)) for label, texts in starts.items()
+    }
     return [
-        r
-        for n, r in enumerate(order)
-        if n < max(3, cells // 2) or rounded_weight(r.weight_bytes) >= least or r.key == keep
+        replace(r, label=f"{r.label} …{f'{r.start:012x}'[same[r.label] :]}") if len(starts[r.label]) > 1 else r
+        for r in ranges
     ]
+
+
+def _by_label(ranges: list[ProcessRange], text: Callable[[ProcessRange], str]) -> dict[str, set[str]]:
+    texts: dict[str, set[str]] = {}
+    for r in ranges:
+        texts.setdefault(r.label, set()).add(text(r))
+    return texts
 
 
 def row_counts(weights: list[int], cells: int) -> list[int]:

@@ -267,12 +267,15 @@ class Presenter:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
         if why := why_no_pages(hello):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
-        index = self.playhead.index
-        sample = int(self.reader.samples.sample[index]) if index >= 0 else -1
+        index, samples = self.playhead.index, self.reader.samples
+        sample = first = last = -1
+        if index >= 0:
+            edges = np.searchsorted(samples.end_ns, (axis.start_ns, axis.end_ns)).clip(max=len(samples.end_ns) - 1)
+            sample, first, last = samples.sample[[index, *edges]].tolist()
         view, complete = self.heat.view(
             self.reader,
             axis,
-            self.ranges.heat_ranges(processes, sample),
+            self.ranges.heat_ranges(processes, sample, first, last, [zoom.process for zoom in self.heat.zooms]),
             self.room.heat_columns,
             self.room.heat_rows,
             budget,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -265,20 +265,25 @@ class RangeTable:
         """Return the number of ranges of a process in a part of memory, at any time."""
         return sum(r.process == process and r.start < end and r.end > start for r in self._rows)
 
-    def heat_ranges(self, processes: Sequence[Process], sample: int) -> list[ProcessRange]:
+    def heat_ranges(
+        self, processes: Sequence[Process], sample: int, first: int, last: int, zoomed: Collection[int] = ()
+    ) -> list[ProcessRange]:
         """Return the ranges for the heat map: all that pass the filter and were accessed at any time of the session.
 
-        Their names are those in the sample.
+        Their names are those in the sample. Of processes that ran in none of the samples ``first`` to ``last``, which
+        the picture shows, only those of the chosen process are there, and of those that are zoomed into.
         """
         several = len({p.pid for p in processes}) > 1
+        ran = {r.process for r in self._rows if r.first_sample <= last and (r.open or r.last_sample >= first)}
         out = []
         for row in {row.id: row for row, _, _ in self._filtered_rows().shown.entries}.values():
-            if weight := self._most.get(row.id, 0):
+            ran_or_chosen = row.process in ran or row.pid == self.pid or row.process in zoomed
+            if (weight := self._most.get(row.id, 0)) and ran_or_chosen:
                 then = state_at(row.states, sample)
                 label = short_label(row if then is None else row._replace(name=then.name), self._uses)
                 who = str(self._who.get(row.process) or row.pid) if several else ""
                 label = f"{who} {label}" if several else label
-                out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight, who))
+                out.append(ProcessRange(row.process, row.id, row.start, row.end, label, weight, who, row.perms))
         return out
 
     def toggle_filters(self) -> None:
