@@ -10,7 +10,8 @@ from memtui.widgets.panel import line_width
 from memtui.widgets.raster import Line
 from memtui.widgets.table import Listing, ListingView
 
-LISTS = ("tensors", "events", "layers", "breakdown")
+LISTS = ("tensors", "events", "layers", "breakdown", "stack")
+WITHOUT_STACKS = LISTS[:4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class AllocationListView(ListingView):
     filter_text: str = ""
     layer: str | None = None  # the only one the list is about
     foot: str = ""
+    lists: tuple[str, ...] = WITHOUT_STACKS  # those that a key chooses
 
 
 class AllocationList(Listing):
@@ -58,7 +60,7 @@ class AllocationList(Listing):
     def heading_right(self, width: int) -> Line:
         """Return the lists and their keys, in full where there is room."""
         draw_style = self.draw_style
-        for names in (LISTS, ("",) * len(LISTS)):
+        for names in (self.view.lists, ("",) * len(self.view.lists)):
             line: Line = []
             for index, name in enumerate(names):
                 here = index == self.list_index

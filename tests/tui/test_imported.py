@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from contextlib import asynccontextmanager
 
 import pytest
@@ -112,3 +113,61 @@ async def test_kinds_that_a_file_does_not_tell_are_no_zero_of_a_layer(tmp_path):
         for row in app.screen.modules.view.rows:
             assert row.cells[1] == "n/a"
             assert row.cells[4] != "n/a"
+
+
+def snapshot() -> bytes:
+    """Two allocations and the free of the first, each with the calls around it."""
+
+    def calls(name: str, line: int) -> list[dict[str, object]]:
+        return [
+            {"name": "at::empty", "filename": "??", "line": 0},
+            {"name": "_conv_forward", "filename": "/venv/torch/nn/modules/conv.py", "line": 456},
+            {"name": name, "filename": "/home/me/model.py", "line": line},
+        ]
+
+    events = [
+        {"action": action, "addr": address, "size": size, "time_us": 10**15 + n, "frames": calls(name, 40 + n)}
+        for n, (action, address, size, name) in enumerate(
+            [
+                ("alloc", 4096, 1 << 20, "forward"),
+                ("alloc", 1 << 30, 2 << 20, "loss"),
+                ("free_completed", 4096, 1 << 20, "backward"),
+            ]
+        )
+    ]
+    return pickle.dumps({"segments": [], "device_traces": [events]})
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (210, 60)])
+async def test_the_call_stack_of_a_tensor_and_of_an_event(tmp_path, size):
+    async with opened(tmp_path, "snapshot.pickle", snapshot(), size) as (app, pilot):
+        assert "5" in title(app)
+        await pilot.press("down", "enter")  # the smaller one
+        await pilot.pause()
+        assert "stack of 1.00 MiB allocated at 0.000 ms  3" in title(app)
+        rows = [line for line in screen_lines(app) if ":" not in line and ("forward" in line or "/home" in line)]
+        assert any("_conv_forward" in row and "456" in row for row in rows)
+        assert any(row.split()[1:3] == ["forward", "40"] for row in rows)
+        compare(f"imported-stack-{size[0]}x{size[1]}", screen_text(app))
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "alive at the cursor  2" in title(app), "Enter goes back to the list"
+        await pilot.press("end", "5")
+        await pilot.pause()
+        assert "stack of 2.00 MiB allocated" in title(app), "of the tensor that is chosen, not of the cursor"
+        await pilot.press("2", "enter")
+        await pilot.pause()
+        assert "stack of 1.00 MiB freed at 0.002 ms  3" in title(app)
+        assert "backward" in screen_text(app)
+        await pilot.press("left")
+        await pilot.pause()
+        assert "stack of 2.00 MiB allocated at 0.001 ms  3" in title(app), "the cursor moves to another row"
+
+
+async def test_without_call_stacks_there_is_no_list_of_them(tmp_path):
+    async with opened(tmp_path, "x.txt", ZPP) as (app, pilot):
+        assert "1-4 list" in screen_lines(app)[-1]
+        for key in ("5", "enter"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert "alive at the cursor" in title(app)

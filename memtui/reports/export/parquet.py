@@ -15,7 +15,7 @@ ROWS_PER_BATCH = 1 << 16
 _TEXTS = frozenset(
     (  # noqa: SIM905
         "flush status reason pss_reason counters_reason rearm disturbed perms name filtered bound device source scope "
-        "kind text category phase op layer part"
+        "kind text category phase op layer part function file"
     ).split()
 )
 _REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share", "gpus_used", *GPU_COUNTERS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, astuple
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any
 
 import numpy as np
@@ -197,13 +197,22 @@ def _allocations(reader: ReportSource) -> Iterator[Row]:
     for step in reader.allocation_steps():
         trace = reader.step_trace(step)
         names = ("", *trace.names)
-        for t_ns, delta, usage_bytes, category, phase, op, layer in zip(
+        stacks = repeat(-1, len(trace)) if trace.stack is None else trace.stack.tolist()
+        for t_ns, delta, usage_bytes, category, phase, op, layer, stack in zip(
             *(trace.t_ns.tolist(), trace.delta_bytes.tolist(), trace.usage_bytes.tolist()),
-            *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist()),
+            *(trace.category.tolist(), trace.phase.tolist(), trace.op.tolist(), trace.layer.tolist(), stacks),
             strict=True,
         ):
             labels = CATEGORIES[category], PHASES[phase], names[op + 1], names[layer + 1], step.device
-            yield step.pid, step.step, t_ns, delta, usage_bytes, *labels
+            yield step.pid, step.step, t_ns, delta, usage_bytes, *labels, stack if stack >= 0 else None
+
+
+def _call_stacks(reader: ReportSource) -> Iterator[Row]:
+    """Yield every call stack: its innermost call, and the number of the stack that made it."""
+    stacks = reader.call_stacks()
+    for number, (parent, frame) in enumerate(zip(stacks.parent, stacks.frame, strict=True)):
+        function, file, line = stacks.frames[frame]
+        yield number, parent if parent >= 0 else None, function, file, line or None
 
 
 def _steps(reader: ReportSource) -> Iterator[Row]:
@@ -268,9 +277,10 @@ TABLES: dict[str, Table] = {
     ),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
     "allocations": (
-        ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer", "device"),
+        ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer", "device", "stack"),
         _allocations,
     ),
+    "call_stacks": (("stack", "parent", "function", "file", "line"), _call_stacks),
     "steps": (("pid", "step", "start_ns", "end_ns"), _steps),
     "tensor_usage": (
         (

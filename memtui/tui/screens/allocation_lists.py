@@ -11,12 +11,13 @@ from memtui.analysis.allocation_filter import parse_row_filter
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.layer_tree import NO_LAYER, LayerTree
 from memtui.analysis.trace_index import StepIndex
+from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.options import RULES
 from memtui.formats.category_rules import bundled
 from memtui.reports.breakdown.rules import Layers, break_down, items_of, items_of_sums
 from memtui.session.records.imported import LINES, ImportedFrom
 from memtui.widgets import text
-from memtui.widgets.allocation_table import AllocationListView
+from memtui.widgets.allocation_table import LISTS, WITHOUT_STACKS, AllocationListView
 from memtui.widgets.row_panel import LazyRows
 from memtui.widgets.table import Column, Row
 
@@ -45,6 +46,11 @@ BREAKDOWN = (
     Column("allocations", 13, right=True, rank=3),
     Column("", BAR_CELLS + 2, rank=2),
 )
+STACK = (
+    Column("function, the innermost call first", 0, most=70),
+    Column("line", 8, right=True),
+    Column("file", 40, rank=2),
+)
 _PARTS = ("weights", "gradients", "optimiser state", "activations")
 _PART_OF = [CATEGORIES.index(name) for name in _PARTS]
 _REST = [number for number in range(len(CATEGORIES)) if number not in _PART_OF]
@@ -68,7 +74,11 @@ class StepLists:
     """
 
     def __init__(
-        self, index: StepIndex, origin: ImportedFrom | None = None, types: Mapping[str, str] | None = None
+        self,
+        index: StepIndex,
+        origin: ImportedFrom | None = None,
+        types: Mapping[str, str] | None = None,
+        stacks: CallStacks | None = None,
     ) -> None:
         """Take a step.
 
@@ -76,7 +86,9 @@ class StepLists:
             index: the step.
             origin: the file of another tool that the step is from.
             types: classes of layers by name.
+            stacks: the call stacks that its rows have; None: they have none.
         """
+        self.stacks = stacks
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         # Of each category, whether a layer without memory of it has none: a file may not tell such memory.
         there = np.bincount(index.trace.category[index.born], minlength=len(CATEGORIES)) > 0
@@ -142,6 +154,11 @@ class StepLists:
         self._hidden = int(np.count_nonzero(hidden))
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return the lists that there are."""
+        return WITHOUT_STACKS if self.stacks is None else LISTS
+
+    @property
     def layer_name(self) -> str | None:
         """Return the name of the layer that the lists are about; None: of all layers."""
         return None if self.layer is None else self.tree.path(self.layer) or NO_LAYER
@@ -163,7 +180,12 @@ class StepLists:
             filter_text=self.filter_text,
             layer=self.layer_name,
             foot=self._absent,
+            lists=self.names,
         )
+
+    def born(self, block: object) -> int | None:
+        """Return the row that allocated a tensor of the list."""
+        return int(self.index.born[block]) if isinstance(block, int) and len(self.index) else None
 
     def _tensor(self, block: int) -> Row:
         index, trace = self.index, self.index.trace
@@ -197,6 +219,7 @@ class StepLists:
             filter_text=self.filter_text,
             layer=self.layer_name,
             foot=self._absent,
+            lists=self.names,
         )
 
     def event_for_row(self, row: int) -> int | None:
@@ -294,6 +317,7 @@ class StepLists:
             filter_text=self.filter_text,
             layer=self.layer_name,
             foot=f"total {text.size(result.total_bytes)}{left_out}",
+            lists=self.names,
         )
 
     # Layers
@@ -324,7 +348,35 @@ class StepLists:
         )
         rows = LazyRows(tree.in_sight(self.unfolded), layer)
         none = "no memory of this step is known"
-        return AllocationListView("layers at the cursor", LAYERS, rows, none, of=len(tree), foot=whole)
+        return AllocationListView(
+            "layers at the cursor", LAYERS, rows, none, of=len(tree), foot=whole, lists=self.names
+        )
+
+    # Call stack
+
+    def stack(self, row: int) -> AllocationListView:
+        """Return the calls of the allocation or free in a row."""
+        trace = self.index.trace
+        frames = () if self.stacks is None or trace.stack is None else self.stacks.stack(int(trace.stack[row]))
+        change = int(trace.delta_bytes[row])
+        what = f"{text.size(abs(change))} {'freed' if change < 0 else 'allocated'}"
+        when = "before the first event" if row < trace.existing else f"at {self._when(row)}"
+        none = "the file has no call stack of it"
+        return AllocationListView(
+            f"stack of {what} {when}",
+            STACK,
+            [_call(number, frame) for number, frame in enumerate(frames)],
+            none,
+            of=len(frames),
+            lists=self.names,
+        )
+
+
+def _call(number: int, frame: Frame) -> Row:
+    """Return the row of a call; those inside of PyTorch are dim."""
+    inside = not frame.file.endswith(".py") or "/torch/" in frame.file
+    cells = frame.function, str(frame.line) if frame.line else "", frame.file
+    return Row(number, cells, "dim" if inside else "text")
 
 
 def _size(bytes_: int) -> str:

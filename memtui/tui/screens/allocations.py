@@ -22,7 +22,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
 from memtui.session.records.imported import ImportedFrom
 from memtui.tui.presenters import Presenter
-from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, TENSORS, StepLists
+from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, STACK, TENSORS, StepLists
 from memtui.tui.screens.layout import too_small
 from memtui.tui.screens.presenter_thread import Action
 from memtui.tui.screens.prompt import Prompt
@@ -38,10 +38,11 @@ _KEYS = (
     "← → ↑ ↓ cursor · P peak · n N step · 1-4 list · / filter · f all · Esc back",
     "← → cursor · 1-4 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
     "← → cursor · P peak · n N step · 1-4 list · b rules · / filter · Esc back",
+    "← → cursor · P peak · n N step · 1-4 list · ↑ ↓ call · Enter its list · Esc back",
 )
 _FILTER = "words · op= layer= kind= phase=GLOB · >1MiB · !not"
 _EMPTY = StepTrace.from_columns(np.empty((7, 0), np.int64), step=0, start_ns=0, end_ns=0, existing=0, names=())
-_TENSORS, _EVENTS, _LAYERS, _BREAKDOWN = range(len(LISTS))
+_TENSORS, _EVENTS, _LAYERS, _BREAKDOWN, _STACK = range(len(LISTS))
 LAST, FULLEST = -1, -2
 
 
@@ -79,7 +80,7 @@ class AllocationScreen(Screen[None]):
         Binding("slash", "filter", "filter"),
         Binding("f", "toggle_all", "rows that come to nothing"),
         Binding("b", "rules", "break down by other rules"),
-        Binding("enter", "only", "only this layer"),
+        Binding("enter", "open", "only this layer, or the call stack"),
         Binding("space", "fold", "fold or unfold"),
         Binding("plus,equals_sign", "fold_all(False)", "unfold all"),
         Binding("minus", "fold_all(True)", "fold all"),
@@ -96,13 +97,16 @@ class AllocationScreen(Screen[None]):
         self._heading, self._annotations = list[tuple[str, int]](), tuple[Event, ...]()
         self.head = TextLine("title", id="header")
         self.chart = AllocationChart()
-        self.tensors, self.events, self.modules, self.bars = (
+        self.tensors, self.events, self.modules, self.bars, self.calls = (
             AllocationList(index, AllocationListView(name, columns, note="looking ..."))
-            for index, (name, columns) in enumerate(zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN), strict=True))
+            for index, (name, columns) in enumerate(
+                zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN, STACK), strict=True)
+            )
         )
-        self.lists = self.tensors, self.events, self.modules, self.bars
+        self.lists = self.tensors, self.events, self.modules, self.bars, self.calls
         self._shown_index = _TENSORS
-        self._before = _TENSORS  # the list to which Enter in the tree goes back
+        self._before = _TENSORS  # the list to which Enter in the tree and in a call stack goes back
+        self._stack_row: int | None = None  # of the call stack that is shown; None: that at the cursor
         self.foot = TextLine("dim", id="footer")
         self.prompt = Prompt(self._typed, id="prompt")
         self.notice = Notice(id="notice")
@@ -138,7 +142,7 @@ class AllocationScreen(Screen[None]):
         for listing in self.lists:
             listing.styles.height = max(3, self.app.size.height - 2 - chart)
         self._show_title()
-        keys = _KEYS[self._shown_index]
+        keys = _KEYS[self._shown_index].replace("1-4", f"1-{len(self._lists.names)}")
         self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
 
     def _load(self, number: int) -> None:
@@ -152,12 +156,13 @@ class AllocationScreen(Screen[None]):
             index = min(number, len(steps) - 1) if number >= 0 else _fullest(steps, last=number == LAST)
             step, about = steps[index], presenter.reader.imported()
             trace = presenter.reader.allocations.trace(step)
-            lists = StepLists(StepIndex(trace), about, presenter.reader.allocations.layer_types(step.pid))
+            stacks = None if trace.stack is None else presenter.reader.allocations.call_stacks()
+            lists = StepLists(StepIndex(trace), about, presenter.reader.allocations.layer_types(step.pid), stacks)
             if about is not None:
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
-                imported = _imported_title(about, step, start_ns)
-                self.post_message(_Ready(index, len(steps), [(f"   {imported}", 2)], lists, annotations))
+                title = _imported_title(about, step, start_ns)
+                self.post_message(_Ready(index, len(steps), title, lists, annotations))
                 return
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
             begins = trace.peak_row < trace.existing
@@ -187,6 +192,8 @@ class AllocationScreen(Screen[None]):
         self._heading = [(f" allocations{which}", 1), *recorded, *message.title]
         self._annotations = tuple(message.annotations)
         self.tensors.select(None)  # numbers of another step
+        if self._shown_index >= len(message.lists.names):
+            self._shown_index = self._before
         self.modules.select(None if node is None else message.lists.tree.find(last.tree.path(node)))
         if self._lists.origin is not None and self._lists.origin.driver:
             self.chart.title, self.chart.total_label = "allocated from the driver", "allocated"
@@ -202,6 +209,7 @@ class AllocationScreen(Screen[None]):
     def _point(self, row: int) -> None:
         """Put the cursor on a row of the step."""
         index = self._lists.index
+        self._stack_row = None
         if len(index):
             self.chart.point(max(index.start_row, min(len(index) - 1, row)))
             self._fill()
@@ -220,8 +228,10 @@ class AllocationScreen(Screen[None]):
                 self.events.select(lists.event_for_row(row))
             case 2:
                 self.modules.show(lists.layers(row))
-            case _:
+            case 3:
                 self.bars.show(lists.breakdown(row))
+            case _:
+                self.calls.show(lists.stack(row if self._stack_row is None else self._stack_row))
 
     def _show_title(self) -> None:
         """Show the title, and the annotation before the cursor."""
@@ -253,15 +263,17 @@ class AllocationScreen(Screen[None]):
     # The lists
 
     def action_choose(self, index: int) -> None:
-        if index != self._shown_index:
-            if self._shown_index != _LAYERS:
+        if index != self._shown_index and index < len(self._lists.names):
+            if index == _STACK:
+                self._stack_row = self._lists.born(self.tensors.selected) if self._shown_index == _TENSORS else None
+            if self._shown_index not in (_LAYERS, _STACK):
                 self._before = self._shown_index
             self._shown_index = index
             self.on_resize()
             self._fill()
 
     def action_other(self, by: int) -> None:
-        self.action_choose((self._shown_index + by) % len(LISTS))
+        self.action_choose((self._shown_index + by) % len(self._lists.names))
 
     def action_move(self, by: int) -> None:
         if self._shown_index != _EVENTS:
@@ -278,12 +290,16 @@ class AllocationScreen(Screen[None]):
             self._point(message.key)
 
     def on_listing_opened(self) -> None:
-        self.action_only()
+        self.action_open()
 
-    def action_only(self) -> None:
-        """Show only the selected layer in the other lists."""
+    def action_open(self) -> None:
+        """Show only the selected layer in the other lists, the call stack of a row, or the list it came from."""
         node = self.modules.selected
-        if self._shown_index == _LAYERS and node is not None:
+        if self._shown_index in (_TENSORS, _EVENTS):
+            self.action_choose(_STACK)
+        elif self._shown_index == _STACK:
+            self.action_choose(self._before)
+        elif self._shown_index == _LAYERS and node is not None:
             self._lists.about(node)
             self.action_choose(self._before)
 
@@ -381,17 +397,25 @@ def _allocator_title(step: RecordedStep) -> list[tuple[str, int]]:
     ]
 
 
-def _imported_title(about: ImportedFrom, step: RecordedStep, start_ns: int | None) -> str:
-    """Return file, part of the file and peak of an imported step; ``start_ns`` None: the step is all of the file."""
-    on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
-    what = "allocated from the driver" if about.driver else "peak"
-    where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
-    wrong = f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else ""
+def _imported_title(about: ImportedFrom, step: RecordedStep, start_ns: int | None) -> list[tuple[str, int]]:
+    """Return file, part of the file and peak of an imported step, in parts with their ranks.
+
+    ``start_ns`` None: the step is all of the file.
+    """
     part = ""
     if start_ns is not None and about.counts:
         part = f" {about.clock} {step.start_ns} to {step.end_ns}"
     elif start_ns is not None:
         first, last = ((t_ns - start_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
         part = f" {text.duration(first)} to {text.duration(last)}"
-    which = f"{text.clean(about.file)} ({text.clean(about.format)}){on}{part}"
-    return f"{which}   {what} {text.size(step.peak_bytes)}{where}{wrong}"
+    what = "allocated from the driver" if about.driver else "peak"
+    where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
+    return [
+        (f"   {text.clean(about.file)}", 2),
+        (f" ({text.clean(about.format)})", 6),
+        (f" on {step.device}" if step.device != MAIN_MEMORY else "", 3),
+        (part, 4),
+        (f"   {what} {text.size(step.peak_bytes)}", 2),
+        (where, 5),
+        (f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else "", 3),
+    ]
