@@ -96,6 +96,11 @@ class CallStacks:
             stack = number
         return stack
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return what is wrong with the table, as a line."""
+        left_out = f"it has more call stacks than fit into a session: {self.dropped} of them are left out"
+        return (left_out,) if self.dropped else ()
+
     def stack(self, number: int) -> tuple[Frame, ...]:
         """Return the frames of a stack, the innermost first; none for -1."""
         frames = []

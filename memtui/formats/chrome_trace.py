@@ -1,11 +1,13 @@
 """The Chrome trace of PyTorch's profiler (``export_chrome_trace`` with ``profile_memory=True``).
 
 Its ``[memory]`` instant events have bytes, address and device, but no operator: the operator is the one that runs in
-the same thread at that moment. Times are microseconds after ``baseTimeNanoseconds``.
+the same thread at that moment. With ``with_stack=True`` calls in Python are spans, too. Times are microseconds after
+``baseTimeNanoseconds``.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
+from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
 from memtui.core.text import storable
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
@@ -26,6 +29,9 @@ FORMAT = "Chrome trace"
 _FORWARD, _BACKWARD, _OPTIMISER = (PHASES.index(name) for name in ("forward", "backward", "optimiser"))
 KEYS = ("traceEvents", "baseTimeNanoseconds")  # of the document, those that are used
 _STEP, _MODULE, _OPTIMISE = "ProfilerStep#", "nn.Module: ", "Optimizer.step#"
+_PYTHON = "\0"  # before the name of a call in Python, among the names of spans
+_CALL = re.compile(r"(.*)\((\d{1,10})\): (.*)", re.DOTALL)  # file(line): function
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{1,16}(?=>)")  # of the object of a method that is built in
 _MOST_NS = 1 << 61
 _MOST_ADDRESS = 1 << 63
 _ABSENT = (
@@ -78,6 +84,7 @@ class Events:
         changes: by device.
         names: of the spans, by number.
         begins: (time, number) of the steps of the profiler.
+        calls: whether there are calls in Python.
     """
 
     def __init__(self) -> None:
@@ -85,6 +92,7 @@ class Events:
         self.changes: dict[str, _Changes] = defaultdict(_Changes)
         self.names: dict[str, int] = {}
         self.begins: list[tuple[int, int]] = []
+        self.calls = False
         self._threads: dict[tuple[str, str], int] = {}
 
     def add(self, events: Iterable[Any]) -> None:
@@ -99,6 +107,8 @@ class Events:
                     start_ns, thread = _time(event), spans[self._thread(event)]
                     thread.start_ns.append(start_ns)
                     thread.end_ns.append(min(start_ns + _ns(event["dur"]), _MOST_NS))
+                    if event.get("cat") == "python_function" and not name.startswith(_MODULE):
+                        name, self.calls = f"{_PYTHON}{name}", True
                     thread.name.append(names.setdefault(name, len(names)))
                     if name.startswith(_STEP) and name[len(_STEP) :].isdecimal():
                         self.begins.append((start_ns, int(name[len(_STEP) :][:15])))
@@ -145,18 +155,21 @@ def parse(document: Any) -> Imported:
         spans.sort()
     begins = tuple(sorted((base_ns + t_ns, number) for t_ns, number in events.begins))
     steps_ns = _steps(events.spans.values(), names) + base_ns
-    parts = []
+    parts, stacks = [], CallStacks() if events.calls else None
     for device in sorted(events.changes):
-        trace = _trace(events.changes.pop(device), events.spans, names, base_ns)
+        trace = _trace(events.changes.pop(device), _Around(events.spans, names, stacks), base_ns)
         parts.append(Part(with_kinds(trace, steps_ns), device, begins))
-    about = ImportedFrom(FORMAT, clock=WALL if base_ns else SINCE_BOOT, absent=_ABSENT)
-    return Imported(tuple(parts), about)
+    warnings = () if stacks is None else stacks.warnings()
+    about = ImportedFrom(FORMAT, clock=WALL if base_ns else SINCE_BOOT, absent=_ABSENT, warnings=warnings)
+    return Imported(tuple(parts), about, stacks=stacks)
 
 
 def _tells(event: _Event, name: Any) -> bool:
-    """Whether an event is a span that memory can be attributed to: an operator, an annotation, a module."""
+    """Whether an event is a span that memory can be attributed to: an operator, an annotation, a module, a call."""
     kind = event.get("cat")
-    return isinstance(name, str) and (kind in ("cpu_op", "user_annotation") or name.startswith(_MODULE))
+    return isinstance(name, str) and (
+        kind in ("cpu_op", "user_annotation", "python_function") or name.startswith(_MODULE)
+    )
 
 
 def _time(event: _Event) -> int:
@@ -194,21 +207,20 @@ def _steps(threads: Iterable[_Spans], names: tuple[str, ...]) -> NDArray[np.int6
     return np.sort(np.concatenate([np.empty(0, np.int64), *begins]))
 
 
-def _trace(changes: _Changes, spans: dict[int, _Spans], names: tuple[str, ...], base_ns: int) -> StepTrace:
+def _trace(changes: _Changes, around: _Around, base_ns: int) -> StepTrace:
     changes.sort()
     ledger = Ledger({UNKNOWN: changes.before_bytes})
-    around = _Around(spans, names)
     for since_ns, size, address, thread in zip(
         changes.t_ns, changes.bytes, changes.address, changes.thread, strict=True
     ):
-        t_ns, (op, layer, phase) = base_ns + since_ns, around.scope_of(thread, since_ns)
+        t_ns, (op, layer, phase, stack) = base_ns + since_ns, around.scope_of(thread, since_ns)
         if size > 0:
             ledger.free_at(t_ns, address, "", phase=phase)  # a free that the trace lacks
-            ledger.allocate(t_ns, size, op, phase=phase, layer=layer, address=address)
-        elif size < 0 and not ledger.free_at(t_ns, address, op, phase=phase):
+            ledger.allocate(t_ns, size, op, phase=phase, layer=layer, address=address, stack=stack)
+        elif size < 0 and not ledger.free_at(t_ns, address, op, phase=phase, stack=stack):
             ledger.base[UNKNOWN] = max(0, ledger.base[UNKNOWN] + size)
             ledger.existing(-size, address)
-            ledger.free_at(t_ns, address, op, phase=phase)
+            ledger.free_at(t_ns, address, op, phase=phase, stack=stack)
     return ledger.trace(base_ns + changes.t_ns[0], base_ns + changes.t_ns[-1])
 
 
@@ -216,13 +228,14 @@ class _Scope(NamedTuple):
     op: str  # path of operators
     layer: str
     phase: int
+    stack: int  # number of the call stack; -1: calls in Python are not in the file
 
 
 class _Around:
     """Spans around a moment in a thread; queried in the order of time."""
 
-    def __init__(self, spans: dict[int, _Spans], names: tuple[str, ...]) -> None:
-        self._names = names
+    def __init__(self, spans: dict[int, _Spans], names: tuple[str, ...], stacks: CallStacks | None) -> None:
+        self._names, self._stacks = names, stacks
         self._waiting: dict[int, Iterator[tuple[int, int, int]]] = {
             thread: zip(of_thread.start_ns, of_thread.end_ns, of_thread.name, strict=True)
             for thread, of_thread in spans.items()
@@ -251,11 +264,26 @@ class _Around:
         if scope is None:
             if len(self._scopes) >= _MOST_PATHS:
                 self._scopes.clear()
-            scope = self._scopes[path] = _scope([self._names[name] for name in path])
+            scope = self._scopes[path] = self._scope([self._names[name] for name in path])
         return scope
 
+    def _scope(self, names: list[str]) -> _Scope:
+        op, layer, phase = _explained([name for name in names if not name.startswith(_PYTHON)])
+        calls = [_frame(name) for name in reversed(names) if not name.startswith(_STEP)]
+        return _Scope(op, layer, phase, -1 if self._stacks is None else self._stacks.add(calls))
 
-def _scope(names: list[str]) -> _Scope:
+
+def _frame(name: str) -> Frame:
+    """Return the frame that a span stands for; an operator has no file."""
+    call = _CALL.fullmatch(name.removeprefix(_PYTHON)) if name.startswith(_PYTHON) else None
+    if call is None:
+        return Frame(_ADDRESS.sub("", name.removeprefix(_PYTHON)), "", 0)
+    line = int(call[2])
+    return Frame(call[3], call[1], line if line < MOST_LINE else 0)
+
+
+def _explained(names: list[str]) -> tuple[str, str, int]:
+    """Return operator, layer and phase of the spans around a moment."""
     ops = [name for name in names if not name.startswith((_MODULE, _STEP))]
     layers = [name.removeprefix(_MODULE) for name in names if name.startswith(_MODULE)]
     if any(name.startswith("autograd::engine") for name in ops):
@@ -264,4 +292,4 @@ def _scope(names: list[str]) -> _Scope:
         phase = _OPTIMISER
     else:
         phase = _FORWARD if ops and not ops[0].startswith("Optimizer.") else BETWEEN
-    return _Scope(storable("/".join(ops)), storable(".".join(layers)), phase)
+    return storable("/".join(ops)), storable(".".join(layers)), phase

@@ -173,8 +173,7 @@ def parse(snapshot: Any, events: Events) -> Imported:
     if not found.parts:
         raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
     stacks = events.stacks
-    if stacks.dropped:
-        warnings.append(f"it has more call stacks than fit into a session: {stacks.dropped} of them are left out")
+    warnings += stacks.warnings()
     found.oom_events.sort(key=lambda event: event.t_ns)
     about = ImportedFrom(FORMAT, clock=found.clock, absent=_ABSENT, warnings=tuple(warnings))
     return Imported(tuple(found.parts), about, tuple(found.oom_events), stacks=stacks if len(stacks) else None)

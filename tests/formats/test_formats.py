@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from benchmarks.large_files import MAKERS
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
+from memtui.core.call_stacks import Frame
 from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input
@@ -252,6 +253,41 @@ def test_a_memory_event_belongs_to_what_runs_around_it():
     assert trace.name(int(trace.layer[0])) == "Net_0"
     assert [CATEGORIES[c] for c in trace.category.tolist()] == ["activations"] * 3 + ["gradients", "unknown"]
     assert int(trace.t_ns[0]) == 10**18 + 3500
+
+
+def test_calls_in_python_are_the_call_stack_and_neither_operator_nor_layer():
+    imported = import_bytes(
+        chrome(
+            span("train.py(9): main", 1, 90, "python_function"),
+            span("<built-in method linear of type object at 0x7f01>", 5, 40, "python_function"),
+            span("nn.Module: Linear_0", 2, 50, "python_function"),
+            span("/me/model.py(42): forward", 3, 48, "python_function"),
+            span("ProfilerStep#0", 0, 99, "user_annotation"),
+            span("aten::addmm", 6, 10),
+            memory(8, 512, 7, 512),
+            memory(60, -512, 7, 0),
+            memory(95, 64, 9, 64),
+        )
+    )
+    trace, stacks = only(imported), imported.stacks
+    assert [(trace.name(int(trace.op[row])), trace.name(int(trace.layer[row]))) for row in range(len(trace))] == [
+        ("aten::addmm", "Linear_0"),
+        ("", "Linear_0"),  # the layer of the block
+        ("", ""),
+    ]
+    main = Frame("main", "train.py", 9)
+    calls = (
+        Frame("aten::addmm", "", 0),
+        Frame("<built-in method linear of type object>", "", 0),
+        Frame("forward", "/me/model.py", 42),
+    )
+    expected = [(*calls, Frame("nn.Module: Linear_0", "", 0), main), (main,), ()]
+    assert [stacks.stack(number) for number in trace.stack.tolist()] == expected
+
+
+def test_a_trace_without_calls_in_python_has_no_call_stacks():
+    imported = import_bytes(chrome(span("aten::addmm", 6, 10), memory(8, 512, 7, 512)))
+    assert (imported.stacks, only(imported).stack) == (None, None)
 
 
 def test_of_spans_that_touch_one_ends_where_the_next_begins():

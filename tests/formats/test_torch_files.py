@@ -37,6 +37,7 @@ found.export_chrome_trace(sys.argv[1] + "/chrome.json")
 net.zero_grad()
 with profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True, with_stack=True) as found:
     step()
+found.export_chrome_trace(sys.argv[1] + "/calls.json")
 for name in ("timeline.json", "timeline.raw.json.gz"):
     found.export_memory_timeline(f"{sys.argv[1]}/{name}", device="cpu")
 """
@@ -67,6 +68,21 @@ def test_the_chrome_trace_has_the_known_peak(profiled):
     events = json.loads((profiled / "chrome.json").read_text())["traceEvents"]
     memory = [event for event in events if event["name"] == "[memory]"]
     assert trace.usage_bytes.tolist() == [event["args"]["Total Allocated"] for event in memory]
+
+
+def test_a_trace_with_stacks_has_the_calls_around_every_allocation(profiled):
+    imported = import_file(profiled / "calls.json")
+    (part,) = imported.parts
+    assert part.trace.check() == []
+    born = [row for row in range(len(part.trace)) if part.trace.delta_bytes[row] > 0]
+    stacks = [imported.stacks.stack(int(part.trace.stack[row])) for row in born]
+    of_layer = [stack for stack in stacks if any(frame.function == "nn.Module: Linear_0" for frame in stack)]
+    assert of_layer
+    for stack in of_layer:
+        assert stack[0].function.startswith("aten::"), "the innermost call is the operator that allocates"
+        assert ("step", "<string>") in [(frame.function, frame.file) for frame in stack]
+        linear = next(frame for frame in stack if frame.file.endswith("torch/nn/modules/linear.py"))
+        assert (linear.function, linear.line > 1) == ("forward", True)
 
 
 def test_the_timeline_of_sums_keeps_its_sums(profiled):

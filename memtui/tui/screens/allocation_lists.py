@@ -47,7 +47,7 @@ BREAKDOWN = (
     Column("", BAR_CELLS + 2, rank=2),
 )
 STACK = (
-    Column("function, the innermost call first", 0, most=70),
+    Column("function", 0, most=70),
     Column("line", 8, right=True),
     Column("file", 40, rank=2),
 )
@@ -368,13 +368,14 @@ class StepLists:
             [_call(number, frame) for number, frame in enumerate(frames)],
             none,
             of=len(frames),
+            foot="the innermost call first" if frames else "",
             lists=self.names,
         )
 
 
 def _call(number: int, frame: Frame) -> Row:
     """Return the row of a call; those inside of PyTorch are dim."""
-    inside = not frame.file.endswith(".py") or "/torch/" in frame.file
+    inside = not frame.file.endswith(".py") or "/torch/" in f"/{frame.file}"
     cells = frame.function, str(frame.line) if frame.line else "", frame.file
     return Row(number, cells, "dim" if inside else "text")
 
