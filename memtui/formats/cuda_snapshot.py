@@ -221,17 +221,20 @@ class _Found:
             for block in segment["blocks"]:
                 address = _whole(block.get("address", address))
                 if str(block["state"]).startswith("active"):
-                    # Entries of the history have the requested size, too; its rounding is the allocator's.
-                    size_bytes = _whole(block.get("requested_size", block["size"]))
-                    alive[_signed(address)] = size_bytes, self._events.call_stack(_frames_of(block))[1]
+                    # Events have the requested size, too; its rounding is the allocator's.
+                    origin = _origin(block)
+                    size_bytes = _whole(origin.get("requested_size", block["size"]))
+                    alive[_signed(address)] = size_bytes, self._events.call_stack(origin.get("frames"))[1]
                 address += _whole(block["size"])
         return alive
 
 
-def _frames_of(block: _Object) -> Any:
-    """Return the call stack of a block; PyTorch 2.0 had it in the block's history, the newest entry first."""
+def _origin(block: _Object) -> _Object:
+    """Return the frames and the requested size of a block; up to PyTorch 2.0 they are in the first of its history."""
     history = block.get("history")
-    return block.get("frames") or (history[0].get("frames") if history else None)
+    if not history:
+        return block
+    return {"frames": history[0].get("frames"), "requested_size": history[0]["real_size"]}
 
 
 def _part(
