@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from memtui.core.errors import UserError
-from memtui.core.shorten import text_table
+from memtui.core.shorten import text_table, width
 from memtui.core.text import program_first, visible
 from memtui.core.units import clock, size
 from memtui.recording.client import state_of
@@ -16,6 +16,7 @@ from memtui.recording.control import RecordingState
 from memtui.recording.registry import Running
 
 NO_LIMIT = 1 << 16  # cells of a line that goes to no terminal
+LEFT_OF_SESSIONS = 68  # cells of figures and a command that can be recognized
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def _describe(running: Running) -> RecordingStatus:
 def format_table(recordings: Sequence[RecordingStatus], room: int = NO_LIMIT) -> str:
     """Return a line for each recording, or one line that says that none runs.
 
-    Commands share what other columns leave of the ``room`` cells of a line.
+    Commands share what other columns leave of the ``room`` cells of a line. Where that is little, each session and note
+    has a line of its own below.
     """
     if not recordings:
         return "no recording of yours runs; memtui attach PID begins one"
@@ -91,4 +93,10 @@ def format_table(recordings: Sequence[RecordingStatus], room: int = NO_LIMIT) ->
                 visible(note),
             )
         )
-    return "\n".join(text_table(rows, room, right=(1, 2, 3, 4), whole=(0, 6, 7)))
+    right = 1, 2, 3, 4
+    beside = text_table(rows, room, right=right, whole=(0, 6, 7))
+    if room - max(width("  ".join(row[6:])) for row in rows) >= LEFT_OF_SESSIONS:
+        return "\n".join(beside)
+    head, *lines = text_table([row[:6] for row in rows], room, right=right, whole=(0,))
+    below = [f"      {'  '.join(row[6:])}".rstrip() for row in rows[1:]]
+    return "\n".join([head, *(line for pair in zip(lines, below, strict=True) for line in pair)])

@@ -126,10 +126,25 @@ def test_recordings_in_a_terminal_keep_what_differs():
     )
     narrow = format_table(cases, 90).splitlines()
     assert max(map(len, narrow)) <= 90
-    for n, line in enumerate(narrow[1:]):
+    for n, (line, below) in enumerate(zip(narrow[1::2], narrow[2::2], strict=True)):
         assert f"0.{n}" in line
-        assert f"/root/{n}.memtui" in line
-    assert "(sampling is paused)" in narrow[2]
+        assert f"/root/{n}.memtui" in below
+    assert "(sampling is paused)" in narrow[4]
+
+
+def test_a_session_with_a_long_path_has_a_line_of_its_own():
+    path = "/root/.local/state/memtui/sessions/train-20261126-181034-25829.memtui"
+    case = RecordingStatus(
+        id="abcd", pid=4242, command="python train.py --lr 0.1", since="", duration_s=9.0, samples=None,
+        wss_bytes=None, rss_bytes=None, file_bytes=None, interval_s=None, paused=False, session=path, memtui_pid=1,
+        reason="",
+    )  # fmt: skip
+    head, row, below = format_table([case], 80).splitlines()
+    assert head.split() == ["ID", "PID", "for", "samples", "WSS", "command"]
+    assert row.endswith("python train.py --lr 0.1")
+    assert below.strip() == path
+    assert max(map(len, (head, row, below))) <= 80
+    assert len(format_table([case], 150).splitlines()) == 2
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 210])
