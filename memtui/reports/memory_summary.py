@@ -181,6 +181,14 @@ def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
     return ReleasedSummary(result.mean, result.median, result.max, result.status, result.reason, per_s)
 
 
+def births_and_ends(count: int) -> str:
+    """Return a sentence about processes that were there for a part of a window."""
+    return (
+        f"at least {count} time{'s' * (count != 1)} a process began or ended inside a window, which lacks what it "
+        "touched while it was not watched"
+    )
+
+
 def window_sentences(groups: Sequence[WindowGroup]) -> list[str]:
     """Return a clause with the windows of the working-set figures, where not all windows are alike."""
     if len(groups) < 2:

@@ -81,7 +81,7 @@ def _gap_lines(report: Report) -> list[str]:
     if gaps.end_s > LONG_GAP * max(report.duration_s, 1):
         lines.append(f"gap          the last {duration(gaps.end_s)} are in no window, as it had not ended")
     if gaps.processes:
-        lines.append(f"gap          {gaps.processes} processes began or ended inside a window")
+        lines.append(f"gap          {memory.births_and_ends(gaps.processes)}")
     return lines
 
 

@@ -14,6 +14,7 @@ from memtui.reports.memory_summary import (
     LargestWindow,
     ReleasedSummary,
     WindowGroup,
+    births_and_ends,
     largest_window,
     proportional_set,
     released_lines,
@@ -54,6 +55,12 @@ def known(mean: float, most: int | None = None, status=Status.OK, reason="") -> 
 
 
 UNKNOWN = SizeSummary(None, None, None, Status.UNSUPPORTED, "why")
+
+
+def test_births_and_ends_that_were_seen_are_a_lower_bound():
+    """A child that came and went between two looks at the tree is not counted."""
+    assert births_and_ends(1).startswith("at least 1 time a process began or ended inside a window, which lacks")
+    assert births_and_ends(9).startswith("at least 9 times a process")
 
 
 def resident(name, *values) -> Resident:

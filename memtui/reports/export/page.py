@@ -17,7 +17,7 @@ from memtui.reports.figures import figures, provenance
 from memtui.reports.figures.svg import escape
 from memtui.reports.html import Cell, dim, document, section, table
 from memtui.reports.import_summary import import_lines
-from memtui.reports.memory_summary import window_sentences
+from memtui.reports.memory_summary import births_and_ends, window_sentences
 from memtui.reports.overhead_summary import Overhead
 from memtui.reports.process_summary import NO_READING
 from memtui.reports.report import Report, report_of
@@ -130,7 +130,7 @@ def _doubts(reader: ReportSource, report: Report) -> str:
     doubts += [*report.warnings, *window_sentences(report.windows)]
     doubts += [f"gap at {gap.t_s:.1f} s: {gap.text}" for gap in report.gaps.events]
     if report.gaps.processes:
-        doubts.append(f"{report.gaps.processes} processes began or ended inside a window")
+        doubts.append(births_and_ends(report.gaps.processes))
     return section("To be known of these numbers", doubts, "wrong")
 
 
