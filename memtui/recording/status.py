@@ -98,5 +98,5 @@ def format_table(recordings: Sequence[RecordingStatus], room: int = NO_LIMIT) ->
     if room - max(width("  ".join(row[6:])) for row in rows) >= LEFT_OF_SESSIONS:
         return "\n".join(beside)
     head, *lines = text_table([row[:6] for row in rows], room, right=right, whole=(0,))
-    below = [f"      {'  '.join(row[6:])}".rstrip() for row in rows[1:]]
+    below = [f"  {'  '.join(row[6:])}".rstrip() for row in rows[1:]]
     return "\n".join([head, *(line for pair in zip(lines, below, strict=True) for line in pair)])

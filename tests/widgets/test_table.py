@@ -133,7 +133,7 @@ def test_recordings_in_a_terminal_keep_what_differs():
 
 
 def test_a_session_with_a_long_path_has_a_line_of_its_own():
-    path = "/root/.local/state/memtui/sessions/train-20261126-181034-25829.memtui"
+    path = "/home/strang1/.local/state/memtui/sessions/python-20261126-181034-25829.memtui"
     case = RecordingStatus(
         id="abcd", pid=4242, command="python train.py --lr 0.1", since="", duration_s=9.0, samples=None,
         wss_bytes=None, rss_bytes=None, file_bytes=None, interval_s=None, paused=False, session=path, memtui_pid=1,
