@@ -15,8 +15,8 @@ import pytest
 from memtui.core.samples import Status
 from memtui.session.session import Session
 from tests.support.cli import memtui
-from tests.support.live import TRACKER, part
-from tests.support.redfish_service import PASSWORD, USER, idrac, serving, wait_until
+from tests.support.live import TRACKER, part, wait_until
+from tests.support.redfish_service import PASSWORD, USER, idrac, serving
 from tests.support.repository import ROOT
 from tests.support.users import NO_PASSWORD, temporary_user
 

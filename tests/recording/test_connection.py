@@ -13,7 +13,7 @@ from memtui.core.samples import Status
 from memtui.recording.redfish.address import parse_address
 from memtui.recording.redfish.connection import Connection, NoAnswer, Unreachable
 from memtui.recording.redfish.credentials import Credentials
-from tests.support.redfish_service import PASSWORD, USER, make_certificate, openbmc, serving, unused_port
+from tests.support.redfish_service import PASSWORD, USER, instances_of, make_certificate, openbmc, serving, unused_port
 
 CREDENTIALS = Credentials(USER, PASSWORD)
 ROOT = "/redfish/v1/"
@@ -22,9 +22,7 @@ ROOT = "/redfish/v1/"
 @pytest.fixture(autouse=True)
 def made(monkeypatch):
     """Close every client in the end."""
-    clients = []
-    create = Connection.__init__
-    monkeypatch.setattr(Connection, "__init__", lambda self, *given: (clients.append(self), create(self, *given))[1])
+    clients = instances_of(Connection, monkeypatch)
     yield
     for one in clients:
         one.close()

@@ -19,19 +19,14 @@ from memtui.recording.redfish.connection import Connection, NoAnswer
 from memtui.recording.redfish.credentials import Credentials
 from memtui.recording.redfish.power_resource import PowerResource
 from memtui.recording.redfish.reader import RedfishReader
-from tests.support.redfish_service import MAKES, PASSWORD, USER, idrac, openbmc, serving, wait_until
+from tests.support.live import wait_until
+from tests.support.redfish_service import MAKES, PASSWORD, USER, idrac, instances_of, openbmc, serving
 
 
 @pytest.fixture(autouse=True)
 def made(monkeypatch):
     """Close every reader in the end."""
-    readers = []
-    create = RedfishReader.__init__
-    monkeypatch.setattr(
-        RedfishReader,
-        "__init__",
-        lambda self, *given, **named: (readers.append(self), create(self, *given, **named))[1],
-    )
+    readers = instances_of(RedfishReader, monkeypatch)
     yield
     for one in readers:
         if one._connection is not None:

@@ -11,15 +11,17 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import pytest
 
 USER, PASSWORD = "observer", "s3cret-Pass:word"
 Tree = dict[str, Any]
+Kind = TypeVar("Kind")
 
 
 def link(path: str) -> dict[str, str]:
@@ -289,11 +291,14 @@ def unused_port() -> int:
         return int(one.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return what the condition returns, once that is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it did not come")
+def instances_of(kind: type[Kind], monkeypatch: pytest.MonkeyPatch) -> list[Kind]:
+    """Return a list to which every object of a class is appended that is created from now on."""
+    created: list[Kind] = []
+    create = kind.__init__
+
+    def append(self: Kind, *given: Any, **named: Any) -> None:
+        created.append(self)
+        create(self, *given, **named)
+
+    monkeypatch.setattr(kind, "__init__", append)
+    return created
