@@ -47,11 +47,6 @@ class GrowingMedian:
         """Number of values that can still be added."""
         return self._left
 
-    @property
-    def kept(self) -> int:
-        """Number of values that are in memory."""
-        return len(self._near)
-
     def add(self, values: NDArray[np.float64]) -> None:
         """Add values.
 

@@ -29,12 +29,10 @@ class Resident:
         name: ``RSS`` of a process that was always alone; ``PSS`` of a tree, which is RSS in windows of one process;
             ``SUM_OF_RSS`` of a tree whose PSS is not known.
         bytes: f8[n]; nan where it is not known.
-        alone: bool[n]: one process only in that window.
     """
 
     name: str
     bytes: NDArray[np.float64]
-    alone: NDArray[np.bool_]
 
 
 class ResidentKind:
@@ -69,9 +67,7 @@ def resident_bytes(samples: Any, kind: str, of: slice = slice(None)) -> NDArray[
 def resident(samples: Any, processes: Sequence[Process]) -> Resident:
     """Return the resident memory of a session, from its table of samples; ``processes``: all that it recorded."""
     kind = ResidentKind().of(samples, processes)
-    always = len({process.pid for process in processes}) < 2
-    alone = np.full(len(samples.sample), always) | (samples.processes[:] == 1)
-    return Resident(kind, resident_bytes(samples, kind), alone)
+    return Resident(kind, resident_bytes(samples, kind))
 
 
 def touched_fraction(

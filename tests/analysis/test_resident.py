@@ -28,23 +28,22 @@ def tree(*pids):
 
 
 def of(rss, *, name=RSS):
-    return Resident(name, np.array(rss, float), np.ones(len(rss), bool))
+    return Resident(name, np.array(rss, float))
 
 
 def test_a_process_that_was_always_alone_has_its_rss():
     found = resident(samples([100, 200], [90, 180], [1, 1]), tree(7, 8))
-    assert (found.name, found.bytes.tolist(), found.alone.tolist()) == (RSS, [100, 200], [True, True])
+    assert (found.name, found.bytes.tolist()) == (RSS, [100, 200])
 
 
 def test_of_a_tree_it_is_the_pss_and_the_rss_where_one_was_alone():
     found = resident(samples([100, 300, 400], [NAN, 180, 250], [1, 2, 3]), tree(7, 8, 9))
     assert (found.name, found.bytes.tolist()) == (PSS, [100, 180, 250])
-    assert found.alone.tolist() == [True, False, False]
 
 
 def test_without_any_pss_the_sum_of_a_tree_is_called_one():
     found = resident(samples([100, 300], [NAN, NAN], [1, 2]), tree(7, 8))
-    assert (found.name, found.bytes.tolist(), found.alone.tolist()) == (SUM_OF_RSS, [100, 300], [True, False])
+    assert (found.name, found.bytes.tolist()) == (SUM_OF_RSS, [100, 300])
 
 
 def test_a_session_without_numbers_of_processes_was_alone_where_it_recorded_one_pid():

@@ -301,3 +301,17 @@ def test_a_live_cursor_reads_and_adds_up_no_reading_twice(monkeypatch):
         monkeypatch.setattr(log, "_read", lambda first_ns, last_ns: pytest.fail("read again"))
         log.view(latest * second)
     assert added == len(readings)
+
+
+def test_a_cursor_that_stands_still_reads_its_counters_once(monkeypatch):
+    second, reads = 10**9, []
+    readings = [
+        replace(gpu(n * second, 300), device=f"GPU {board}", sm_active=n / 10) for n in (1, 2, 3) for board in (0, 1)
+    ]
+    log = log_of(*readings, seen_until=(4 * second,))
+    read = log._read
+    monkeypatch.setattr(log, "_read", lambda first_ns, last_ns: (reads.append(first_ns), read(first_ns, last_ns))[1])
+    for _ in range(3):
+        assert [device.counters for device in log.view(second).devices] == [("SM 10 %",)] * 2
+    assert reads == [second]
+    assert [device.counters for device in log.view(2 * second).devices] == [("SM 20 %",)] * 2

@@ -64,7 +64,7 @@ def test_births_and_ends_that_were_seen_are_a_lower_bound():
 
 
 def resident(name, *values) -> Resident:
-    return Resident(name, np.array(values, float), np.ones(len(values), bool))
+    return Resident(name, np.array(values, float))
 
 
 def test_the_working_set_is_that_of_windows_that_are_alike():

@@ -91,6 +91,15 @@ def test_resident_memory_of_a_growing_table_is_that_of_the_whole(pss, processes,
     assert growing.of(other, processes) == resident(other, processes).name == RSS
 
 
+def test_a_cursor_that_stands_still_has_the_kind_of_resident_memory_that_is_known_by_now():
+    """A second process that is loaded later makes a tree of it, whose RSS is not the one of a process alone."""
+    table = SampleTableBuilder().add(rows(40))
+    reader, log = SimpleNamespace(samples=table), SentencesLog()
+    for processes, kind in ((PROCESSES[:1], RSS), (PROCESSES, PSS)):
+        log.view(reader, 20, None, processes)
+        assert known(log._figures) == pytest.approx(known(WindowFigures(table, 20, kind).figures(table)))
+
+
 def numbers_read(count: int, monkeypatch) -> float:
     """Return how many numbers of a table are read for each of many windows that come to so many windows."""
     builder = SampleTableBuilder()

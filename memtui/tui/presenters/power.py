@@ -98,6 +98,7 @@ class PowerLog:
         self._devices: dict[tuple[str, str], _Device] = {}
         self._until = 0
         self._read: Callable[[int, int], list[PowerReading]] = lambda first_ns, last_ns: []
+        self._shown: dict[tuple[str, str], PowerReading] = {}  # of a cursor that is not live, those read last
 
     def update(self, reader: Session, playhead: Playhead) -> None:
         """Add the readings since the last call."""
@@ -132,9 +133,12 @@ class PowerLog:
 
     def _counters(self, key: tuple[str, str], t_ns: int) -> tuple[str, ...]:
         """Return the counters of one reading: of a live cursor it is the newest, others are read again."""
-        reading = self._devices[key].newest
-        if reading is None or reading.t_ns != t_ns:
-            reading = next((r for r in self._read(t_ns, t_ns + 1) if (r.device, r.scope) == key), None)
+        cached = self._devices[key].newest, self._shown.get(key)
+        reading = next((r for r in cached if r is not None and r.t_ns == t_ns), None)
+        if reading is None:
+            readings = {(r.device, r.scope): r for r in self._read(t_ns, t_ns + 1)}
+            self._shown |= readings
+            reading = readings.get(key)
         values = [getattr(reading, name, None) for name in GPU_COUNTERS]
         return counter_lines([nan if value is None else value for value in values])
 

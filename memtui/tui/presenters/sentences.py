@@ -25,7 +25,7 @@ class SentencesLog:
     """Computes the figures of all windows up to the cursor when the cursor moves, and caches them."""
 
     def __init__(self) -> None:
-        self._cursor_key: tuple[int, int] | None = None
+        self._cursor_key: tuple[int, int, str] | None = None
         self._resident = ResidentKind()
         self._windows: WindowFigures | None = None
         self._figures = Figures()
@@ -37,9 +37,9 @@ class SentencesLog:
         if index < 0:
             return SentencesView()
         samples = reader.samples
-        key = index, int(samples.sample[index])
+        kind = self._resident.of(samples, processes)
+        key = index, int(samples.sample[index]), kind
         if self._cursor_key != key:
-            kind = self._resident.of(samples, processes)
             if self._windows is None or not self._windows.can_add(samples, index, kind):
                 self._windows = WindowFigures(samples, index, kind)
             else:
