@@ -14,6 +14,7 @@ from memtui.core.console import Console
 from memtui.core.invoking_user import drop_root
 from memtui.core.options import FORMULATIONS, TIMINGS
 from memtui.core.options import PLACE as VERBS
+from memtui.placement.builtin_models import MODELS
 from memtui.tui.arguments import add_screen
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 def _add_profile(parser: Parser) -> None:
     parser.add_argument(
-        "file", metavar="MODEL", help="mlp, conv, transformer, or FILE.py:function (returns model, inputs, loss)"
+        "file",
+        metavar="MODEL",
+        help=f"{', '.join(MODELS)}, or FILE.py:function (returns model, inputs, loss)",
     )
     parser.add_argument(
         "-o", "--output", type=argtypes.path, metavar="FILE", help="profile; one that was broken off goes on"
@@ -81,7 +84,10 @@ def _add_profile(parser: Parser) -> None:
         "--seconds", type=argtypes.duration, default=0.1, metavar="T", help="for each configuration or run (0.1)"
     )
     parser.add_argument(
-        "--batch", type=argtypes.batch, default=256, metavar="N", help="of mlp, conv and transformer (256)"
+        "--batch",
+        type=argtypes.batch,
+        metavar="N",
+        help=f"of a bundled model ({MODELS['mlp']}, of images of the published networks {MODELS['vgg16']})",
     )
     parser.add_argument("--threads", type=argtypes.threads, default=0, metavar="N", help="of an op (all CPUs but one)")
     parser.add_argument(

@@ -116,8 +116,8 @@ def test_tensors_anywhere_in_the_input_are_of_the_chosen_type(file):
 def test_the_bundled_network_has_the_operators_that_are_listed_for_it(tmp_path):
     file = tmp_path / "bundled.py"
     file.write_text(
-        "import torch\nfrom memtui.bench.operators import resnet50\n"
-        "def build(): return resnet50.network(torch), torch.randn(1, 3, 64, 64)\n"
+        "import torch\nfrom memtui.core.networks import resnet50\n"
+        "def build(): return resnet50(torch), torch.randn(1, 3, 64, 64)\n"
     )
     result = apart(file, "build")
     assert result.counts({}) == resnet50_counts(1, 64)

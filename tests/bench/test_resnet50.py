@@ -9,6 +9,7 @@ import pytest
 
 from memtui.bench.operators import CATALOGUE, resnet50
 from memtui.bench.spaces import resnet50_counts
+from memtui.core import networks
 
 # in, out, k, s, h in, how often, MACs of one: counted by hand on the paper's table 1, and by PyTorch's counter.
 CONVOLUTIONS = """
@@ -74,7 +75,7 @@ def test_the_network_calls_them_in_this_order(n, size):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from torch import nn
 
-    network = resnet50.network(torch).eval()
+    network = networks.resnet50(torch).eval()
     assert sum(p.numel() for p in network.parameters()) == 25_557_032
     assert sum(b.numel() for b in network.buffers()) == 53_173
     names = {

@@ -10,13 +10,16 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
+from memtui.core import networks  # noqa: E402
+from memtui.placement.builtin_models import IMAGE_SIDES, MODELS, batch_of  # noqa: E402
 from memtui.placement.configurations import all_configurations, configurations  # noqa: E402
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT  # noqa: E402
 from memtui.placement.torch.capture import Captured, capture  # noqa: E402
 from memtui.placement.torch.kernels import out_variant  # noqa: E402
-from memtui.placement.torch.models import NoStep, TrainingStep, build  # noqa: E402
+from memtui.placement.torch.models import BUNDLED, NoStep, TrainingStep, build  # noqa: E402
 
 POOLS = ("dram", "slow")
+LAYERS = ("Conv2d", "BatchNorm2d", "Linear")
 OWN = """
 import torch
 def make():
@@ -194,6 +197,28 @@ def test_an_op_that_makes_room_for_more_than_its_result_does_not_do_so_in_the_me
     step = capture(build("transformer", 4, 0), "transformer")
     assert [k.copies for k in step.kernels if k.op.kind == "aten.mse_loss.default"] == [True]
     assert out_variant(torch.ops.aten.mse_loss.default) is not None
+
+
+def test_a_published_network_is_a_step_with_the_ops_of_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(IMAGE_SIDES, "densenet121", 32)
+    monkeypatch.setattr(networks, "DENSE_BLOCKS", (2, 1))  # all have the same layers, and a whole one takes a minute
+    model = build("densenet121", 2, 0)
+    step = capture(model, "densenet121")
+    kinds = Counter(op.kind for op in step.graph.ops)
+    layers = Counter(type(module).__name__ for module in model.model.modules())
+    assert (layers["Conv2d"], layers["BatchNorm2d"], layers["Layer"]) == (8, 9, 3)
+    assert kinds["aten.convolution.default"] == kinds["aten.convolution_backward.default"] == layers["Conv2d"]
+    assert kinds["aten.native_batch_norm_backward.default"] == layers["BatchNorm2d"]
+    assert kinds["aten.cat.default"] == layers["Layer"]
+    assert len(step.changed) == 3 * layers["BatchNorm2d"], "mean, variance and count"
+    assert len(step.results) == len(model.state()[0]), "the parameters after the step"
+    most = max(len([*configurations(step.graph, op, POOLS)]) for op in step.graph.ops)
+    assert most == 128, "the backward pass of a normalisation"
+
+
+def test_every_bundled_model_has_a_step_and_a_batch() -> None:
+    assert MODELS.keys() == BUNDLED.keys() > IMAGE_SIDES.keys()
+    assert (batch_of("vgg16", None), batch_of("mlp", None), batch_of("vgg16", 2)) == (4, 256, 2)
 
 
 @pytest.fixture

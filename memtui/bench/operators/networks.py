@@ -9,6 +9,7 @@ from memtui.bench.operators import resnet50
 from memtui.bench.operators.base import Call, Operator, Parameters, Shape, Tensor
 from memtui.bench.operators.convolution import Conv2d
 from memtui.bench.operators.dense import Linear
+from memtui.core import networks as published
 
 PARAMETERS = 25_557_032
 
@@ -29,7 +30,7 @@ class ResNet50(Operator):
         return (Tensor((p["n"], 3, p["size"], p["size"])),)
 
     def output(self, p: Any) -> Shape:
-        return p["n"], resnet50.CLASSES
+        return p["n"], published.CLASSES
 
     def flops(self, p: Any) -> int:
         """Count its convolutions and its linear layer, as networks are commonly counted."""
@@ -49,7 +50,7 @@ class ResNet50(Operator):
 
         def call(x: tuple[Any, ...], w: tuple[Any, ...]) -> Any:
             if not networks:
-                networks.append(resnet50.network(torch).eval().to(x[0].device, x[0].dtype))
+                networks.append(published.resnet50(torch).eval().to(x[0].device, x[0].dtype))
             return networks[0](x[0])
 
         return call

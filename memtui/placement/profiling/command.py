@@ -20,7 +20,7 @@ from memtui.core.plain_data import to_plain
 from memtui.core.privilege import invoker, state_directory
 from memtui.core.text import visible
 from memtui.placement import memory
-from memtui.placement.builtin_models import check_model
+from memtui.placement.builtin_models import batch_of, check_model
 from memtui.placement.file_header import is_profile
 from memtui.placement.graph import Graph
 from memtui.placement.pool_specs import PoolSpec, parse_pools
@@ -42,12 +42,13 @@ def profile(args: argparse.Namespace, console: Console) -> int:
     """Profile and return the exit status. Raises UserError."""
     pools = parse_pools(args.pools)
     _check_here(pools)
+    model = check_model(str(args.file))
     request = Request(
-        check_model(str(args.file)),
+        model,
         pools,
         args.mode or MODES,
         args.seconds,
-        args.batch,
+        batch_of(model, args.batch),
         args.seed,
         args.threads,
         args.again,

@@ -154,6 +154,7 @@ class _Reader:
         self._kernels: list[Kernel] = []
         self._changed: dict[Layout, None] = {}
         self._grown: dict[str, Layout] = {}  # layouts of storages whose size only a real call shows
+        self._copies: dict[tuple[str, str], bool] = {}  # by kind and key of an op
         self._references: list[Any] = []  # keeps storages alive, so that no address is used twice
 
     def read(self, name: str, state: tuple[Any, ...]) -> Captured:
@@ -245,9 +246,10 @@ class _Reader:
             self._current[storage] = outputs[-1]
         arguments, keywords = self._with_layouts((node.args, node.kwargs))
         kind = str(node.target)
-        op = Op.of(
-            node.name, kind, [tensor for _, tensor in read], outputs, _key_of(kind, arguments, keywords, layouts)
-        )
+        key = _key_of(kind, arguments, keywords, layouts)
+        op = Op.of(node.name, kind, [tensor for _, tensor in read], outputs, key)
+        if (kind, key) not in self._copies:
+            self._copies[kind, key] = _copies(node.target, arguments, keywords, layouts, bool(written))
         new = [layout for layout in layouts if layout is not None]
         self._kernels.append(
             Kernel(
@@ -259,7 +261,7 @@ class _Reader:
                 self._amounts(layout for layout, _ in read),
                 self._amounts([*new, *written]),
                 bool(written),
-                _copies(node.target, arguments, keywords, layouts, bool(written)),
+                self._copies[kind, key],
             )
         )
 

@@ -1,9 +1,10 @@
-"""The training steps that can be captured: three bundled models, and the models of the user's files. Imports torch."""
+"""The training steps that can be captured: the bundled models, and the models of the user's files. Imports torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from memtui.core import networks
 from memtui.core.user_function import NoFunction, load_function
-from memtui.placement.builtin_models import OWN, is_own
+from memtui.placement.builtin_models import IMAGE_SIDES, OWN, is_own
 
 LEARNING_RATE = 0.1
 
@@ -110,7 +112,26 @@ def _classifier(model: nn.Module, x: torch.Tensor) -> TrainingStep:
     return TrainingStep(model, [x], lambda out: functional.cross_entropy(out, target))
 
 
-BUNDLED = {"mlp": _mlp, "conv": _conv, "transformer": _transformer}
+def _network(name: str, batch: int) -> TrainingStep:
+    """Return the step of a published classifier of images."""
+    side = IMAGE_SIDES[name]
+    target = torch.randint(0, networks.CLASSES, (batch,))
+
+    def loss(out: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        if isinstance(out, torch.Tensor):
+            return functional.cross_entropy(out, target)
+        # Inception's auxiliary classifier weighs 0.4, as in TF-Slim.
+        return functional.cross_entropy(out[0], target) + 0.4 * functional.cross_entropy(out[1], target)
+
+    return TrainingStep(getattr(networks, name)(torch), [torch.randn(batch, 3, side, side)], loss)
+
+
+BUNDLED: dict[str, Callable[[int], TrainingStep]] = {
+    "mlp": _mlp,
+    "conv": _conv,
+    "transformer": _transformer,
+    **{name: partial(_network, name) for name in IMAGE_SIDES},
+}
 
 
 def _own(name: str) -> TrainingStep:
