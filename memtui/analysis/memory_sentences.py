@@ -25,6 +25,7 @@ class Figures:
     touched_fraction: float | None = None  # of the resident memory, where both count shared pages in the same way
     resident: str = RSS  # what the resident memory is: that of one process, or the PSS of several
     lost_fraction: float | None = None  # of the time: estimate of the program's loss by being watched
+    reuse_estimate_bytes: float | None = None  # of those 95 %, for random order inside each window
 
 
 def sentences_of(figures: Figures) -> list[Forms]:
@@ -72,12 +73,18 @@ def _working_set(figures: Figures) -> Forms:
 
 
 def _reuse(figures: Figures) -> Forms:
-    """Return the sentence; an empty tuple where the bounds are too far apart to tell anything."""
-    if figures.reuse_bytes is None or not bounds_are_close(*figures.reuse_bytes):
+    """Return the sentence; an empty tuple where the bounds are too far apart and nothing is estimated."""
+    if figures.reuse_bytes is None:
         return ()
+    what = "would hold 95 % of the touches of pages that were touched before"
+    if bounds_are_close(*figures.reuse_bytes):
+        return (f"An LRU memory of {size(figures.reuse_bytes[1])} {what}, as far as windows of this length tell.",)
+    if figures.reuse_estimate_bytes is None:
+        return ()
+    estimate, (low, high) = size(figures.reuse_estimate_bytes), map(size, figures.reuse_bytes)
     return (
-        f"An LRU memory of {size(figures.reuse_bytes[1])} would hold 95 % of the touches of pages that were touched "
-        "before, as far as windows of this length tell.",
+        f"An LRU memory of about {estimate} (between {low} and {high}) {what}, if their order inside each window is "
+        "random.",
     )
 
 

@@ -15,12 +15,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MOST_APART = 16  # times: bounds that are further apart are not reported
+MOST_APART = 16  # times: bounds that are further apart are not reported without an estimate
+ONE_FIGURE = 1.25  # times: bounds that are not further apart need no estimate
 
 
 def bounds_are_close(lower_bytes: float, upper_bytes: float) -> bool:
     """Return whether two bounds of a size are close enough to speak of."""
     return upper_bytes <= MOST_APART * lower_bytes
+
+
+def are_one_figure(lower_bytes: float, upper_bytes: float) -> bool:
+    """Return whether an estimate between two bounds would say nothing new."""
+    return upper_bytes <= ONE_FIGURE * lower_bytes
 
 
 class ReuseCounts(Protocol):

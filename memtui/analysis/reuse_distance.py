@@ -8,6 +8,10 @@ of the same page, that page included. Order inside a window is unknown, so a pag
 (MemSnoop, ``reusedistance.jl``). With ``c[k]`` the bytes of the pages whose last touch is in window k, before and
 after window j is counted, these are suffix sums: ``upper = sum(c_after[i:])``, ``lower = size + sum(c_before[i+1:])``.
 A window therefore costs one gather, one bincount and one cumulative sum: no sets, no loop over pages.
+
+What lies between the bounds has three parts: pages of window i alone, of window j alone, and of both. With ``left[i]``
+the bytes of window i that are touched again in window j they are ``c_after[i]``, ``|S_j| - sum(left[i:])`` and
+``left[i] - size``. They are what an estimate needs (``reuse_estimate.py``).
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ class ReuseSample:
         upper_bytes: i8[k], upper bound of the distance.
         lower_bytes: i8[k], lower bound of the distance; at most the upper one.
         counts: i8[k], touches with these bounds; above 0.
+        earlier_bytes: i8[k], part of what lies between the bounds: pages of the window of the last touch that are
+            touched neither now nor in between. None: not known (sessions of an older format).
+        later_bytes: i8[k], another part: pages of this window that were touched neither then nor in between. The rest
+            are pages of both windows.
     """
 
     first_touches: int
@@ -44,6 +52,8 @@ class ReuseSample:
     upper_bytes: NDArray[np.int64]
     lower_bytes: NDArray[np.int64]
     counts: NDArray[np.int64]
+    earlier_bytes: NDArray[np.int64] | None = None
+    later_bytes: NDArray[np.int64] | None = None
 
     @property
     def touches(self) -> int:
@@ -103,7 +113,7 @@ class ReuseTracker:
         """
         pages = drop_nested_pages(pages)
         if not (len(pages.blocks) or len(pages.huge) or len(pages.giant)):
-            return ReuseSample(0, 0, _NONE, _NONE, _NONE)
+            return ReuseSample(0, 0, _NONE, _NONE, _NONE, _NONE, _NONE)
         self._split(pages)
         window = self._windows + 1
         slots = self._slots
@@ -138,21 +148,22 @@ class ReuseTracker:
         # Sums of c over the slots from i on (after) and beyond i (before).
         tail_after = np.cumsum(after[::-1])[::-1] + now_bytes
         tail_before = np.cumsum(before[::-1])[::-1] - before
-        upper, lower, counts = [], [], []
+        columns: list[tuple[NDArray[np.int64], ...]] = [(_NONE,) * 5]
         for touches, size in seen:
             touches[0] = 0
             used = np.flatnonzero(touches)
-            upper.append(tail_after[used])
-            lower.append(tail_before[used] + size)
-            counts.append(touches[used].astype(np.int64, copy=False))
+            upper, lower, earlier = tail_after[used], tail_before[used] + size, after[used]
+            # A page that collapsed inherits from a smaller one: then less than its size left that window.
+            both = np.minimum(np.maximum(left[used] - size, 0), upper - lower - earlier)
+            later = upper - lower - earlier - both
+            columns.append((upper, lower, touches[used].astype(np.int64, copy=False), earlier, later))
 
         self._pages.last[small_positions] = window
         self._huge.last[huge_positions] = window
         self._giant.last[giant_positions] = window
         self._bytes[:slots] = after
         self._append(window, now_bytes)
-        bounds = (np.concatenate((_NONE, *each)) for each in (upper, lower, counts))
-        return ReuseSample(first_touches, first_touch_bytes, *bounds)
+        return ReuseSample(first_touches, first_touch_bytes, *map(np.concatenate, zip(*columns, strict=True)))
 
     def _by_slot(self, *last: NDArray[np.int32]) -> list[tuple[NDArray[np.intp], int]]:
         """Return touches by slot of their last window and page size: 4 KiB, 2 MiB and 1 GiB pages, if there are any."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis import reuse_estimate
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.compression import inflate
 from memtui.core.page_sizes import PAGE_BYTES
@@ -24,7 +25,7 @@ _LARGEST = BIN_EDGES // PAGE_BYTES * PAGE_BYTES  # multiple of a page in each bi
 _SMALLEST = np.concatenate(([0], _LARGEST[:-1])) + PAGE_BYTES
 
 _HEAD = struct.Struct("<BBH")  # codec, bins per octave, bins
-_CODEC = 1
+_CODEC_OF_BOUNDS, _CODEC = 1, 2  # of sessions before format 13, and with the estimate
 _MAX_COUNT = 1 << 52  # all bins together stay in 64 bits
 
 
@@ -34,15 +35,18 @@ class ReuseHistogram:
     Attributes:
         lower: i8[289], returning touches by the lower bound of their distance.
         upper: i8[289], by the upper bound.
+        estimated: f8[289], by their distance if the order inside each window is random (``reuse_estimate.py``); None
+            where a window of an older format is among them.
         first_touches: touches of pages never seen before.
         first_touch_bytes: size of those pages.
     """
 
-    __slots__ = ("first_touch_bytes", "first_touches", "lower", "upper")
+    __slots__ = ("estimated", "first_touch_bytes", "first_touches", "lower", "upper")
 
     def __init__(self) -> None:
         self.lower = np.zeros(BIN_COUNT, np.int64)
         self.upper = np.zeros(BIN_COUNT, np.int64)
+        self.estimated: NDArray[np.float64] | None = np.zeros(BIN_COUNT)
         self.first_touches = 0
         self.first_touch_bytes = 0
 
@@ -61,10 +65,12 @@ class ReuseHistogram:
             (self.upper, [sample.upper_bytes for sample in samples]),
         ):
             np.add.at(bins, bin_of(np.concatenate(bounds)), counts)
+        self.estimated = _sum(self.estimated, reuse_estimate.spread(samples, BIN_EDGES))
 
     def __iadd__(self, other: ReuseHistogram) -> ReuseHistogram:
         self.lower += other.lower
         self.upper += other.upper
+        self.estimated = _sum(self.estimated, other.estimated)
         self.first_touches += other.first_touches
         self.first_touch_bytes += other.first_touch_bytes
         return self
@@ -80,12 +86,22 @@ class ReuseHistogram:
         change = ReuseHistogram()
         change.lower = self.lower - earlier.lower
         change.upper = self.upper - earlier.upper
+        if self.estimated is None or earlier.estimated is None:
+            change.estimated = None
+        else:
+            change.estimated = np.maximum(self.estimated - earlier.estimated, 0)
         change.first_touches = self.first_touches - earlier.first_touches
         change.first_touch_bytes = self.first_touch_bytes - earlier.first_touch_bytes
         return change
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReuseHistogram) and self.to_bytes() == other.to_bytes()
+        if not isinstance(other, ReuseHistogram):
+            return False
+        if self.estimated is None or other.estimated is None:
+            same = self.estimated is other.estimated
+        else:
+            same = np.allclose(self.estimated, other.estimated)  # sums of fractions depend on their order
+        return same and bool(np.array_equal(self._counts(), other._counts()))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -113,10 +129,22 @@ class ReuseHistogram:
         """
         return _both(self, q)
 
+    def estimate(self, q: float) -> float | None:
+        """Return the estimate of that distance, between its bounds; None where it is not known."""
+        return _estimate(self, self.estimated, q)
+
+    def _counts(self) -> NDArray[np.int64]:
+        return np.concatenate(([self.first_touches, self.first_touch_bytes], self.lower, self.upper)).astype(np.int64)
+
     def to_bytes(self) -> bytes:
-        """Encode by codec 1: a head, the two counters, both rows of bins; zlib. Typically about 300 bytes."""
-        numbers = np.concatenate(([self.first_touches, self.first_touch_bytes], self.lower, self.upper))
-        return _HEAD.pack(_CODEC, BINS_PER_OCTAVE, BIN_COUNT) + zlib.compress(numbers.astype("<i8").tobytes(), 6)
+        """Encode by codec 2: a head, the two counters, both rows of bins, the estimate as doubles; zlib.
+
+        Typically about a kilobyte. Without an estimate it is codec 1, which ends after the bins: about 300 bytes.
+        """
+        codec = _CODEC if self.estimated is not None else _CODEC_OF_BOUNDS
+        numbers = self._counts().astype("<i8").tobytes()
+        estimated = b"" if self.estimated is None else self.estimated.astype("<f8").tobytes()
+        return _HEAD.pack(codec, BINS_PER_OCTAVE, BIN_COUNT) + zlib.compress(numbers + estimated, 6)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ReuseHistogram:
@@ -127,21 +155,29 @@ class ReuseHistogram:
         """
         try:
             head = _HEAD.unpack_from(data)
-            if head != (_CODEC, BINS_PER_OCTAVE, BIN_COUNT):
+            if head[0] not in (_CODEC_OF_BOUNDS, _CODEC) or head[1:] != (BINS_PER_OCTAVE, BIN_COUNT):
                 raise ValueError(f"unknown codec {head}")
-            raw = inflate(data[_HEAD.size :], 8 * (2 + 2 * BIN_COUNT))
-            if len(raw) != 8 * (2 + 2 * BIN_COUNT):
+            length = 2 + 2 * BIN_COUNT
+            expected = 8 * (length + (BIN_COUNT if head[0] == _CODEC else 0))
+            raw = inflate(data[_HEAD.size :], expected)
+            if len(raw) != expected:
                 raise ValueError(f"{len(raw)} bytes")
-            numbers = np.frombuffer(raw, "<i8").astype(np.int64)
+            numbers = np.frombuffer(raw, "<i8", length).astype(np.int64)
             if numbers.min() < 0 or numbers[0] >= _MAX_COUNT or numbers[2:].max() >= _MAX_COUNT:
                 raise ValueError("counts out of range")
             if numbers[2 : 2 + BIN_COUNT].sum() != numbers[2 + BIN_COUNT :].sum():
                 raise ValueError("the bounds count different touches")
+            returning = int(numbers[2 : 2 + BIN_COUNT].sum())
+            estimated = np.frombuffer(raw, "<f8", offset=8 * length).astype(float) if head[0] == _CODEC else None
+            if estimated is not None and not _counts_as(estimated, returning):
+                raise ValueError("the estimate counts different touches")
         except (struct.error, ValueError) as error:
             raise ValueError(f"damaged reuse histogram: {error}") from error
         histogram = cls()
         histogram.first_touches, histogram.first_touch_bytes = int(numbers[0]), int(numbers[1])
         histogram.lower, histogram.upper = numbers[2 : 2 + BIN_COUNT].copy(), numbers[2 + BIN_COUNT :].copy()
+        # Nothing came back yet: then nothing is unknown.
+        histogram.estimated = estimated if estimated is not None or returning else np.zeros(BIN_COUNT)
         return histogram
 
 
@@ -158,6 +194,7 @@ class ExactReuse:
         self.first_touches = 0
         self.first_touch_bytes = 0
         self._merged = {bound: (np.empty(0, np.int64), np.empty(0, np.int64)) for bound in BOUNDS}
+        self._estimated: NDArray[np.float64] | None = np.zeros(BIN_COUNT)  # in the bins of ``ReuseHistogram``
         self._waiting: list[ReuseSample] = []
         self._waiting_entries = 0
 
@@ -184,6 +221,7 @@ class ExactReuse:
         self.first_touch_bytes += other.first_touch_bytes
         for bound in BOUNDS:
             self._merged[bound] = merge_counts([self._merged[bound], other._merged[bound]])
+        self._estimated = _sum(self._estimated, other._estimated)
         return self
 
     def entries(self, bound: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -206,6 +244,11 @@ class ExactReuse:
         """
         return _both(self, q)
 
+    def estimate(self, q: float) -> float | None:
+        """Return the estimate of that distance, from bins of 9 % and between its bounds; None where it is not known."""
+        self._merge()
+        return _estimate(self, self._estimated, q)
+
     def _merge(self) -> None:
         if not self._waiting:
             return
@@ -213,6 +256,7 @@ class ExactReuse:
         upper = [(sample.upper_bytes, sample.counts) for sample in self._waiting]
         self._merged["lower"] = merge_counts([self._merged["lower"], *lower])
         self._merged["upper"] = merge_counts([self._merged["upper"], *upper])
+        self._estimated = _sum(self._estimated, reuse_estimate.spread(self._waiting, BIN_EDGES))
         self._waiting.clear()
         self._waiting_entries = 0
 
@@ -249,6 +293,23 @@ def quantile(distances: NDArray[np.int64], counts: NDArray[np.int64], q: float) 
 def _both(source: ReuseHistogram | ExactReuse, q: float) -> tuple[int, int] | None:
     lower, upper = quantile(*source.entries("lower"), q), quantile(*source.entries("upper"), q)
     return None if lower is None or upper is None else (lower, upper)
+
+
+def _estimate(source: ReuseHistogram | ExactReuse, bins: NDArray[np.float64] | None, q: float) -> float | None:
+    bounds = _both(source, q)
+    value = None if bins is None else reuse_estimate.quantile(bins, BIN_EDGES, q)
+    # No order inside windows leads beyond the bounds, but a bin does.
+    return None if value is None or bounds is None else min(max(value, bounds[0]), bounds[1])
+
+
+def _sum(first: NDArray[np.float64] | None, second: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    return None if first is None or second is None else first + second
+
+
+def _counts_as(estimated: NDArray[np.float64], returning: int) -> bool:
+    """Return whether an estimate that was read spreads as many touches as there are."""
+    whole = bool(np.isfinite(estimated).all()) and float(estimated.min()) >= 0
+    return whole and abs(float(estimated.sum()) - returning) <= 1e-6 * returning
 
 
 Picked = TypeVar("Picked")

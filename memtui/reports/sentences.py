@@ -14,7 +14,9 @@ METHOD: tuple[str, ...] = (
     "processes the proportional set (PSS) is told: a page that n processes map counts for 1/n in each of them.",
     "Reuse distance: how many bytes of other pages were touched since a page was touched last. A touch is one page in "
     "one window, and the order inside a window is not known, so a distance lies between two bounds. They belong to the "
-    "length of the windows. Miss ratio: the share of touches that an LRU memory of a size would miss.",
+    "length of the windows. An estimate between them is for touches in random order inside each window; the distances "
+    "of a loop in a fixed order are near the upper bound. Miss ratio: the share of touches that an LRU memory of a "
+    "size would miss.",
     "A value that could not be measured is n/a with its reason, never 0. Times count from the first window.",
 )
 METHOD_OF_FILES: tuple[str, ...] = (
@@ -46,6 +48,7 @@ def _figures(report: Report) -> Figures:
         wss_max_bytes=report.wss_bytes.max,
         resident_bytes=report.touched_fraction.resident_bytes,
         reuse_bytes=None if p95 is None else (p95.lower, p95.upper),
+        reuse_estimate_bytes=None if p95 is None else p95.estimate,
         paused_fraction=cost.paused_fraction,
         lost_fraction=cost.lost_fraction,
         own_cpu=cost.self_cpu_fraction,

@@ -25,6 +25,10 @@ UNKNOWN_BYTES = -1  # of a VMA whose accessed bytes the tracker cannot measure
 MAX_PAIRS = 1 << 20  # VMAs of one process
 MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
 _COUNTS = struct.Struct("<qq")
+_WITH_PARTS, _PARTS_MARK = (
+    struct.Struct("<q"),
+    -(1 << 63),
+)  # before the head of reuse distances with parts, since format 13
 _MAX_WINDOWS = 1 << 12  # of one stored sum: its counts of accesses fit in 32 bits
 _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
 
@@ -99,28 +103,39 @@ def decode_pairs(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def encode_reuse(reuse: ReuseSample) -> bytes:
-    """Return the exact reuse distances of one window."""
-    arrays = np.stack((reuse.upper_bytes, reuse.lower_bytes, reuse.counts)).astype("<i8")
-    return zlib.compress(_COUNTS.pack(reuse.first_touches, reuse.first_touch_bytes) + arrays.tobytes(), 1)
+    """Return the exact reuse distances of one window, with the parts between their bounds where these are known."""
+    head = _COUNTS.pack(reuse.first_touches, reuse.first_touch_bytes)
+    arrays = [reuse.upper_bytes, reuse.lower_bytes, reuse.counts]
+    if reuse.earlier_bytes is not None and reuse.later_bytes is not None:
+        head = _WITH_PARTS.pack(_PARTS_MARK) + head
+        arrays += [reuse.earlier_bytes, reuse.later_bytes]
+    return zlib.compress(head + np.stack(arrays).astype("<i8").tobytes(), 1)
 
 
 def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
     """Undo ``encode_reuse``, for at most ``limit`` distances. Raises ValueError on damaged data."""
-    raw = inflate(data, _COUNTS.size + 24 * min(limit, MAX_DISTANCES))
+    raw = inflate(data, _WITH_PARTS.size + _COUNTS.size + 40 * min(limit, MAX_DISTANCES))
+    has_parts = len(raw) >= _WITH_PARTS.size and _WITH_PARTS.unpack_from(raw)[0] == _PARTS_MARK
+    raw = raw[_WITH_PARTS.size :] if has_parts else raw
     if len(raw) < _COUNTS.size:
         raise ValueError("is too short")
     first_touches, first_touch_bytes = _COUNTS.unpack_from(raw)
-    upper, lower, counts = _rows(raw[_COUNTS.size :], 3)
+    upper, lower, counts, *parts = _rows(raw[_COUNTS.size :], 5 if has_parts else 3)
+    if len(counts) > limit:
+        raise ValueError(f"unpacks to {len(counts)} distances")
+    left = upper - lower
     if not (
         0 <= first_touches < _MAX_TOUCHES
         and 0 <= first_touch_bytes < _MAX_BYTES
         and _within(upper, _MAX_BYTES)
         and _within(lower, _MAX_BYTES)
         and _within(counts, _MAX_TOUCHES)
-        and bool((lower <= upper).all())
+        and bool((left >= 0).all())
+        and all(_within(part, _MAX_BYTES) and bool((part <= left).all()) for part in parts)
+        and (not parts or bool((parts[0] <= left - parts[1]).all()))
     ):
         raise ValueError("holds numbers out of range")
-    return ReuseSample(first_touches, first_touch_bytes, upper, lower, counts)
+    return ReuseSample(first_touches, first_touch_bytes, upper, lower, counts, *parts)
 
 
 def encode_touch_sum(touched: TouchSum) -> bytes:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from textual import events
 
-from memtui.analysis.miss_ratio import bounds_are_close
+from memtui.analysis.miss_ratio import are_one_figure, bounds_are_close
 from memtui.widgets import raster, text
 from memtui.widgets.panel import Panel
 from memtui.widgets.raster import Line
@@ -164,13 +164,23 @@ class ReuseHistogram(Panel):
         low, high = view.half_low_bytes, view.half_high_bytes
         if low is None or high is None:
             return [(" half of all touches or more are first touches", draw_style["text"])]
-        if not bounds_are_close(low, high):
-            return []
-        bounds = between(low, high)
-        lead = " half of all touches come back within "
-        if len(lead) + len(bounds) > width:
-            lead = " half of touches return within "
-        return [(lead, draw_style["dim"]), (bounds, draw_style["bright"])]
+        bounds, estimate = between(low, high), view.half_estimate_bytes
+        leads = " half of all touches come back within ", " half of touches return within "
+        if estimate is None or are_one_figure(low, high):
+            if not bounds_are_close(low, high):
+                return []
+            lead = leads[0] if len(leads[0]) + len(bounds) <= width else leads[1]
+            return [(lead, draw_style["dim"]), (bounds, draw_style["bright"])]
+        about = f"about {text.size(estimate)}"
+        ends = (
+            f" ({bounds}; if in random order inside each window)",
+            f" ({bounds}; in random order)",
+            f" ({bounds})",
+            "",
+        )
+        forms = ((lead, end) for end in ends for lead in leads)
+        lead, end = next((f for f in forms if len(f[0]) + len(about) + len(f[1]) <= width), (leads[1], ""))
+        return [(lead, draw_style["dim"]), (about, draw_style["bright"]), (end, draw_style["dim"])]
 
     def _miss_sentence(self, width: int) -> Line:
         view, draw_style = self.view, self.draw_style

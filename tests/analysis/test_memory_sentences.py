@@ -63,6 +63,10 @@ def test_bounds_more_than_sixteen_times_apart_are_not_spoken_of():
     near, far = ((4 * MIB, high) for high in (64 * MIB, 64 * MIB + 1))
     assert "An LRU memory of 64.0 MiB" in sentences_of(Figures(reuse_bytes=near))[0][0]
     assert sentences_of(Figures(reuse_bytes=far)) == []
+    estimated = sentences_of(Figures(reuse_bytes=far, reuse_estimate_bytes=37 * MIB))[0][0]
+    assert "An LRU memory of about 37.0 MiB (between 4.00 MiB and 64.0 MiB) would hold 95 %" in estimated
+    assert "if their order inside each window is random" in estimated
+    assert "about" not in sentences_of(Figures(reuse_bytes=near, reuse_estimate_bytes=37 * MIB))[0][0]
     assert not bounds_are_close(0, 4096)
 
 

@@ -1,6 +1,7 @@
 """Sums of reuse distances: bins, exact accumulation, storage."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ reuse_samples = st.builds(lambda rows, first: sample(rows, first), st.lists(entr
 
 def sample(rows, first=0) -> ReuseSample:
     lower, upper, counts = (np.array([r[i] for r in rows], np.int64) for i in range(3))
-    return ReuseSample(first, first * PAGE, upper, lower, counts)
+    return ReuseSample(first, first * PAGE, upper, lower, counts, upper - lower, np.zeros(len(rows), np.int64))
 
 
 def naive_quantile(values: list[int], q: float) -> int:
@@ -128,6 +129,61 @@ def test_storage_is_small():
         d = int(rng.normal(35000, 3000)) * PAGE
         histogram.add(sample([(d, d + 900 * PAGE, 20000)], first=3))
     assert len(histogram.to_bytes()) < 500
+
+
+def with_parts(rows, first=0) -> ReuseSample:
+    lower, upper, counts, earlier, later = (np.array([r[i] for r in rows], np.int64) for i in range(5))
+    return ReuseSample(first, first * PAGE, upper, lower, counts, earlier, later)
+
+
+def test_the_estimate_is_stored_and_added_up():
+    window = with_parts([(PAGE, 1000 * PAGE, 100, 300 * PAGE, 0), (64 * PAGE, 64 * PAGE, 10, 0, 0)], 5)
+    histogram, exact = ReuseHistogram(), ExactReuse()
+    for total in (histogram, exact):
+        assert total.estimate(0.5) is None
+        total.add(window)
+    back = ReuseHistogram.from_bytes(histogram.to_bytes())
+    assert back == histogram
+    assert back.estimate(0.5) == histogram.estimate(0.5) == pytest.approx(exact.estimate(0.5), rel=0.09)
+    assert histogram.estimated.sum() == pytest.approx(110)
+    twice = histogram + back
+    assert twice.estimate(0.5) == pytest.approx(histogram.estimate(0.5))
+    assert twice - back == histogram
+    exact += exact
+    assert exact.estimate(0.5) == pytest.approx(histogram.estimate(0.5), rel=0.09)
+    twice.estimated[0] += 1
+    assert twice != histogram + back
+
+
+def test_the_estimate_stays_between_the_bounds():
+    """A bin of 9 % would lead beyond them."""
+    histogram, exact = ReuseHistogram(), ExactReuse()
+    for total in (histogram, exact):
+        total.add(with_parts([(37 * PAGE, 37 * PAGE, 100, 0, 0)]))
+        low, high = total.quantile(0.5)
+        assert low <= total.estimate(0.5) <= high
+    assert exact.estimate(0.5) == 37 * PAGE
+
+
+def test_one_window_of_an_older_format_leaves_no_estimate():
+    histogram, exact = ReuseHistogram(), ExactReuse()
+    for total in (histogram, exact):
+        total.add(with_parts([(PAGE, PAGE, 1, 0, 0)]))
+        total.add(replace(sample([(PAGE, 2 * PAGE, 3)]), earlier_bytes=None, later_bytes=None))
+        assert total.estimate(0.5) is None
+        assert total.quantile(0.5) is not None
+    assert ReuseHistogram.from_bytes(histogram.to_bytes()) == histogram
+    assert (histogram - histogram).estimated is None
+    assert histogram != ReuseHistogram()
+
+
+def test_a_stored_estimate_of_other_touches_is_refused():
+    histogram = ReuseHistogram()
+    histogram.add(with_parts([(PAGE, PAGE, 1, 0, 0)]))
+    for wrong in (-1.0, 3.0, np.nan, np.inf):
+        histogram.estimated[7] = wrong
+        with pytest.raises(ValueError, match="the estimate counts different touches"):
+            ReuseHistogram.from_bytes(histogram.to_bytes())
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01\x08\x21\x01garbage", ReuseHistogram().to_bytes()[:-3], b"\x02" * 50])

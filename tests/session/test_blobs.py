@@ -57,8 +57,8 @@ def test_more_pairs_than_a_process_has_mappings_are_not_unpacked(monkeypatch):
 MOST_TOUCHES, MOST_BYTES = (1 << 40) - 1, (1 << 62) - 1
 
 
-def reuse(first=0, first_bytes=0, upper=(), lower=(), counts=()) -> ReuseSample:
-    return ReuseSample(first, first_bytes, i8(*upper), i8(*lower), i8(*counts))
+def reuse(first=0, first_bytes=0, upper=(), lower=(), counts=(), parts=()) -> ReuseSample:
+    return ReuseSample(first, first_bytes, i8(*upper), i8(*lower), i8(*counts), *(i8(*part) for part in parts))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,8 @@ def reuse(first=0, first_bytes=0, upper=(), lower=(), counts=()) -> ReuseSample:
         reuse(),
         reuse(3, 4096, (8192, 4096), (0, 4096), (1, 2)),
         reuse(MOST_TOUCHES, MOST_BYTES, (MOST_BYTES,), (MOST_BYTES,), (MOST_TOUCHES,)),
+        reuse(3, 4096, (8192, 4096), (0, 4096), (1, 2), ((4096, 0), (4096, 0))),
+        reuse(0, 0, (), (), (), ((), ())),
     ],
 )
 def test_reuse_distances_come_back(made):
@@ -74,11 +76,16 @@ def test_reuse_distances_come_back(made):
     assert (decoded.first_touches, decoded.first_touch_bytes) == (made.first_touches, made.first_touch_bytes)
     for name in ("upper_bytes", "lower_bytes", "counts"):
         assert getattr(decoded, name).tolist() == getattr(made, name).tolist()
+    for name in ("earlier_bytes", "later_bytes"):
+        before, after = getattr(made, name), getattr(decoded, name)
+        assert after is before is None or after.tolist() == before.tolist()
 
 
 @pytest.mark.parametrize(
     "made",
     [
+        reuse(0, 0, (9,), (4,), (1,), ((3,), (3,))), reuse(0, 0, (9,), (4,), (1,), ((-1,), (3,))),
+        reuse(0, 0, (9,), (4,), (1,), ((0,), (MOST_BYTES + 1,))),
         reuse(-1), reuse(MOST_TOUCHES + 1), reuse(0, -1), reuse(0, MOST_BYTES + 1), reuse(0, 0, (-1,), (-1,), (1,)),
         reuse(0, 0, (5,), (-1,), (1,)), reuse(0, 0, (MOST_BYTES + 1,), (0,), (1,)), reuse(0, 0, (5,), (0,), (-1,)),
         reuse(0, 0, (5,), (0,), (MOST_TOUCHES + 1,)), reuse(0, 0, (5, 5), (5, 6), (1, 1)),

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.reports.export import export
 from memtui.reports.report import build_report, report_of
 from memtui.reports.source import Source
+from memtui.session.blobs import decode_reuse, encode_reuse
 from memtui.session.file_format import JOURNAL_MAGIC, SessionError, check_file, row_id, split_row_id
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
@@ -490,7 +492,7 @@ def test_runs_are_the_same_in_parts():
     assert [start for start, _, _ in pages.runs([border, DATA + 4096])] == [DATA, DATA + 4096, border]
 
 
-@pytest.mark.parametrize("version", [11, 10, 9, 8, 7, 6])
+@pytest.mark.parametrize("version", [12, 11, 10, 9, 8, 7, 6])
 def test_a_session_of_a_format_before_is_read(version, tmp_path):
     """It lacks tables and columns, and knows nothing of what they are about."""
     path = write_session(tmp_path / "s.memtui", messages(5))
@@ -504,6 +506,11 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
         names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
         columns += [("sample", name) for name in names]
         columns += [("process_sample", name) for name in ("pss_bytes", "pss_ns", "pss_reason")]
+    for row, data in connection.execute("SELECT id, data FROM reuse").fetchall():
+        without = replace(decode_reuse(data), earlier_bytes=None, later_bytes=None)
+        connection.execute("UPDATE reuse SET data = ? WHERE id = ?", (encode_reuse(without), row))
+    connection.execute("DELETE FROM reuse_checkpoint")
+    connection.commit()
     connection.executescript(
         "".join(f"DROP TABLE {table};" for table in gone)
         + "".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns)
@@ -519,6 +526,10 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
         report = report_of(source, "old")
     assert report.touched_fraction.of == "RSS"  # of one process, as its table of processes shows
     assert report.pss_bytes.mean is None
+    assert report.reuse.median_bytes.estimate is None
+    assert "did not store what an estimate needs" in report.reuse.estimate_reason
+    assert reader.reuse.until(4).quantile(0.5) is not None
+    assert reader.reuse.until(4).estimate(0.5) is None
     assert np.isnan(reader.samples.lost_ns).all()
     assert reader.allocations.steps() == []
     assert reader.tensors.maps() == []
@@ -540,5 +551,5 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA user_version=5;")
     connection.close()
-    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 12\)"):
+    with pytest.raises(SessionError, match=r"an older memtui \(format 5, this one reads 6 to 13\)"):
         Session(path)

@@ -345,6 +345,20 @@ async def test_a_half_whose_bounds_are_far_apart_is_not_spoken_of():
         assert "of touches would miss" in text
 
 
+async def test_an_estimate_is_shown_with_its_bounds_and_its_assumption():
+    view = reuse_view(histogram(), 0.2)
+    view = replace(view, half_low_bytes=4096, half_high_bytes=128 << 20, half_estimate_bytes=37 << 20)
+    for width, text in (
+        (120, "about 37.0 MiB (4.00 KiB-128 MiB; if in random order inside each window)"),
+        (84, "half of touches return within about 37.0 MiB (4.00 KiB-128 MiB; in random order)"),
+        (74, "half of all touches come back within about 37.0 MiB (4.00 KiB-128 MiB)"),
+        (50, "half of touches return within about 37.0 MiB"),
+    ):
+        assert text in await drawn(ReuseWidget(view), width, 12)
+    near = replace(view, half_low_bytes=120 << 20)
+    assert "come back within 120-128 MiB" in await drawn(ReuseWidget(near), 60, 12)
+
+
 async def test_more_first_touches_than_half_are_not_called_half():
     view = replace(reuse_view(histogram(), 0.2), half_low_bytes=None, half_high_bytes=None, first_share=0.682)
     for height in (12, 8):

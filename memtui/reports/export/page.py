@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from memtui.analysis.resident import RSS, SEVERAL_TIMES, SUM_OF_RSS
+from memtui.analysis.reuse_estimate import ASSUMPTION
 from memtui.core.samples import GPU_COUNTERS, Clock
 from memtui.core.units import between, duration, energy, percent, power, size, span
 from memtui.reports.counter_summary import per_second
@@ -21,7 +22,7 @@ from memtui.reports.memory_summary import births_and_ends, window_sentences
 from memtui.reports.overhead_summary import Overhead
 from memtui.reports.process_summary import NO_READING
 from memtui.reports.report import Report, report_of
-from memtui.reports.reuse_summary import ReuseSummary
+from memtui.reports.reuse_summary import ReuseSummary, is_estimated, within
 from memtui.reports.sentences import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
 from memtui.reports.size_summary import SizeSummary
 from memtui.reports.source import ReportSource, not_stored_bytes
@@ -98,11 +99,9 @@ def _reuse_tile(reuse: ReuseSummary) -> str:
     median, p95 = reuse.median_bytes, reuse.p95_bytes
     if median is None or p95 is None:
         return _tile("reuse distance", "n/a", reuse.reason)
-    more = (
-        f"95 % within {size(p95.lower)} to {size(p95.upper)}; {reuse.first_touches} first touches; "
-        "between two bounds, because order inside a window is not known"
-    )
-    return _tile("half of returning touches within", f"{size(median.lower)} to {size(median.upper)}", more)
+    more = f"95 % within {within(p95)}; {reuse.first_touches} first touches; "
+    more += ASSUMPTION if is_estimated(reuse) else "between two bounds, because order inside a window is not known"
+    return _tile("half of returning touches within", within(median), more)
 
 
 def _overhead_tile(cost: Overhead) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from memtui.analysis.fast_numpy import intervals_s
-from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.miss_ratio import MissRatioCurve, are_one_figure
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, BOUNDS, ExactReuse, bin_of
 from memtui.core.units import between, percent, size
 from memtui.reports.figures import provenance
@@ -50,8 +50,11 @@ def _notes(reader: ReportSource, exact: ExactReuse) -> list[str]:
     ]
     half = exact.quantile(0.5)
     if half:
+        estimate = exact.estimate(0.5)
+        random = estimate is not None and not are_one_figure(*half)
+        about = f" (about {size(estimate)} if the order inside windows is random)" if random else ""
         notes.append(
-            f"Half of the {returning} returning touches came back within {size(half[0])} to {size(half[1])}; "
+            f"Half of the {returning} returning touches came back within {size(half[0])} to {size(half[1])}{about}; "
             f"{first} first touches ({percent(first / (first + returning))} of all) have no distance and always miss."
         )
     return notes

@@ -211,7 +211,7 @@ class Presenter:
             processes=self._processes(index, processes),
             output=self.output.view(),
             tensors=tensors,
-            sentences=self._sentences.view(self.reader, index, self._most_bytes(sample, reuse), processes),
+            sentences=self._sentences.view(self.reader, index, self._all_reuse(sample, reuse), processes),
         )
 
     def _in_sight(self, index: int) -> list[Process]:
@@ -300,11 +300,11 @@ class Presenter:
         self.complete = self.complete and complete
         return view
 
-    def _most_bytes(self, sample: int, shown: ReuseView) -> tuple[float, float] | None:
-        """Return the bounds of the reuse distance of 95 % of the reuses; None while one process is chosen."""
+    def _all_reuse(self, sample: int, shown: ReuseView) -> ReuseView | None:
+        """Return the distances of all processes and ranges; None while one process is chosen."""
         if self.ranges.pid is not None or shown.note:
             return None
-        return self._reuse.view(self.reader, sample, TimeBudget(0.0))[0].most_bytes
+        return self._reuse.view(self.reader, sample, TimeBudget(0.0))[0]
 
 
 def _whole(value: float | None) -> int | None:

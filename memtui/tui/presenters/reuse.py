@@ -121,6 +121,7 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
     curve = MissRatioCurve.of(histogram)
     # The median of all accesses, first accesses included: a memory of that size misses half of them.
     half_low, half_high = curve.size_for(0.5, first_touches=True)
+    share = 0.5 * touches / returning
     used = np.flatnonzero(histogram.upper + histogram.lower)
     # An octave of level curve on both sides of the drop. The few immediate reuses are not part of the drop: they would
     # stretch the axis down to a single page.
@@ -137,9 +138,11 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
         touches=touches,
         half_low_bytes=half_low,
         half_high_bytes=half_high,
+        half_estimate_bytes=histogram.estimate(share) if share <= 1 else None,
         size_bytes=sizes.astype(float),
         miss_low=low,
         miss_high=high,
         most_bytes=histogram.quantile(0.95),
+        most_estimate_bytes=histogram.estimate(0.95),
         interval=interval,
     )

@@ -16,7 +16,7 @@ from memtui.core.samples import Process
 from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
-from memtui.widgets.views.memory import SentencesView
+from memtui.widgets.views.memory import ReuseView, SentencesView
 
 _MEDIANS = 4
 
@@ -30,10 +30,8 @@ class SentencesLog:
         self._windows: WindowFigures | None = None
         self._figures = Figures()
 
-    def view(
-        self, reader: Session, index: int, reuse_bytes: tuple[float, float] | None, processes: Sequence[Process]
-    ) -> SentencesView:
-        """Return the sentences; ``reuse_bytes``: bounds of the reuse distance of 95 % of the reuses until then."""
+    def view(self, reader: Session, index: int, reuse: ReuseView | None, processes: Sequence[Process]) -> SentencesView:
+        """Return the sentences; ``reuse``: distances until then."""
         if index < 0:
             return SentencesView()
         samples = reader.samples
@@ -45,7 +43,11 @@ class SentencesLog:
             else:
                 self._windows.add(samples, index)
             self._cursor_key, self._figures = key, self._windows.figures(samples)
-        return SentencesView(tuple(sentences_of(replace(self._figures, reuse_bytes=reuse_bytes))))
+        if reuse is None:
+            return SentencesView(tuple(sentences_of(self._figures)))
+        estimate = reuse.most_estimate_bytes
+        figures = replace(self._figures, reuse_bytes=reuse.most_bytes, reuse_estimate_bytes=estimate)
+        return SentencesView(tuple(sentences_of(figures)))
 
 
 class WindowFigures:

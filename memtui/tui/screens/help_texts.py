@@ -21,7 +21,8 @@ Words
   working set   memory touched within one window (the interval), in the pages the hardware maps
   resident      memory the kernel keeps for the target (RSS), touched or not; >5 MiB: at least so much
   reuse         distance: how much other memory was touched since a page was touched last; between two bounds,
-                because the order inside a window is not known: a shorter interval brings them closer
+                because the order inside a window is not known: a shorter interval brings them closer;
+                about: an estimate between them, right where that order is random
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
 """,
     "placement": """\

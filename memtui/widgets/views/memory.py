@@ -230,10 +230,12 @@ class ReuseView:
     touches: int = 0
     half_low_bytes: float | None = None
     half_high_bytes: float | None = None
+    half_estimate_bytes: float | None = None  # if the order inside windows is random; None: not known
     size_bytes: Floats = field(default_factory=lambda: np.empty(0))  # miss-ratio curve: sizes of an LRU memory
     miss_low: Floats = field(default_factory=lambda: np.empty(0))
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
     most_bytes: tuple[float, float] | None = None  # between which 95 % of the returning touches come back
+    most_estimate_bytes: float | None = None
     interval: str = ""  # of the windows, in words; "0.2-1 s" where it changed
     note: str = ""
     whose: str = ""  # the chosen range or process
