@@ -12,7 +12,7 @@ from memtui.core.console import Console
 from memtui.core.invoking_user import drop_root
 from memtui.reports.arguments import add_redact
 
-FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome")
+FORMATS = ("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome", "perfetto")
 SLOW_S = 1.0  # an export that takes longer reports what it wrote
 
 
@@ -21,6 +21,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", type=argtypes.path)
     parser.add_argument("--to", choices=FORMATS, required=True, help="form")
     parser.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, required=True, help="folder to write into")
+    parser.add_argument("--gzip", action="store_true", help="pack each file: its name ends in .gz")
     parser.add_argument("--force", action="store_true", help="overwrite files that are there")
 
 
@@ -32,7 +33,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     start_s = time.monotonic()
     # Pages of a long session are many rows: the user should see that it still works, and how much it writes.
     with console.progress(f"writing {args.to} into {args.output}"):
-        written = export(args.file, args.to, args.output, force=args.force, redact=args.redact)
+        written = export(args.file, args.to, args.output, force=args.force, redact=args.redact, packed=args.gzip)
     for path in written:
         console.print(str(path))
     took_s = time.monotonic() - start_s

@@ -102,7 +102,7 @@ def test_report(system, words, session, tmp_path):
 
 
 @pytest.mark.parametrize("system", [MAC, WINDOWS], ids=["mac", "windows"])
-@pytest.mark.parametrize("form", ["csv", "json", "svg", "html"])
+@pytest.mark.parametrize("form", ["csv", "json", "svg", "html", "chrome", "perfetto"])
 def test_export(system, form, session, tmp_path):
     done = elsewhere(system, command("export", session, "--to", form, "-o", tmp_path / "out", "--debug"), tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

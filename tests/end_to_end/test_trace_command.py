@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.cli import main
 from memtui.recording.supervisor.launch import Launch
+from memtui.reports.export import export
 from memtui.reports.source import Source
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from tests.support import live
@@ -98,6 +100,24 @@ def test_its_allocations_as_a_table(tmp_path):
     assert {"forward", "backward", "between"} <= {row["phase"] for row in rows}
     gradients = {row["layer"] for row in rows if row["category"] == "gradients"}
     assert gradients >= {"0", "2", "4"}
+
+
+def test_its_timeline_has_the_steps_and_windows_of_the_report(tmp_path):
+    _, report = traced(tmp_path, sys.executable, script(tmp_path, TRAINING), "23")
+    chrome, *steps = export(tmp_path / "s.memtui", "chrome", tmp_path / "out")
+    events = json.loads(chrome.read_text())["traceEvents"]
+    (training,) = report["training"]
+    assert len([event for event in events if event.get("cat") == "training steps"]) == training["steps"] == 22
+    recorded = [event for event in events if event.get("cat") == "recorded steps"]
+    assert [event["name"] for event in recorded] == [f"step {number}" for number in (2, 7, 12, 17, 22)]
+    assert len(steps) == len(recorded)
+    assert max(event["args"]["peak_bytes"] for event in recorded) == report["allocations"]["peak_bytes"]["max"]
+    assert {event["name"] for event in events if event.get("cat") == "phases"} >= {"forward", "backward"}
+    (pid,) = {event["pid"] for event in recorded}
+    windows = [event for event in events if event.get("cat") == "windows"]
+    resident = [event for event in events if event["ph"] == "C" and event["name"] == "RSS"]
+    assert len(windows) == len(resident) >= report["samples"]
+    assert pid in {event["pid"] for event in windows}
 
 
 def test_a_start_up_hook_of_the_user_runs_too(tmp_path):

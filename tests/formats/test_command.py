@@ -105,7 +105,7 @@ def test_what_memtui_traced_goes_out_step_by_step(capsys):
         ("zpp", {"s-step-20_meta.txt", "s-step-40_meta.txt"}),
         ("mxnet", {"s-step-20.log", "s-step-40.log"}),
         ("analysis", {"s-step-20_ANALYSIS", "s-step-40_ANALYSIS"}),
-        ("chrome", {"s-step-20.trace.json", "s-step-40.trace.json"}),
+        ("chrome", {"s.trace.json", "s-step-20.trace.json", "s-step-40.trace.json"}),
     ):
         code, out, err = run(capsys, "export", "s.memtui", "--to", form, "-o", form)
         assert (code, err) == (0, "")

@@ -19,7 +19,7 @@ from tests.support.hostile_sessions import MIB, little_memory
 from tests.support.memory_logs import mxnet_log, zpp_text
 
 MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "300"))
-FORMS = ("zpp", "analysis", "mxnet", "chrome")
+FORMS = ("zpp", "analysis", "mxnet", "chrome", "perfetto")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ SECRETS += (
     "launch codes",
     "s3cr3t",
 )
-FORMS = ("csv", "json", "svg", "html", "parquet")
+FORMS = ("csv", "json", "svg", "html", "parquet", "chrome", "perfetto")
 
 
 def stream():
@@ -136,6 +136,8 @@ def text_of(path: Path) -> str:
         table = pyarrow_parquet.read_table(path)
         raw = path.read_bytes().decode("latin-1")
         return f"{raw} {table.schema.to_string()} {table.schema.metadata} {table.to_pylist()}"
+    if path.suffix == ".pftrace":
+        return path.read_bytes().decode("latin-1")
     return path.read_text("utf-8")
 
 

@@ -30,6 +30,7 @@ from tests.support.folders import names_in
 from tests.support.hostile_sessions import MIB, SAMPLES, little_memory, small_stream
 from tests.support.sessions import write_session
 
+FORMS = ("csv", "json", "svg", "html", "chrome", "perfetto")
 MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "400"))
 
 
@@ -61,7 +62,7 @@ def use(path: Path, folder: Path, form: str) -> None:
         export(path, form, folder, force=True, redact=True)
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "svg", "html"])
+@pytest.mark.parametrize("form", FORMS)
 def test_the_whole_session_is_usable(form, path, tmp_path):
     use(path, tmp_path, form)
 
@@ -77,7 +78,7 @@ def test_mutated_sessions_give_one_line_or_a_result(path, tmp_path):
             kind = mutate(path, bad, seed)
             start = time.process_time()
             try:
-                use(bad, tmp_path, ("csv", "json", "svg", "html")[seed % 4])
+                use(bad, tmp_path, FORMS[seed % len(FORMS)])
                 outcomes["used"] += 1
             except SessionError as error:
                 outcomes["refused" if str(error).startswith(f"{bad}: ") and "\n" not in str(error) else "bad line"] += 1

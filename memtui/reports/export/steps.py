@@ -1,4 +1,4 @@
-"""Recorded steps in the forms of other tools: ZPP text, MXNet's log and its analysis, a Chrome trace."""
+"""Recorded steps in the forms of other tools (ZPP text, MXNet's log and its analysis, Chrome traces), and timelines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
 from memtui.analysis.trace_segments import joined
 from memtui.core.errors import UserError
 from memtui.core.tracer_messages import MAIN_MEMORY, PINNED_MEMORY
+from memtui.formats import chrome_timeline
+from memtui.formats import perfetto as perfetto_trace
 from memtui.formats.mxnet_tags import compat_key, raw_tag, tag_for
 from memtui.formats.zpp import zpp_lines
+from memtui.reports.export.timeline import attributes, timeline
 from memtui.reports.source import ReportSource
 from memtui.session.file_format import SessionError
 from memtui.session.records.allocations import RecordedStep
@@ -50,9 +53,36 @@ def analysis(reader: ReportSource) -> Files:
 
 
 def chrome(reader: ReportSource) -> Files:
-    """Yield ``*.trace.json``: an instant event for each row, as PyTorch's profiler has it, and a counter by kind."""
+    """Yield ``*.trace.json``: a recorded session as a whole, and each recorded step as PyTorch's profiler writes it.
+
+    The file of a step has an instant event for each row and a counter by kind.
+    """
+    if reader.imported() is None:
+        lines = partial(chrome_timeline.trace, attributes(reader), _start(reader), timeline(reader))
+        yield f"{_stem(reader)}{chrome_timeline.SUFFIX}", partial(_write_lines, lines)
+        if not reader.allocation_steps():
+            return
     for name, steps in _runs(reader):
-        yield f"{name}.trace.json", partial(_write_lines, partial(_chrome, reader, steps))
+        yield f"{name}{chrome_timeline.SUFFIX}", partial(_write_lines, partial(_chrome, reader, steps))
+
+
+def perfetto(reader: ReportSource) -> Files:
+    """Yield ``*.pftrace``: the session as a whole, imported ones too, in Perfetto's own format."""
+
+    def write(file: BinaryIO) -> None:
+        file.writelines(perfetto_trace.trace(attributes(reader), _start(reader), timeline(reader)))
+
+    yield f"{_stem(reader)}{perfetto_trace.SUFFIX}", write
+
+
+def _stem(reader: ReportSource) -> str:
+    return reader.short_title.removesuffix(".memtui")
+
+
+def _start(reader: ReportSource) -> tuple[int, int | None]:
+    """Return the start of a session on CLOCK_MONOTONIC and in nanoseconds since 1970, where that is known."""
+    clock = reader.hello.clock
+    return clock.monotonic_ns, clock.wall_ns or None
 
 
 def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
@@ -63,7 +93,7 @@ def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
     pids, devices = {step.pid for step in steps}, {step.device for step in steps}
     runs: dict[str, list[RecordedStep]] = {}
     for step in steps:
-        parts = [reader.short_title.removesuffix(".memtui")]
+        parts = [_stem(reader)]
         parts += [f"pid-{step.pid}"] * (len(pids) > 1)
         parts += [_FOREIGN.sub("-", step.device)] * (len(devices) > 1)
         parts += [f"step-{step.step}"] * (reader.imported() is None)
