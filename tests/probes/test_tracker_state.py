@@ -1,0 +1,43 @@
+"""What is kept of a process between windows: how its accessed bits were cleared, and what that leaves uncertain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memtui.core.page_set import PageSet
+from memtui.probes.pages.pagetable.recent_pages import RecentPages
+from memtui.probes.pages.pagetable.tracker_state import Tracked
+from memtui.probes.pages.tlb_flush import COLD, OFF, Handle
+
+NONE = PageSet.empty()
+
+
+def pages(first: int, count: int) -> PageSet:
+    return PageSet.from_pages(np.arange(first, first + count))
+
+
+@pytest.fixture
+def tracked() -> Tracked:
+    return Tracked(Handle(1, -1, -1), (1, 1), False, RecentPages())
+
+
+def test_pages_that_were_cleared_stay_unflushed_until_a_flush(tracked):
+    tracked.record_clear(pages(0, 5), OFF, NONE)
+    tracked.record_clear(pages(3, 5), OFF, NONE)
+    assert tracked.uncertain.unflushed.pages().tolist() == list(range(8))
+    tracked.record_clear(pages(100, 5), COLD, NONE)
+    assert tracked.uncertain.unflushed.page_count == 0
+
+
+def test_what_could_not_be_cleared_is_that_of_the_last_time(tracked):
+    tracked.record_clear(pages(0, 5), COLD, pages(0, 2))
+    tracked.record_clear(pages(0, 5), COLD, pages(1, 1))
+    assert tracked.uncertain.unknown.pages().tolist() == [1]
+
+
+def test_a_new_program_begins_with_nothing_uncertain(tracked):
+    tracked.record_clear(pages(0, 5), OFF, pages(0, 2))
+    tracked.record_exec((2, 2))
+    assert (tracked.generation, tracked.address_space) == (1, (2, 2))
+    assert tracked.uncertain.unflushed.page_count == tracked.uncertain.unknown.page_count == 0
