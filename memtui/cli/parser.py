@@ -28,7 +28,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "compare": "memtui.cli.compare:COMPARE",
         "breakdown": "memtui.reports.breakdown.arguments:BREAKDOWN",
         "export": "memtui.cli.export:EXPORT",
-        "import": "memtui.formats.arguments:IMPORT",
+        "import": "memtui.cli.import_files:IMPORT",
     },
     "measure": {
         "bench": "memtui.bench.arguments:BENCH",

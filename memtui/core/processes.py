@@ -169,6 +169,12 @@ class BackgroundTask:
             return early
         return self._read(seconds)
 
+    def receive_all(self, seconds: float) -> None:
+        """Receive messages until the end of the work, but only so many seconds. Those of its progress are lost."""
+        deadline_s = time.monotonic() + seconds
+        while not self.over and (left_s := deadline_s - time.monotonic()) > 0:
+            self._read(left_s)
+
     def note(self, word: dict[str, Any]) -> None:
         """Process a message when it comes."""
         if "error" in word:

@@ -23,6 +23,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
+from memtui.formats.reading import Found, Usage, found
 from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
 
 FORMAT = "Chrome trace"
@@ -62,6 +63,7 @@ class _Changes:
 
     def __init__(self) -> None:
         self.t_ns, self.bytes, self.address, self.thread = array("q"), array("q"), array("q"), array("i")
+        self.usage = Usage()
         self.first_ns, self.before_bytes = _MOST_NS, 0  # what was allocated before the first of them in time
 
     def sort(self) -> None:
@@ -114,6 +116,12 @@ class Events:
                         self.begins.append((start_ns, int(name[len(_STEP) :][:15])))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise _damaged(error) from None
+
+    def so_far(self) -> Found:
+        """Return what was found so far."""
+        for changes in self.changes.values():
+            changes.usage.add(np.array(changes.bytes[changes.usage.seen :]))
+        return found(FORMAT, [changes.usage for changes in self.changes.values()])
 
     def _thread(self, event: _Event) -> int:
         return self._threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(self._threads))

@@ -12,6 +12,7 @@ from memtui.core.errors import UserError
 from memtui.core.file_set import make_folder, take_away
 from memtui.core.os_errors import CREATE, refused
 from memtui.core.tracer_messages import MAIN_MEMORY
+from memtui.formats import reading
 from memtui.formats.detect import EXPECTED, files_of, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of
@@ -62,6 +63,7 @@ def import_all(
     for number, path in enumerate(paths, start=1):
         which = f"{path} ({number} of {len(paths)})" if several else str(path)
         progress_line.update(which, "reading")
+        reading.start("reading")
         session = output / f"{_name(path)}{ENDING}" if into_folder else output
         outcomes.append(_import_path(path, which, session, wanted, form, force))
     bad = [outcome for outcome in outcomes if outcome.session is None]
@@ -87,6 +89,7 @@ def _import_path(path: Path, which: str, output: Path, wanted: Range, form: str,
         imported = in_range(import_file(path, form), wanted)
         created = _ensure_folder(output.parent)
         progress_line.update(which, "writing the session of")
+        reading.start("writing the session")
         write(imported, output, force=force)
         written = True
     except NotImportable as error:

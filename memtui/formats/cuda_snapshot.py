@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
 from memtui.core.samples import Event
 from memtui.core.text import storable
@@ -19,6 +21,7 @@ from memtui.core.tracer_messages import PINNED_MEMORY
 from memtui.core.units import size
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.imported import Imported, NotImportable, Part
+from memtui.formats.reading import Found, Usage, found
 from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
 
 FORMAT = "CUDA memory snapshot"
@@ -48,6 +51,7 @@ class _Events:
         self.action, self.t_us, self.name, self.stack = array("b"), array("q"), array("i"), array("i")
         self.address, self.size_bytes = array("q"), array("q")
         self.timed = True  # every one of them
+        self.usage = Usage()
         self.damaged: NotImportable | None = None
         self.free_bytes: dict[int, int] = {}  # of the device when there was too little of it, by number of the event
 
@@ -90,6 +94,16 @@ class Events:
             raise events.damaged
         self._add(events, owner)
         return events
+
+    def so_far(self) -> Found:
+        """Return what was found so far."""
+        usages = []
+        for _, events in self._by_list.values():
+            usage, sizes = events.usage, np.array(events.size_bytes[events.usage.seen :])
+            action = np.array(events.action[usage.seen :])
+            usage.add(sizes * ((action == _ALLOC).astype(np.int64) - (action == _COMPLETED)))
+            usages.append(usage)
+        return found(FORMAT, usages)
 
     def _add(self, events: _Events, elements: list[Any]) -> None:
         for event in elements:

@@ -14,7 +14,7 @@ from typing import Any
 from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
 from memtui.core.text import storable
-from memtui.formats import mxnet_log, zpp
+from memtui.formats import mxnet_log, reading, zpp
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input, name_of, open_input, parse_json
 from memtui.session.file_format import SQLITE_MAGIC
@@ -29,6 +29,7 @@ _DOCUMENTS = {
     "chrome": "chrome_trace",
     "timeline": "memory_timeline",
 }
+_MATCHING = "matching frees to allocations"
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
 _STREAMED_JSON = re.compile(rb"\s*(?:\{\s*\"|\[\s*\{)")  # what may be a Chrome trace
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -120,6 +121,7 @@ def _document(source: Input) -> Any:
 
     def events() -> Events:
         found, items = Events(), text.items()
+        reading.parsed_by(found)
         found.add(itertools.islice(items, 1))
         text.commit()
         found.add(items)
@@ -136,6 +138,7 @@ def _document(source: Input) -> Any:
                 if not text.committed or key in KEYS:
                     document[key] = value
         text.end()
+        reading.start(_MATCHING)
     except NotImportable:
         text.give_back()
         raise
@@ -156,7 +159,9 @@ def _import_pickle(source: Input, otherwise: str) -> Imported:
     from memtui.formats.safe_pickle import load_pickle
 
     events = cuda_snapshot.Events()
+    reading.parsed_by(events)
     document = load_pickle(source, events)
+    reading.start(_MATCHING)
     if not cuda_snapshot.recognises(document):
         raise NotImportable(otherwise)
     return cuda_snapshot.parse(document, events)

@@ -21,6 +21,7 @@ from memtui.core.errors import UserError
 from memtui.core.os_errors import why
 from memtui.core.small_file import open_regular
 from memtui.core.units import size
+from memtui.formats import reading
 from memtui.formats.imported import NotImportable
 
 MOST_BYTES = 2 << 30  # of a file that is read whole
@@ -79,6 +80,7 @@ class Input:
         check_size(self._read_bytes, MOST_STREAMED_BYTES)
         if self._total_bytes:  # what is done with it after its end has no share
             progress_line.advance(self._counted.count / self._total_bytes if chunk else 0)
+        reading.advance(self._counted.count, self._total_bytes)
         return chunk
 
     def unread(self, data: bytes) -> None:

@@ -1,0 +1,169 @@
+"""How far the reading of a file is, and what was found so far, for a screen that another process draws.
+
+While nobody watches, the parsers count nothing: they are asked a few times a second for what they have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+EVERY_S = 0.2
+MOST_POINTS = 512  # of the curve of a device
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found so far.
+
+    Attributes:
+        format: of the file.
+        allocations: their number.
+        frees: their number.
+        peak_bytes: the most that was in use on one device, as far as its events tell; None: not known.
+        usage_bytes: the most in use in each of equally many events of that device.
+    """
+
+    format: str
+    allocations: int = 0
+    frees: int = 0
+    peak_bytes: int | None = None
+    usage_bytes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingProgress:
+    """A message about the file.
+
+    Attributes:
+        doing: what is done with it.
+        read_bytes: of it as it is stored.
+        total_bytes: of it as it is stored; 0: not known.
+        found: None: its format is not known yet, or does not tell.
+    """
+
+    doing: str
+    read_bytes: int
+    total_bytes: int
+    found: Found | None
+
+
+class Parser(Protocol):
+    """What takes in a file."""
+
+    def so_far(self) -> Found:
+        """Return what was found so far."""
+
+
+_watch: _Watch | None = None  # of this process
+
+
+class _Watch:
+    def __init__(self, send: Callable[[ReadingProgress], object]) -> None:
+        self._send = send
+        self._doing, self._read_bytes, self._total_bytes = "", 0, 0
+        self._parser: Parser | None = None
+        self._due_s = 0.0
+
+    def set_parser(self, parser: Parser | None) -> None:
+        self._parser = parser
+
+    def advance(self, read_bytes: int, total_bytes: int) -> None:
+        self._read_bytes, self._total_bytes = read_bytes, total_bytes
+        if time.monotonic() >= self._due_s:
+            self.report()
+
+    def start(self, doing: str) -> None:
+        self._doing = doing
+        self.report()
+
+    def report(self) -> None:
+        found = None if self._parser is None else self._parser.so_far()
+        self._send(ReadingProgress(self._doing, self._read_bytes, self._total_bytes, found))
+        self._due_s = time.monotonic() + EVERY_S
+
+
+@contextmanager
+def watched(send: Callable[[ReadingProgress], object]) -> Iterator[None]:
+    """Send the progress of what this process reads, while the context is entered."""
+    global _watch
+    _watch = _Watch(send)
+    try:
+        yield
+    finally:
+        _watch = None
+
+
+def parsed_by(parser: Parser | None) -> None:
+    """Set what takes in the file from now on."""
+    if _watch is not None:
+        _watch.set_parser(parser)
+
+
+def advance(read_bytes: int, total_bytes: int) -> None:
+    """Set how many bytes of a file were read."""
+    if _watch is not None:
+        _watch.advance(read_bytes, total_bytes)
+
+
+def start(doing: str) -> None:
+    """Set what is done with the file from now on."""
+    if _watch is not None:
+        _watch.start(doing)
+
+
+class Usage:
+    """Adds up the bytes in use on a device.
+
+    Attributes:
+        seen: how many events were added.
+    """
+
+    def __init__(self) -> None:
+        self.seen = self.allocations = self.frees = 0
+        self._held = self._low = 0  # without what was there before, which only its frees tell of
+        self._points: list[int] = []
+        self._events_of_point = 1
+
+    def add(self, delta_bytes: NDArray[np.int64]) -> None:
+        """Add events in order: their changes in bytes."""
+        if not len(delta_bytes):
+            return
+        self.allocations += int(np.count_nonzero(delta_bytes > 0))
+        self.frees += int(np.count_nonzero(delta_bytes < 0))
+        held = self._held + np.cumsum(delta_bytes)
+        self._held, self._low = int(held[-1]), min(self._low, int(held.min()))
+        point = (self.seen + np.arange(len(held))) // self._events_of_point
+        starts = np.flatnonzero(np.diff(point, prepend=-1))
+        most = np.maximum.reduceat(held, starts).tolist()
+        if point[0] < len(self._points):
+            self._points[-1] = max(self._points[-1], most.pop(0))
+        self._points += most
+        self.seen += len(held)
+        while len(self._points) > MOST_POINTS:
+            self._points = [max(self._points[at : at + 2]) for at in range(0, len(self._points), 2)]
+            self._events_of_point *= 2
+
+    @property
+    def usage_bytes(self) -> tuple[int, ...]:
+        """Return the most in use in each of equally many events; what was freed without being allocated was there."""
+        return tuple(max(0, point - self._low) for point in self._points)
+
+
+def found(form: str, devices: list[Usage]) -> Found:
+    """Return what was found on some devices."""
+    curves = [device.usage_bytes for device in devices if device.seen]
+    fullest = max(curves, key=max, default=())
+    return Found(
+        form,
+        sum(device.allocations for device in devices),
+        sum(device.frees for device in devices),
+        max(fullest, default=None),
+        fullest,
+    )

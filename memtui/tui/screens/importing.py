@@ -1,0 +1,151 @@
+"""The screen of a file of another tool while it is read: what was found so far, and the time that is left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.core.processes import BackgroundTask
+from memtui.formats.reading import Found, ReadingProgress
+from memtui.tui.base_app import TerminalApp
+from memtui.tui.screens.layout import too_small
+from memtui.widgets import text
+from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.reading_chart import ReadingChart
+
+REFRESH_S = 0.5
+_WAIT_S = 0.1  # for a message; the thread ends within that time
+
+
+class _Received(Message):
+    """What the reading process sent last, and whether it has ended."""
+
+    def __init__(self, progress: ReadingProgress | None, over: bool) -> None:
+        super().__init__()
+        self.progress, self.over = progress, over
+
+
+class ImportScreen(Screen[None]):
+    """Shows a task that sends ``ReadingProgress`` until it is over, or the user leaves."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "leave", "end the import"),
+        Binding("c", "app.next_theme", "other colours"),
+    ]
+
+    def __init__(self, task: BackgroundTask, name: str) -> None:
+        super().__init__()
+        self._reading, self._name_of_file = task, name
+        self._progress: ReadingProgress | None = None
+        self._start_s = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="import", daemon=True)
+        self.head, self.bar, self.figures = TextLine("title", id="header"), TextLine("live"), TextLine("text")
+        self.chart = ReadingChart(())
+        self.foot = TextLine("dim", id="footer")
+        self.notice = Notice(id="notice")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.bar, self.figures, self.chart, self.foot
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def on_mount(self) -> None:
+        self.on_resize()
+        self.set_interval(REFRESH_S, self._fill)
+        self._thread.start()
+
+    def on_unmount(self) -> None:
+        self._ended.set()
+        self._thread.join(2.0)
+
+    def on_resize(self) -> None:
+        notice = too_small(*self.app.size)
+        self.notice.show(notice)
+        self.notice.display = bool(notice)
+        for part in self.parts:
+            part.display = not notice
+        self.chart.styles.height = max(3, self.app.size.height - 4)
+        self._fill()
+
+    def _follow(self) -> None:
+        while not self._ended.is_set() and not (self._reading.over or self._reading.finished):
+            messages = [word for word in self._reading.receive_messages(_WAIT_S) if "doing" in word]
+            if messages:
+                self.post_message(_Received(_progress(messages[-1]), False))
+        self.post_message(_Received(None, True))
+
+    def on__received(self, message: _Received) -> None:
+        self._progress = message.progress or self._progress
+        self._fill()
+        if message.over:
+            self.app.exit()
+
+    def _fill(self) -> None:
+        progress, width = self._progress, self.app.size.width
+        found = None if progress is None else progress.found
+        passed_s = time.monotonic() - self._start_s
+        parts = [(f" memtui import  {text.clean(self._name_of_file)}", 1)]
+        if progress is not None and progress.total_bytes:
+            parts.append((f"   {text.size(progress.total_bytes)}", 2))
+        if found is not None:
+            parts.append((f"   {found.format}", 3))
+        self.head.show(text.fitting_ranked(parts, width, ""))
+        self.bar.show(f" {_bar(progress, passed_s, width - 2)}")
+        self.figures.show(f" {_figures(found)}")
+        if found is not None and found.usage_bytes != self.chart.view:
+            self.chart.show(found.usage_bytes)
+        self.foot.show(" q Esc end the import: nothing is written")
+
+    def action_leave(self) -> None:
+        self.app.exit()
+
+
+class ImportApp(TerminalApp[None]):
+    """App of that screen; leaving it does not end the task, the caller does."""
+
+    def __init__(self, task: BackgroundTask, name: str, **how: Any) -> None:
+        super().__init__(**how)
+        self._reading, self._name_of_file = task, name
+
+    def get_default_screen(self) -> ImportScreen:
+        return ImportScreen(self._reading, self._name_of_file)
+
+
+def _progress(word: dict[str, Any]) -> ReadingProgress:
+    found = word["found"]
+    if found is not None:
+        found = Found(**{**found, "usage_bytes": tuple(found["usage_bytes"])})
+    return ReadingProgress(**{**word, "found": found})
+
+
+def _bar(progress: ReadingProgress | None, passed_s: float, width: int) -> str:
+    """Return how far it is: a bar and the time left while the file is read, what is done after that."""
+    if progress is None:
+        return "starting ..."
+    if not 0 < progress.read_bytes < progress.total_bytes:
+        read = "" if progress.total_bytes else f", {text.size(progress.read_bytes)} so far"
+        return f"{progress.doing}{read} ({text.span(round(passed_s))})"
+    share = progress.read_bytes / progress.total_bytes
+    left_s = passed_s * (1 - share) / share
+    words = f" {100 * share:.0f} %, {text.span(round(left_s))} left to read"
+    return f"{text.progress_bar(progress.read_bytes, progress.total_bytes, max(8, width - 32))}{words}"
+
+
+def _figures(found: Found | None) -> str:
+    if found is None:
+        return ""
+    peak = "" if found.peak_bytes is None else f" · peak so far {text.size(found.peak_bytes)}"
+    return f"{found.allocations:,} allocations and {found.frees:,} frees so far{peak}"
