@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,6 +82,11 @@ class TensorMap:
     def columns(self) -> NDArray[np.int64]:
         """i8[3, n], as ``of`` takes them."""
         return np.stack((self.start, self.size_bytes, self.category))
+
+    def part(self, of: NDArray[np.bool_]) -> TensorMap:
+        """Return some of the tensors; ``of``: bool[n]."""
+        names, parts = (tuple(itertools.compress(texts, of)) for texts in (self.names, self.parts))
+        return TensorMap(self.start[of], self.size_bytes[of], self.category[of], names, parts)
 
     def exists_bytes(self) -> NDArray[np.int64]:
         """Return i8[len(CATEGORIES)]: sizes added up by category."""

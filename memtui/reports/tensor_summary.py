@@ -22,6 +22,8 @@ WINDOWS = 64  # spread over the session: a page set takes a millisecond or more 
 COLD_SHARE = 0.5  # of a tensor touched in a window, and less: cold
 LISTED = 10  # tensors; all of them are in the table of an export
 MOST_TENSORS = 4  # in a report for people, and of layers
+NO_PAGES = "no pages are stored of a window in which the places of tensors were known"
+MOVED = "every tensor moved within every window; w in the replay shows where they lay when it began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,7 @@ def tensor_summary(reader: ReportSource) -> TensorSummary | None:
     indices = inside[np.unique(np.linspace(0, len(inside) - 1, WINDOWS).astype(int))] if len(inside) else inside
     windows = list(traced.count(indices))
     if not windows:
-        why = "no pages are stored of a window in which the places of tensors were known"
-        return TensorSummary(history.pid, 0, (), None, why)
+        return TensorSummary(history.pid, 0, (), None, MOVED if traced.moved else NO_PAGES)
     return _summary_of(history, traced.numbers, windows)
 
 
@@ -211,7 +212,8 @@ def tensor_lines(summary: TensorSummary | None) -> list[str]:
     rest = [f"{part.part} {size(part.touched_bytes)}" for part in summary.rest if part.touched_bytes]
     return [
         f"by tensor    touched in a window, of what there is: {parts}, the rest (activations, temporaries, "
-        f"libraries, interpreter) {size(summary.rest_bytes)}; mean of {summary.windows} windows",
+        f"libraries, interpreter) {size(summary.rest_bytes)}; mean of {summary.windows} windows, without tensors "
+        "that moved within one",
         *_listed("by layer", layers[:MOST_TENSORS]),
         *_listed("hot tensors", list(map(_tensor, summary.hottest[:MOST_TENSORS]))),
         *_listed("cold tensors", list(map(_tensor, summary.coldest[:MOST_TENSORS]))),

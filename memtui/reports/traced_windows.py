@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memtui.analysis.non_tensor_pages import Mapped, rest_bytes
 from memtui.analysis.tensor_pages import TensorMap
@@ -43,13 +44,21 @@ def _history(pid: int, maps: list[tuple[int, TensorMap]]) -> TensorHistory:
 
 
 class TracedWindows:
-    """Counts the windows of one process, without windows in which tensors moved or that have no stored pages."""
+    """Counts the windows of one process, without windows in which every tensor moved or that have no stored pages.
+
+    A tensor that moved within a window is not counted there.
+
+    Attributes:
+        moved: windows of those asked for in which every tensor moved.
+    """
 
     def __init__(self, reader: ReportSource, history: TensorHistory) -> None:
         self.numbers = TensorNumbers()
+        self.moved = 0
         self._reader, self._history = reader, history
         self._keys = [process.key for process in reader.processes() if process.pid == history.pid]
         self._numbers = [self.numbers.of(tensors) for tensors in history.maps]
+        self._stayed: dict[tuple[int, int], NDArray[np.bool_]] = {}
         # At their true addresses, also of a session that is redacted: only sums leave this class.
         self._rows = {key: reader.drawn_rows(key) for key in self._keys}
         self._mapped: tuple[tuple[int, ...], Mapped] | None = None  # as of the last window
@@ -63,16 +72,31 @@ class TracedWindows:
         """Yield the touched pages of the samples at some indices. Raises SessionError."""
         samples, starts_ns = self._reader.samples, self._history.starts_ns
         for index in indices:
-            number = int(np.searchsorted(starts_ns, samples.start_ns[index], side="right")) - 1
-            if number < 0 or (number + 1 < len(starts_ns) and starts_ns[number + 1] < samples.end_ns[index]):
-                continue  # tensors moved in the middle of it
-            sample, tensors = int(samples.sample[index]), self._history.maps[number]
+            first = int(np.searchsorted(starts_ns, samples.start_ns[index], side="right")) - 1
+            last = int(np.searchsorted(starts_ns, samples.end_ns[index])) - 1
+            if first < 0:
+                continue
+            sample, tensors, numbers = int(samples.sample[index]), self._history.maps[first], self._numbers[first]
+            if last > first:
+                stayed = self._those_that_stayed(first, last)
+                if not stayed.any():
+                    self.moved += 1
+                    continue
+                tensors, numbers = tensors.part(stayed), numbers[stayed]
             for key in reversed(self._keys):
                 pages = self._reader.page_set(sample, key)
                 if pages is not None:
                     rest = rest_bytes(pages, tensors, self._mapped_in(key, sample))
-                    yield Window(sample, self._numbers[number], tensors.touched_each(pages), rest)
+                    yield Window(sample, numbers, tensors.touched_each(pages), rest)
                     break
+
+    def _those_that_stayed(self, first: int, last: int) -> NDArray[np.bool_]:
+        """Return which tensors of one map lie at the same place in all maps up to another: bool[n]."""
+        if (first, last) not in self._stayed:
+            rows, *later = (list(_rows(tensors)) for tensors in self._history.maps[first : last + 1])
+            everywhere = set(rows).intersection(*later)
+            self._stayed[first, last] = np.array([row in everywhere for row in rows], bool)
+        return self._stayed[first, last]
 
     def _mapped_in(self, key: int, sample: int) -> Mapped:
         rows: list[VmaRow] = [r for r in self._rows[key] if r.first_sample <= sample <= r.last_sample]
@@ -80,3 +104,7 @@ class TracedWindows:
         if self._mapped is None or self._mapped[0] != ids:
             self._mapped = ids, Mapped.of(rows)
         return self._mapped[1]
+
+
+def _rows(tensors: TensorMap) -> Iterator[tuple[int, int, int, str, str]]:
+    return zip(*tensors.columns.tolist(), tensors.names, tensors.parts, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from memtui.core.tracer_messages import TensorRanges
 from memtui.reports.export.writers import export
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
-from memtui.reports.tensor_summary import tensor_summary
+from memtui.reports.tensor_summary import MOVED, tensor_summary
 from memtui.reports.text import format_report
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.file_format import SessionError
@@ -25,7 +26,7 @@ from tests.support import sessions
 from tests.support.tensor_maps import made, maps, session
 from tests.support.told_steps import step
 
-WEIGHTS, INPUTS = CATEGORIES.index("weights"), CATEGORIES.index("inputs")
+WEIGHTS, INPUTS, GRADIENTS = (CATEGORIES.index(kind) for kind in ("weights", "inputs", "gradients"))
 
 
 @given(maps(), st.frozensets(st.integers(0, 60), max_size=40))
@@ -157,6 +158,32 @@ def test_without_pages_it_says_why(tmp_path):
     assert "by tensor    n/a: no pages are stored of a window in which" in format_report(build_report(path))
     path.unlink()
     assert build_report(session(tmp_path)).by_category is None
+
+
+def in_the_middle(of: int, place: TensorRanges) -> tuple[int, TensorRanges]:
+    return of, replace(place, t_ns=place.t_ns + 100 * sessions.MS)
+
+
+def test_of_a_window_in_which_tensors_moved_those_count_that_stayed(tmp_path):
+    """Gradients are freed after each step, and windows may be longer than it is from one recorded step to the next."""
+    moving = [(sessions.DATA + (n << 20), 1 << 20, GRADIENTS) for n in range(20)]
+    path = session(tmp_path, *(in_the_middle(n, told(n, HOT, moving[n])) for n in range(2, 20)))
+    reader = Source(path)
+    (history,) = tensor_histories(reader)
+    for window in TracedWindows(reader, history).count(range(3, 19)):
+        assert window.touched_bytes.tolist() == [3 << 20]
+        assert window.touched_bytes.sum() + window.rest_bytes.sum() == reader.page_set(window.sample, 1).size_bytes
+    assert [part.category for part in tensor_summary(reader).parts if part.exists_bytes > 1 << 20] == ["weights"]
+    reader.close()
+
+
+def test_where_every_tensor_moved_in_every_window_it_says_so(tmp_path):
+    places = [told(n, HOT if n % 2 else DATA_SET) for n in range(2, 20)]
+    path = session(tmp_path, *(in_the_middle(n, place) for n, place in enumerate(places, 2)), (19, told(20, HOT)))
+    reader = Source(path)
+    assert tensor_summary(reader).reason == MOVED
+    reader.close()
+    assert "by tensor    n/a: every tensor moved within every window" in format_report(build_report(path))
 
 
 def test_tensors_that_cannot_be_are_left_out_with_a_word(tmp_path):

@@ -134,7 +134,7 @@ class TrainingScreen(Screen[None]):
             self.learning.show(view.learning)
         self.chart.show(view)
         title = f"by kind {_where(view)}" if view.index >= 0 else "by kind"
-        self.kinds.show(ListingView(title, _COLUMNS, _rows(view), "no tensors were seen", counted=False))
+        self.kinds.show(ListingView(title, _COLUMNS, _rows(view), "no tensors in sight", counted=False))
 
     def _show_edges(self) -> None:
         recorded = self._view is not None and self._view.recorded
