@@ -154,7 +154,7 @@ def caveats(samples: SampleTable, index: int, note: str) -> tuple[str, ...]:
     status, reason, unknown = samples.status[index], samples.reason[index], samples.unknown_bytes[index]
     parts = [f"disturbed: {samples.disturbed[index]}"] if samples.disturbed[index] else []
     if unknown > NOTABLE_SHARE * samples.wss_bytes[index]:  # nan is not
-        parts.append(f"WSS {size(float(samples.wss_bytes[index]))} ({size(float(unknown))} unknown)")
+        parts.append(f"WSS {size(float(samples.wss_bytes[index]))}, {size(float(unknown))} of it perhaps untouched")
     low, high = samples.wss_low_bytes[index], samples.wss_high_bytes[index]
     if np.isfinite(low):
         parts.append(f"estimated, 95 % interval {size(float(low))} to {size(float(high))}")
