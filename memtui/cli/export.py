@@ -18,7 +18,7 @@ SLOW_S = 1.0  # an export that takes longer reports what it wrote
 
 def _add_arguments(parser: Parser) -> None:
     add_redact(parser)
-    parser.add_argument("file", metavar="FILE", type=argtypes.path)
+    parser.add_argument("file", metavar="FILE", type=argtypes.path, help="session, or placement profile")
     parser.add_argument("--to", choices=FORMATS, required=True, help="form")
     parser.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, required=True, help="folder to write into")
     parser.add_argument("--gzip", action="store_true", help="pack each file: its name ends in .gz")
@@ -27,9 +27,13 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     from memtui.core.units import duration, size
-    from memtui.reports.export import export
+    from memtui.placement.file_header import is_profile
 
     drop_root()
+    if is_profile(args.file):
+        from memtui.placement.export import export
+    else:
+        from memtui.reports.export import export
     start_s = time.monotonic()
     # Pages of a long session are many rows: the user should see that it still works, and how much it writes.
     with console.progress(f"writing {args.to} into {args.output}"):
@@ -44,4 +48,6 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-EXPORT = Command("export", "write a session in a form that other programs read", _add_arguments, _run)
+EXPORT = Command(
+    "export", "write a session, or a placement profile, in a form that other programs read", _add_arguments, _run
+)

@@ -18,7 +18,7 @@ STANDARD_OUTPUT = Path("-")
 
 def _add_arguments(parser: Parser) -> None:
     add_redact(parser)
-    parser.add_argument("file", metavar="FILE", type=argtypes.path, nargs="?", help="session")
+    parser.add_argument("file", metavar="FILE", type=argtypes.path, nargs="?", help="session, or placement profile")
     form = parser.add_mutually_exclusive_group()
     add_json(form)
     form.add_argument(
@@ -34,16 +34,29 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
+    from memtui.placement.file_header import is_profile
+
     drop_root()
     if args.file is None and args.html not in (None, STANDARD_OUTPUT):  # report --html FILE: that is the session
         args.file, args.html = args.html, STANDARD_OUTPUT
     if args.file is None:
         raise UserError("name a session: memtui report FILE")
-    if args.html is None:
+    if is_profile(args.file):
+        _report_placement(args, console)
+    elif args.html is None:
         print_report(console, args.file, as_json=args.json, redact=args.redact, gco2_per_kwh=args.gco2_per_kwh)
     else:
         _draw(args, console)
     return 0
+
+
+def _report_placement(args: argparse.Namespace, console: Console) -> None:
+    from memtui.placement.report import print_report
+
+    for option, given in (("--html", args.html is not None), ("--gco2-per-kwh", args.gco2_per_kwh is not None)):
+        if given:
+            raise UserError(f"{args.file}: is a placement profile, and {option} is for sessions; leave it out")
+    print_report(args.file, console, as_json=args.json, redact=args.redact)
 
 
 def _draw(args: argparse.Namespace, console: Console) -> None:
@@ -79,4 +92,4 @@ def print_report(
         print(format_report(report))
 
 
-REPORT = Command("report", "the numbers of a session", _add_arguments, _run)
+REPORT = Command("report", "the numbers of a session, or of a placement profile", _add_arguments, _run)

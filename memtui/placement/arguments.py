@@ -104,7 +104,9 @@ def _add_profile(parser: Parser) -> None:
 
 def _add_compare(parser: Parser) -> None:
     _add_file(parser)
-    add_json(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--table", action="store_true", help="also every op in every configuration, in both ways")
+    add_json(form)
 
 
 def _add_solve(parser: Parser) -> None:

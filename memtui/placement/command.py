@@ -15,10 +15,11 @@ from memtui.core.progress_line import above_line
 from memtui.core.text import visible
 from memtui.placement import text
 from memtui.placement.configurations import all_configurations
+from memtui.placement.kernel_times import table_lines
 from memtui.placement.plan import ASYNC, FIRST_TOUCH, SYNC, PlacementPlan
 from memtui.placement.profile import SINGLE, Profile
 from memtui.placement.profiling.text import pool_as_json
-from memtui.placement.slowdown import effects
+from memtui.placement.slowdown import Effect, effects
 from memtui.placement.solve.limit import limit_of
 from memtui.placement.solve.pareto import ParetoPoint, curve
 from memtui.placement.solve.problem import Problem
@@ -48,23 +49,35 @@ def place(args: argparse.Namespace, console: Console) -> int:
 def _compare(args: argparse.Namespace, file: ProfileFile, console: Console) -> int:
     profile = file.profile()
     results = comparisons(profile)
-    pools = [pool.name for pool in profile.pools[1:]]
-    every = {slow: effects(profile, slow, mode_of(profile, slow)) for slow in pools if _whole(profile, slow)}
     if args.json:
-        slow_down = {
-            slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
-            for slow, by in every.items()
-        }
         compared = [comparison.to_dict() for comparison in results]
+        slow_down = slow_downs(profile)
         console.print_json({"file": str(args.file), **_about(profile), "comparisons": compared, "slow_down": slow_down})
         return 0
+    every = _effects(profile)
     lines = [*text.head_lines(profile)]
     for comparison in results:
         lines += ["", *text.comparison_lines(comparison)]
+        if args.table:
+            lines += ["", *table_lines(profile, comparison)]
     for slow, by in every.items():
         lines += ["", *text.effect_lines(by, profile.fast.name, slow, mode_of(profile, slow))]
     _print(lines)
     return 0
+
+
+def _effects(profile: Profile) -> dict[str, dict[str, Effect]]:
+    """Return the slow-down by a single tensor in each slow pool that was measured wholly."""
+    pools = [pool.name for pool in profile.pools[1:]]
+    return {slow: effects(profile, slow, mode_of(profile, slow)) for slow in pools if _whole(profile, slow)}
+
+
+def slow_downs(profile: Profile) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the slow-down by a single tensor in each slow pool, for JSON."""
+    return {
+        slow: {which: {"median": e.median, "worst": e.worst, "measured": e.ops} for which, e in by.items()}
+        for slow, by in _effects(profile).items()
+    }
 
 
 def comparisons(profile: Profile) -> list[Comparison]:

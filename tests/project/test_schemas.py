@@ -121,12 +121,21 @@ def test_place(tmp_path, capsys):
     assert plan.moves
     run = PlanRun(plan, 1.5, 0.5, False, True, None, PAGE, 0, {"dram": {"0": 1}})
     check("place-solve", document | {"run": [run.to_dict()]})
+    for redact in ([], ["--redact"]):
+        assert main(["report", str(path), "--json", *redact, "--no-config"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        check("place-report", document)
+        assert document["plans"], "those of the two calls before"
+    assert main(["export", str(path), "--to", "csv", "-o", str(tmp_path / "out"), "--no-config"]) == 0
+    check("place-meta", json.loads((tmp_path / "out" / "meta.json").read_text()))
 
 
 SCHEMAS = ["report", "compare", "doctor", "bench", "list", "meta", "tune"]
 
 
-@pytest.mark.parametrize("name", [*SCHEMAS, "place-profile", "place-compare", "place-solve"])
+@pytest.mark.parametrize(
+    "name", [*SCHEMAS, "place-profile", "place-compare", "place-solve", "place-report", "place-meta"]
+)
 def test_what_is_not_described_is_refused(name):
     schema = json.loads((FOLDER / f"{name}.json").read_text())
     assert schema["properties"]["schema_version"] == {"const": JSON_VERSION}

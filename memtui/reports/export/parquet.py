@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -34,14 +35,36 @@ def load() -> Any:
 
 
 def write(source: ReportSource, name: str, file: BinaryIO) -> None:
-    """Write one table, a part of it in memory at a time."""
-    arrow = load()
+    """Write one table of a session."""
     columns, rows = TABLES[name]
-    kinds = {**dict.fromkeys(_TEXTS, arrow.string()), **dict.fromkeys(_REALS, arrow.float64())}
+    write_table(file, columns, rows(source), meta(source), texts=_TEXTS, reals=_REALS)
+
+
+def write_table(
+    file: BinaryIO,
+    columns: Sequence[str],
+    rows: Iterable[tuple[Any, ...]],
+    about: dict[str, Any],
+    *,
+    texts: Collection[str],
+    reals: Collection[str],
+) -> None:
+    """Write rows, a part of them in memory at a time.
+
+    Args:
+        file: to write into.
+        columns: names of the columns, which say their units.
+        rows: a value for each column; None where there is none.
+        about: metadata, which is written as JSON.
+        texts: the columns with text.
+        reals: the columns with numbers that are not whole.
+    """
+    arrow = load()
+    kinds = {**dict.fromkeys(texts, arrow.string()), **dict.fromkeys(reals, arrow.float64())}
     fields = [arrow.field(c, kinds.get(c, arrow.int64()), metadata=_unit(c)) for c in columns]
-    schema = arrow.schema(fields, metadata={b"memtui": json.dumps(meta(source)).encode()})
+    schema = arrow.schema(fields, metadata={b"memtui": json.dumps(about).encode()})
     with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        remaining = iter(rows(source))
+        remaining = iter(rows)
         while part := list(islice(remaining, ROWS_PER_BATCH)):
             arrays = [arrow.array(values, f.type) for f, values in zip(fields, zip(*part, strict=True), strict=True)]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))

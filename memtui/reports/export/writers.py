@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -49,9 +49,9 @@ def _pack(write: Callable[[BinaryIO], Any], file: BinaryIO) -> None:
 
 
 def _csv(reader: ReportSource) -> Files:
-    for name in TABLES:
-        yield f"{name}.csv", partial(_write_csv, reader, name)
-    yield "meta.json", lambda file: _write_json(meta(reader), file)
+    for name, (columns, rows) in TABLES.items():
+        yield f"{name}.csv", lambda file, columns=columns, rows=rows: write_csv(columns, rows(reader), file)  # type: ignore[misc]
+    yield "meta.json", partial(write_json, meta(reader))
 
 
 def _json(reader: ReportSource) -> Files:
@@ -60,7 +60,7 @@ def _json(reader: ReportSource) -> Files:
             name: [dict(zip(columns, row, strict=True)) for row in rows(reader)]
             for name, (columns, rows) in TABLES.items()
         }
-        _write_json({"meta": meta(reader), **tables}, file)
+        write_json({"meta": meta(reader), **tables}, file)
 
     yield "session.json", write
 
@@ -104,15 +104,16 @@ FORMS: dict[str, Callable[[ReportSource], Files]] = {
 }
 
 
-def _write_csv(reader: ReportSource, name: str, file: BinaryIO) -> None:
-    columns, rows = TABLES[name]
+def write_csv(columns: Sequence[str], rows: Iterable[tuple[Any, ...]], file: BinaryIO) -> None:
+    """Write a table with its columns in the first line."""
     with io.TextIOWrapper(file, "utf-8", newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows(reader))
+        writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
 
 
-def _write_json(document: dict[str, Any], file: BinaryIO) -> None:
+def write_json(document: dict[str, Any], file: BinaryIO) -> None:
+    """Write a JSON document."""
     _write_text(json.dumps(document, indent=1) + "\n", file)
 
 
