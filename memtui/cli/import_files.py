@@ -31,8 +31,8 @@ def _add_arguments(parser: Parser) -> None:
         nargs="+",
         type=argtypes.path,
         help="its kind is recognised by its content: an MXNet log with [mem] lines, its *_ANALYSIS, the text of "
-        "ZPP-MEM, a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot; packed, too "
-        "(gzip, xz, bzip2); - is standard input",
+        "ZPP-MEM, a Chrome trace or memory timeline of PyTorch's profiler, a CUDA memory snapshot, a capture "
+        "or report of memray; packed, too (gzip, xz, bzip2); - is standard input",
     )
     parser.add_argument(
         "-o",

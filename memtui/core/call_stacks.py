@@ -79,22 +79,28 @@ class CallStacks:
 
     def add_numbers(self, frames: Sequence[int]) -> int:
         """Return the number of a stack of frames by their numbers, as ``add`` does."""
-        stack, stacks = -1, self._stacks
+        stack = -1
         if len(frames) and min(frames) < 0:
             self.dropped += 1
             return -1
         for frame in reversed(frames):
-            key = _key(stack, frame)
-            number = stacks.get(key)
-            if number is None:
-                if len(stacks) >= MOST_STACKS:
-                    self.dropped += 1
-                    return -1
-                number = stacks[key] = len(stacks)
-                self.parent.append(stack)
-                self.frame.append(frame)
-            stack = number
+            stack = self.add_call(stack, frame)
+            if stack < 0:
+                break
         return stack
+
+    def add_call(self, caller: int, frame: int) -> int:
+        """Return the number of the stack in which a stack, or -1, calls a frame; -1 without room."""
+        key = _key(caller, frame)
+        number = self._stacks.get(key)
+        if number is None:
+            if len(self._stacks) >= MOST_STACKS:
+                self.dropped += 1
+                return -1
+            number = self._stacks[key] = len(self._stacks)
+            self.parent.append(caller)
+            self.frame.append(frame)
+        return number
 
     def warnings(self) -> tuple[str, ...]:
         """Return what is wrong with the table, as a line."""

@@ -32,7 +32,16 @@ BUNDLED_NETWORKS = (
     *("liao_mnist", "liao_mnist_bn", "liao_cifar", "liao_cifar_bn", "vgg_16"),
     *("resnet_18", "resnet_34", "resnet_50", "resnet_101", "resnet_152"),
 )  # that memtui train knows
-IMPORT_FORMATS = ("mxnet", "analysis", "zpp", "chrome", "timeline", "snapshot")  # of files of other tools
+IMPORT_FORMATS = (
+    "mxnet",
+    "analysis",
+    "zpp",
+    "chrome",
+    "timeline",
+    "snapshot",
+    "memray",
+    "memray-report",
+)  # of files of other tools
 RULES = ("memtui", "layers", "compat")  # by which memory is broken down; each is a file of ``formats/rules``
 ENGINES = ("submitit",)  # what runs the parts of a sweep
 PLACE = ("profile", "compare", "solve", "show")  # what memtui place does

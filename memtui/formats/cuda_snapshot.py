@@ -16,10 +16,10 @@ import numpy as np
 
 from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
 from memtui.core.samples import Event
-from memtui.core.text import storable
 from memtui.core.tracer_messages import PINNED_MEMORY
 from memtui.core.units import size
 from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.call_paths import CallPaths, call_path
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.reading import Found, Usage, found
 from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
@@ -37,7 +37,6 @@ _ALLOC, _REQUESTED, _COMPLETED, _OOM, _OTHER = range(5)
 _ACTIONS = {"alloc": _ALLOC, "free_requested": _REQUESTED, "free_completed": _COMPLETED, "oom": _OOM}
 _MOST_ADDRESS = 1 << 63
 _NO_SNAPSHOT = "is no snapshot of CUDA memory: "
-_MOST_CALL, _MOST_PATH, _MOST_PATHS = 500, 4000, 4 << 20  # characters of a call, of those around it too, of all paths
 _MOST_STACKS = 1 << 16  # kept to be found again
 _NO_FILE = "??"  # of a frame in C++ without symbols
 
@@ -60,20 +59,23 @@ class Events:
     """Takes the events of the traces of a snapshot while it is read; what stays of them are columns.
 
     Attributes:
-        names: that stand for call stacks, by number.
         stacks: the call stacks with all frames.
     """
 
     keys = ("device_traces", "host_traces")
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self._room = _MOST_PATHS  # for those of more than one call
+        self._paths = CallPaths()
         self._by_list: dict[int, tuple[list[Any], _Events]] = {}  # by identity of the list they were in
         self.stacks = CallStacks()
         # By identity, name and stack, and the number of a frame; the references keep the identities valid.
         self._known: dict[int, tuple[Any, int, int]] = {}
         self._frames: dict[int, tuple[Any, int]] = {}
+
+    @property
+    def names(self) -> dict[str, int]:
+        """The names that stand for call stacks, by number."""
+        return self._paths.names
 
     def take(self, owner: list[Any], elements: list[Any]) -> None:
         """Take in some events of a list. What is wrong with them is told when their list is asked for."""
@@ -131,13 +133,13 @@ class Events:
     def call_stack(self, frames: Any) -> tuple[int, int]:
         """Return the number of the name that stands for some frames, and that of their stack."""
         if not frames:
-            return self.names.setdefault("", len(self.names)), -1
+            return self._paths.number(""), -1
         known = self._known.get(id(frames))
         if known is None:
             if len(self._known) >= _MOST_STACKS:
                 self._known.clear()
             stack = self.stacks.add_numbers([self._frame(frame) for frame in frames])
-            known = self._known[id(frames)] = frames, self._number(_path(frames)), stack
+            known = self._known[id(frames)] = frames, self._paths.number(_path(frames)), stack
         return known[1:]
 
     def _frame(self, frame: _Object) -> int:
@@ -150,13 +152,6 @@ class Events:
             number = self.stacks.add_frame(Frame(str(frame["name"]), "" if file == _NO_FILE else file, line))
             known = self._frames[id(frame)] = frame, number
         return known[1]
-
-    def _number(self, path: str) -> int:
-        if path not in self.names:
-            if len(path) > self._room:
-                path = path.rpartition("/")[2]
-            self._room -= len(path)
-        return self.names.setdefault(path, len(self.names))
 
 
 @contextmanager
@@ -305,16 +300,9 @@ def _path(frames: list[_Object]) -> str:
     """
     python = [frame for frame in frames if str(frame["filename"]).endswith(".py")]
     own = [frame for frame in python if "/torch/" not in str(frame["filename"])]
-    calls: list[str] = []
-    room = _MOST_PATH
-    for call in map(_call, own or python[:1] or frames[:1]):
-        room -= len(call) + 1
-        if calls and room < 0:
-            break
-        calls.append(call)
-    return "/".join(reversed(calls))
+    return call_path(map(_call, own or python[:1] or frames[:1]))
 
 
 def _call(frame: _Object) -> str:
     where = str(frame["filename"]).rpartition("/")[2]
-    return storable(f"{frame['name']} ({where}:{frame['line']})".replace("/", "\N{DIVISION SLASH}"))[:_MOST_CALL]
+    return f"{frame['name']} ({where}:{frame['line']})"

@@ -14,20 +14,21 @@ from typing import Any
 from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
 from memtui.core.text import storable
-from memtui.formats import mxnet_log, reading, zpp
+from memtui.formats import memray_capture, mxnet_log, reading, zpp
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input, name_of, open_input, parse_json
 from memtui.session.file_format import SQLITE_MAGIC
 
 EXPECTED = (
     "an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, a Chrome trace or memory timeline of "
-    "PyTorch's profiler, or a CUDA memory snapshot"
+    "PyTorch's profiler, a CUDA memory snapshot, or a capture or report of memray"
 )
 _TEXTS: dict[str, ModuleType] = {"zpp": zpp, "mxnet": mxnet_log}
 _DOCUMENTS = {
     "analysis": "mxnet_analysis",
     "chrome": "chrome_trace",
     "timeline": "memory_timeline",
+    "memray-report": "memray_reports",
 }
 _MATCHING = "matching frees to allocations"
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
@@ -84,6 +85,8 @@ def _import_any(source: Input, form: str) -> Imported:
         raise NotImportable("is a database, perhaps a session (memtui replay), and not what other tools write")
     if _PICKLE.match(head):
         return _import_pickle(source, "is a pickle, but no CUDA memory snapshot")
+    if memray_capture.recognises(head):
+        return memray_capture.parse(source)
     damaged: NotImportable | None = None
     if _JSON.match(head):
         try:
@@ -101,6 +104,8 @@ def _import_text(data: bytes, damaged: NotImportable | None) -> Imported:
     """Return the content of a text. ``damaged``: why it is no JSON, where it looks like it. Raises NotImportable."""
     if (text := _text_format(data)) is not None:
         return text.parse(data)
+    if (report := _memray_text(data)) is not None:
+        return report
     if damaged is not None:
         raise damaged
     what = "is binary and" if b"\0" in data[: 1 << 16] else "is text, but"
@@ -146,9 +151,9 @@ def _document(source: Input) -> Any:
 
 
 def _import_document(document: Any) -> Imported:
-    from memtui.formats import chrome_trace, memory_timeline, mxnet_analysis
+    from memtui.formats import chrome_trace, memory_timeline, memray_reports, mxnet_analysis
 
-    for form in (chrome_trace, memory_timeline, mxnet_analysis):
+    for form in (memray_reports, chrome_trace, memory_timeline, mxnet_analysis):
         if form.recognises(document):
             return form.parse(document)
     raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
@@ -172,8 +177,14 @@ def _import_as(form: str, source: Input) -> Imported:
     wrong = f"is not what --format {form} says"
     if form in _TEXTS:
         return _TEXTS[form].parse(source.rest())
+    if form == "memray":
+        return memray_capture.parse(source)
     if form == "snapshot":
         return _import_pickle(source, wrong)
+    if form == "memray-report" and not _JSON.match(source.head()):
+        if (report := _memray_text(source.rest())) is None:
+            raise NotImportable(wrong)
+        return report
     module, document = importlib.import_module(f"memtui.formats.{_DOCUMENTS[form]}"), _document(source)
     if not module.recognises(document):
         raise NotImportable(wrong)
@@ -182,3 +193,9 @@ def _import_as(form: str, source: Input) -> Imported:
 
 def _text_format(data: bytes) -> ModuleType | None:
     return next((text for text in _TEXTS.values() if text.recognises(data)), None)
+
+
+def _memray_text(data: bytes) -> Imported | None:
+    from memtui.formats import memray_reports
+
+    return memray_reports.parse_text(data) if memray_reports.recognises_text(data) else None

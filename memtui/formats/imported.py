@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.stack_capture import StackCapture
 from memtui.core.call_stacks import CallStacks
 from memtui.core.errors import UserError
 from memtui.core.samples import Event
@@ -43,6 +44,7 @@ class Imported:
         events: other events in the file, by time.
         driver: memory that a driver reported, by time.
         stacks: call stacks, by the numbers that the traces have.
+        capture: every block with its address and the call stack that allocated it.
     """
 
     parts: tuple[Part, ...]
@@ -50,6 +52,7 @@ class Imported:
     events: tuple[Event, ...] = ()
     driver: tuple[DriverMemory, ...] = ()
     stacks: CallStacks | None = None
+    capture: StackCapture | None = None
 
 
 class Warnings:

@@ -48,6 +48,7 @@ class Input:
     """
 
     def __init__(self, file: IO[bytes], total_bytes: int = 0) -> None:
+        self._stored = file
         self._counted = _Counted(file)
         self._total_bytes = total_bytes
         self._packed = ""
@@ -97,6 +98,10 @@ class Input:
         data, self._ahead = self._ahead, b""
         self._read_bytes += len(data)
         return data
+
+    def regular_file(self) -> IO[bytes] | None:
+        """Return the file itself, for who reads it from its beginning; None of a pipe, and of a file that is packed."""
+        return self._stored if self._total_bytes and not self._packed and self.at_begin else None
 
     def _read(self, count: int) -> bytes:
         return self._checked(lambda: self._file.read(count))

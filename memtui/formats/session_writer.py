@@ -18,6 +18,7 @@ from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import is_own_file, sqlite_temporary_files
 from memtui.session.records.allocations import MAX_ROWS, trace_record
 from memtui.session.records.call_stacks import AllocationStackRecord, encode_stacks, stack_records
+from memtui.session.records.captures import capture_records
 from memtui.session.records.imported import WALL
 from memtui.session.schema import AllocationDeviceRecord
 from memtui.session.validation import check_device
@@ -77,6 +78,7 @@ def in_range(imported: Imported, wanted: Range) -> Imported:
         parts=tuple(parts),
         events=tuple(event for event in imported.events if low_ns <= event.t_ns < high_ns),
         driver=tuple(record for record in imported.driver if low_ns <= record.t_ns < high_ns),
+        capture=None if imported.capture is None else imported.capture.within(low_ns, high_ns),
     )
 
 
@@ -98,6 +100,8 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, Step
             writer.insert([AllocationStackRecord(number, encode_stacks(trace.stack))])
     if imported.stacks is not None:
         writer.insert(stack_records(imported.stacks))
+    if imported.capture is not None:
+        writer.insert(capture_records(imported.capture))
     writer.insert(imported.events)
     writer.insert(imported.driver)
 

@@ -338,6 +338,26 @@ class LearningAboutRecord:
     about: str
 
 
+@dataclass(frozen=True, slots=True)
+class CaptureRecord:
+    """A capture of the allocations of a process by memray, and the readings of its clock."""
+
+    pid: int
+    rows: int
+    start_ns: int
+    end_ns: int
+    readings: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureBlocksRecord:
+    """Some of the blocks that a capture saw, in the order of their allocation."""
+
+    id: int
+    pid: int
+    data: bytes
+
+
 TABLES: dict[type, str] = {
     MetaRecord: "meta",
     Process: "process",
@@ -365,6 +385,8 @@ TABLES: dict[type, str] = {
     AllocationStackRecord: "allocation_stack",
     LayerTypesRecord: "layer_types",
     TensorRangesRecord: "tensor_ranges",
+    CaptureRecord: "capture",
+    CaptureBlocksRecord: "capture_blocks",
     TrainingProgressRecord: "training_progress",
     ProgressDeviceRecord: "progress_device",
     DriverMemory: "driver_memory",

@@ -89,6 +89,11 @@ CREATE TABLE call_stack( -- each once: its innermost frame, and the stack that c
 CREATE TABLE allocation_stack( -- of a recorded step: i8[rows], the call stack of each row; -1: not known
     id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE layer_types(pid INTEGER PRIMARY KEY, types TEXT NOT NULL); -- JSON: class of each layer, by its name
+CREATE TABLE capture( -- of all allocations of a process, by memray; rows are its allocations and frees
+    pid INTEGER PRIMARY KEY, rows INTEGER NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+    readings BLOB NOT NULL); -- of its clock: i8[2, n], time and how many rows there had been, as differences
+CREATE TABLE capture_blocks( -- i8[6, n]: address, bytes, call stack, row that allocated it, rows until the one that
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, data BLOB NOT NULL); -- freed it, number of allocations it stands for
 CREATE TABLE training_progress( -- training steps that ended, and what tensors held meanwhile; some a second
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, first_step INTEGER NOT NULL, steps INTEGER NOT NULL,
     start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, -- 0: not seen

@@ -9,6 +9,7 @@ from typing import Any
 
 from memtui.core.samples import End, Event, Hello
 from memtui.session.allocation_reader import AllocationReader
+from memtui.session.capture_reader import CaptureReader
 from memtui.session.connection import SessionFile
 from memtui.session.device_reader import DeviceReader
 from memtui.session.file_format import SessionError, size_on_disk
@@ -30,7 +31,7 @@ class Session:
     Raises SessionError when the file is missing, foreign, truncated, newer or empty.
 
     Attributes:
-        processes, vmas, pages, reuse, devices, training, allocations, tensors: readers, each of one subject.
+        processes, vmas, pages, reuse, devices, training, allocations, tensors, captures: readers, each of one subject.
         hello: the description of the recording.
         end: how the recording ended; None while it goes on, or when its recorder was killed.
         recorder_pid: of the process that records it.
@@ -55,6 +56,7 @@ class Session:
         self.training = TrainingReader(self._file)
         self.allocations = AllocationReader(self._file)
         self.tensors = TensorReader(self._file)
+        self.captures = CaptureReader(self._file, self.allocations)
         self.end: End | None = None
         self.recorder_pid = 0
         self.downsampled_to_bytes: int | None = None

@@ -415,7 +415,7 @@ def test_the_calls_of_a_snapshot_are_those_outside_of_pytorch(frames, path):
 
 
 def test_so_many_stacks_that_a_session_has_no_room_for_them_are_their_innermost_calls(monkeypatch):
-    monkeypatch.setattr("memtui.formats.cuda_snapshot._MOST_PATHS", 100)
+    monkeypatch.setattr("memtui.formats.call_paths.MOST_PATHS", 100)
     stacks = [(call("forward"), call("main", line=n)) for n in range(5)]
     trace = only(import_bytes(snapshot([traced("alloc", 7 + n, 512, n, stack) for n, stack in enumerate(stacks)])))
     names = [trace.name(op) for op in trace.op.tolist()]

@@ -1,0 +1,56 @@
+"""Captures with call stacks for tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture
+from memtui.core.call_stacks import CallStacks, Frame
+
+MAIN, STEP, MAKE = Frame("main", "/x/train.py", 3), Frame("step", "/x/train.py", 9), Frame("make", "/x/model.py", 4)
+
+
+def stacks_of(*stacks):
+    """Stacks whose outermost call comes first."""
+    table = CallStacks()
+    for stack in stacks:
+        table.add(stack[::-1])
+    return table
+
+
+def capture_of(blocks, rows, readings=((0, 100),), stacks=None):
+    """``blocks``: (bytes, stack, row of the allocation, row of the free)."""
+    columns = [(4096 * number, *block, 1) for number, block in enumerate(blocks)]
+    numbers, times = zip(*readings, strict=True) if readings else ((), ())
+    capture = StackCapture(
+        pid=7,
+        rows=rows,
+        start_ns=100,
+        end_ns=1000,
+        stacks=stacks or stacks_of([MAIN], [MAIN, STEP]),
+        blocks=StackBlocks.of(np.array(columns, np.int64).T.reshape(6, -1)),
+        readings=Readings(np.array(numbers, np.int64), np.array(times, np.int64)),
+    )
+    capture.check()
+    return capture
+
+
+def small_capture():
+    """Three blocks, one of no known stack, and a call whose name is not text."""
+    stacks = stacks_of([MAIN], [MAIN, STEP], [Frame("\udcff\n", "", 0)])
+    blocks = [(10, 0, 0, 3), (5, -1, 1, 5), (9, 2, 4, 5)]
+    return capture_of(blocks, 5, ((0, 150), (4, 200)), stacks)
+
+
+def same(one, other):
+    """Assert that two captures are equal in all numbers."""
+    assert (one.pid, one.rows, one.start_ns, one.end_ns) == (other.pid, other.rows, other.start_ns, other.end_ns)
+    for left, right in (
+        (one.blocks.columns, other.blocks.columns),
+        (one.stacks.parent, other.stacks.parent),
+        (one.stacks.frame, other.stacks.frame),
+        (one.readings.rows, other.readings.rows),
+        (one.readings.t_ns, other.readings.t_ns),
+    ):
+        assert np.array_equal(left, right)
+    assert one.stacks.frames == other.stacks.frames
