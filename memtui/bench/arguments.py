@@ -11,6 +11,8 @@ from memtui.core.console import Console
 from memtui.core.options import CACHE_STATES, DTYPES, ENGINES, MODES, SPACES, WEIGHT_SETS
 from memtui.tui.arguments import add_screen
 
+FIGURES = ("svg", "html")
+
 
 def _add_arguments(parser: Parser) -> None:
     add_screen(parser)
@@ -25,7 +27,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="WORD",
         nargs="*",
         help="of resolution: OP; of compare: A.db B.db; of predict: fit [OP...], eval [OP...], run OP (or a network); "
-        "of db: info, merge FILE..., export FILE.csv",
+        "of db: info, merge FILE..., export FILE.csv, export [OP...] with --to",
     )
     group = parser.add_argument_group("what is measured, or predicted")
     group.add_argument(
@@ -67,6 +69,12 @@ def _add_arguments(parser: Parser) -> None:
         "--db", type=argtypes.path, metavar="FILE", help="database (default: bench.db in your state directory)"
     )
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
+    group.add_argument(
+        "--to",
+        choices=FIGURES,
+        help="draw what was measured (an operator, a network, db export), or predicted (predict eval, run)",
+    )
+    group.add_argument("-o", "--output", metavar="DIR", type=argtypes.path, help="folder to write figures into")
     group.add_argument(
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"
     )

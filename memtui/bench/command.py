@@ -25,6 +25,7 @@ from memtui.bench import (
 from memtui.bench.configuration import CONDITIONS, Configuration, Titles, arguments_of
 from memtui.bench.cpu_speed import NAME as REFERENCES
 from memtui.bench.cpu_speed import References
+from memtui.bench.figures.output import COSTS, NETWORK, FigureOptions
 from memtui.bench.jobs import from_environment, part
 from memtui.bench.operators import CATALOGUE
 from memtui.bench.plan import SETTLING_NS
@@ -50,12 +51,13 @@ QUICK_WARM_UP_S, QUICK_SETTLING_NS = 1.0, 100_000_000
 def bench(args: argparse.Namespace, console: Console) -> int:
     """Run the command and return the exit code. Raises UserError."""
     _check_parts(args)
+    figures = FigureOptions.of(args)
     if args.what == "list":
         return _list(args)
     user = invoker()
     if args.what in ("db", "compare", "predict"):
         become(user)
-        return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args)
+        return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args, figures)
     if args.what != "resolution":
         if not _is_network(args):
             requested.operator(args.what)
@@ -63,7 +65,7 @@ def bench(args: argparse.Namespace, console: Console) -> int:
             raise UserError(f"{args.rest[0]!r} is one word too many")
     source = None if args.print_sbatch or args.engine or args.device != "cpu" else find_source("cpu", "")
     become(user)  # the counters of a CPU are root's to read, and stay open; nothing else is read as root
-    context = _Context(user, source, console)
+    context = _Context(user, source, console, figures)
     if args.what == "resolution":
         return _resolution(args, context)
     if _is_network(args):
@@ -91,14 +93,23 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], con
         assert shard is not None  # or it would be all of them, and there is one at least
         raise UserError(f"shard {shard[0]}/{shard[1]} has none of {len(configurations)} configurations")
     request = Request(mine, requested.plan(args), args.device, args.threads, args.assume_watts, args.again)
+
+    def conclude(rows: list[BenchRow]) -> list[str]:
+        lines = _foot(rows)
+        if context.figures is not None:
+            lines += context.figures.write_costs(requested.database_path(args, shard), wanted=mine)
+        return lines
+
+    if context.figures is not None:
+        context.figures.check(COSTS)
     if context.console.wants_screen(args):
-        return _screen(args, request, context, shard, _foot)
+        return _screen(args, request, context, shard, conclude)
     rows, skipped, path = _measure(args, request, context, shard)
     if args.json:
         document = {"database": str(path), "skipped": skipped, "rows": [table.to_dict(row) for row in rows]}
         print(as_json(document))
         return 0
-    for text in _foot(rows):
+    for text in conclude(rows):
         print(visible(text))
     if skipped:
         print(visible(f"{skipped} configurations were measured before (--again measures them anew): {path}"))
@@ -107,11 +118,12 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], con
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The user who measures, the source of energy (None: it is opened later), and the console for messages."""
+    """The user who measures, the source of energy (None: it is opened later), the console, and what to draw."""
 
     user: Invoker
     source: EnergySource | NoSource | None
     console: Console
+    figures: FigureOptions | None
 
 
 def _foot(rows: list[BenchRow]) -> list[str]:
@@ -161,6 +173,8 @@ def _resolution(args: argparse.Namespace, context: _Context) -> int:
 
 def _network(args: argparse.Namespace, context: _Context) -> int:
     """Run ``bench resnet50``, ``bench FILE.py:function``: compare a network with the sum of its operators."""
+    if context.figures is not None:
+        context.figures.check(NETWORK)
     parts = requested.network_parts(args, args.what)
     network, counts, decomposition = parts.network, parts.counts, parts.decomposition
     plan = replace(
@@ -183,18 +197,23 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
         rounds=rounds,
         budget_s=QUICK_NETWORK_S * rounds if args.quick else None,
     )
+    compose = partial(network_vs_operators.compose, network, counts, partial=args.quick, decomposition=decomposition)
+
+    def conclude(composition: network_vs_operators.Composition) -> list[str]:
+        lines = network_vs_operators.lines(composition)
+        if context.figures is not None:
+            lines += context.figures.write_network(requested.database_path(args), composition)
+        return lines
+
     if context.console.wants_screen(args):
-        conclude = partial(
-            network_vs_operators.compose, network, counts, partial=args.quick, decomposition=decomposition
-        )
-        return _screen(args, request, context, None, lambda rows: network_vs_operators.lines(conclude(rows)))
+        return _screen(args, request, context, None, lambda rows: conclude(compose(rows)))
     rows, _, path = _measure(args, request, context, None)
-    composition = network_vs_operators.compose(network, counts, rows, partial=args.quick, decomposition=decomposition)
+    composition = compose(rows)
     if args.json:
         print(as_json({"database": str(path), **network_vs_operators.to_dict(composition)}))
     else:
         print()
-        for text in network_vs_operators.lines(composition):
+        for text in conclude(composition):
             print(visible(text))
     return FAILURE if composition.reason else 0
 
@@ -244,7 +263,8 @@ def _screen(
     def work(report: OnProgress) -> list[str]:
         references = _references(context.user)
         with closing(Database(path)) as database, Sweep(request, database, report, context.source, references) as sweep:
-            return conclude(sweep.run())
+            rows = sweep.run()
+        return conclude(rows)
 
     titles = Titles(request.configurations)
     process = SweepProcess(work, titles)
@@ -297,7 +317,7 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compare(args: argparse.Namespace) -> int:
+def _compare(args: argparse.Namespace, _: FigureOptions | None) -> int:
     if len(args.rest) != 2:
         raise UserError("name two databases: memtui bench compare A.db B.db")
     first, second = map(Path, args.rest)
@@ -322,27 +342,36 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _predict(args: argparse.Namespace) -> int:
+def _predict(args: argparse.Namespace, figures: FigureOptions | None) -> int:
     from memtui.bench.predict.command import predict  # needs scikit-learn, as nothing else does
 
-    return predict(args)
+    return predict(args, figures)
 
 
-def _db(args: argparse.Namespace) -> int:
-    """Run ``bench db info``, ``bench db merge FILE...``, ``bench db export FILE.csv``."""
+def _db(args: argparse.Namespace, figures: FigureOptions | None) -> int:
+    """Run ``bench db info``, ``merge FILE...``, ``export FILE.csv`` and, with ``--to``, ``export [OP...]``."""
     path = requested.database_path(args)
     verb, names = (args.rest or [""])[0], args.rest[1:]
     if verb == "info" and not names:
         _show_info(path, as_document=args.json)
     elif verb == "merge" and names:
         _merge(path, names)
+    elif verb == "export" and figures is not None:
+        for name in names:
+            requested.operator(name)
+        figures.check(COSTS)
+        for text in figures.write_costs(path, ops=names):
+            print(visible(text))
     elif verb == "export" and len(names) == 1:
         check_place(Path(names[0]), force=args.force)
         with closing(Database(path, writable=False)) as database, ProgressLine("bench", f"writing {names[0]}"):
             count = _export(database, Path(names[0]))
         print(visible(f"{names[0]}: {count} rows"))
     else:
-        usage = "bench db info, bench db merge FILE..., or bench db export FILE.csv; --db names the database"
+        usage = (
+            "bench db info, bench db merge FILE..., bench db export FILE.csv, or "
+            "bench db export [OP...] --to svg -o DIR; --db names the database"
+        )
         verbs = ("info", "merge", "export")
         if not verb:
             raise UserError(f"what about the database? say {usage}")

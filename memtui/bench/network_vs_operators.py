@@ -39,6 +39,23 @@ class Share:
 
 
 @dataclass(frozen=True)
+class KindCost:
+    """The cost of all operators of one name in a pass of the network.
+
+    Attributes:
+        op: name of the operators.
+        calls: number of their calls.
+        ns: time of these calls, mean over rounds.
+        joules: energy of these calls, mean over rounds; None where it is not known of all.
+    """
+
+    op: str
+    calls: int
+    ns: float
+    joules: float | None
+
+
+@dataclass(frozen=True)
 class Covered:
     """Coverage of a sum.
 
@@ -84,6 +101,7 @@ class Composition:
         energy_reason: why energies are not compared.
         covered: coverage of the sums.
         decomposition: how the network was taken apart; None for one whose operators are known.
+        kinds: measured operators by name, the most expensive first.
     """
 
     network: Configuration
@@ -98,6 +116,7 @@ class Composition:
     reason: str = ""
     energy_reason: str = ""
     decomposition: Decomposition | None = None
+    kinds: Sequence[KindCost] = ()
 
 
 def macs(counts: Mapping[Configuration, int]) -> int:
@@ -166,7 +185,33 @@ def _composed(
         time=_shares(network, counts, times),
         energy=None if without else _shares(network, counts, energies),
         energy_reason=without[0] if without else "",
+        kinds=_kinds(counts, times, None if without else energies, rounds),
     )
+
+
+def _kinds(
+    counts: Mapping[Configuration, int],
+    times: Mapping[Configuration, list[float]],
+    energies: Mapping[Configuration, list[float]] | None,
+    rounds: int,
+) -> list[KindCost]:
+    by_op: dict[str, list[Configuration]] = {}
+    for configuration in counts:
+        by_op.setdefault(configuration.op, []).append(configuration)
+
+    def total(values: Mapping[Configuration, list[float]], some: Sequence[Configuration]) -> float:
+        return sum(sum(values[c]) * counts[c] for c in some) / rounds
+
+    kinds = [
+        KindCost(
+            op,
+            sum(counts[c] for c in some),
+            total(times, some),
+            None if energies is None else total(energies, some),
+        )
+        for op, some in by_op.items()
+    ]
+    return sorted(kinds, key=lambda kind: kind.ns, reverse=True)
 
 
 def _groups(counts: Mapping[Configuration, int]) -> dict[str, dict[Configuration, int]]:

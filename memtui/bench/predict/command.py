@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from memtui.bench import request
+from memtui.bench.figures.output import PREDICT, FigureOptions
 from memtui.bench.predict.training import Training, load
 from memtui.bench.printer import terminal_columns
 from memtui.bench.store import Database
@@ -22,9 +23,13 @@ VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP|NETWORK"
 
 
-def predict(args: argparse.Namespace) -> int:
+def predict(args: argparse.Namespace, figures: FigureOptions | None = None) -> int:
     """Run the command and return the exit code. Raises UserError."""
     verb, ops = _checked(args)
+    if figures is not None:
+        if verb == "fit":
+            raise UserError("predict fit has no figures; predict eval and predict run have")
+        figures.check(PREDICT)
     network = ops[0] if verb == "run" and request.is_network(args, ops[0]) else ""
     wanted = request.configurations(args, ops[0]) if verb == "run" and not network else []
     if importlib.util.find_spec("sklearn") is None:
@@ -57,6 +62,8 @@ def predict(args: argparse.Namespace) -> int:
         print(as_json({"database": str(path), **_training_dict(training), **answer.document}))
     else:
         _print([str(path), *_lines(training), "", *answer.lines])
+        if figures is not None:
+            _print(figures.write_predictions(training.place.text, answer.charts, answer.lines))
     return 0
 
 

@@ -102,9 +102,10 @@ class Section:
         }[self.kind]
 
 
-def sections(samples: Samples, fits: Mapping[str, Fit] = FITS) -> list[Section]:
-    """Return all sections of an evaluation of some models on these samples."""
-    answers, ops = across_shapes(samples, fits), np.array([row.op for row in samples.rows])
+def sections(samples: Samples, fits: Mapping[str, Fit] = FITS, answers: Answers | None = None) -> list[Section]:
+    """Return all sections of an evaluation of some models. ``answers``: those of ``across_shapes``, if it was run."""
+    answers = answers or across_shapes(samples, fits)
+    ops = np.array([row.op for row in samples.rows])
     every = [str(op) for op in dict.fromkeys(ops)]
     result = [_section("shapes", answers, samples)]
     if samples.flagged.any():

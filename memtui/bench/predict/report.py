@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from memtui.bench.configuration import Configuration, Titles
+from memtui.bench.predict import figures
 from memtui.bench.predict.estimator import Fit, Samples
-from memtui.bench.predict.evaluation import FITS, MODEL, POWER_FITS, POWER_MODEL, Score, sections
+from memtui.bench.predict.evaluation import FITS, MODEL, POWER_FITS, POWER_MODEL, Score, across_shapes, sections
 from memtui.bench.predict.features import Space
 from memtui.bench.predict.ranges import LEVEL, calibrated
 from memtui.bench.predict.training import Training, described
@@ -20,16 +21,18 @@ from memtui.bench.text import NONE, heading, shortened
 from memtui.core.plain_data import to_plain
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy, percent, power
+from memtui.reports.charts.model import BarChart, PredictionChart
 
 _MOST_NAMED = 3  # features that a line of text names
 
 
 @dataclass(frozen=True)
 class Report:
-    """A result as lines of text and as JSON-ready data."""
+    """A result as lines of text, as JSON-ready data, and as charts."""
 
     lines: Sequence[str]
     document: Mapping[str, Any]
+    charts: Sequence[BarChart | PredictionChart] = ()
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,17 @@ def evaluate(training: Training) -> Report:
     """Return the errors of the models on rows that they were not fitted to."""
     lines: list[str] = []
     document: dict[str, Any] = {"level": LEVEL}
+    charts: list[PredictionChart] = []
+    missing = [f"energy and power: {NONE}: {training.energy_reason}"] if training.energy_reason else []
     for target in _targets(training):
         name, samples = target.name, target.samples
         if samples is None:
             lines.append(f"{name}: {NONE}: {training.energy_reason}")
             document[name] = {"reason": training.energy_reason, "sections": []}
             continue
-        result = sections(samples, target.fits)
+        answers = across_shapes(samples, target.fits)
+        result = sections(samples, target.fits, answers)
+        charts.append(figures.against_measured(name, target.model, answers, samples, training.place.text, missing))
         title = f"{name}, {len(set(samples.groups))} shapes"
         lines += [f"{title:42}{'rows':>6}  {'MAPE':>8}  {'median':>8}  {'90 %':>8}  {'in range':>8}  {'high/low':>8}"]
         for section in result:
@@ -120,7 +127,7 @@ def evaluate(training: Training) -> Report:
         "MAPE, median and 90 %: error of a prediction by the true value; in range: the share that lies in the "
         f"{LEVEL:.0%} range; high/low: how wide that is"
     )
-    return Report(lines, document)
+    return Report(lines, document, charts)
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,9 @@ def run(training: Training, wanted: Sequence[Configuration], columns: int | None
         lines.append(f"energy: {NONE}: {training.energy_reason}")
     if beyond := sum(map(bool, found.outside)):
         lines.append(f"{beyond} of {len(wanted)} are outside of what was measured: there a range says little")
-    return Report(lines, {"level": LEVEL, "predictions": predictions})
+    title = f"What {wanted[0].op} is predicted to cost"
+    chart = figures.of_configurations(title, Titles(wanted), wanted, predictions, training.place.text)
+    return Report(lines, {"level": LEVEL, "predictions": predictions}, [chart])
 
 
 def run_network(training: Training, parts: NetworkParts, columns: int | None = None) -> Report:
@@ -206,7 +215,8 @@ def run_network(training: Training, parts: NetworkParts, columns: int | None = N
         "measured_ns": previous.call_ns if previous else None, "measured_j": previous.energy_j if previous else None,
         **({"coverage": parts.decomposition.coverage()} if parts.decomposition else {}),
     }  # fmt: skip
-    return Report(lines, {"level": LEVEL, "network": network, "predictions": predictions})
+    chart = figures.of_network(parts.network.title, network, Titles(wanted), wanted, predictions, training.place.text)
+    return Report(lines, {"level": LEVEL, "network": network, "predictions": predictions}, [chart])
 
 
 def _sums(

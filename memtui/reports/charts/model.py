@@ -1,8 +1,8 @@
-"""Charts, tables and findings of a study or a comparison as values, without a way of drawing them."""
+"""Charts, tables and findings of a study, a comparison or a benchmark as values, without a way of drawing them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,122 @@ class HeatChart:
     note: str = ""
     until: float | None = None
     limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BarAxis:
+    """One panel of bars.
+
+    Attributes:
+        name: quantity of the axis, without its unit.
+        unit: unit of the values, without a prefix: ``s``, ``W``, ``J``.
+    """
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value of a row.
+
+    Attributes:
+        value: length of the bar; None: not known, and ``text`` says so.
+        text: the value with its unit.
+        low: lower end of the interval around the value; None: not known.
+        high: upper end.
+        start: position where the bar begins.
+        mark: another value to compare with.
+    """
+
+    value: float | None
+    text: str
+    low: float | None = None
+    high: float | None = None
+    start: float = 0.0
+    mark: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BarRow:
+    """The values of one thing.
+
+    Attributes:
+        name: name, which is never cut.
+        bars: one for each axis; () with a ``reason``.
+        reason: why there are no values.
+        main: whether the row stands out from the others.
+    """
+
+    name: str
+    bars: tuple[Bar, ...]
+    reason: str = ""
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """Rows with a name and a bar in each of several panels.
+
+    Attributes:
+        name: part of the file name.
+        title: subject of the chart.
+        subtitle: sentences below the title.
+        names: heading of the names.
+        axes: panels, from left to right.
+        rows: rows, from above.
+        notes: sentences below the panels.
+    """
+
+    name: str
+    title: str
+    subtitle: Sequence[str]
+    names: str
+    axes: Sequence[BarAxis]
+    rows: Sequence[BarRow]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A predicted value beside the measured one.
+
+    Attributes:
+        measured: measured value.
+        predicted: predicted value.
+        low: lower end of the range of the prediction.
+        high: upper end.
+        outside: whether the model extrapolates there.
+    """
+
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionChart:
+    """Predicted against measured values, with the diagonal.
+
+    Attributes:
+        name: part of the file name.
+        title: subject of the chart.
+        subtitle: sentences below the title.
+        axis: the quantity and its unit.
+        groups: predictions by name of their group.
+        error: the 90 % quantile of the error by the measured value.
+        notes: sentences below the panels.
+    """
+
+    name: str
+    title: str
+    subtitle: Sequence[str]
+    axis: BarAxis
+    groups: Mapping[str, Sequence[Prediction]]
+    error: float
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

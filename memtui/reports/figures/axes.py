@@ -10,6 +10,8 @@ from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing
 AXIS_PT = 22.0  # height of the numbers and the name of an axis
 _LINE_PT = SMALL_PT + 1.2
 _BYTES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40), ("PiB", 1 << 50))
+_SI = ((1e-9, "n"), (1e-6, "u"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"))
+_RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 _SECONDS = (("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
 
@@ -55,6 +57,42 @@ def number_scale(most: float) -> Scale:
     """Return a scale from 0 to a round number at or above ``most``, without a unit."""
     step = _round_step(max(most, 1e-9) / 4)
     return _linear(0.0, math.ceil(max(most, 1e-9) / step - 1e-9) * step, step, 1.0, "")
+
+
+def prefixed_scale(most: float, unit: str, ticks: int = 4) -> Scale:
+    """Return a scale from 0 to a round number of ``unit``, with an SI prefix, at or above ``most``."""
+    most = max(most, 1e-12)
+    factor, prefix = max((p for p in _SI if p[0] <= most), key=lambda p: p[0], default=_SI[0])
+    step = _round_step(most / factor / ticks)
+    return _linear(0.0, math.ceil(most / factor / step - 1e-9) * step, step, factor, prefix + unit)
+
+
+def decade_scale(low: float, high: float, unit: str, labels: int = 6) -> Scale:
+    """Return a logarithmic scale that has all values of ``low`` to ``high``, with ticks that name their unit."""
+    low, high = max(low, 1e-15), max(high, 1e-15)
+    spread = high / low
+    factors = (1, 2, 5) if spread < 30 else (1,)
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    every = sorted(f * 10.0**power for power in powers for f in factors)
+    first = max(tick for tick in every if tick <= low * (1 + 1e-9))
+    last = min(tick for tick in every if tick >= high * (1 - 1e-9) and tick > first)
+    inside = [tick for tick in every if first <= tick <= last]
+    stride = math.ceil(len(inside) / labels)
+    return Scale(first, last, tuple((tick, _prefixed(tick, unit)) for tick in inside[::stride]), unit, log=True)
+
+
+def ratio_scale(most: float) -> Scale:
+    """Return a logarithmic scale of ratios around 1, up to ``most`` and down to its inverse."""
+    limit = next((ratio for ratio in _RATIOS if ratio >= most), 10.0 ** math.ceil(math.log10(max(most, 1.0))))
+    ratios = [10.0**power for power in range(1, round(math.log10(limit)))] + [limit]
+    ticks = tuple((ratio, f"{ratio:.3g}") for ratio in sorted([1.0, *ratios, *(1 / ratio for ratio in ratios)]))
+    return Scale(1 / limit, limit, ticks, "", log=True)
+
+
+def _prefixed(value: float, unit: str) -> str:
+    """Return ``10 us`` for a tick."""
+    factor, prefix = max((p for p in _SI if p[0] <= value * (1 + 1e-9)), key=lambda p: p[0], default=_SI[0])
+    return f"{value / factor:.3g} {prefix}{unit}"
 
 
 def row_scale(count: int) -> Scale:

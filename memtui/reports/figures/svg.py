@@ -83,6 +83,25 @@ def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
     return [*out, line] if line else out
 
 
+def whole_lines(text: str, width: float, size: float) -> list[str]:
+    """Return a text in as many lines of ``width`` points as it takes; a word that is wider is divided, not cut."""
+    lines: list[str] = []
+    line = ""
+    for word in visible(_short(text)).split():
+        if line and text_width(f"{line} {word}", size) <= width:
+            line = f"{line} {word}"
+            continue
+        if line:
+            lines.append(line)
+        line = ""
+        for char in word:
+            if line and text_width(line + char, size) > width:
+                lines.append(line)
+                line = ""
+            line += char
+    return [*lines, line] if line else lines
+
+
 def _short(text: str) -> str:
     """Return both ends of a text that no figure has room for: a foreign text may have megabytes."""
     return text if len(text) <= 2 * MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…{text[-MOST_CHARACTERS:]}"

@@ -1,0 +1,1 @@
+"""Figures of measurements: costs by configuration, a network against its operators, predictions against both."""
