@@ -14,10 +14,11 @@ from memtui.study.studies.catalogue import STUDIES
 ROOT = Path(__file__).parents[1]
 DOCUMENT, PICTURES = ROOT / "docs/guide/study.md", ROOT / "docs/guide/studies"
 SHOWN = {  # of each study the figures that say most
-    "basic": ("memory", "reuse-zoom", "passes"),
+    "basic": ("memory", "reuse-zoom", "heat-process", "passes"),
     "sample-time": ("mean-1-thread",),
     "filters": ("reuse-1-thread",),
     "batch-size": ("mean",),
+    "network": ("wss", "heat-resnet-50"),
     "cpus": ("mean",),
     "overhead": ("slow-down",),
     "fast-memory": ("misses-zipf", "misses-training"),

@@ -19,10 +19,11 @@ class Picture:
     Attributes:
         share: f4[rows, n], 0..1; nan in windows without a page set.
         pages: how many pages were ever touched.
+        first_pages: u8[rows], number of the first 4 KiB page of each row.
     """
 
-    def __init__(self, share: NDArray[np.float32], pages: int) -> None:
-        self.share, self.pages = share, pages
+    def __init__(self, share: NDArray[np.float32], pages: int, first_pages: NDArray[np.uint64]) -> None:
+        self.share, self.pages, self.first_pages = share, pages, first_pages
 
 
 def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture | None:
@@ -41,7 +42,7 @@ def picture_of(windows: Sequence[PageSet | None], rows: int = ROWS) -> Picture |
         if pages is not None:
             touched_rows = row_of[np.searchsorted(ever, _numbers(pages))]
             share[:, column] = np.bincount(touched_rows, minlength=height) / in_row
-    return Picture(share, len(ever))
+    return Picture(share, len(ever), ever[np.searchsorted(row_of, np.arange(height))])
 
 
 def _ever(windows: Iterable[PageSet | None]) -> NDArray[np.uint64]:

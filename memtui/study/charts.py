@@ -8,13 +8,16 @@ import numpy as np
 
 from memtui.analysis.page_raster import Picture
 from memtui.analysis.reuse_cdf import Cdf
-from memtui.reports.charts.model import Chart, ChartLine, HeatChart
+from memtui.reports.charts.model import Chart, ChartLine, HeatChart, HeatRegion
 from memtui.study.recorded_run import Trace
 
 MIB = 1 << 20
 BOUNDS_NOTE = (
     "A touch is one per page and window. The order inside a window is not known, so the curve lies between two bounds; "
     "first touches are held by no memory."
+)
+REGIONS_NOTE = (
+    "Names are those of the mappings, with the size of what was touched of them; what is too small for a name has none."
 )
 
 
@@ -28,6 +31,30 @@ def memory_lines(trace: Trace, name: str, title: str, *, only_wss: bool = False)
             ChartLine("VM", number, trace.mapped_bytes / MIB),
         ]
     return Chart(name.replace(" ", "-"), title, "sample number", "MiB", lines, from_zero=True)
+
+
+def first_samples(trace: Trace, name: str, title: str, count: int) -> Chart:
+    """Draw RSS and WSS of the first ``count`` samples, with the first step among them where it is."""
+    number = np.arange(1, min(len(trace.samples), count) + 1)
+    shown = slice(0, len(number))
+    lines = [
+        ChartLine("WSS", number, trace.samples.wss_bytes[shown] / MIB, points=True),
+        ChartLine("RSS", number, trace.samples.rss_bytes[shown] / MIB, points=True),
+    ]
+    ticks = tuple(float(tick) for tick in number if tick == 1 or tick % 5 == 0)
+    return Chart(
+        name, title, "sample number", "MiB", lines, x_ticks=ticks, from_zero=True, note=_first_step(trace, count)
+    )
+
+
+def _first_step(trace: Trace, count: int) -> str:
+    """Return the sentence that says in which sample the first step ended."""
+    if trace.result.first_step_ns is None:
+        return ""
+    sample = int(np.searchsorted(trace.samples.end_ns, trace.result.first_step_ns)) + 1
+    if sample > count:
+        return f"The program is still starting: its first step ends in sample {sample}."
+    return f"The first step ends in sample {sample}; before it the program starts."
 
 
 def wss_over_run(
@@ -72,7 +99,17 @@ def locality(name: str, title: str, curve: Cdf) -> Chart:
     return Chart(name, title, "fraction of touches", "memory (MiB)", [line], y_log=True, note=BOUNDS_NOTE)
 
 
-def heat(name: str, title: str, picture: Picture, *, vlines: Sequence[float] = (), note: str = "") -> HeatChart:
+def heat(
+    name: str,
+    title: str,
+    picture: Picture,
+    *,
+    vlines: Sequence[float] = (),
+    note: str = "",
+    regions: Sequence[HeatRegion] = (),
+) -> HeatChart:
     """Draw where and when: pages that were ever accessed, by rising address."""
     text = f"{picture.pages} pages were touched at some time; what never was is left out. {note}".strip()
-    return HeatChart(name, title, "sample number", "pages, by rising address", picture.share, vlines, text)
+    return HeatChart(
+        name, title, "sample number", "pages, by rising address", picture.share, vlines, text, regions=regions
+    )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.address_ranges import mapped_bytes
 from memtui.analysis.page_raster import Picture, picture_of
+from memtui.analysis.range_uses import uses_of
 from memtui.analysis.released_memory import released_bytes
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.vma_filter import parse_filter
@@ -18,9 +19,11 @@ from memtui.analysis.window_merging import merge_windows, reuse_of
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Process
+from memtui.reports.charts.model import HeatRegion
 from memtui.reports.source import Source
 from memtui.session.page_windows import busiest
 from memtui.session.vma_row import VmaRow
+from memtui.study.regions import regions
 from memtui.study.runs.messages import RunResult
 
 Floats = NDArray[np.float64]
@@ -147,15 +150,22 @@ class Trace:
 
     def picture(self, wanted: Callable[[VmaRow], bool] = lambda row: True, span: slice = slice(None)) -> Picture | None:
         """Return a picture of accesses by address and window, of the wanted ranges; None without an access."""
-        if self.main is None:
-            return None
-        rows = _disjoint([row for row in self._reader.vma_rows(self.main.key) if wanted(row)])
+        rows = self._rows(wanted)
         if not rows:
             return None
         starts, ends = (np.array([getattr(row, name) for row in rows], np.uint64) for name in ("start", "end"))
         keep = np.ones(len(rows), bool)
         windows = [None if pages is None else select(pages, starts, ends, keep) for pages in self.pages[span]]
         return picture_of(windows)
+
+    def regions(self, picture: Picture) -> list[HeatRegion]:
+        """Return the names of the rows of a picture; see ``study.regions``."""
+        every = [] if self.main is None else self._reader.vma_rows(self.main.key)
+        return regions(self._rows(), picture, uses_of(every))
+
+    def _rows(self, wanted: Callable[[VmaRow], bool] = lambda row: True) -> list[VmaRow]:
+        """Return the wanted ranges of the main process by address, without overlaps."""
+        return [] if self.main is None else _disjoint([r for r in self._reader.vma_rows(self.main.key) if wanted(r)])
 
     def paused_s(self) -> Floats:
         """Return f8[m]: how long the tree was paused for each window of training whose pause is known, s."""

@@ -9,6 +9,8 @@ import pytest
 
 from memtui.analysis.page_raster import Picture
 from memtui.analysis.reuse_cdf import Cdf
+from memtui.reports.charts import matplotlib_svg
+from memtui.reports.charts.model import HeatRegion
 from memtui.study import charts
 
 MIB = 1 << 20
@@ -81,9 +83,34 @@ def test_memory_on_a_logarithmic_axis_has_no_zero():
     assert chart.y_log
 
 
+@pytest.mark.parametrize(
+    ("step_ns", "says"),
+    [(None, ""), (25, "The first step ends in sample 3"), (35, "The program is still starting")],
+)
+def test_the_first_samples_and_where_the_first_step_ends(step_ns, says):
+    run = trace(1, 2, 4, 8)
+    run.samples.end_ns = np.array([10, 20, 30, 40])
+    run.result = SimpleNamespace(first_step_ns=step_ns)
+    chart = charts.first_samples(run, "first", "The first 3", 3)
+    assert lines(chart) == [("WSS", [1, 2, 3], [1, 2, 4], None), ("RSS", [1, 2, 3], [2, 4, 8], None)]
+    assert chart.note.startswith(says)
+    assert chart.x_ticks == (1.0,)
+
+
+def test_regions_of_a_heat_map_are_named_at_their_rows():
+    share = np.zeros((10, 3), np.float32)
+    regions = [HeatRegion("heap, 1 MiB", 0, 6), HeatRegion("a$b", 6, 10)]
+    picture = Picture(share, 7, np.arange(10, dtype=np.uint64))
+    names = matplotlib_svg.svg(charts.heat("a", "b", picture, regions=regions))
+    assert "<!-- heap, 1 MiB -->" in names
+    assert "<!-- a$b -->" in names
+    assert names.index("<!-- heap, 1 MiB -->") != names.index("<!-- a$b -->")
+    assert "<!-- heap" not in matplotlib_svg.svg(charts.heat("a", "b", picture))
+
+
 @pytest.mark.parametrize(("note", "end"), [("", "is left out."), ("More.", "is left out. More.")])
 def test_a_raster_says_of_how_many_pages_it_is(note, end):
     share = np.zeros((2, 3), np.float32)
-    chart = charts.heat("a", "b", Picture(share, 7), vlines=(1.5,), note=note)
+    chart = charts.heat("a", "b", Picture(share, 7, np.arange(2, dtype=np.uint64)), vlines=(1.5,), note=note)
     assert chart.note == f"7 pages were touched at some time; what never was {end}"
     assert (chart.share is share, chart.vlines) == (True, (1.5,))

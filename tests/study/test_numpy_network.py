@@ -153,6 +153,18 @@ def test_same_numbers_as_torch():
     assert ours.evaluate(images, labels)[0] == pytest.approx(theirs.evaluate(images, labels)[0], rel=2e-3)
 
 
+def test_the_deep_network_is_resnet_50_and_learns():
+    pytest.importorskip("torch")
+    from memtui.study.workloads import resnet
+    from memtui.study.workloads.cnn import TorchNetwork
+
+    network = TorchNetwork(threads=1, model=resnet.model)
+    assert network.parameters == 25_557_032 - 1_000 * 2049 + 10 * 2049  # torchvision's, with 10 classes
+    images, labels = make_images(4, 3)
+    losses = [network.step(images, labels) for _ in range(4)]
+    assert losses[-1] < losses[0]
+
+
 def test_the_optimizer_of_torch_makes_the_same_steps():
     torch = pytest.importorskip("torch")
     from memtui.study.workloads.cnn import TorchNetwork

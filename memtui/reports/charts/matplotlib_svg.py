@@ -138,12 +138,27 @@ def _heat(chart: HeatChart) -> Any:
         axis.axvline(column + 1, color="#d1602a", linewidth=0.8)
     axis.set_yticks([])
     axis.grid(visible=False)
+    _name_regions(axis, chart)
+    axis.xaxis.get_major_locator().set_params(integer=chart.until is None)  # samples are counted
     axis.set_xlabel(chart.x_name)
     axis.set_ylabel(chart.y_name)
     bar = figure.colorbar(image, ax=axis, shrink=0.6, pad=0.01)
     bar.set_ticks(list(np.sqrt(HEAT_TICKS)), labels=[f"{share:.0%}" for share in HEAT_TICKS])
     bar.set_label("touched share")
     return figure
+
+
+def _name_regions(axis: Any, chart: HeatChart) -> None:
+    """Write the names of regions at the address axis, with a line between two of them."""
+    rows = chart.share.shape[0]
+    if not chart.regions:
+        return
+    middles = [(region.start + region.end) / 2 / rows for region in chart.regions]
+    axis.set_yticks(middles, [region.name for region in chart.regions], fontsize=7)
+    axis.tick_params(axis="y", length=0)
+    for edge in {region.start for region in chart.regions} | {region.end for region in chart.regions}:
+        if 0 < edge < rows:
+            axis.axhline(edge / rows, color="#2b6291", linewidth=0.5)
 
 
 def _fewer(share: np.ndarray, columns: int) -> np.ndarray:

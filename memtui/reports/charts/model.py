@@ -62,6 +62,21 @@ class Chart:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HeatRegion:
+    """Neighbouring rows of a heat map that belong together.
+
+    Attributes:
+        name: name of the memory.
+        start: first row.
+        end: row after the last one.
+    """
+
+    name: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatChart:
     """A picture of accesses by address and time.
@@ -71,6 +86,7 @@ class HeatChart:
         vlines: columns with a vertical line.
         until: end of the last column on an axis that starts with 0; None: the axis counts columns.
         limit: end of that axis, where several charts are compared.
+        regions: named rows, by rising address; the others have no name.
     """
 
     name: str
@@ -82,6 +98,7 @@ class HeatChart:
     note: str = ""
     until: float | None = None
     limit: float | None = None
+    regions: Sequence[HeatRegion] = ()
 
 
 @dataclass(frozen=True, slots=True)

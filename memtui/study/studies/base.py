@@ -103,8 +103,9 @@ def training(
     batch: int = 128,
     quick_s: float = 12.0,
     images: int | None = None,
+    network: str = "",
 ) -> dict[str, Any]:
-    """Return program and times of a training, as fields of a ``Run``.
+    """Return program and times of a training, as fields of a ``Run``. ``network``: in place of that of the setting.
 
     At full length the bundled network learns for one epoch, in a quick study for ``quick_s`` seconds after its first
     step.
@@ -123,7 +124,7 @@ def training(
             "seed": seed,
         }
     images = images or (QUICK_IMAGES if setting.quick else FULL_IMAGES)
-    argv = (sys.executable, "-P", "-m", f"memtui.study.workloads.{setting.network}", "--progress", "1")
+    argv = (sys.executable, "-P", "-m", f"memtui.study.workloads.{network or setting.network}", "--progress", "1")
     argv += ("--images", str(images), "--batch-size", str(batch), "--threads", str(threads), "--seed", str(seed))
     argv += ("--epochs", "0" if setting.quick else "1")
     if setting.data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from memtui.analysis.statistics import MedianInterval, ratio_of_pairs
 from memtui.core.plain_data import to_plain
 from memtui.core.units import duration, percent, size
 from memtui.reports.charts.model import Chart, Findings, HeatChart, Table
-from memtui.study.charts import heat, locality, memory_lines, reuse_lines
+from memtui.study.charts import REGIONS_NOTE, first_samples, heat, locality, memory_lines, reuse_lines
 from memtui.study.plan import CONTAINER, Run
 from memtui.study.recorded_run import Trace
 from memtui.study.studies.base import (
@@ -31,7 +32,7 @@ from memtui.study.studies.base import (
     require_pages,
     training,
 )
-from memtui.study.studies.pass_separation import PartSimilarity, part_similarity
+from memtui.study.studies.pass_separation import PartSimilarity, passes
 
 BARE, BOXED, IMPORT, EMPTY, PASSES = "bare", "in a container", "import only", "container only", "passes of a step"
 INTERVAL_S, PASSES_S = 0.2, 0.05
@@ -39,6 +40,7 @@ PASSES_BATCH = 512
 REPEATS = 6  # the smallest number with a 95 % interval
 MERGED = (1, 2, 5, 10)  # windows: 0.2, 0.4, 1 and 2 s
 IDLE_S = 5.0  # as the published experiment slept after its imports
+FIRST_SAMPLES = 20  # the figure of the published notebook
 SLEEPS = 0.02  # of a CPU: less is called sleep; the kernel counts in hundredths of a second
 NOTICEABLE = 0.05  # a share of the working set; below that a difference is called small
 
@@ -193,7 +195,9 @@ class Basic:
                 other.close()
         parts = None
         if PASSES in groups:
-            parts, chart = passes(groups[PASSES][0].trace())
+            title = f"some steps of {PASSES_BATCH} images, windows of {PASSES_S:g} s"
+            with closing(groups[PASSES][0].trace()) as of_passes:
+                parts, chart = passes(of_passes, "passes", f"Forward and backward passes: {title}")
             charts += [chart] if chart is not None else []
         text, advised = advice_text((INTERVAL_S, trace.reuse(training=True)), (2 * INTERVAL_S, merged))
         numbers = BasicNumbers(
@@ -269,7 +273,7 @@ def conclude(numbers: BasicNumbers) -> list[str]:
             )
         )
     if numbers.passes is not None:
-        sentences.append(_of_passes(numbers.passes))
+        sentences.append(numbers.passes.sentence())
     return sentences
 
 
@@ -285,44 +289,12 @@ def _of_container(pairs: MedianInterval) -> str:
     return f"{sentence}: a difference, and {kind}."
 
 
-def _of_passes(parts: PartSimilarity) -> str:
-    if parts.same_part is None:
-        return f"Whether forward and backward passes can be told apart is not known: {parts.reason}."
-    sentence = (
-        f"The same eighths of neighbouring steps share {percent(parts.same_part)} of their pages, opposite eighths "
-        f"{percent(parts.opposite_part)}"
-    )
-    if parts.visible:
-        return f"{sentence}: forward and backward passes are visible."
-    return f"{sentence}: forward and backward passes cannot be told apart in this way."
-
-
-def passes(trace: Trace) -> tuple[PartSimilarity, HeatChart | None]:
-    """Return the similarity of parts of neighbouring steps, and a picture of some steps. Close the trace."""
-    times_ns = trace.result.step_times_ns
-    try:
-        parts = part_similarity(trace.samples.start_ns.tolist(), trace.samples.end_ns.tolist(), trace.pages, times_ns)
-        return parts, _passes_chart(trace, np.array(times_ns)) if len(times_ns) > 1 else None
-    finally:
-        trace.close()
-
-
-def _passes_chart(trace: Trace, times_ns: np.ndarray) -> HeatChart | None:
-    samples = trace.samples
-    first, last = (int(np.searchsorted(samples.end_ns, times_ns[index])) for index in (0, min(4, len(times_ns) - 1)))
-    picture = trace.picture(span=slice(first, last + 1))
-    if picture is None:
-        return None
-    vlines = [float(np.searchsorted(samples.end_ns, t)) - first for t in times_ns[:5].tolist()]
-    title = f"Forward and backward passes: some steps of {PASSES_BATCH} images, windows of {PASSES_S:g} s"
-    return heat("passes", title, picture, vlines=vlines, note="A line stands at the end of each step.")
-
-
 def _charts(trace: Trace, exact: ExactReuse) -> list[Chart | HeatChart]:
     window = f"windows of {INTERVAL_S:g} s"
     charts: list[Chart | HeatChart] = [
         memory_lines(trace, "memory", f"VM, RSS and WSS, {window}"),
         memory_lines(trace, "wss", f"WSS alone, {window}", only_wss=True),
+        first_samples(trace, "first-samples", f"The first {FIRST_SAMPLES} samples, {window}", FIRST_SAMPLES),
     ]
     curve = cdf(exact)
     if curve is not None:
@@ -332,9 +304,10 @@ def _charts(trace: Trace, exact: ExactReuse) -> list[Chart | HeatChart]:
             locality("locality", f"Locality: the same, transposed, {window}", curve),
         ]
     heap = trace.picture(lambda row: row.name == "[heap]")
-    whole = trace.picture()
     charts += [heat("heat-heap", f"The heap over one run, {window}", heap)] if heap is not None else []
-    charts += [heat("heat-process", f"The whole process over one run, {window}", whole)] if whole is not None else []
+    if (whole := trace.picture()) is not None:
+        title = f"The whole process over one run, {window}"
+        charts.append(heat("heat-process", title, whole, note=REGIONS_NOTE, regions=trace.regions(whole)))
     return charts
 
 

@@ -8,9 +8,11 @@ from memtui.study.studies.batch_size import BatchSize
 from memtui.study.studies.cpus import Cpus
 from memtui.study.studies.fast_memory.study import FastMemory
 from memtui.study.studies.filters import Filters
+from memtui.study.studies.network import Networks
 from memtui.study.studies.overhead import Overhead
 from memtui.study.studies.sample_time.study import SampleTime
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (Basic(), SampleTime(), Filters(), BatchSize(), Cpus(), Overhead(), FastMemory())
+    study.name: study
+    for study in (Basic(), SampleTime(), Filters(), BatchSize(), Networks(), Cpus(), Overhead(), FastMemory())
 }

@@ -11,8 +11,13 @@ import numpy as np
 from memtui.analysis.statistics import mean
 from memtui.analysis.window_merging import similarity, union
 from memtui.core.page_set import PageSet
+from memtui.core.units import percent
+from memtui.reports.charts.model import HeatChart
+from memtui.study.charts import REGIONS_NOTE, heat
+from memtui.study.recorded_run import Trace
 
 PARTS = 8  # of a step
+SHOWN_STEPS = 4
 VISIBLE = 0.1  # least difference between the similarity of the same parts and that of opposite parts
 
 
@@ -31,6 +36,34 @@ class PartSimilarity:
     opposite_part: float | None = None
     visible: bool | None = None
     reason: str = ""
+
+    def sentence(self) -> str:
+        """Return whether the passes can be told apart, as a sentence."""
+        if self.same_part is None:
+            return f"Whether forward and backward passes can be told apart is not known: {self.reason}."
+        sentence = (
+            f"The same eighths of neighbouring steps share {percent(self.same_part)} of their pages, opposite eighths "
+            f"{percent(self.opposite_part)}"
+        )
+        if self.visible:
+            return f"{sentence}: forward and backward passes are visible."
+        return f"{sentence}: forward and backward passes cannot be told apart in this way."
+
+
+def passes(trace: Trace, name: str, title: str) -> tuple[PartSimilarity, HeatChart | None]:
+    """Return the similarity of parts of neighbouring steps, and a picture of some steps; None where there is none."""
+    samples, times_ns = trace.samples, trace.result.step_times_ns
+    parts = part_similarity(samples.start_ns.tolist(), samples.end_ns.tolist(), trace.pages, times_ns)
+    if len(times_ns) < 2:
+        return parts, None
+    shown = times_ns[: SHOWN_STEPS + 1]
+    first, last = (int(np.searchsorted(samples.end_ns, time_ns)) for time_ns in (shown[0], shown[-1]))
+    picture = trace.picture(span=slice(first, last + 1))
+    if picture is None:
+        return parts, None
+    vlines = [float(np.searchsorted(samples.end_ns, time_ns)) - first for time_ns in shown]
+    note = f"A line stands at the end of each step. {REGIONS_NOTE}"
+    return parts, heat(name, title, picture, vlines=vlines, note=note, regions=trace.regions(picture))
 
 
 def part_similarity(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memtui.study.workloads.options import TrainingOptions, prepare, training_parser
@@ -18,10 +18,30 @@ RHO = 0.9
 EPSILON = 1e-7
 
 
-class TorchNetwork:
-    """Conv32 Conv32 pool, Conv64 Conv64 pool, Dense512, Dense10, with dropout; RMSprop. See ``training.Network``."""
+def small_model() -> Any:
+    """Return Conv32 Conv32 pool, Conv64 Conv64 pool, Dense512, Dense10, with dropout."""
+    from torch import nn
 
-    def __init__(self, *, threads: int = 1, seed: int = 0, torch_optimizer: bool = False) -> None:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Dropout(0.25)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Dropout(0.25)),
+        *(nn.Flatten(), nn.Linear(64 * 6 * 6, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10)),
+    )
+
+
+class TorchNetwork:
+    """A model that learns by RMSprop. See ``training.Network``."""
+
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        seed: int = 0,
+        torch_optimizer: bool = False,
+        model: Callable[[], Any] = small_model,
+    ) -> None:
         import torch
         from torch import nn
 
@@ -31,13 +51,7 @@ class TorchNetwork:
             torch.set_num_threads(threads)
         torch.manual_seed(seed)
         self.title = f"PyTorch {torch.__version__}"
-        self.model = nn.Sequential(
-            *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU()),
-            *(nn.MaxPool2d(2), nn.Dropout(0.25)),
-            *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()),
-            *(nn.MaxPool2d(2), nn.Dropout(0.25)),
-            *(nn.Flatten(), nn.Linear(64 * 6 * 6, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10)),
-        )
+        self.model = model()
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self._loss = nn.CrossEntropyLoss()
         self._optimizer = None
@@ -83,23 +97,35 @@ class TorchNetwork:
         return self._torch.from_numpy(images).permute(0, 3, 1, 2)
 
 
-def run(options: TrainingOptions, *, torch_optimizer: bool = False) -> None:
+def run(options: TrainingOptions, *, torch_optimizer: bool = False, model: Callable[[], Any] = small_model) -> None:
     """Train with these options. Raises ImportError without torch."""
-    network = TorchNetwork(threads=options.threads, seed=options.seed, torch_optimizer=torch_optimizer)
+    network = TorchNetwork(threads=options.threads, seed=options.seed, torch_optimizer=torch_optimizer, model=model)
     from memtui.study.workloads.training import train
 
     train(network, options)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status."""
-    parser = training_parser("memtui.study.workloads.cnn", "Train a small CNN with PyTorch.", TrainingOptions())
+def main(
+    arguments: Sequence[str] | None = None,
+    name: str = "memtui.study.workloads.cnn",
+    summary: str = "Train a small CNN with PyTorch.",
+    model: Callable[[], Any] = small_model,
+) -> int:
+    """Run the command line and return the exit status.
+
+    Args:
+        arguments: those of the command line; None: of this process.
+        name: module that is run, for its help.
+        summary: one line for its help.
+        model: creates the network.
+    """
+    parser = training_parser(name, summary, TrainingOptions())
     about = "RMSprop as PyTorch has it, whose steps memtui trace finds (slower to start, 80 MiB more)"
     parser.add_argument("--torch-optimizer", action="store_true", help=about)
     given = parser.parse_args(arguments)
     options = prepare(given)
     try:
-        run(options, torch_optimizer=given.torch_optimizer)
+        run(options, torch_optimizer=given.torch_optimizer, model=model)
     except ImportError as error:
         print(f"torch cannot be imported ({error}): pip install torch, or run numpy_cnn instead", file=sys.stderr)
         return 1
