@@ -18,6 +18,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+# Threads of torch and numpy that wait for one another sleep and do not spin: several workers share few CPUs. What tests
+# start inherits this. Set before either library is loaded.
+os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
+
 # A test says what is true, and not how fast: on a machine with other work any example may take long.
 pytest.register_assert_rewrite("tests.support")
 settings.register_profile("memtui", deadline=None)
