@@ -21,6 +21,7 @@ from memtui.core.errors import UserError
 from tests.support.bench_database import of_another_version, row
 from tests.support.cli import memtui
 from tests.support.imports import loaded
+from tests.support.in_process import memtui_here
 from tests.support.networks import write_networks
 from tests.support.synthetic_device import NOISE, call_ns
 from tests.support.terminals import terminals
@@ -190,12 +191,15 @@ class TestFitted:
     """With scikit-learn."""
 
     @pytest.fixture(autouse=True)
-    def sklearn(self):
+    def few_trees(self, monkeypatch):
         pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+        from memtui.bench.predict import trees
+
+        monkeypatch.setattr(trees, "TREES", 20)
 
     def test_fit_says_on_what_and_by_what(self, path):
         add(path, with_energy(rows(CONVOLUTIONS[:200])))
-        document = json.loads(memtui("bench", "predict", "fit", "--db", path, "--json", timeout=120).stdout)
+        document = json.loads(memtui_here("bench", "predict", "fit", "--db", path, "--json", timeout=120).stdout)
         assert (document["rows"], document["time"]["rows"], document["energy"]["rows"]) == (200, 200, 200)
         for target in ("time", "energy"):
             result = document[target]["features"]
@@ -216,7 +220,7 @@ class TestFitted:
                    *rows(CONVOLUTIONS[80:160], flags=("noisy",), energy_reason="no RAPL"),
                    *(BenchRow(make("relu", {"elements": 1 << n}), PLAN, call_ns=2.0**n, energy_reason="no RAPL")
                      for n in range(5, 20))])  # fmt: skip
-        result = memtui("bench", "predict", "eval", "--db", path, "--json", timeout=240)
+        result = memtui_here("bench", "predict", "eval", "--db", path, "--json", timeout=240)
         assert result.returncode == 0, result.stderr
         document = json.loads(result.stdout)
         sections = {(s["kind"], s["op"]): s for s in document["time"]["sections"]}
@@ -231,7 +235,7 @@ class TestFitted:
         assert (sections["left out", "conv2d"]["scores"], document["energy"]["sections"]) == ({}, [])
         assert "the others have 15 rows" in sections["left out", "conv2d"]["reason"]
         assert document["energy"]["reason"] == "it was not measured: no RAPL"
-        text = memtui("bench", "predict", "eval", "conv2d", "--unflagged", "--db", path, timeout=240).stdout
+        text = memtui_here("bench", "predict", "eval", "conv2d", "--unflagged", "--db", path, timeout=240).stdout
         assert text.count("steps and trees") == 1 + ("outside" in text)
         assert "rows: 80, 0 of them flagged; left out: 80 flagged" in text
 
@@ -247,7 +251,7 @@ class TestFitted:
     def test_run_predicts_with_a_range(self, path):
         add(path, with_energy(rows(CONVOLUTIONS[::2])))
         argv = ("bench", "predict", "run", "conv2d", "--space", "predict", "--db", path, "--json")
-        document = json.loads(memtui(*argv, timeout=120).stdout)
+        document = json.loads(memtui_here(*argv, timeout=120).stdout)
         unseen = [one for one in document["predictions"] if one["measured_ns"] is None]
         true = {c.key: call_ns(c) for c in CONVOLUTIONS}
         assert (len(document["predictions"]), len(unseen)) == (240, 120)
@@ -265,18 +269,18 @@ class TestFitted:
         found = [replace(r, energy_j=r.energy_j / (2 if r.configuration.parameters["k"] == 1 else 1)) for r in found]
         add(path, found)
         argv = ("bench", "predict", "run", "conv2d", "--grid", "k=1,3", "--grid", "n=8", "--db", path)
-        document = json.loads(memtui(*argv, "--json", timeout=120).stdout)
+        document = json.loads(memtui_here(*argv, "--json", timeout=120).stdout)
         watts = {one["parameters"]["k"]: one["power_w"] for one in document["predictions"]}
         assert watts == {1: pytest.approx(WATTS / 2, rel=0.05), 3: pytest.approx(WATTS, rel=0.05)}
         assert all(one["power_low_w"] < one["power_w"] < one["power_high_w"] for one in document["predictions"])
-        text = memtui(*argv, timeout=120).stdout
+        text = memtui_here(*argv, timeout=120).stdout
         assert "J/call" in text
         assert any(line.split()[:1] == ["time"] and "watts" in line for line in text.splitlines())
 
     def test_a_network_is_predicted_as_the_sum_of_its_operators(self, path):
         add(path, with_energy(rows(in_space("predict", "conv2d", {"cache": "warm", "weights": "same"}))))
         argv = ("bench", "predict", "run", "resnet50", "--db", path)
-        document = json.loads(memtui(*argv, "--json", timeout=120).stdout)
+        document = json.loads(memtui_here(*argv, "--json", timeout=120).stdout)
         network, parts = document["network"], document["predictions"]
         assert (network["calls"], network["operators"], len(parts)) == (174, 48, 48)
         assert sum(one["calls"] for one in parts) == 174
@@ -285,7 +289,7 @@ class TestFitted:
         assert network["power_w"] == pytest.approx(network["energy_j"] / network["call_ns"] * 1e9)
         assert network["outside"] >= 25, "nothing but convolutions was measured"
         assert 0 < network["outside_time_share"] < 1
-        text = memtui(*argv, timeout=120).stdout
+        text = memtui_here(*argv, timeout=120).stdout
         assert "resnet50 n=1 size=224 cache=warm weights=same: 174 calls of 48 operators a pass" in text
         assert any(line.split()[:1] == ["calls"] for line in text.splitlines())
 
@@ -294,12 +298,12 @@ class TestFitted:
         file = write_networks(tmp_path)
         add(path, rows(in_space("predict", "conv2d", {"cache": "warm", "weights": "same"}), energy_reason="no RAPL"))
         argv = ("bench", "predict", "run", f"{file}:small", "--db", path, "--json")
-        first = json.loads(memtui(*argv, timeout=120).stdout)["network"]
+        first = json.loads(memtui_here(*argv, timeout=120).stdout)["network"]
         assert (first["calls"], first["measured_ns"], first["power_w"]) == (14, None, None)
         assert first["coverage"]["leaf_modules_covered"] == 9
         whole = make("network", {"cache": "warm", "weights": "same", **first["parameters"]})
         add(path, [BenchRow(whole, PLAN, call_ns=12345.0, energy_reason="no RAPL")])
-        again = json.loads(memtui(*argv, timeout=120).stdout)
+        again = json.loads(memtui_here(*argv, timeout=120).stdout)
         assert again["network"]["measured_ns"] == 12345.0
         assert again["network"]["call_ns"] == pytest.approx(first["call_ns"]), "no model is fitted to a whole network"
         assert again["rows"] == 240
@@ -309,9 +313,9 @@ class TestFitted:
         first = add(path, with_energy(rows(CONVOLUTIONS)), name="fast")
         add(path, with_energy(rows(CONVOLUTIONS[::24], slow=3)), name="slow")
         argv = ("bench", "predict", "run", "conv2d", "--space", "predict", "--db", path, "--json")
-        alone = memtui(*argv, timeout=120)
+        alone = memtui_here(*argv, timeout=120)
         assert (alone.returncode, "10 usable rows are too few" in alone.stderr) == (2, True)
-        document = json.loads(memtui(*argv, "--from-run", "all", timeout=120).stdout)
+        document = json.loads(memtui_here(*argv, "--from-run", "all", timeout=120).stdout)
         assert (document["place"]["device"], [p["device"] for p in document["together"]]) == ("slow", ["fast"])
         assert (document["rows"], document["others"]) == (250, [])
         predictions, true = document["predictions"], {c.key: 3 * call_ns(c) for c in CONVOLUTIONS}
@@ -319,9 +323,9 @@ class TestFitted:
         errors = [abs(one["call_ns"] / true[one["key"]] - 1) for one in predictions if one["measured_ns"] is None]
         assert np.median(errors) < 0.35
         assert np.median([one["power_w"] for one in predictions]) == pytest.approx(WATTS, rel=0.05)
-        other = json.loads(memtui(*argv, "--from-run", first[:8], "--from-run", "all", timeout=120).stdout)
+        other = json.loads(memtui_here(*argv, "--from-run", first[:8], "--from-run", "all", timeout=120).stdout)
         assert other["place"]["device"] == "fast", "the first that is named is predicted for"
-        text = memtui("bench", "predict", "run", "conv2d", "--db", path, "--from-run", "all", timeout=120).stdout
+        text = memtui_here("bench", "predict", "run", "conv2d", "--db", path, "--from-run", "all", timeout=120).stdout
         assert "fitted together with 240 of cpu fast (threads 1)" in text
 
     def test_the_clock_is_a_feature_where_it_is_known(self, path):
@@ -339,14 +343,14 @@ class TestFitted:
         assert {r.clock_mhz for r in loaded_from(path).rows} == {1000.0, 2000.0}
         argv = ("bench", "predict", "run", "conv2d", "--space", "small", "--db", path)
         slow, fast = (
-            json.loads(memtui(*argv, "--clock", mhz, "--json", timeout=120).stdout) for mhz in ("1000", "2000")
+            json.loads(memtui_here(*argv, "--clock", mhz, "--json", timeout=120).stdout) for mhz in ("1000", "2000")
         )
         pairs = zip(slow["predictions"], fast["predictions"], strict=True)
         assert np.median([one["call_ns"] / other["call_ns"] for one, other in pairs]) == pytest.approx(2, rel=0.2)
-        beyond = memtui(*argv, "--clock", "3000", timeout=120).stdout
+        beyond = memtui_here(*argv, "--clock", "3000", timeout=120).stdout
         assert "clock that is predicted for: 3000 MHz" in beyond
         assert "log2 clock MHz" in beyond, "outside of what was measured"
-        bad = memtui(*argv, "--clock", "-1")
+        bad = memtui_here(*argv, "--clock", "-1")
         assert (bad.returncode, "must be from above 0 to 100000 MHz" in bad.stderr) == (2, True)
 
     def test_run_flags_what_is_outside(self, path):
@@ -360,7 +364,9 @@ class TestFitted:
         assert "[outside: log2 flops" in outside
         assert "1 of 2 are outside of what was measured" in result.stdout
         assert "energy: n/a: it was not measured: no RAPL" in result.stdout
-        document = json.loads(memtui("bench", "predict", "run", "gelu", "--db", path, "--json", timeout=120).stdout)
+        document = json.loads(
+            memtui_here("bench", "predict", "run", "gelu", "--db", path, "--json", timeout=120).stdout
+        )
         (one,) = document["predictions"]
         assert one["outside"] == ["op=gelu"]
         assert (one["energy_j"], one["energy_low_j"]) == (None, None)
