@@ -89,6 +89,11 @@ def main() -> int:
         try:
             time.sleep(5)
             lines = _measure(_parts(viewer.pid), seconds)
+        except psutil.NoSuchProcess as error:
+            print(f"process {error.pid} of memtui ended ({error.name}); the session says:", file=sys.stderr)
+            viewer.wait(30)
+            subprocess.run([sys.executable, "-m", "memtui", "report", folder + "/s.memtui"], stdout=sys.stderr)
+            return 1
         finally:
             viewer.terminate()
             viewer.wait(30)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
 
 Write = Callable[[BinaryIO], Any]
+_GZIP_LEVEL = 6  # 9 takes three times as long for a file hardly smaller
 
 
 class FileSet:
@@ -21,21 +23,30 @@ class FileSet:
     Every file is written under another name first; existing files stay as they are until all new ones are complete.
     """
 
-    def __init__(self, folder: Path, force: bool) -> None:
-        """``force``: existing files of these names may be replaced."""
-        self._folder, self._force = folder, force
+    def __init__(self, folder: Path, force: bool, packed: bool = False) -> None:
+        """Start without a file.
+
+        Args:
+            folder: of the files; need not be there.
+            force: existing files of these names may be replaced.
+            packed: pack each file by gzip; its name ends in ``.gz``.
+        """
+        self._folder, self._force, self._packed = folder, force, packed
         self._created: list[Path] = []  # folders that were not there before, the outermost first
         self._drafts: dict[Path, Path] = {}  # by final path
 
     def write(self, name: str, write: Write) -> None:
         """Have ``write`` write one file. Raises UserError where the name may not be used, and OSError."""
-        target = self._folder / name
+        target = self._folder / (f"{name}.gz" if self._packed else name)
         self._check(target)
         self._created += make_folder(self._folder)
         draft = self._folder / f".memtui-{os.getpid()}-{len(self._drafts)}.new"
         with open(draft, "xb", opener=_private) as file:
             self._drafts[target] = draft
-            write(file)
+            if self._packed:
+                _pack(write, file)
+            else:
+                write(file)
 
     def finish(self) -> list[Path]:
         """Give all files their names, in the order they were written. Raises UserError and OSError."""
@@ -95,19 +106,27 @@ def take_away(created: list[Path]) -> None:
 
 
 @contextmanager
-def all_or_none(folder: Path, *, force: bool) -> Iterator[FileSet]:
+def all_or_none(folder: Path, *, force: bool, packed: bool = False) -> Iterator[FileSet]:
     """Yield a set to write into a folder; whatever ends it before ``finish`` leaves the folder as it was.
+
+    ``packed``: each file is packed by gzip.
 
     Raises:
         UserError: a file is in the way, or the folder takes none.
     """
-    files = FileSet(folder, force)
+    files = FileSet(folder, force, packed)
     try:
         yield files
     except OSError as error:
         raise refused(folder, error, WRITE, remedy="choose another place with -o") from None
     finally:
         files.abandon()
+
+
+def _pack(write: Write, file: BinaryIO) -> None:
+    # Neither name nor time: the same content gives the same bytes.
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=file, mtime=0) as packed:
+        write(cast(BinaryIO, packed))
 
 
 def _private(name: str, flags: int) -> int:

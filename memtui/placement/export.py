@@ -76,14 +76,19 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[Profile], Iterable[Row]]]] = 
 }
 
 
-def export(path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False) -> list[Path]:
-    """Write a profile into a folder and return the files; all files, or no file. Raises UserError."""
+def export(
+    path: Path, form: str, folder: Path, *, force: bool = False, redact: bool = False, packed: bool = False
+) -> list[Path]:
+    """Write a profile into a folder and return the files; all files, or no file.
+
+    ``packed``: by gzip, with ``.gz`` after each name. Raises UserError.
+    """
     if form not in FORMS:
         raise UserError(f"{path}: is a placement profile, which is written as {', '.join(FORMS)}, and not as {form}")
     profile = ProfileFile(path).profile()
     if redact:
         profile = redacted(profile)
-    with all_or_none(folder, force=force) as files:
+    with all_or_none(folder, force=force, packed=packed) as files:
         for name, write in _files(profile, form):
             progress_line.update(name)
             files.write(name, write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +19,8 @@ from tests.support.live import needs_root
 from tests.support.memory_logs import mxnet_log
 from tests.support.sessions import messages, write_session
 
-WITH_PAGES = ("csv", "json", "svg", "html", "parquet")
-OF_STEPS = ("zpp", "analysis", "mxnet", "chrome")
+WITH_PAGES = ("csv", "json", "svg", "html", "parquet", "chrome", "perfetto")
+OF_STEPS = ("zpp", "analysis", "mxnet")
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +139,13 @@ def test_names_come_all_at_once(tmp_path):
         assert not {"one", "two"} & set(names_in(tmp_path / "out"))
         assert files.finish() == [tmp_path / "out" / "one", tmp_path / "out" / "two"]
     assert contents(tmp_path / "out") == {"one": b"1", "two": b"2"}
+
+
+def test_a_packed_set_has_the_same_content_and_the_same_bytes_each_time(tmp_path):
+    for folder in ("a", "b"):
+        with all_or_none(tmp_path / folder, force=False, packed=True) as files:
+            files.write("one.txt", lambda file: file.write(b"1" * 1000))
+            assert [path.name for path in files.finish()] == ["one.txt.gz"]
+    first, second = contents(tmp_path / "a"), contents(tmp_path / "b")
+    assert first == second
+    assert gzip.decompress(first["one.txt.gz"]) == b"1" * 1000

@@ -87,3 +87,8 @@ def test_files_that_are_there_are_not_overwritten_without_force(file: Path, tmp_
     assert export(file, "csv", tmp_path / "out") == 2
     assert "--force" in capsys.readouterr().err
     assert export(file, "csv", tmp_path / "out", "--force") == 0
+
+
+def test_it_may_be_packed(file: Path, tmp_path: Path) -> None:
+    assert export(file, "csv", tmp_path / "out", "--gzip") == 0
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".gz"}

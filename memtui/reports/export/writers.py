@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from memtui.core import progress_line
 from memtui.core.errors import UserError
@@ -22,7 +21,6 @@ from memtui.reports.source import ReportSource
 
 Files = Iterator[tuple[str, Callable[[BinaryIO], Any]]]
 """Name of a file, and what writes it."""
-_GZIP_LEVEL = 6  # 9 takes three times as long for a file hardly smaller
 
 
 def export(
@@ -32,20 +30,12 @@ def export(
 
     ``packed``: by gzip, with ``.gz`` after each name. Raises SessionError and UserError.
     """
-    with closing(open_source(path, redact=redact)) as reader, all_or_none(folder, force=force) as files:
+    written = all_or_none(folder, force=force, packed=packed)
+    with closing(open_source(path, redact=redact)) as reader, written as files:
         for name, write in FORMS[form](reader):
             progress_line.update(name)
-            if packed:
-                files.write(f"{name}.gz", partial(_pack, write))
-            else:
-                files.write(name, write)
+            files.write(name, write)
         return files.finish()
-
-
-def _pack(write: Callable[[BinaryIO], Any], file: BinaryIO) -> None:
-    # Neither name nor time: the same session gives the same bytes.
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=file, mtime=0) as packed:
-        write(cast(BinaryIO, packed))
 
 
 def _csv(reader: ReportSource) -> Files:
