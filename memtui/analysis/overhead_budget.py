@@ -32,6 +32,7 @@ class Budget:
         self._share, self._longest_ns = ppm / MILLION, longest_ns
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
         self._costs: deque[int] = deque(maxlen=RECENT)
+        self.last_ns = 0  # what the last window cost
         self._debt_ns = 0.0
         self._warned = False
         self._begun = 0  # windows so far
@@ -44,6 +45,7 @@ class Budget:
             self._costs.clear()
         self._begun += 1
         self._costs.append(cost_ns)
+        self.last_ns = cost_ns
         most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
         self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
@@ -51,6 +53,15 @@ class Budget:
     def set_share(self, ppm: int) -> None:
         """Keep another share from here on; the debt of the old share is forgotten."""
         self._share, self._debt_ns, self._warned = ppm / MILLION, 0.0, False
+
+    @property
+    def share(self) -> float:
+        return self._share
+
+    @property
+    def typical_ns(self) -> int:
+        """What a window costs, as far as known; 0 before the first one."""
+        return self._cost_ns
 
     @property
     def needed_ns(self) -> int:

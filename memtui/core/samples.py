@@ -211,6 +211,10 @@ class ProcessWindow:
     pss_bytes: int | None = None
     pss_ns: int | None = None  # when it was read, of all processes together
     pss_reason: str = ""  # why it is not known
+    # The accessed pages of each part of a window that was cut into ever shorter parts; the last one is a probe of some
+    # milliseconds. Empty: it was not.
+    parts: tuple[PageSet, ...] = ()
+    probe_ns: int | None = None
 
     @property
     def shared_bytes(self) -> int | None:

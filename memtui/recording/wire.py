@@ -33,7 +33,7 @@ from memtui.core.samples import (
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
-PROTOCOL = 11
+PROTOCOL = 12
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -59,9 +59,10 @@ def _window_to_dict(window: Window, arrays: list[np.ndarray]) -> dict[str, Any]:
         return pages is not None
 
     def process_to_dict(process: ProcessWindow) -> dict[str, Any]:
-        names = (name for name in ProcessWindow.__dataclass_fields__ if name not in _SETS)
+        names = (name for name in ProcessWindow.__dataclass_fields__ if name not in (*_SETS, "parts"))
         fields = {name: getattr(process, name) for name in names}
-        return fields | {name: append_set(getattr(process, name)) for name in _SETS}
+        sets = {name: append_set(getattr(process, name)) for name in _SETS}
+        return fields | sets | {"parts": sum(map(append_set, process.parts))}
 
     fields = {name: getattr(window, name) for name in Window.__dataclass_fields__ if name != "processes"}
     return fields | {"processes": [process_to_dict(p) for p in window.processes]}
@@ -70,8 +71,9 @@ def _window_to_dict(window: Window, arrays: list[np.ndarray]) -> dict[str, Any]:
 def _read_window(window: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window:
     def read_process(fields: dict[str, Any]) -> ProcessWindow:
         sets = {name: PageSet(*(next(arrays) for _ in range(4))) if fields[name] else None for name in _SETS}
+        parts = tuple(PageSet(*(next(arrays) for _ in range(4))) for _ in range(fields["parts"]))
         sizes = {name: None if fields[name] is None else tuple(map(tuple, fields[name])) for name in _VMA_SIZES}
-        return ProcessWindow(**(fields | sets | sizes))
+        return ProcessWindow(**(fields | sets | sizes | {"parts": parts}))
 
     return Window(**(window | {"processes": tuple(read_process(p) for p in window["processes"])}))
 

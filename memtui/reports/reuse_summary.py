@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memtui.analysis.miss_ratio import are_one_figure
+from memtui.analysis.reuse_burst import BurstReuse
 from memtui.analysis.reuse_estimate import ASSUMPTION
 from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.core.samples import SAMPLED, Status
-from memtui.core.units import size
+from memtui.core.units import duration, size
 from memtui.reports.memory_summary import why_no_working_set
 from memtui.reports.source import ReportSource
 
@@ -23,6 +24,25 @@ class DistanceBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class BurstSummary:
+    """Reuse distances of probes: short windows at the end of bursts (``memtui.analysis.reuse_burst``).
+
+    Attributes:
+        count: of probes, of all processes.
+        probe_s: their median length.
+        touches: accesses in them, one for each page and probe.
+        median_bytes, p95_bytes: median and 95th percentile of the distances of all of these; None where fewer came back
+            within their window and the one before.
+    """
+
+    count: int
+    probe_s: float
+    touches: int
+    median_bytes: DistanceBounds | None
+    p95_bytes: DistanceBounds | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReuseSummary:
     """Reuse distances of all windows.
 
@@ -31,6 +51,7 @@ class ReuseSummary:
         median_bytes, p95_bytes: median and 95th percentile of the distances of all returning accesses.
         status, reason: why there are no distances.
         estimate_reason: why there is no estimate.
+        bursts: the distances of shorter windows; None: there are none.
     """
 
     first_touches: int | None
@@ -39,6 +60,7 @@ class ReuseSummary:
     status: str
     reason: str
     estimate_reason: str = ""
+    bursts: BurstSummary | None = None
 
 
 def exact_reuse(reader: ReportSource) -> ExactReuse:
@@ -60,12 +82,29 @@ def reuse_summary(reader: ReportSource) -> ReuseSummary:
         reason = "no page was touched in two windows"
         return ReuseSummary(exact.first_touches, None, None, Status.UNSUPPORTED, reason)
     why = "" if median.estimate is not None else "recorded by a memtui that did not store what an estimate needs"
-    return ReuseSummary(exact.first_touches, median, p95, Status.OK, "", why)
+    return ReuseSummary(exact.first_touches, median, p95, Status.OK, "", why, _burst_summary(reader))
+
+
+def _burst_summary(reader: ReportSource) -> BurstSummary | None:
+    bursts = BurstReuse()
+    for _, _, probe_ns, distances in reader.reuse_bursts(0, reader.samples.newest):
+        bursts.add(probe_ns, distances)
+    if bursts.probe_ns is None or not bursts.touches:
+        return None
+    median, p95 = (_distance(bursts.within(share)) for share in (0.5, 0.95))
+    return BurstSummary(bursts.count, bursts.probe_ns / 1e9, bursts.touches, median, p95)
 
 
 def _bounds(exact: ExactReuse, share: float) -> DistanceBounds | None:
-    bounds, estimate = exact.quantile(share), exact.estimate(share)
-    return None if bounds is None else DistanceBounds(*bounds, None if estimate is None else round(estimate))
+    bounds = exact.quantile(share)
+    return _distance(None if bounds is None else (*bounds, exact.estimate(share)))
+
+
+def _distance(known: tuple[int, int, float | None] | None) -> DistanceBounds | None:
+    if known is None:
+        return None
+    lower, upper, estimate = known
+    return DistanceBounds(lower, upper, None if estimate is None else round(estimate))
 
 
 def _why_no_distances(reader: ReportSource) -> str:
@@ -104,3 +143,16 @@ def reuse_line(reuse: ReuseSummary) -> str:
         f"{reuse.first_touches} first touches"
     )
     return f"{line}; {ASSUMPTION}" if is_estimated(reuse) else line
+
+
+def burst_lines(bursts: BurstSummary | None) -> list[str]:
+    """Return the line of the report on bursts, where there were any."""
+    if bursts is None:
+        return []
+    parts = [
+        f"{share} within {within(distance)}"
+        for share, distance in (("half of all touches", bursts.median_bytes), ("95 %", bursts.p95_bytes))
+        if distance is not None
+    ]
+    text = ", ".join(parts) or "more than half of all touches are of pages that were not touched in the window before"
+    return [f"             in windows of {duration(bursts.probe_s)}, of {bursts.count} bursts: {text}"]

@@ -9,9 +9,10 @@ from memtui.analysis.reuse_histogram import ReuseHistogram
 from memtui.session.blobs import decode_reuse
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_ids, split_row_id
+from memtui.session.records.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
 from memtui.session.sample_reader import SampleReader
-from memtui.session.schema import ReuseCheckpointRecord, ReuseRecord
 
+MOST_PARTS, MOST_PROBE_NS = 1 << 10, 10**12  # of a burst
 _BATCH_ROWS = 256  # windows whose distances are in memory together
 
 
@@ -39,6 +40,24 @@ class ReuseReader:
                     raise self._file.damaged(f"reuse distances of sample {sample}: {error}") from None
                 yield sample, process, reuse
             low = self._file.key_after(rows, low)
+
+    def bursts(self, first_sample: int, last_sample: int) -> list[tuple[int, int, int, ReuseSample]]:
+        """Return the distances of probes in an inclusive range of samples: (sample, process, length in ns, distances).
+
+        There is a burst in few samples, and a session of an older format has none.
+        """
+        low, high = row_ids(first_sample, last_sample)
+        bursts = []
+        for record in self._file.records(ReuseBurstRecord, "WHERE id >= ? AND id < ? ORDER BY id", low, high):
+            sample, process = split_row_id(record.id)
+            try:
+                if not 0 < record.parts < MOST_PARTS or not 0 < record.probe_ns < MOST_PROBE_NS:
+                    raise ValueError("numbers out of range")
+                reuse = decode_reuse(record.data, 3 * (record.parts + 1))
+            except ValueError as error:
+                raise self._file.damaged(f"reuse distances of the burst in sample {sample}: {error}") from None
+            bursts.append((sample, process, record.probe_ns, reuse))
+        return bursts
 
     def until(self, sample: int) -> ReuseHistogram:
         """Return the histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""

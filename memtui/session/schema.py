@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 from memtui.core.samples import Event, GpuMemory, GpuUse, PowerReading, Process
 from memtui.session.records.call_stacks import AllocationStackRecord, CallStackRecord, FrameRecord
 from memtui.session.records.imported import DriverMemory
+from memtui.session.records.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
 
 Integer = TypeVar("Integer")  # ``int``, or all of them as an array
 OptionalInteger = TypeVar("OptionalInteger")  # ``int | None``, or an array with nan
@@ -154,22 +155,6 @@ class VmaRssRecord:
     """Resident bytes of a process by VMA row, in one sample."""
 
     id: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ReuseRecord:
-    """Exact reuse distances of a process in one sample."""
-
-    id: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ReuseCheckpointRecord:
-    """The histogram of all samples up to one."""
-
-    sample: int
     data: bytes
 
 
@@ -370,6 +355,7 @@ TABLES: dict[type, str] = {
     VmaRssRecord: "vma_rss",
     ReuseRecord: "reuse",
     ReuseCheckpointRecord: "reuse_checkpoint",
+    ReuseBurstRecord: "reuse_burst",
     VmaRecord: "vma",
     VmaStateRecord: "vma_state",
     VmaAliasRecord: "vma_alias",

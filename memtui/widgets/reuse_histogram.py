@@ -152,11 +152,25 @@ class ReuseHistogram(Panel):
         """Return what less memory would cost, in sentences below the picture."""
         if self.misses:
             return [self._miss_sentence(width)]
-        half = self._half_sentence(width)
-        if not half:
+        lines = [line for line in (self._burst_sentence(width), self._half_sentence(width)) if line]
+        if not lines:
             return [self._miss_sentence(width)]
-        both = height >= _BOTH_ROWS and len(self.view.size_bytes)
-        return [half, *([self._miss_sentence(width)] if both else [])]
+        if height < _BOTH_ROWS:
+            return lines[:1]
+        return [*lines, *([self._miss_sentence(width)] if len(self.view.size_bytes) else [])]
+
+    def _burst_sentence(self, width: int) -> Line:
+        """Return the same of the short windows at the end of bursts; empty where there are none."""
+        view, draw_style = self.view, self.draw_style
+        if view.burst_half_bytes is None:
+            return []
+        low, high, estimate = view.burst_half_bytes
+        bounds, about = between(low, high), None if are_one_figure(low, high) else estimate
+        value, end = (bounds, "") if about is None else (f"about {text.size(about)}", f" ({bounds})")
+        leads = f" of windows of {view.probe}, half come back within ", f" in {view.probe}: half within "
+        forms = [(leads[0], end), (leads[1], end), (leads[1], "")]
+        lead, end = next((f for f in forms if len(f[0]) + len(value) + len(f[1]) <= width), forms[-1])
+        return [(lead, draw_style["dim"]), (value, draw_style["bright"]), (end, draw_style["dim"])]
 
     def _half_sentence(self, width: int) -> Line:
         """Return within which distance half of the accesses return; empty where the bounds are too far apart."""

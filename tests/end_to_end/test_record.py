@@ -45,6 +45,26 @@ def session(tmp_path) -> Path:
 
 
 @needs_tracker
+def test_a_window_that_is_cut_into_parts_is_the_same_window(session):
+    """A budget of half the time has a burst every few seconds."""
+    with pattern("random", "--pages", 4_000, "--touched", 1_000, "--seed", 7, "--mode", "rw") as truth:
+        words = ("--interval", 0.5, "--duration", 8, "--filter", "none", "--max-overhead", "50%")
+        done = memtui("record", truth["pid"], "-o", session, *words)
+        assert done.returncode == 0, done.stderr
+    reader = Session(session)
+    bursts = reader.reuse.bursts(0, reader.samples.newest)
+    assert bursts, "no window was cut"
+    for sample, process, probe_ns, distances in bursts:
+        assert 0.004e9 < probe_ns < 0.031e9
+        seen, expected = truth_in(truth, reader.pages.page_set(sample, process))
+        assert seen.tolist() == expected.tolist()
+        assert 0 < distances.touches <= reader.pages.page_set(sample, process).page_count
+    lengths_ns = reader.samples.end_ns - reader.samples.start_ns
+    assert (lengths_ns[1:-1] >= 0.5e9).all()
+    reader.close()
+
+
+@needs_tracker
 @pytest.mark.parametrize(("pages", "touched", "mode"), [
     (32, 16, "r"), (4_000, 1_000, "w"), (200_000, 100_000, "rw"),
     *[pytest.param(pages, touched, mode, marks=pytest.mark.slow) for pages, touched, mode in (

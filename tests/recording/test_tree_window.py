@@ -112,6 +112,37 @@ def test_a_window_that_is_not_kept_is_not_a_sample(watch):
     assert watch.windows.sample == 0
 
 
+def test_a_window_in_parts_is_one_sample_with_all_its_pages_and_pauses(watch):
+    maps = watch.tree.processes[watch.pid].maps
+    ends = iter((1000, 1400, 1411))
+
+    def outcome(subject):
+        end_ms = next(ends)
+        pages = PageSet.from_pages([1, end_ms])
+        return Reading(PageWindow(pages), maps, end_ms * 10**6, (end_ms + 1) * 10**6, 5)
+
+    watch.reader.outcome = outcome
+    cleared = []
+    add = watch.windows._clock.add_windows
+    watch.windows._clock.add_windows = lambda *args: cleared.extend(args[3]) or add(*args)
+    start_ns = watch.tree.processes[watch.pid].start_ns
+    watch.windows.cut()
+    watch.windows.cut()
+    assert watch.outbox.take() == []
+    watch.windows.take(INTERVAL_NS)
+    (process,) = watch.outbox.take()[-1].processes
+    assert watch.windows.sample == 1
+    assert (process.start_ns, process.end_ns, process.paused_ns) == (start_ns, 1411 * 10**6, 15)
+    assert process.pages.pages().tolist() == [1, 1000, 1400, 1411]
+    assert [part.pages().tolist() for part in process.parts] == [[1, 1000], [1, 1400], [1, 1411]]
+    assert process.probe_ns == 10 * 10**6
+    assert [window.pages.page_count for window in cleared] == [2, 2, 2]
+    ends = iter((2000,))
+    watch.windows.take(INTERVAL_NS)
+    (process,) = watch.outbox.take()[-1].processes
+    assert (process.parts, process.probe_ns, process.pages.page_count) == ((), None, 2)
+
+
 def test_a_lost_window_is_reported_once_and_the_next_goes_back_to_its_start(watch):
     start_ns = watch.tree.processes[watch.pid].start_ns
     watch.reader.outcome = lambda _: Lost(TrackerError("no pages"), 3)

@@ -125,7 +125,7 @@ class FakeSession:
             sums=self._touch_sums,
             stored_sample=self._stored_sample,
         )
-        self.reuse = SimpleNamespace(until=self._reuse_until, between=self._reuse_between)
+        self.reuse = SimpleNamespace(until=self._reuse_until, between=self._reuse_between, bursts=lambda *samples: [])
         self.devices = SimpleNamespace(
             power=self._power, gpu_memory_at=self._gpu_memory_at, gpu_use_at=self._gpu_use_at
         )

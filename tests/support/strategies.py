@@ -59,6 +59,8 @@ PROCESS_WINDOWS = st.builds(
     resident=st.none() | page_sets(),
     rss_bytes=st.none() | BYTES,
     vma_shared_bytes=st.none() | st.lists(st.tuples(BYTES, BYTES), max_size=3).map(tuple),
+    parts=st.lists(page_sets(), max_size=2).map(tuple),
+    probe_ns=st.none() | NS,
 )
 PROCESSES_OF_WINDOW = st.lists(PROCESS_WINDOWS, max_size=3).map(tuple)
 MAYBE_NS, MAYBE_BYTES = st.none() | NS, st.none() | BYTES

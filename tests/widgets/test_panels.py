@@ -359,6 +359,20 @@ async def test_an_estimate_is_shown_with_its_bounds_and_its_assumption():
     assert "come back within 120-128 MiB" in await drawn(ReuseWidget(near), 60, 12)
 
 
+async def test_what_bursts_tell_comes_first():
+    view = replace(reuse_view(histogram(), 0.2), burst_half_bytes=(20 << 20, 38 << 20, float(31 << 20)), probe="10 ms")
+    for width, height, text in (
+        (80, 12, "of windows of 10 ms, half come back within about 31.0 MiB (20.0-38.0 MiB)"),
+        (60, 8, "in 10 ms: half within about 31.0 MiB (20.0-38.0 MiB)"),
+        (46, 8, "in 10 ms: half within about 31.0 MiB"),
+    ):
+        shown = await drawn(ReuseWidget(view), width, height)
+        assert text in shown
+        assert ("half of all touches" in shown) == ("would miss" in shown) == (height == 12)
+    close = replace(view, burst_half_bytes=(36 << 20, 38 << 20, float(37 << 20)))
+    assert "half come back within 36.0-38.0 MiB" in await drawn(ReuseWidget(close), 80, 12)
+
+
 async def test_more_first_touches_than_half_are_not_called_half():
     view = replace(reuse_view(histogram(), 0.2), half_low_bytes=None, half_high_bytes=None, first_share=0.682)
     for height in (12, 8):

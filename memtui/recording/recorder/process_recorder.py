@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from memtui.analysis.access_counts import TouchLevels
+from memtui.analysis.reuse_burst import probe_distances
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.analysis.row_states import RowStates
 from memtui.analysis.vma_filter import Filter
@@ -18,10 +19,10 @@ from memtui.core.page_set import CODEC_ZLIB, PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
 from memtui.session.blobs import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
 from memtui.session.file_format import row_id
+from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
 from memtui.session.schema import (
     PageSetRecord,
     ProcessSampleRecord,
-    ReuseRecord,
     TouchSumRecord,
     VmaAliasRecord,
     VmaRecord,
@@ -61,6 +62,7 @@ class ObservedProcess:
             int, tuple[RangeOverTime, str]
         ] = {}  # id in the session -> row as last written, and its filter term
         self._last_sample = 0
+        self._before: PageSet | None = None  # what is stored of the window before; None: not known
 
     def add_table(self, table: VmaTable) -> None:
         """Store a new table of mappings."""
@@ -102,6 +104,8 @@ class ObservedProcess:
         self._last_sample = sample
         key = row_id(sample, self._key)
         stored = reuse = None
+        if window.pages is None:
+            self._before = None
         if window.pages is not None:
             self._store_by_vma(VmaWssRecord, key, window.pages, window.vma_wss_bytes or (), window.scale)
             included = window.pages if self._included.all() else self._select(window.pages, self._included)
@@ -111,6 +115,8 @@ class ObservedProcess:
             if window.scale is None:  # windows of random parts of the memory show no reuse
                 reuse = self._reuse.touch(included)
                 self._writer.insert([ReuseRecord(key, encode_reuse(reuse))])
+                self._store_burst(key, window)
+                self._before = included
         elif window.vma_wss_bytes is not None:
             self._store_counted(VmaWssRecord, key, window.vma_wss_bytes)
         if window.vma_shared_bytes:
@@ -121,6 +127,14 @@ class ObservedProcess:
             self._store_counted(VmaRssRecord, key, window.vma_rss_bytes)
         self._writer.insert_from(ProcessSampleRecord, window, id=key, stored_bytes=stored)
         return stored, reuse
+
+    def _store_burst(self, key: int, window: ProcessWindow) -> None:
+        """Store the distances of the last part of a window that was cut into parts."""
+        if window.probe_ns is not None and window.parts:
+            whole = self._included.all()
+            parts = [part if whole else self._select(part, self._included) for part in window.parts]
+            distances = encode_reuse(probe_distances(self._before, parts))
+            self._writer.insert([ReuseBurstRecord(key, len(parts), window.probe_ns, distances)])
 
     def checkpoint(self, sample: int) -> None:
         """Store the sums of accessed pages that end with a sample."""

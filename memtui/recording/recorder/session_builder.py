@@ -44,6 +44,7 @@ from memtui.recording.recorder.limits import Limits
 from memtui.recording.recorder.process_recorder import ObservedProcess
 from memtui.session.records.allocations import layer_types, peak_record, step_record
 from memtui.session.records.learning import about_record, learning_records
+from memtui.session.records.reuse import ReuseCheckpointRecord
 from memtui.session.records.tensors import ranges_record
 from memtui.session.records.training import progress_record
 from memtui.session.schema import (
@@ -51,7 +52,6 @@ from memtui.session.schema import (
     LayerTypesRecord,
     LearningAboutRecord,
     ProgressDeviceRecord,
-    ReuseCheckpointRecord,
     SampleRecord,
 )
 from memtui.session.writer import SessionWriter

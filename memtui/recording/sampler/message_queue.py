@@ -127,4 +127,4 @@ class MessageQueue:
 def _without_pages(process: ProcessWindow) -> ProcessWindow:
     if process.pages is None:
         return process
-    return replace(process, pages=None, resident=None, status=Status.DROPPED, reason=SLOW)
+    return replace(process, pages=None, resident=None, parts=(), status=Status.DROPPED, reason=SLOW)

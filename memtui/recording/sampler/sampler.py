@@ -25,6 +25,7 @@ from memtui.probes.power.probe import PowerProbe
 from memtui.probes.process_exit import how_it_ended
 from memtui.probes.process_owner import check_owner
 from memtui.probes.window_reader import PageReader
+from memtui.recording.sampler.burst_schedule import BurstSchedule
 from memtui.recording.sampler.commands import SamplerConfig, SamplerState
 from memtui.recording.sampler.hello import hello
 from memtui.recording.sampler.message_queue import MessageQueue
@@ -102,6 +103,9 @@ class Sampler:
             owner=owner,
             in_pause=outbox.pump,
         )
+        self._bursts = BurstSchedule()
+        # Parts of a window are of use where single pages are seen exactly.
+        self._cuts = self._tracker.pages.ok and self._reader.pauses and not self._options.samples_pages
         self._warnings = PauseWarnings(order, outbox, self._reader)
         self._tree = TrackedTree(order, owner, outbox, self._reader, self._warnings, locks)
         self._windows = TreeWindows(
@@ -148,19 +152,26 @@ class Sampler:
 
     def _round(self, power: PowerProbe, until_ns: int | None) -> End | None:
         """Wait for what is due next, and do it; return why the recording ends, if it does."""
+        bursts = self._bursts
         now_ns = time.monotonic_ns()
         if now_ns >= self._power_due_ns:
             readings = power.read(now_ns)
             self._outbox.put(Power(readings, *gpu_part(self._tree.processes.values(), power.holders)))
             self._power_due_ns = now_ns + self._clock.power_every_ns
-        due_ns = self._window_due_ns(now_ns)
+        window_due_ns = due_ns = max(self._window_due_ns(now_ns), bursts.end_ns)
         ending = until_ns is not None and due_ns >= until_ns
         due_ns = min(due_ns, until_ns) if until_ns else due_ns
+        if bursts.cut_ns is not None:
+            due_ns = min(due_ns, max(bursts.cut_ns, now_ns))
         # Within a budget windows may be minutes apart, and power is read between them.
         end = self._wait(min(due_ns, self._power_due_ns) if self._clock.has_budget else due_ns)
         if end is not None:
             return end
         if self._apply_requests() or time.monotonic_ns() < due_ns:
+            return None
+        if bursts.cut_ns is not None and due_ns < window_due_ns:
+            self._windows.cut()
+            bursts.cut(time.monotonic_ns(), window_due_ns)
             return None
         if ending:
             return End(time.monotonic_ns(), "duration")
@@ -168,7 +179,16 @@ class Sampler:
             self._windows.take(self._options.interval_ns)
             self._tree.follow()
             self._check_notice()
+            self._begin_window(until_ns)
         return None
+
+    def _begin_window(self, until_ns: int | None) -> None:
+        """Decide whether the window that has begun will be cut into parts."""
+        now_ns, budget = time.monotonic_ns(), self._clock.budget
+        due_ns = self._window_due_ns(now_ns)
+        may = self._cuts and budget is not None and (until_ns is None or due_ns < until_ns)
+        costs = (budget.last_ns, budget.typical_ns, budget.share) if budget is not None else (0, 0, None)
+        self._bursts.begin(now_ns, due_ns, costs[0], costs[1], costs[2] if may else None)
 
     def _window_due_ns(self, now_ns: int) -> int:
         """Return when the next window ends; while sampling is paused, when power is read next."""
@@ -215,6 +235,7 @@ class Sampler:
     def _pause(self) -> None:
         """Stop sampling the target from here on."""
         self._paused_since_ns = time.monotonic_ns()
+        self._bursts.cancel()
         self._tracker.set_interval(None)
         text = "sampling is paused (x goes on): the target is left alone, and what it touches is not seen"
         self._outbox.put_event("gap", text)

@@ -61,11 +61,25 @@ class SampleClock:
             return POWER_EVERY_NS
         return min(max(POWER_EVERY_NS, self.interval_ns // 10), POWER_SELDOM_NS)
 
-    def add_windows(self, windows: Sequence[ProcessWindow], paused_ns: int, busy_cpus: float) -> TargetLoss:
-        """Add a window of the tree, for which processes were paused for ``paused_ns``; return what the tree lost."""
+    @property
+    def budget(self) -> Budget | None:
+        """The budget as it stands; None without one."""
+        return self._budget
+
+    def add_windows(
+        self,
+        windows: Sequence[ProcessWindow],
+        paused_ns: int,
+        busy_cpus: float,
+        cleared: Sequence[ProcessWindow] | None = None,
+    ) -> TargetLoss:
+        """Add a window of the tree, for which processes were paused for ``paused_ns``; return what the tree lost.
+
+        ``cleared``: all parts of windows that were cut, in whose place accessed bits were cleared.
+        """
         cpu_ns = self._cpu_ns()
         loss = estimate(
-            windows,
+            windows if cleared is None else cleared,
             self._before,
             self._machine,
             paused_ns=paused_ns,

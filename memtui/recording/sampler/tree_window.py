@@ -10,12 +10,13 @@ from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pss import PssProbe
-from memtui.probes.window_reader import Outcome, PageReader, Reading, shared_pages
+from memtui.probes.window_reader import PageReader, Reading, shared_pages
 from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock
 from memtui.recording.sampler.tracked_process import TrackedProcess, why_lost
 from memtui.recording.sampler.tracked_tree import TrackedTree
+from memtui.recording.sampler.window_parts import Whole, WindowParts
 
 RESIDENT_EVERY_NS = 1_000_000_000
 
@@ -51,6 +52,7 @@ class TreeWindows:
         self._pss = PssProbe(max_overhead_ppm)
         self._disturbance = DisturbanceProbe()
         self._resident_due_ns = 0
+        self._parts = WindowParts()
 
     def start(self) -> None:
         """Count disturbances of the target from here on."""
@@ -59,6 +61,15 @@ class TreeWindows:
     def close(self) -> None:
         """Release what reads disturbances."""
         self._disturbance.close()
+
+    def cut(self) -> None:
+        """End a part of the window in progress: its pages are read and their accessed bits cleared, and it goes on."""
+        tracked = tuple(self._tree.processes.values())
+        outcomes = self._reader.read([self._tree.subject(process) for process in tracked], want_resident=False)
+        self._warnings.update()
+        self._outbox.pump()
+        for process, outcome in zip(tracked, outcomes, strict=True):
+            self._parts.add(process.process.pid, outcome)
 
     def take(self, interval_ns: int, *, keep: bool = True) -> None:
         """Read one window and send it; without ``keep`` it only clears the accessed bits.
@@ -74,17 +85,21 @@ class TreeWindows:
             self._resident_due_ns = time.monotonic_ns() + RESIDENT_EVERY_NS
         tracked = tuple(self._tree.processes.values())
         pids = tuple(process.process.pid for process in tracked)
-        outcomes = self._reader.read([self._tree.subject(process) for process in tracked], want_resident=want_resident)
+        last = self._reader.read([self._tree.subject(process) for process in tracked], want_resident=want_resident)
+        wholes = [self._parts.complete(pid, outcome) for pid, outcome in zip(pids, last, strict=True)]
+        self._parts.forget_others(pids)
+        outcomes = [whole.outcome for whole in wholes]
         self._warnings.update()
         self._outbox.pump()  # what did not fit into the pipe, or everything if nothing was paused
         if keep:
             self._pss.poll(pids)
         shared, excess_bytes = shared_pages(outcomes)
-        windows = [w for parts in zip(tracked, outcomes, shared, strict=True) if (w := self._window_of(*parts))]
+        each = [self._window_of(*parts) for parts in zip(tracked, wholes, shared, strict=True)]
+        windows = [window for window in each if window is not None]
+        cleared = [part for pair in zip(each, wholes, strict=True) for part in _cleared(*pair)]
         budgeted_ns = self._clock.budgeted_ns
-        loss = self._clock.add_windows(
-            windows, tree_paused_ns(windows, together=self._together) or 0, self._tree.busy_cpus
-        )
+        paused_ns = tree_paused_ns(windows, together=self._together) or 0
+        loss = self._clock.add_windows(windows, paused_ns, self._tree.busy_cpus, cleared)
         if why := self._clock.warning():
             self._outbox.put_event("warning", why)
         if not windows:
@@ -117,10 +132,9 @@ class TreeWindows:
         if root_ended is not None:
             raise root_ended
 
-    def _window_of(
-        self, tracked: TrackedProcess, outcome: Outcome, shared: TouchedFrames | None
-    ) -> ProcessWindow | None:
+    def _window_of(self, tracked: TrackedProcess, whole: Whole, shared: TouchedFrames | None) -> ProcessWindow | None:
         """Return the window of one process; None when the process ended."""
+        outcome = whole.outcome
         pid, start_ns = tracked.process.pid, tracked.start_ns
         pages: PageWindow | None = None
         status, reason, end_ns = Status.OK, "", time.monotonic_ns()
@@ -155,13 +169,25 @@ class TreeWindows:
         if tracked.table_due:
             self._outbox.put(VmaTable(tracked.process.key, self.sample, tracked.vmas))
             tracked.table_due = False
-        return tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
+        window = tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
+        if whole.probe_ns is None or window.pages is None:
+            return window
+        return replace(window, parts=whole.accessed, probe_ns=whole.probe_ns)
 
     def _send_exec(self, tracked: TrackedProcess, process: Process) -> None:
         """Send the new description of a process after its exec; its mappings follow."""
         tracked.process, tracked.table_due = process, True
         self._outbox.put(process)
         self._outbox.put_event("exec", f"pid {process.pid} is now {process.command}")
+
+
+def _cleared(window: ProcessWindow | None, whole: Whole) -> list[ProcessWindow]:
+    """Return in parts what was accessed in a window: the accessed bits of each part were set again."""
+    if window is None or not whole.accessed:
+        return [] if window is None else [window]
+    *parts, last = whole.accessed
+    key, start_ns, end_ns = window.process, window.start_ns, window.end_ns
+    return [*(ProcessWindow(key, start_ns, end_ns, pages=pages) for pages in parts), replace(window, pages=last)]
 
 
 def _with_all_resident(window: ProcessWindow) -> ProcessWindow:

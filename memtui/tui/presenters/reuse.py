@@ -10,7 +10,9 @@ import numpy as np
 from memtui.analysis.fast_numpy import intervals_s
 from memtui.analysis.growing_median import GrowingMedian
 from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.reuse_burst import BurstReuse
 from memtui.analysis.reuse_histogram import BIN_EDGES, BINS_PER_OCTAVE, ReuseHistogram
+from memtui.core.units import duration_ns
 from memtui.session.session import Session
 from memtui.tui.presenters.all_windows import MORE, parts_until
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -34,10 +36,12 @@ class ReuseLog:
         self._keys, self._whose = keys, whose
         self._histogram, self._view, self._until = ReuseHistogram(), ReuseView(), -1
         self._intervals = Intervals()
+        self._bursts = Bursts(keys)
 
     def forget(self) -> None:
         """Add up again: there are more windows between those that were added."""
         self._histogram, self._until, self._intervals = ReuseHistogram(), -1, Intervals()
+        self._bursts = Bursts(self._keys)
 
     def view(self, reader: Session, sample: int, budget: TimeBudget) -> tuple[ReuseView, bool]:
         """Return the distances up to a sample, and whether all of them are in it."""
@@ -52,7 +56,8 @@ class ReuseLog:
                 self._until = sample
             else:
                 self._histogram, self._until = reader.reuse.until(sample), sample
-            self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
+            view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
+            self._view = self._bursts.added_to(view, reader, sample)
         complete = self._until == sample
         return replace(self._view, whose=self._whose if complete else f"{self._whose}, still adding up"), complete
 
@@ -68,6 +73,26 @@ class ReuseLog:
             self._until = last
             if budget.spent:
                 return
+
+
+class Bursts:
+    """Adds up the bursts of all windows up to one, of all processes or some. A growing session reads its new ones."""
+
+    def __init__(self, keys: frozenset[int] | None) -> None:
+        self._keys = keys
+        self._reuse, self._until = BurstReuse(), -1
+
+    def added_to(self, view: ReuseView, reader: Session, sample: int) -> ReuseView:
+        """Return the view with the distances of bursts up to a sample."""
+        if sample < self._until:
+            self._reuse, self._until = BurstReuse(), -1
+        for _, process, probe_ns, distances in reader.reuse.bursts(self._until + 1, sample):
+            if self._keys is None or process in self._keys:
+                self._reuse.add(probe_ns, distances)
+        self._until = sample
+        if self._reuse.probe_ns is None:
+            return view
+        return replace(view, burst_half_bytes=self._reuse.within(0.5), probe=duration_ns(self._reuse.probe_ns))
 
 
 class Intervals:

@@ -236,6 +236,8 @@ class ReuseView:
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
     most_bytes: tuple[float, float] | None = None  # between which 95 % of the returning touches come back
     most_estimate_bytes: float | None = None
+    burst_half_bytes: tuple[float, float, float | None] | None = None  # of the probes of bursts: bounds, estimate
+    probe: str = ""  # how long these are, in words
     interval: str = ""  # of the windows, in words; "0.2-1 s" where it changed
     note: str = ""
     whose: str = ""  # the chosen range or process

@@ -1,0 +1,82 @@
+"""Reuse distances of a stored session: those of bursts, with what is read before them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from memtui.analysis.reuse_burst import BurstReuse, probe_distances
+from memtui.core.page_set import PageSet
+from memtui.core.samples import Window
+from memtui.reports.report import build_report
+from memtui.reports.text import format_report
+from memtui.session.file_format import SessionError
+from memtui.session.session import Session
+from memtui.tui.presenters.reuse import ReuseLog
+from memtui.tui.presenters.time_budget import TimeBudget
+from tests.support.sessions import CODE, HEAP, MS, messages, touched, write_session
+
+SAMPLES, BURSTS = 12, (4, 9)
+
+
+def parts_of(sample: int, code: int = 300) -> tuple[PageSet, ...]:
+    """Return the parts of a window: all of it, then its heap and some code, which filters leave out."""
+    pages = [*range(HEAP >> 12, (HEAP >> 12) + 1024), *range(CODE >> 12, (CODE >> 12) + code)]
+    return touched(sample), PageSet.from_pages(pages), PageSet.from_pages(pages)
+
+
+@pytest.fixture
+def path(tmp_path):
+    stream = [
+        replace(m, processes=(replace(m.processes[0], parts=parts_of(m.sample), probe_ns=10 * MS + m.sample),))
+        if isinstance(m, Window) and m.sample in BURSTS
+        else m
+        for m in messages(SAMPLES)
+    ]
+    return write_session(tmp_path / "s.memtui", stream)
+
+
+def test_bursts_are_those_of_the_parts(path):
+    with closing(Session(path)) as reader:
+        first, second = reader.reuse.bursts(0, SAMPLES)
+        assert [sample for sample, _, _, _ in reader.reuse.bursts(5, SAMPLES)] == [9]
+        assert [(sample, process, probe_ns) for sample, process, probe_ns, _ in (first, second)] == [
+            (4, 1, 10 * MS + 4), (9, 1, 10 * MS + 9)
+        ]  # fmt: skip
+        expected = probe_distances(touched(3), parts_of(4, code=0))
+        assert first[3].counts.tolist() == expected.counts.tolist() == [1024]
+        assert first[3].upper_bytes.tolist() == expected.upper_bytes.tolist()
+        assert first[3].upper_bytes.tolist() == [4 << 20]
+
+
+def test_report_and_screen_say_them(path):
+    report = build_report(path)
+    bursts = report.reuse.bursts
+    assert (bursts.count, bursts.touches, bursts.probe_s) == (2, 2048, pytest.approx(0.01, abs=1e-6))
+    assert (bursts.median_bytes.lower, bursts.median_bytes.upper) == (4096, 4 << 20)
+    line = next(line for line in format_report(report).splitlines() if "bursts" in line)
+    assert "in windows of 10.0 ms, of 2 bursts: half of all touches within about" in line
+    with closing(Session(path)) as reader:
+        log, budget = ReuseLog(), TimeBudget(10.0)
+        for sample, count in ((3, 0), (4, 1), (11, 2), (5, 1)):
+            view, _ = log.view(reader, sample, budget)
+            alone = BurstReuse()
+            for _, _, probe_ns, distances in reader.reuse.bursts(0, sample):
+                alone.add(probe_ns, distances)
+            assert alone.count == count
+            assert view.burst_half_bytes == alone.within(0.5)
+            assert view.probe == ("10.0 ms" if count else "")
+
+
+def test_a_damaged_burst_is_told(path):
+    for column, value in (("parts", 0), ("probe_ns", -5), ("parts", 1 << 20), ("data", b"x")):
+        damaged = path.with_name(f"{column}-{value!r}"[:20])
+        damaged.write_bytes(path.read_bytes())
+        with closing(sqlite3.connect(damaged)) as connection:
+            connection.execute(f"UPDATE reuse_burst SET {column} = ?", (value,))
+            connection.commit()
+        with closing(Session(damaged)) as reader, pytest.raises(SessionError, match="is damaged"):
+            reader.reuse.bursts(0, SAMPLES)
