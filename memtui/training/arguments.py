@@ -65,6 +65,12 @@ def _add_arguments(parser: Parser) -> None:
     group.add_argument(
         "--no-tui", dest="tui", action="store_false", help="lines, also on a terminal; -o keeps a session"
     )
+    group.add_argument(
+        "--tensorboard",
+        type=argtypes.path,
+        metavar="DIR",
+        help="write loss, accuracy, seconds and memory as event files of TensorBoard, in a folder of each run",
+    )
     add_json(group, "one JSON document at the end; lines go to stderr")
 
 

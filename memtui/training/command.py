@@ -19,7 +19,7 @@ from memtui.core.errors import UserError
 from memtui.core.privilege import as_invoker, borrows_root, invoker
 from memtui.training.datasets import CLASSES
 from memtui.training.network_specs import SEQUENCES
-from memtui.training.preflight import check, check_torch
+from memtui.training.preflight import check, check_event_files, check_torch
 from memtui.training.result import TrainingResult, read_result
 from memtui.training.settings import (
     FROM_FOLDER,
@@ -39,17 +39,24 @@ _FLAGS = ("memory_only", "save_graph", "gather_stats")
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """A validated training that can start. ``notes``: on what of its file is ignored."""
+    """A validated training that can start.
+
+    Attributes:
+        notes: on what of its file is ignored.
+        tensorboard: folder for event files; None: none are written.
+    """
 
     network: str
     settings: Settings
     notes: tuple[str, ...] = ()
+    tensorboard: Path | None = None
 
     def argv(self, *more: str) -> tuple[str, ...]:
         """Return the command line of the process that trains."""
         changes = json.dumps(self.settings.changes())
         command = (sys.executable, "-P", "-m", "memtui.training.torch.worker", self.network, changes)
-        return (*command, *more)
+        events = () if self.tensorboard is None else ("--tensorboard", str(self.tensorboard))
+        return (*command, *events, *more)
 
 
 def request_of(args: argparse.Namespace) -> TrainRequest:
@@ -61,10 +68,12 @@ def request_of(args: argparse.Namespace) -> TrainRequest:
 
     def checked() -> tuple[dict[str, Any], tuple[str, ...]]:
         settings, notes = _settings(args)
+        if args.tensorboard is not None:
+            check_event_files(args.tensorboard)
         return settings.changes(), notes
 
     changes, notes = as_invoker(checked)
-    return TrainRequest(args.network, settings_from(changes), notes)
+    return TrainRequest(args.network, settings_from(changes), notes, args.tensorboard)
 
 
 def _settings(args: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:

@@ -19,12 +19,29 @@ _POINTS = 4096
 _MOST = 1024  # points that wait to be sent
 
 
-class Curve:
-    """The learning curve of one training; ``send`` sends a message and returns whether it was accepted."""
+Point = tuple[int, int, int, float, float, float]
+"""Time (CLOCK_MONOTONIC, ns), iteration, epoch, mean loss since the point before, accuracy, its minimum; nan: none."""
 
-    def __init__(self, pid: int, about: str, send: Callable[[LearningProgress], bool]) -> None:
-        self._pid, self._about, self._send = pid, about, send
-        self._points: list[tuple[int, int, int, float, float, float]] = []
+
+class Curve:
+    """The learning curve of one training.
+
+    Args:
+        pid: the process.
+        about: what it trains, see ``LearningProgress``.
+        send: sends a message and returns whether it was accepted.
+        also: receives each point, once.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        about: str,
+        send: Callable[[LearningProgress], bool],
+        also: Callable[[Point], object] | None = None,
+    ) -> None:
+        self._pid, self._about, self._send, self._also = pid, about, send, also
+        self._points: list[Point] = []
         self._losses: list[float] = []
         self._point_ns = self._sent_ns = 0
         self._start_ns = time.monotonic_ns()
@@ -46,8 +63,11 @@ class Curve:
 
     def _point(self, t_ns: int, iteration: int, epoch: int, accuracy: float, minimum: float) -> None:
         loss = sum(self._losses) / len(self._losses) if self._losses else math.nan
-        self._points.append((t_ns, iteration, epoch, loss, accuracy, minimum))
+        point = t_ns, iteration, epoch, loss, accuracy, minimum
+        self._points.append(point)
         self._losses, self._point_ns = [], t_ns
+        if self._also is not None:
+            self._also(point)
 
     def flush(self) -> None:
         """Send the waiting points."""

@@ -6,7 +6,9 @@ import importlib.util
 from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.files import check_place
+from memtui.core.file_set import make_folder, take_away
+from memtui.core.files import check_folder, check_place
+from memtui.core.os_errors import CREATE, refused
 from memtui.core.small_file import check_readable
 from memtui.training.datasets import CLASSES, check_batch, check_files, examples, shape_of
 from memtui.training.network_specs import check_shapes, data_shape, layers_of
@@ -26,6 +28,21 @@ def check(settings: Settings) -> None:
         check_readable(Path(settings.restore_model_path or ""))
     if settings.save_model:
         check_place(Path(settings.save_model_path or ""), force=True)
+
+
+NO_TENSORBOARD = "event files need TensorBoard, which is not installed: pip install 'memtui[tensorboard]'"
+
+
+def check_event_files(folder: Path) -> None:
+    """Create the folder. Raise UserError where TensorBoard is not installed, or no file can be written there."""
+    try:
+        created = make_folder(folder)
+    except OSError as error:
+        raise refused(folder, error, CREATE, remedy="name another folder with --tensorboard") from None
+    check_folder(folder)
+    if importlib.util.find_spec("tensorboard") is None:
+        take_away(created)
+        raise UserError(NO_TENSORBOARD, FAILURE)
 
 
 def check_torch() -> None:

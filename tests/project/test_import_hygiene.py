@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.imports import loaded
 
-HEAVY = {"torch", "pandas", "scipy", "sklearn", "matplotlib"}
+HEAVY = {"torch", "pandas", "scipy", "sklearn", "matplotlib", "tensorboard"}
 SCREEN = {"textual", "rich"}
 
 

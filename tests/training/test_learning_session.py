@@ -14,7 +14,7 @@ from memtui.core.tracer_messages import LearningProgress
 from memtui.recording.wire import Decoder, encode
 from memtui.session.records.learning import learning_records
 from memtui.session.session import Session
-from memtui.training.learning_curve import Curve
+from memtui.training.learning_curve import Curve, Point
 from tests.support import sessions
 
 ABOUT = json.dumps({"network": "fcReLu", "type": "BP"})
@@ -69,7 +69,8 @@ def test_a_curve_keeps_its_points_until_somebody_takes_them():
             reported.append(found)
         return takes
 
-    curve = Curve(1, ABOUT, tell)
+    points: list[Point] = []
+    curve = Curve(1, ABOUT, tell, points.append)
     for n in range(1, 4):
         curve.add(n, 1, 2.0 / n)
     curve.add_accuracy(3, 1, 50.0, None)
@@ -81,3 +82,5 @@ def test_a_curve_keeps_its_points_until_somebody_takes_them():
     assert np.isnan(found.values[2]).all()
     assert found.values[1].tolist()[-1] == 50.0
     assert sum(found.values[0][np.isfinite(found.values[0])] > 0) == len(found.values[0])
+    # Who listens besides gets each point once, also those that were not taken at first.
+    assert [point[:3] for point in points] == list(zip(*found.places.tolist(), strict=True))

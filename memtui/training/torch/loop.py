@@ -14,6 +14,7 @@ from memtui.core import progress_line
 from memtui.training.datasets import Data
 from memtui.training.learning_curve import Curve, minimum_at, shortfall
 from memtui.training.settings import Settings
+from memtui.training.torch.event_files import EventFiles
 from memtui.training.torch.iteration import Iteration
 from memtui.training.torch.loss_functions import BY_NAME as COSTS
 from memtui.training.torch.network import Network
@@ -53,11 +54,14 @@ class Training:
         self.stopped: str | None = None
 
     def run(
-        self, curve: Curve, statistics: Statistics | None, traced: Callable[[Callable[[], object]], object]
+        self,
+        curve: Curve,
+        statistics: Statistics | None,
+        traced: Callable[[Callable[[], object]], object],
+        events: EventFiles | None = None,
     ) -> None:
         """Train. ``traced`` is called after iteration ``TRACED``, with a function that repeats the iteration."""
         settings, size = self._settings, self._settings.batch_size
-        minimum = settings.minimum_accuracy
         progress_line.update("", "training")
         for epoch in range(1, self._last_epoch() + 1):
             order = torch.randperm(len(self._images), generator=self._order)
@@ -79,18 +83,16 @@ class Training:
                     self.epochs = epoch
                     return
                 if self.iterations % settings.eval_period == 0:
-                    self._measure()
-                    curve.add_accuracy(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
-                    self._print_line(
-                        f"iteration: {self.iterations}, accuracy: {self.accuracy:.2f}%, loss: {self.loss:.4f}"
-                    )
+                    loss, accuracy = self._evaluate(epoch, curve, events)
+                    self._print_line(f"iteration: {self.iterations}, accuracy: {accuracy:.2f}%, loss: {loss:.4f}")
             self.epochs = epoch
             if settings.memory_only:
                 continue
-            self._measure()
-            curve.add_accuracy(self.iterations, epoch, self.accuracy or 0.0, minimum_at(minimum, epoch))
+            loss, accuracy = self._evaluate(epoch, curve, events)
+            if events is not None:
+                events.add_epoch(epoch, loss, accuracy)
             self._print_line(f"finished epoch {epoch}")
-            self.stopped = shortfall(minimum, epoch, self.accuracy or 0.0)
+            self.stopped = shortfall(settings.minimum_accuracy, epoch, accuracy)
             if self.stopped is not None:
                 return
 
@@ -106,9 +108,17 @@ class Training:
                 stack.enter_context(statistics.of(self.iterations + 1, self.network, self._iteration))
             return self._iteration.run(self._x, self._y)
 
+    def _evaluate(self, epoch: int, curve: Curve, events: EventFiles | None) -> tuple[float, float]:
+        """Measure loss and accuracy, pass them on, and return them."""
+        self.loss, self.accuracy = loss, accuracy = self._measure()
+        curve.add_accuracy(self.iterations, epoch, accuracy, minimum_at(self._settings.minimum_accuracy, epoch))
+        if events is not None:
+            events.add_accuracy(self.iterations, loss, accuracy)
+        return loss, accuracy
+
     @torch.no_grad()
-    def _measure(self) -> None:
-        """Measure loss and accuracy on the test examples, without learning."""
+    def _measure(self) -> tuple[float, float]:
+        """Return loss and accuracy (percent) on the test examples, without learning."""
         progress_line.update(f"after iteration {self.iterations}: measuring the accuracy")
         self.network.eval()
         images, labels = self._test
@@ -120,7 +130,7 @@ class Training:
             loss += float(self._cost.loss(out, labels[part])) * len(out)
             right += _right(out, labels[part])
         self.network.train()
-        self.loss, self.accuracy = loss / len(images), 100 * right / len(images)
+        return loss / len(images), 100 * right / len(images)
 
 
 def _right(out: Tensor, labels: Tensor) -> int:

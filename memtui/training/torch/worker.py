@@ -51,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--progress-line", action="store_true", help="say on stderr how far it is where that takes long"
     )
+    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write event files into a new folder there")
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help="end when that process ends")
     given = parser.parse_args(arguments)
     if given.exit_with_parent is not None:
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         with ProgressLine("train", f"reading data for {given.network}", wanted=given.progress_line):
-            result = train(given.network, settings_from(json.loads(given.settings)), print_line)
+            result = train(given.network, settings_from(json.loads(given.settings)), print_line, given.tensorboard)
         if given.result is not None:
             given.result.write_text(json.dumps(result.to_dict()))
     except UserError as error:
@@ -77,8 +78,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def train(name: str, settings: Settings, print_line: Callable[[str], object]) -> TrainingResult:
-    """Run one training, from reading the data to the last line.
+def train(
+    name: str, settings: Settings, print_line: Callable[[str], object], tensorboard: Path | None = None
+) -> TrainingResult:
+    """Run one training, from reading the data to the last line. ``tensorboard``: a folder for event files.
 
     Raises:
         UserError: data cannot be read, torch is missing, a file cannot be read or written.
@@ -92,6 +95,7 @@ def train(name: str, settings: Settings, print_line: Callable[[str], object]) ->
         import torch
     except ImportError as error:
         raise UserError(f"PyTorch cannot be imported ({error}): pip install 'memtui[torch]'", FAILURE) from None
+    from memtui.training.torch.event_files import EventFiles
     from memtui.training.torch.loop import Training
     from memtui.training.torch.network import Network
     from memtui.training.torch.rules import BY_NAME
@@ -107,8 +111,9 @@ def train(name: str, settings: Settings, print_line: Callable[[str], object]) ->
     segments = tuple(segment.names for segment in network.segments)
     about = About(os.getpid(), name, settings.type, settings.to_dict(), segments, not rule.keeps_all)
     run = f"{name}_{settings.type}_{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    listener = _TraceListener(network, training.optimiser)
-    curve = Curve(os.getpid(), about_text(about), listener.send)
+    events = None if tensorboard is None else EventFiles(tensorboard, run, about.settings)
+    listener = _TraceListener(network, training.optimiser, None if events is None else events.add_memory)
+    curve = Curve(os.getpid(), about_text(about), listener.send, None if events is None else events.add_point)
     statistics = _statistics(settings, run)
     _describe(print_line, name, settings, network, data.shape)
     written: list[Path] = []
@@ -125,10 +130,14 @@ def train(name: str, settings: Settings, print_line: Callable[[str], object]) ->
 
             written.extend(write_graph(*graph_of(network, again), run))
 
-    training.run(curve, statistics, traced)
-    listener.end_own()
-    curve.end(training.iterations, training.epochs or 1)
-    for path in (*written, *([statistics.path] if statistics is not None else [])):
+    try:
+        training.run(curve, statistics, traced, events)
+        listener.end_own()
+        curve.end(training.iterations, training.epochs or 1)
+    finally:
+        if events is not None:
+            events.close()
+    for path in (*written, *(output.path for output in (statistics, events) if output is not None)):
         print_line(f"wrote {visible(str(path))}")
     peak = peak_of(listener.trace, segments) if listener.trace is not None else None
     _conclude(print_line, training, peak, rule.keeps_all)
@@ -150,11 +159,13 @@ def train(name: str, settings: Settings, print_line: Callable[[str], object]) ->
 class _TraceListener:
     """Receives the recorded steps of this process, from the recorder or, for a few iterations, from its own tracer."""
 
-    def __init__(self, network: Network, optimiser: Any) -> None:
+    def __init__(self, network: Network, optimiser: Any, also: Callable[[StepTrace], object] | None = None) -> None:
+        """``also`` receives each recorded step of main memory."""
         from memtui.recording.tracer import tracer
 
         self.trace: StepTrace | None = None
         self._own: Tracer | None = None
+        self._also = also
         active = tracer.current()
         if active is None:
             active = self._own = tracer.quietly(EVERY, (network,), (optimiser,))
@@ -174,8 +185,16 @@ class _TraceListener:
     def _receive(self, message: TracerMessage) -> None:
         from memtui.training.torch.loop import TRACED
 
-        if isinstance(message, AllocationStep) and message.device == MAIN_MEMORY and message.step < TRACED:
-            self.trace = trace_of(message)
+        if not isinstance(message, AllocationStep) or message.device != MAIN_MEMORY:
+            return
+        is_early = message.step < TRACED
+        if not is_early and self._also is None:
+            return
+        trace = trace_of(message)
+        if is_early:
+            self.trace = trace
+        if self._also is not None:
+            self._also(trace)
 
 
 def _statistics(settings: Settings, run: str) -> Any:

@@ -1,0 +1,118 @@
+"""``memtui train --tensorboard``: the event file, read back record by record, against the result of the training."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from memtui.core.errors import UserError
+from memtui.training.preflight import check_event_files
+from tests.support.repository import ROOT
+
+POLYNOMIAL = 0x82F63B78  # CRC-32C, as TFRecord has it
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ POLYNOMIAL * (crc & 1)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data: bytes) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records_of(path: Path) -> list[bytes]:
+    """TFRecord: length, its checksum, data, its checksum."""
+    data, records, position = path.read_bytes(), [], 0
+    while position < len(data):
+        (length,) = struct.unpack_from("<Q", data, position)
+        content = data[position + 12 : position + 12 + length]
+        assert struct.unpack_from("<I", data, position + 8) == (masked(data[position : position + 8]),)
+        assert struct.unpack_from("<I", data, position + 12 + length) == (masked(content),)
+        records.append(content)
+        position += 16 + length
+    return records
+
+
+def scalars_of(folder: Path) -> dict[str, dict[int, float]]:
+    """Values by tag and step."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    (run,) = folder.iterdir()
+    (path,) = run.iterdir()
+    scalars: dict[str, dict[int, float]] = defaultdict(dict)
+    for record in records_of(path):
+        event = Event.FromString(record)
+        for value in event.summary.value:
+            if value.metadata.plugin_data.plugin_name != "text":
+                scalars[value.tag][event.step] = value.simple_value
+    return scalars
+
+
+def test_the_checksum_is_that_of_the_standard():
+    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720
+
+
+def test_a_training_is_written_by_iteration_and_epoch(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed (pip: memtui[tensorboard])")
+    pytest.importorskip("torch")
+    argv = ("fcReLu", "--type", "DFAMEM", "--epochs", "2", "--set", "eval_period=100")
+    without = document(tmp_path, *argv)
+    result = document(tmp_path, *argv, "--tensorboard", "events")
+    assert result == without, "watching changes neither what is learned nor what it takes"
+    scalars = scalars_of(tmp_path / "events")
+    assert list(scalars["epoch/accuracy_percent"]) == [1, 2]
+    assert scalars["epoch/accuracy_percent"][2] == pytest.approx(result["accuracy"])
+    assert scalars["epoch/loss"][2] == pytest.approx(result["loss"])
+    assert all(seconds > 0 for seconds in scalars["epoch/seconds"].values())
+    assert list(scalars["test/accuracy_percent"]) == [100, 149, 200, 298]
+    assert max(scalars["train/loss"]) == max(scalars["train/seconds_per_iteration"]) == result["iterations"] == 298
+    assert scalars["train/loss"][298] < scalars["train/loss"][1]
+    assert list(scalars["memory/peak_bytes"]) == [3, 5], "without a recording"
+    assert scalars["memory/peak_above_start_bytes"][5] == result["peak_above_start_bytes"]
+    parts = [values[5] for tag, values in scalars.items() if tag.startswith("memory/at_peak/")]
+    assert sum(parts) == scalars["memory/peak_bytes"][5] == result["peak_bytes"]
+
+
+def document(folder: Path, *argv: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-m", "memtui", "train", *argv, "--json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_without_tensorboard_a_line_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"not installed: pip install 'memtui\[tensorboard\]'$") as caught:
+        check_event_files(tmp_path / "events")
+    assert caught.value.code == 1
+    assert not (tmp_path / "events").exists()
+
+
+def test_a_folder_that_cannot_be_is_a_line_before_anything_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="name another folder with --tensorboard") as caught:
+        check_event_files(tmp_path / "file" / "events")
+    assert caught.value.code == 2
+    check_event_files(tmp_path / "events")
+    assert (tmp_path / "events").is_dir()
