@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memtui.bench import sweep
-from memtui.bench.configuration import make, product
+from memtui.bench.configuration import Titles, make, product
 from memtui.bench.figures import costs, network, output
 from memtui.bench.network_vs_operators import compose
 from memtui.bench.plan import BenchWindow
@@ -174,6 +174,31 @@ class TestPredictions:
         assert chart.error == pytest.approx(0.1)
         assert "mean error 10.0 %" in chart.subtitle[1]
         assert "energy: n/a: none" in chart.notes
+
+    def test_predicted_costs_have_their_range_and_the_measured_value(self):
+        wanted = CONFIGURATIONS[:2]
+        document = {"call_ns": 2e6, "low_ns": 1e6, "high_ns": 4e6, "power_w": None, "energy_j": None,
+                    "energy_reason": "no RAPL", "outside": [], "measured_ns": 3e6, "measured_j": None}  # fmt: skip
+        documents = [document, {**document, "outside": ["log2 flops"], "measured_ns": None}]
+        chart = predicted.of_configurations("What it costs", Titles(wanted), wanted, documents, "cpu here")
+        assert [axis.name for axis in chart.axes] == ["time of a call"]
+        first, second = (row.bars[0] for row in chart.rows)
+        assert (first.value, first.low, first.high, first.mark) == pytest.approx((2e-3, 1e-3, 4e-3, 3e-3))
+        assert second.mark is None
+        assert [row.name.endswith("(outside)") for row in chart.rows] == [False, True]
+        assert "power and energy: n/a: no RAPL" in chart.notes
+        assert any("which the model was fitted to" in note for note in chart.notes)
+
+    def test_a_network_is_the_sum_of_its_calls(self):
+        wanted = CONFIGURATIONS[:2]
+        document = {"call_ns": 1e6, "low_ns": 0.5e6, "high_ns": 2e6, "power_w": 50.0, "power_low_w": 40.0,
+                    "power_high_w": 60.0, "energy_j": 0.05, "energy_reason": "", "outside": [], "calls": 2}  # fmt: skip
+        whole = {"call_ns": 7e6, "power_w": 50.0, "energy_j": 0.35, "outside": 0, "operators": 2}
+        chart = predicted.of_network("net", whole, Titles(wanted), wanted, [document, {**document, "calls": 5}], "here")
+        assert [row.name for row in chart.rows] == ["the network, one pass", "5 x linear in=16", "2 x linear in=8"]
+        assert [row.bars[0].value for row in chart.rows] == pytest.approx([7e-3, 5e-3, 2e-3])
+        assert [row.bars[1].value for row in chart.rows] == [50.0] * 3, "watts of many calls are those of one"
+        assert [axis.name for axis in chart.axes] == ["time of these calls", "power", "energy of these calls"]
 
 
 class TestCommand:

@@ -235,7 +235,12 @@ class TestFitted:
         assert (sections["left out", "conv2d"]["scores"], document["energy"]["sections"]) == ({}, [])
         assert "the others have 15 rows" in sections["left out", "conv2d"]["reason"]
         assert document["energy"]["reason"] == "it was not measured: no RAPL"
-        text = memtui_here("bench", "predict", "eval", "conv2d", "--unflagged", "--db", path, timeout=240).stdout
+        draw = ("--to", "svg", "-o", path.parent / "out")
+        text = memtui_here("bench", "predict", "eval", "conv2d", "--unflagged", "--db", path, *draw, timeout=240).stdout
+        assert text.endswith(f"{path.parent / 'out' / 'predict-time.svg'}\n"), "no figure without energy"
+        figure = (path.parent / "out" / "predict-time.svg").read_text()
+        assert "conv2d (80)" in figure
+        assert "energy and power: n/a: it was not measured: no RAPL" in figure
         assert text.count("steps and trees") == 1 + ("outside" in text)
         assert "rows: 80, 0 of them flagged; left out: 80 flagged" in text
 

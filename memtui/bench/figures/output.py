@@ -94,9 +94,11 @@ class FigureOptions:
         heads, cells = network.table(composition)
         return self._write(NETWORK, chart.title, lines(composition), [chart], ("Operators of a pass", heads, cells))
 
-    def write_predictions(self, place: str, charts: Sequence[Chart], sentences: Sequence[str]) -> list[str]:
-        """Draw predictions and return the paths of the files. Raises UserError. ``sentences``: about what is absent."""
-        return self._write(PREDICT, "Predictions", [f"fitted to measurements on {place}", *sentences], charts, None)
+    def write_predictions(self, place: str, charts: Sequence[Chart]) -> list[str]:
+        """Draw predictions and return the paths of the files. Raises UserError. ``place``: of the measurements."""
+        rows = [_rows_of(chart) for chart in charts if isinstance(chart, BarChart)]
+        sentences = [f"fitted to measurements on {place}"]
+        return self._write(PREDICT, "Predictions", sentences, charts, rows[0] if rows else None)
 
     def _write(
         self, start: str, title: str, sentences: Sequence[str], charts: Sequence[Chart], rows: HtmlTable | None
@@ -114,6 +116,12 @@ class FigureOptions:
 
 def _draw(chart: Chart) -> Drawing:
     return bars.draw(chart) if isinstance(chart, BarChart) else predictions.draw(chart)
+
+
+def _rows_of(chart: BarChart) -> HtmlTable:
+    """Return the values of a chart as a table."""
+    heads = (chart.names, *(f"{axis.name}#" for axis in chart.axes))
+    return chart.title, heads, [[row.name, *((bar.text, bar.value) for bar in row.bars)] for row in chart.rows]
 
 
 def _put(text: str, file: BinaryIO) -> None:

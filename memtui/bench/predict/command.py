@@ -63,7 +63,7 @@ def predict(args: argparse.Namespace, figures: FigureOptions | None = None) -> i
     else:
         _print([str(path), *_lines(training), "", *answer.lines])
         if figures is not None:
-            _print(figures.write_predictions(training.place.text, answer.charts, answer.lines))
+            _print(figures.write_predictions(training.place.text, answer.charts))
     return 0
 
 

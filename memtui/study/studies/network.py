@@ -29,7 +29,7 @@ from memtui.study.studies.base import (
 )
 from memtui.study.studies.pass_separation import PartSimilarity, passes
 
-SMALL, DEEP, OWN = "CNN", "ResNet-50", "your program"
+SMALL, DEEP, OWN = "CNN", "ResNet-50", "Your program"
 BATCH = 128
 INTERVAL_S = 0.1  # as the published heat map of ResNet-50
 REPEATS = 6  # the smallest number with a 95 % interval
