@@ -17,6 +17,7 @@ from memtui.training.learning_curve import Point
 from memtui.training.preflight import NO_TENSORBOARD
 
 SECOND_NS = 1e9
+_FLUSH_S = 5  # TensorBoard shows a training that runs, and one that was killed lacks as much at its end
 
 
 class EventFiles:
@@ -35,7 +36,7 @@ class EventFiles:
         self._epoch_start_ns = self._point_ns = time.monotonic_ns()
         self._iteration = 0  # of the last point
         try:
-            self._writer = SummaryWriter(str(self.path))
+            self._writer = SummaryWriter(str(self.path), flush_secs=_FLUSH_S)
             self._writer.add_text("settings", f"```json\n{json.dumps(settings, indent=1)}\n```", 0)
         except OSError as error:
             raise self._refused(error) from None
