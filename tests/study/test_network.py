@@ -21,8 +21,10 @@ def runs(**changes):
 
 
 def numbers(small=(50.0,) * 6, deep=(100.0,) * 6, **of_deep) -> dict[str, NetworkNumbers]:
-    first = NetworkNumbers([v and v * MIB for v in small], 400.0 * MIB, 0.5, None, None, PartSimilarity(reason="short"))
-    second = replace(first, wss_bytes=[v and v * MIB for v in deep], rss_bytes=800.0 * MIB, step_s=4.0)
+    first = NetworkNumbers(
+        [v and v * MIB for v in small], 400.0 * MIB, 0.5, 5, 200.0 * MIB, None, None, PartSimilarity(reason="short")
+    )
+    second = replace(first, wss_bytes=[v and v * MIB for v in deep], rss_bytes=800.0 * MIB, step_s=4.0, step_bytes=None)
     return {SMALL: first, DEEP: replace(second, **of_deep)}
 
 
@@ -56,7 +58,11 @@ def test_without_torch_there_is_no_deep_network():
 def test_the_conclusion_goes_with_the_numbers():
     result = text(numbers())
     assert "ResNet-50 touches 100 MiB and the CNN 50.0 MiB: 200.0 % [200.0, 200.0] of the CNN's" in result
-    assert "CNN: a step lasts 500 ms; a window touches 12.5 % of the 400 MiB that are resident." in result
+    assert (
+        "CNN: a step lasts 500 ms and touches 200 MiB; a window touches 12.5 % of the 400 MiB that are resident."
+        in result
+    )
+    assert "ResNet-50: a step lasts 4.0 s; a window touches" in result
     assert "whether forward and backward passes can be told apart is not known: short" in result.replace("W", "w")
     result = text(numbers(deep=(25.0,) * 6, passes=PartSimilarity(0.8, 0.2, True), knee=Knee(60.0 * MIB, 0.9, 0.6)))
     assert ": 50.0 % [50.0, 50.0] of the CNN's" in result

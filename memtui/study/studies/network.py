@@ -45,6 +45,8 @@ class NetworkNumbers:
         wss_bytes: mean over the windows of training, of each repeat.
         rss_bytes: mean over the windows of training.
         step_s: mean time of a step; None with fewer than two steps.
+        step_windows: number of windows in that time; None as ``step_s``.
+        step_bytes: mean size of the union of so many windows; None as ``step_s``, or without so many.
         median_reuse_bytes: (lower, upper) median of the reuse distances.
         knee: point where the reuse curve bends most.
         passes: similarity of parts of steps.
@@ -53,6 +55,8 @@ class NetworkNumbers:
     wss_bytes: Sequence[float | None]
     rss_bytes: float | None
     step_s: float | None
+    step_windows: int | None
+    step_bytes: float | None
     median_reuse_bytes: tuple[int, int] | None
     knee: Knee | None
     passes: PartSimilarity
@@ -63,6 +67,8 @@ class NetworkNumbers:
             "wss_bytes": to_plain(self.wss_bytes),
             "rss_bytes": self.rss_bytes,
             "step_s": self.step_s,
+            "step_windows": self.step_windows,
+            "step_bytes": self.step_bytes,
             "median_reuse_bytes": to_plain(self.median_reuse_bytes),
             "knee": bend,
             "passes": to_plain(self.passes),
@@ -83,7 +89,8 @@ class Networks:
         f"The CNN of the other studies and ResNet-50 (its first convolution and pooling are those for ImageNet) learn "
         f"from the same images, {BATCH} in a step, by the same rule, on one CPU, bare and in turn, with windows of "
         f"{INTERVAL_S:g} s and nothing filtered. WSS of a run is the mean over windows between its first and its last "
-        "step. With a program of yours, that takes the place of ResNet-50.",
+        "step. What a step touches is the union of as many windows as it lasts. "
+        "With a program of yours, that takes the place of ResNet-50.",
         "A step of the CNN lasts few windows, so whether its passes can be told apart is better seen in the study "
         "basic, which has larger steps for that.",
     )
@@ -147,10 +154,13 @@ def _numbers(items: Sequence[FinishedRun], trace: Trace, parts: PartSimilarity) 
             wss.append(mean(other.wss()))
     exact, rate = trace.reuse(training=True), trace.result.steps_per_s
     curve = cdf(exact)
+    windows = None if not rate else max(round(1 / (rate * trace.interval_s)), 1)
     return NetworkNumbers(
         wss_bytes=wss,
         rss_bytes=mean(trace.samples.rss_bytes[trace.training]),
         step_s=None if not rate else 1 / rate,
+        step_windows=windows,
+        step_bytes=None if windows is None else mean([pages.size_bytes for pages in trace.merged(windows)]),
         median_reuse_bytes=quantiles(exact)[0.5],
         knee=None if curve is None else knee(curve),
         passes=parts,
@@ -184,6 +194,8 @@ def conclude(numbers: Mapping[str, NetworkNumbers], ratio: MedianInterval | None
         of_group = numbers[group]
         wss, rss = sizes[group], of_group.rss_bytes
         step = f"a step lasts {duration(of_group.step_s)}; " if of_group.step_s is not None else ""
+        if of_group.step_bytes is not None:
+            step = f"a step lasts {duration(of_group.step_s)} and touches {size(of_group.step_bytes)}; "
         share = f"a window touches {percent(wss / rss)} of the {size(rss)} that are resident" if wss and rss else ""
         if step or share:
             sentences.append(f"{group}: {step}{share}.")
@@ -206,9 +218,10 @@ def _table(numbers: Mapping[str, NetworkNumbers]) -> Table:
             size(median(of_group.wss_bytes)),
             size(of_group.rss_bytes),
             duration(of_group.step_s),
+            size(of_group.step_bytes),
             "n/a" if of_group.median_reuse_bytes is None else " to ".join(map(size, of_group.median_reuse_bytes)),
         )
         for group, of_group in numbers.items()
     ]
-    heads = ("network", "WSS", "RSS", "step", "half of touches within")
+    heads = ("network", "WSS", "RSS", "step", "in a step", "half of touches within")
     return Table(f"By network, windows of {INTERVAL_S:g} s", heads, rows)
