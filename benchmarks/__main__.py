@@ -66,10 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if warning := machine.warning(load_before):
         say(warning)
     rows: list[Row] = []
-    status = _measure(given, rows)
+    tables: list[str] = []
+    status = _measure(given, rows, tables)
     text = "\n\n".join(
         part
-        for part in (warning, machine.describe(load_before, machine.load()), _quick(given.quick), markdown(rows))
+        for part in (
+            warning,
+            machine.describe(load_before, machine.load()),
+            _quick(given.quick),
+            markdown(rows),
+            *tables,
+        )
         if part
     )
     print(text)
@@ -80,11 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _measure(given: argparse.Namespace, rows: list[Row]) -> int:
-    """Run the benchmarks, whose figures go into ``rows``; return the exit status."""
+def _measure(given: argparse.Namespace, rows: list[Row], tables: list[str]) -> int:
+    """Run the benchmarks, whose figures go into ``rows``, and further ones as ``tables``; return the exit status."""
     broken = False
     with tempfile.TemporaryDirectory(prefix="memtui-bench-") as folder:
-        run = Run(given.quick, Path(folder))
+        run = Run(given.quick, Path(folder), tables=tables)
         for name in given.names or NAMES:
             try:
                 for row in importlib.import_module(f"benchmarks.{name}").measure(run):

@@ -7,17 +7,16 @@ whose frames are shared.
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from benchmarks.run import Run, memtui, say
-from benchmarks.table import Row, once
+from benchmarks import file_table
+from benchmarks.run import ROOT, Run, say
+from benchmarks.table import Row, columns, once
 
 MIB = 1 << 20
 SIZES_MIB, QUICK_MIB = (100, 1024), (10,)
@@ -36,7 +35,9 @@ _STACKS, _FRAMES, _ALIVE = 3_000, 4_000, 600
 
 
 def measure(run: Run) -> Iterator[Row]:
-    """Traces and snapshots of 100 MiB and of 1 GiB."""
+    """Traces and snapshots of 100 MiB and of 1 GiB, and a table of these and of real files (``file_table``)."""
+    lines: list[tuple[str, ...]] = [file_table.HEAD]
+    session = run.folder / "large.memtui"
     for what, write in (("Chrome trace", write_trace), ("CUDA snapshot", write_snapshot)):
         for size_mib in QUICK_MIB if run.quick else SIZES_MIB:
             path = run.folder / "large"
@@ -44,21 +45,17 @@ def measure(run: Run) -> Iterator[Row]:
                 events = write(file, size_mib * MIB)
             name = f"{what} of {size_mib:,} MiB, {events:,} events"
             say(f"{name} ...")
-            seconds, peak_mib = import_costs(path, run.folder / "large.memtui")
+            begin = time.perf_counter()
+            costs = file_table.import_with(ROOT, path, session)
+            seconds = time.perf_counter() - begin
+            if costs.failed:
+                raise RuntimeError(f"the import of a {name} failed: {costs.failed}")
+            lines.append(file_table.line(path, f"generated: {name}", run.folder, costs, session))
             path.unlink()
             yield once(f"import of a {name}", seconds, "s", LIMIT_S)
-            yield once(f"import of a {name}: peak of memory", peak_mib, "MiB", LIMIT_MIB)
-
-
-def import_costs(path: Path, session: Path) -> tuple[float, float]:
-    """Return (seconds, peak resident MiB) of the whole command."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(memtui("import", path, "-o", session, "--force"), stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"the import of {path.name} ended with {process.returncode}")
-    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+            yield once(f"import of a {name}: peak of memory", costs.peak_mib, "MiB", LIMIT_MIB)
+    lines += [file_table.line(path, name, run.folder) for path, name in file_table.real_files(run)]
+    run.tables.append(columns(lines))
 
 
 def write_trace(file: BinaryIO, most_bytes: int) -> int:

@@ -20,12 +20,14 @@ class Run:
         folder: empty, gone afterwards.
         cache: kept between runs.
         kept: what one benchmark measured and another one wants, too.
+        tables: further tables, printed below that of the figures.
     """
 
     quick: bool
     folder: Path
     cache: Path = ROOT / "build" / "benchmarks"
     kept: dict[Any, Any] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
 
 
 def memtui(*words: object) -> list[str]:

@@ -34,6 +34,7 @@ _PYTHON = "\0"  # before the name of a call in Python, among the names of spans
 _CALL = re.compile(r"(.*)\((\d{1,10})\): (.*)", re.DOTALL)  # file(line): function
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{1,16}(?=>)")  # of the object of a method that is built in
 _MOST_NS = 1 << 61
+_YEAR_2001_NS = 10**18  # no machine is up for that long
 _MOST_ADDRESS = 1 << 63
 _ABSENT = (
     "the beginning: memory that is neither allocated nor freed in the trace is not in it",
@@ -168,7 +169,9 @@ def parse(document: Any) -> Imported:
         trace = _trace(events.changes.pop(device), _Around(events.spans, names, stacks), base_ns)
         parts.append(Part(with_kinds(trace, steps_ns), device, begins))
     warnings = () if stacks is None else stacks.warnings()
-    about = ImportedFrom(FORMAT, clock=WALL if base_ns else SINCE_BOOT, absent=_ABSENT, warnings=warnings)
+    # Until 2.2 PyTorch wrote microseconds since 1970, without a base.
+    wall = base_ns or min(part.trace.start_ns for part in parts) > _YEAR_2001_NS
+    about = ImportedFrom(FORMAT, clock=WALL if wall else SINCE_BOOT, absent=_ABSENT, warnings=warnings)
     return Imported(tuple(parts), about, stacks=stacks)
 
 

@@ -78,6 +78,7 @@ def test_an_mxnet_log_has_an_order_and_no_clock():
     "first",
     [
         "[2018-03-01:10:11:12:INFO:sockeye.utils:log_basic_info] Sockeye version 1.16.2",
+        "[2019-07-01:10:11:12:INFO:sockeye.utils:log_sockeye_version] Sockeye version 1.18.97, commit 0123abc, path /x",
         "[10:11:14] src/operator/././cudnn_algoreg-inl.h:107: Running performance tests to find the best convolution",
         "[12] [13] of some program",
     ],
@@ -283,6 +284,17 @@ def test_calls_in_python_are_the_call_stack_and_neither_operator_nor_layer():
     )
     expected = [(*calls, Frame("nn.Module: Linear_0", "", 0), main), (main,), ()]
     assert [stacks.stack(number) for number in trace.stack.tolist()] == expected
+
+
+def test_a_trace_of_an_older_pytorch_has_times_since_1970_and_no_base():
+    """As in the traces of PyTorch 1.13 that the tests of Holistic Trace Analysis have."""
+    args = {"Ev Idx": 4, "Device Type": 1, "Device Id": 1, "Addr": 7, "Bytes": 512, "Total Allocated": 1024}
+    event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 3, "tid": 4}
+    event |= {"ts": 1669783687464300, "args": {**args, "Total Reserved": 4096}}
+    imported = import_bytes(json.dumps({"schemaVersion": 1, "profile_memory": 1, "traceEvents": [event]}).encode())
+    assert (imported.about.clock, imported.parts[0].device) == ("wall", "cuda:1")
+    assert (only(imported).start_bytes, only(imported).peak_bytes) == (512, 1024)
+    assert only(imported).t_ns.tolist() == [1669783687464300000] * 2
 
 
 def test_a_trace_without_calls_in_python_has_no_call_stacks():

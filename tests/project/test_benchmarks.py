@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 
 import pytest
 
-from benchmarks import cost_figure, documents, machine, peers, programs, sample, seek, synthetic, table, viewer
+from benchmarks import (
+    cost_figure,
+    documents,
+    file_table,
+    machine,
+    peers,
+    programs,
+    sample,
+    seek,
+    synthetic,
+    table,
+    viewer,
+)
 from benchmarks.cost import Cost
 from benchmarks.run import Run
 from benchmarks.startup import painted
@@ -48,6 +61,21 @@ def test_slower_is_the_median_of_the_ratios():
     assert found.value == pytest.approx(10)
     assert (found.low, found.high) == (pytest.approx(10), pytest.approx(10))
     assert found.verdict == "over by 8 %"
+
+
+def test_a_file_of_another_tool_is_a_line_of_its_table(tmp_path, monkeypatch):
+    monkeypatch.setenv(file_table.BEFORE, str(ROOT))
+    good, bad = tmp_path / "good.log", tmp_path / "bad.txt"
+    good.write_bytes(b"[mem] Allocate 64 bytes GPU memory (x).\n[mem] Allocate 32 bytes GPU memory (y).\n")
+    bad.write_bytes(b"a text\n")
+    name, how_large, before, after, seconds, peak_mib = file_table.line(good, "a log", tmp_path)
+    assert (name, how_large, after) == ("a log", "80 B", "2 rows")
+    assert re.fullmatch(r"\d+\.\d s, \d+ MiB", before)
+    assert 0.05 < float(seconds) < 30
+    assert 10 < float(peak_mib) < 200
+    refused = file_table.line(bad, "a text", tmp_path)
+    assert refused[2] == refused[3]
+    assert refused[3].startswith("is text, but of no format that is known")
 
 
 def test_slower_leaves_out_pairs_without_a_value():
