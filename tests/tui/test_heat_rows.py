@@ -31,7 +31,9 @@ def test_a_name_that_nothing_else_has_stays():
 
 
 def test_the_row_of_what_had_no_room_says_of_which_process():
+    heap = Band(0, 3, "range", 1, "[heap]", 0, MIB, MIB, 1)
     more = Band(3, 1, "more", -1, "", 0, MIB, MIB, 7)
-    band = heat_band(more, 10, 0, None, "713")
+    band = heat_band(more, 10, 0, heap, "713")
     assert (band.row, band.label, band.who) == (13, "713 7 others", "713")
-    assert heat_band(more, 10, 0, None, "").label == "7 others"
+    assert heat_band(more, 10, 0, heap, "").label == "7 others"
+    assert heat_band(more, 10, 0, None, "713").label == "713 7 ranges", "of a process with one row"

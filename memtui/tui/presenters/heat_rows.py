@@ -50,7 +50,7 @@ def heat_band(band: Band, top_row: int, mapped: int, before: Band | None, who: s
         inside = f"{mapped} range{'s' * (mapped > 1)} not drawn" if mapped else "not mapped"
         label = f"{size(band.size_bytes)}{', ' * bool(mapped) or ' '}{inside}"
     elif band.kind == "more":
-        label = f"{who} {band.ranges} others".lstrip()
+        label = f"{who} {band.ranges} {'others' if before else 'ranges'}".lstrip()
     who = "" if band.kind == "gap" else who
     return HeatBand(top_row + band.row, band.rows, label, band.kind, band.key, band.start, band.end, after_gap, who)
 
