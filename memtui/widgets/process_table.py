@@ -29,7 +29,7 @@ class ProcessTable(RowPanel):
 
     def heading(self) -> Line:
         draw_style = self.draw_style
-        line: Line = [("processes", draw_style["title"]), (f"  {len(self.view.rows)} running", draw_style["dim"])]
+        line: Line = [("processes", draw_style["title"]), (f"  {self._count}", draw_style["dim"])]
         if self.view.only is not None:
             line += [(f"  all panels show pid {self.view.only} (", draw_style["focus"]), ("Esc", draw_style["key"])]
             line += [(" all)", draw_style["focus"])]
@@ -69,6 +69,14 @@ class ProcessTable(RowPanel):
         unused = [row for row in view.rows if row.gpus_used is None and row.gpu_bytes is not None]
         if unused and unused[0].gpus_used_reason:
             yield f"GPU use n/a of pid {unused[0].key}: ", text.clean(unused[0].gpus_used_reason)
+
+    @property
+    def _count(self) -> str:
+        """Return how many processes there are, and that others had a part of the window."""
+        count, gaps = len(self.view.rows), self.view.gaps
+        if not gaps or self.view.only is not None:  # the heading says other things then
+            return f"{count} running"
+        return f"{count} throughout, {gaps} birth{'s' * (gaps > 1)} or end{'s' * (gaps > 1)} in the window"
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:

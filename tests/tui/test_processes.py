@@ -146,6 +146,16 @@ async def test_a_tree_whose_shared_pages_are_not_known_says_so():
     assert tree_row(rows[:1], 5 * MIB, 0) is None
 
 
+async def test_who_began_or_ended_in_the_window_is_no_row_and_is_told():
+    """Of the workers of a DataLoader, which live for an epoch, few have a whole window."""
+    row = ProcessRow(7, "target", wss_bytes=5 * MIB, rss_bytes=9 * MIB)
+    lines = (await drawn(ProcessTable(ProcessesView((row,), gaps=4)), 80, 6)).splitlines()
+    assert "processes  1 throughout, 4 births or ends in the window" in lines[0]
+    assert "p: address ranges" in lines[0]
+    lines = (await drawn(ProcessTable(ProcessesView((row,), only=7, gaps=4)), 80, 6)).splitlines()
+    assert "processes  1 running  all panels show pid 7 (Esc all)" in lines[0]
+
+
 async def test_pss_of_a_tree_stands_beside_its_sum_of_rss():
     rows = tuple(
         ProcessRow(7 + n, "child", wss_bytes=5 * MIB, rss_bytes=9 * MIB, pss_bytes=4 * MIB + n, shared_bytes=0)

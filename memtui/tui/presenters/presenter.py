@@ -259,7 +259,8 @@ class Presenter:
         wss, shared = (finite_value(values, index) for values in (samples.wss_bytes, samples.shared_bytes))
         rows = process_rows(self.reader, samples.sample[max(0, index - 1) : index + 1].tolist(), processes, gpu, wss)
         note = pss_note(self._rows.of_window(index))
-        return ProcessesView(rows, self.ranges.pid, tree_row(rows, _whole(wss), _whole(shared)), note)
+        tree = tree_row(rows, _whole(wss), _whole(shared))
+        return ProcessesView(rows, self.ranges.pid, tree, note, int(samples.gaps[index]))
 
     def _heat_view(self, axis: TimeAxis, budget: TimeBudget, processes: list[Process]) -> tuple[HeatView, bool]:
         hello = self.reader.hello

@@ -330,6 +330,7 @@ class ProcessesView:
     only: int | None = None  # the pid that all panels are about
     tree: ProcessRow | None = None  # all of them together, where there are several
     pss_note: str = ""  # when PSS was read, or why it is not known
+    gaps: int = 0  # processes that were seen to begin or end in the window
 
 
 @dataclass(frozen=True, slots=True)
