@@ -162,7 +162,7 @@ Words
                 because the order inside a window is not known: a shorter interval brings them closer;
                 about: an estimate between them, right where that order is random
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
-  unknown       part of the working set whose marks could not be cleared before: perhaps not touched
+  untouched     perhaps: a part of the working set whose marks could not be cleared before
   first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
   gap           a process began or ended inside the window, so a part of it is missing
   median, max   of the windows in sight of the graph that are about as long as the one at the cursor;
