@@ -19,10 +19,10 @@ def labels(*ranges: ProcessRange) -> list[str]:
 def test_ranges_named_alike_are_told_apart_by_what_differs():
     assert labels(
         libc(1, 0x7F0181A00000, "r--p"), libc(2, 0x7F0181B7C000, "r--p"), libc(3, 0x7F0181BD1000, "rw-p")
-    ) == ["libc r--p …a00000", "libc r--p …b7c000", "libc rw-p"]
+    ) == ["libc r--p …a00", "libc r--p …b7c", "libc rw-p"]
     assert labels(libc(1, 0x7F0181A00000, "rw-p", "anon 2M"), libc(2, 0x7F01A1A00000, "rw-p", "anon 2M")) == [
-        "anon 2M …81a00000",
-        "anon 2M …a1a00000",
+        "anon 2M …81a00",
+        "anon 2M …a1a00",
     ]
 
 

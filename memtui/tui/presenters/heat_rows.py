@@ -12,6 +12,7 @@ from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, blocks_of
 from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import size
 from memtui.widgets.views.memory import HeatBand
 
@@ -80,14 +81,17 @@ def _distinct(ranges: list[ProcessRange]) -> list[ProcessRange]:
     """Return the ranges with labels that differ: alike ones get their permissions, then what differs of addresses."""
     perms = _by_label(ranges, lambda r: r.perms)
     ranges = [replace(r, label=f"{r.label} {r.perms}") if len(perms[r.label]) > 1 else r for r in ranges]
-    starts = _by_label(ranges, lambda r: f"{r.start:012x}")
+    starts = _by_label(ranges, _page)
     same = {
-        label: sum(len({text[: n + 1] for text in texts}) == 1 for n in range(12)) for label, texts in starts.items()
+        label: sum(len({text[: n + 1] for text in texts}) == 1 for n in range(9)) for label, texts in starts.items()
     }
     return [
-        replace(r, label=f"{r.label} …{f'{r.start:012x}'[same[r.label] :]}") if len(starts[r.label]) > 1 else r
-        for r in ranges
+        replace(r, label=f"{r.label} …{_page(r)[same[r.label] :]}") if len(starts[r.label]) > 1 else r for r in ranges
     ]
+
+
+def _page(r: ProcessRange) -> str:
+    return f"{r.start // PAGE_BYTES:09x}"  # its address without the zeros that all have
 
 
 def _by_label(ranges: list[ProcessRange], text: Callable[[ProcessRange], str]) -> dict[str, set[str]]:
