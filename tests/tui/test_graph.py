@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,12 @@ def test_what_happened_in_a_window_is_said_of_that_window():
 def test_a_value_that_is_not_known_is_none():
     values = np.array([1.0, np.nan])
     assert [finite_value(values, index) for index in (0, 1, -1)] == [1.0, None, None]
+
+
+def test_a_session_that_ended_without_a_window_waits_for_none():
+    """As of a program that was over at once."""
+    for growing, note in ((False, "no window: the recording ended before the first one was over"), (True, "")):
+        presenter = Presenter(FakeSession(0, growing=growing, clock=lambda: 0.0), follow=False)
+        presenter.room = replace(presenter.room, heat_columns=60, heat_rows=10)
+        view = presenter.view(10.0)
+        assert (view.graph.note, view.heat.note) == (note, note)

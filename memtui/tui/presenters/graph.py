@@ -20,6 +20,7 @@ from memtui.core.units import duration, size
 from memtui.session.packed_column import Column
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import StepTicks, TickLog
+from memtui.tui.presenters.missing_pages import why_no_window
 from memtui.tui.presenters.processes import pss_note
 from memtui.tui.presenters.series import Series, process_sizes, range_wss
 from memtui.tui.presenters.time_budget import TimeBudget
@@ -94,7 +95,7 @@ class MemoryGraph:
         line, line_complete = self._range_line(first, last, index, budget) if range_name is not None else (None, True)
         inside = samples.end_ns[first:last] <= axis.end_ns
         alike_wss, alike_s = _alike(samples, slice(first, last), here, inside, sizes.wss_bytes)
-        note = _why_no_wss(self._reader.hello)
+        note = _why_no_wss(self._reader.hello) or why_no_window(self._reader)
         if not note and index >= 0 and not len(alike_wss):
             note = samples.reason[index] if samples.status[index] != Status.OK else ""
         view = GraphView(

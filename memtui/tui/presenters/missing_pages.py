@@ -20,6 +20,12 @@ def why_no_pages(hello: Hello, *, every: bool = False) -> str:
     return ""
 
 
+def why_no_window(reader: Session) -> str:
+    """Return why a session that is over has no window; empty where it has some, or may get some."""
+    over = reader.end is not None and not len(reader.samples.sample)
+    return "no window: the recording ended before the first one was over" if over else ""
+
+
 def why_downsampled(reader: Session, index: int) -> str:
     """Return why the page sets of one window were removed to save room; empty where they are stored.
 

@@ -21,7 +21,7 @@ from memtui.tui.presenters.header import Header
 from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.log_tail import OutputLog
 from memtui.tui.presenters.markers import TickLog
-from memtui.tui.presenters.missing_pages import why_downsampled, why_no_pages
+from memtui.tui.presenters.missing_pages import why_downsampled, why_no_pages, why_no_window
 from memtui.tui.presenters.playhead import Playhead
 from memtui.tui.presenters.power import PowerLog
 from memtui.tui.presenters.process_log import ProcessLog
@@ -266,7 +266,7 @@ class Presenter:
         hello = self.reader.hello
         if self.room.heat_columns < 1 or self.room.heat_rows < 1:
             return HeatView(axis, np.empty((0, 0), np.float32)), True
-        if why := why_no_pages(hello):
+        if why := why_no_pages(hello) or why_no_window(self.reader):
             return HeatView(axis, np.empty((0, 0), np.float32), note=why), True
         index, samples = self.playhead.index, self.reader.samples
         sample = first = last = -1
