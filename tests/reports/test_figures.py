@@ -189,6 +189,20 @@ def test_a_lost_window_is_a_hole(tmp_path):
     assert np.mean(columns == 0) == pytest.approx(5 / 30, abs=0.01)
 
 
+def test_ranges_of_one_file_have_different_labels(tmp_path):
+    def stream():
+        for message in messages(20):
+            if isinstance(message, VmaTable):
+                names = ["/data/x.bin", "/data/x.bin", *(vma.name for vma in message.vmas[2:])]
+                vmas = tuple(replace(vma, name=name) for vma, name in zip(message.vmas, names, strict=True))
+                message = replace(message, vmas=vmas)
+            yield message
+
+    figure = drawn(write_session(tmp_path / "s.memtui", stream()), tmp_path / "out")["heat-map"]
+    labels = [text for text in figure.itertext() if text.startswith("x.bin …")]
+    assert len(set(labels)) == len(labels) == 2
+
+
 def test_a_heat_map_is_small_however_long_the_session():
     noise = np.random.default_rng(1).integers(0, 256, (heat.ROWS * heat.SUBROWS, heat.COLUMNS)).astype(np.uint8)
     assert len(png.encode(noise, [(0, 0, 0)] * 256)) * 4 / 3 < 1 << 20

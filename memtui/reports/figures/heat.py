@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.distinct_labels import Labelled, distinct_labels
 from memtui.analysis.heat_map import HeatMap, HeatRange, Layout, bin_column, blocks_of
 from memtui.core.samples import Process
 from memtui.core.units import size
@@ -58,9 +59,10 @@ def draw(reader: ReportSource, process: Process, label: Label) -> Drawing | None
     if not rows:
         return None
     drawn = _hottest(rows)
-    layout = Layout.build(
-        [HeatRange(v.id, v.start, v.end, label(v), weight) for v, weight in drawn], ROWS, SUBROWS, touched_blocks=blocks
-    )
+    named = [Labelled(label(v), v.perms, v.start) for v, _ in drawn]
+    labels = distinct_labels(named, addresses=reader.shows_distances)
+    ranges = [HeatRange(v.id, v.start, v.end, text, most) for (v, most), text in zip(drawn, labels, strict=True)]
+    layout = Layout.build(ranges, ROWS, SUBROWS, touched_blocks=blocks)
     start_ns, end_ns = float(samples.start_ns[0]), float(samples.end_ns[-1])
     share = _picture(reader, process, layout)
     height = len(share) // SUBROWS * _ROW_PT

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.analysis.distinct_labels import Labelled, distinct_labels
 from memtui.analysis.fast_numpy import distinct
 from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, blocks_of
 from memtui.core.page_set import PageSet
-from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.units import size
 from memtui.widgets.views.memory import HeatBand
 
@@ -68,37 +68,13 @@ def ranges_to_draw(ranges: Sequence[ProcessRange], cells: int, keep: int | None)
     """
     order = sorted(ranges, key=lambda r: (-rounded_weight(r.weight_bytes), r.process, r.start))
     least = rounded_weight(order[0].weight_bytes) / 100 if order else 0
-    return _distinct(
-        [
-            r
-            for n, r in enumerate(order)
-            if n < max(3, cells // 2) or rounded_weight(r.weight_bytes) >= least or r.key == keep
-        ]
-    )
-
-
-def _distinct(ranges: list[ProcessRange]) -> list[ProcessRange]:
-    """Return the ranges with labels that differ: alike ones get their permissions, then what differs of addresses."""
-    perms = _by_label(ranges, lambda r: r.perms)
-    ranges = [replace(r, label=f"{r.label} {r.perms}") if len(perms[r.label]) > 1 else r for r in ranges]
-    starts = _by_label(ranges, _page)
-    same = {
-        label: sum(len({text[: n + 1] for text in texts}) == 1 for n in range(9)) for label, texts in starts.items()
-    }
-    return [
-        replace(r, label=f"{r.label} …{_page(r)[same[r.label] :]}") if len(starts[r.label]) > 1 else r for r in ranges
+    drawn = [
+        r
+        for n, r in enumerate(order)
+        if n < max(3, cells // 2) or rounded_weight(r.weight_bytes) >= least or r.key == keep
     ]
-
-
-def _page(r: ProcessRange) -> str:
-    return f"{r.start // PAGE_BYTES:09x}"  # its address without the zeros that all have
-
-
-def _by_label(ranges: list[ProcessRange], text: Callable[[ProcessRange], str]) -> dict[str, set[str]]:
-    texts: dict[str, set[str]] = {}
-    for r in ranges:
-        texts.setdefault(r.label, set()).add(text(r))
-    return texts
+    labels = distinct_labels([Labelled(r.label, r.perms, r.start) for r in drawn])
+    return [replace(r, label=label) for r, label in zip(drawn, labels, strict=True)]
 
 
 def row_counts(weights: list[int], cells: int) -> list[int]:
