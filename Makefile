@@ -58,6 +58,7 @@ bench-trackers: $(VENV)/dev
 
 bench-known-truth: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks known_truth --into docs/internals/measurements.md
+	$(SUDO) $(BIN)/python -m benchmarks reuse_truth --into docs/internals/measurements.md
 
 bench-cost: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks.cost --into docs/internals/cost.md

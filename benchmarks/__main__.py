@@ -29,6 +29,7 @@ NAMES = (
     "strangers",
     "trackers",
     "known_truth",
+    "reuse_truth",
     "operators",
     "cheap_view",
     "imports",

@@ -167,8 +167,10 @@ class ReuseHistogram(Panel):
         low, high, estimate = view.burst_half_bytes
         bounds, about = between(low, high), None if are_one_figure(low, high) else estimate
         value, end = (bounds, "") if about is None else (f"about {text.size(about)}", f" ({bounds})")
-        leads = f" of windows of {view.probe}, half come back within ", f" in {view.probe}: half within "
-        forms = [(leads[0], end), (leads[1], end), (leads[1], "")]
+        windows = f"windows of {view.probe}"
+        leads = f" of touches in {windows}, half come back within ", f" of {windows}, half come back within "
+        short = f" in {view.probe}: half within "
+        forms = [*((lead, end) for lead in (*leads, short)), (short, "")]
         lead, end = next((f for f in forms if len(f[0]) + len(value) + len(f[1]) <= width), forms[-1])
         return [(lead, draw_style["dim"]), (value, draw_style["bright"]), (end, draw_style["dim"])]
 

@@ -17,6 +17,7 @@ from benchmarks import (
     machine,
     peers,
     programs,
+    reuse_truth,
     sample,
     seek,
     synthetic,
@@ -185,7 +186,7 @@ def test_a_table_goes_into_its_place_in_a_document(tmp_path):
         documents.put(path, "cost", "")
 
 
-@pytest.mark.parametrize("name", ["trackers", "known_truth", "peers"])
+@pytest.mark.parametrize("name", ["trackers", "known_truth", "reuse_truth", "peers"])
 def test_the_documents_have_a_place_for_what_make_writes(name):
     assert documents.has_place(ROOT / "docs/internals/measurements.md", name)
     assert documents.has_place(ROOT / "docs/internals/cost.md", "cost")
@@ -285,3 +286,19 @@ def test_the_stopwatch_sees_every_part_of_the_sampler(tmp_path, monkeypatch):
     for window in found:
         assert {"whole", "paused", *PARTS} - {"maps"} <= set(window)
         assert sum(window.get(part, 0) for part in PARTS) <= window["whole"]
+
+
+@pytest.mark.parametrize("window_s", [0.01, 0.1, 0.5])
+def test_the_distances_of_known_orders(window_s):
+    """Of 512 pages, touched once around in 0.1 s."""
+    ring, zigzag, uniform, zipf = (
+        reuse_truth.truth(reuse_truth.Case(order, 0.1), window_s, 512) / 4096
+        for order in ("ring", "zigzag", "uniform", "zipf")
+    )
+    assert ring == 512
+    assert 0 < zigzag <= 512
+    if window_s == 0.01:  # nearly all touches are the first of their page in the window: any distance is as likely
+        assert uniform == pytest.approx(256, rel=0.15)
+        assert zipf < 0.75 * uniform
+    else:
+        assert 256 < uniform < 512

@@ -362,6 +362,7 @@ async def test_an_estimate_is_shown_with_its_bounds_and_its_assumption():
 async def test_what_bursts_tell_comes_first():
     view = replace(reuse_view(histogram(), 0.2), burst_half_bytes=(20 << 20, 38 << 20, float(31 << 20)), probe="10 ms")
     for width, height, text in (
+        (96, 12, "of touches in windows of 10 ms, half come back within about 31.0 MiB (20.0-38.0 MiB)"),
         (80, 12, "of windows of 10 ms, half come back within about 31.0 MiB (20.0-38.0 MiB)"),
         (60, 8, "in 10 ms: half within about 31.0 MiB (20.0-38.0 MiB)"),
         (46, 8, "in 10 ms: half within about 31.0 MiB"),

@@ -1,0 +1,109 @@
+/*
+ * The target of benchmarks.reuse_truth: touches pages in a known order, at a known rate.
+ *
+ * paced_touches ORDER PAGES ROUND_MS: ORDER is ring, zigzag, uniform or zipf (with exponent 1). It touches as many pages
+ * in ROUND_MS as there are, evenly over the time for which it runs: what it misses while it is held, or has no CPU, is
+ * not caught up with. On SIGTERM it prints how many ms a round really took, and ends. A page is one of 4 KiB.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static uint64_t state = 88172645463325252ULL;
+
+static double random_unit(void) /* xorshift64* */
+{
+	state ^= state >> 12;
+	state ^= state << 25;
+	state ^= state >> 27;
+	return (double)((state * 2685821657736338717ULL) >> 11) / 9007199254740992.0;
+}
+
+static volatile sig_atomic_t ended;
+
+static void end(int number)
+{
+	(void)number;
+	ended = 1;
+}
+
+static double now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 4)
+		return 2;
+	const char *order = argv[1];
+	long pages = atol(argv[2]), done = 0;
+	double round_ms = atof(argv[3]), *below = NULL;
+	size_t bytes = (size_t)pages * 4096;
+	volatile char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint32_t *place = malloc(pages * sizeof *place);
+	if (memory == MAP_FAILED || !place || pages < 2)
+		return 1;
+	madvise((void *)memory, bytes, MADV_NOHUGEPAGE);
+	memset((void *)memory, 1, bytes);
+	for (long i = 0; i < pages; i++)
+		place[i] = i;
+	for (long i = pages - 1; i > 0; i--) { /* popular pages lie anywhere */
+		long j = random_unit() * (i + 1);
+		uint32_t other = place[i];
+		place[i] = place[j], place[j] = other;
+	}
+	int zipf = !strcmp(order, "zipf"), uniform = !strcmp(order, "uniform"), zigzag = !strcmp(order, "zigzag");
+	if (zipf) {
+		double sum = 0;
+		below = malloc(pages * sizeof *below);
+		for (long i = 0; i < pages; i++)
+			below[i] = sum += 1.0 / (i + 1);
+		for (long i = 0; i < pages; i++)
+			below[i] /= sum;
+	}
+	signal(SIGTERM, end);
+	puts("ready");
+	fflush(stdout);
+	double begin_ms = now_ms(), last_ms = begin_ms, ran_ms = 0;
+	while (!ended) {
+		double this_ms = now_ms();
+		ran_ms += this_ms - last_ms < 1 ? this_ms - last_ms : 1;
+		last_ms = this_ms;
+		long due = ran_ms * pages / round_ms;
+		if (due <= done) {
+			nanosleep(&(struct timespec){0, 200000}, NULL);
+			continue;
+		}
+		for (; done < due; done++) {
+			long page = done % pages;
+			if (zigzag) {
+				page = done % (2 * pages);
+				page = page < pages ? page : 2 * pages - 1 - page;
+			} else if (uniform) {
+				page = random_unit() * pages;
+			} else if (zipf) {
+				double at = random_unit();
+				long low = 0, high = pages - 1;
+				while (low < high) {
+					long middle = (low + high) / 2;
+					if (below[middle] < at)
+						low = middle + 1;
+					else
+						high = middle;
+				}
+				page = place[low];
+			}
+			memory[page * 4096]++;
+		}
+	}
+	printf("%f\n", (now_ms() - begin_ms) * pages / done);
+	return 0;
+}

@@ -1,0 +1,149 @@
+"""Reuse distances beside known ones: a program that touches pages in a known order at a known rate.
+
+The truth is of the same touches that memtui counts, one of each page in each window or probe: the order is played out
+touch by touch, and the distance is that of the first touch of a page in a window.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.recording import environment
+from benchmarks.run import Run, memtui
+from benchmarks.table import Row, Skip, once
+from benchmarks.targets import needs_root
+from memtui.core.page_sizes import PAGE_BYTES
+from memtui.reports.report import build_report
+from memtui.reports.reuse_summary import DistanceBounds
+
+PAGES = 8192
+WINDOW_S, BUDGET = 1.0, "10%"
+MOST_APART, MOST_OFF_PERCENT = 2, 20
+_WINDOWS, _MOST_TOUCHES = 24, 1000  # that are simulated, and looked at in each: enough for a median
+Stream = Callable[[float, float], NDArray[np.int64]]  # the pages that are touched between two times, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An order of touches, and the time in which as many pages are touched as there are."""
+
+    order: str
+    round_s: float
+
+    def __str__(self) -> str:
+        mib = PAGES * PAGE_BYTES >> 20
+        return f"{self.order} over {mib} MiB, a round in {self.round_s * 1e3:.3g} ms"
+
+
+CASES = tuple(Case("ring", s) for s in (0.004, 0.05, 0.1, 0.3, 1.0)) + tuple(
+    Case(order, s) for order in ("uniform", "zipf", "zigzag") for s in (0.1, 0.5)
+)
+QUICK = (Case("ring", 0.1), Case("zipf", 0.1))
+
+
+def measure(run: Run) -> Iterator[Row]:
+    """How far bounds are apart, and how far the estimate is from the truth."""
+    needs_root()
+    for wanted in QUICK if run.quick else CASES:
+        with target(wanted, run.folder) as child:
+            path = run.folder / "reuse.memtui"
+            path.unlink(missing_ok=True)
+            record = ("record", child.pid, "-o", path, "--interval", WINDOW_S, "--max-overhead", BUDGET)
+            words = memtui(*record, "--duration", 20 if run.quick else 40, "--tracker", "pagetable")
+            subprocess.run(words, check=True, capture_output=True, env=environment())
+            child.terminate()
+            assert child.stdout is not None
+            case = replace(wanted, round_s=float(child.stdout.readline()) / 1e3)
+        reuse = build_report(path).reuse
+        yield from _rows(f"{case}, windows of {WINDOW_S:g} s", reuse.median_bytes, truth(case, WINDOW_S), limits=False)
+        bursts = reuse.bursts
+        if bursts is None:
+            yield Row(f"{case}: bursts", failed="there was none")
+            continue
+        name = f"{case}, {bursts.count} probes of {bursts.probe_s * 1e3:.0f} ms"
+        yield from _rows(name, bursts.median_bytes, truth(case, bursts.probe_s), limits=case.round_s > bursts.probe_s)
+
+
+def _rows(name: str, seen: DistanceBounds | None, true_bytes: float, *, limits: bool) -> Iterator[Row]:
+    if seen is None or seen.estimate is None:
+        yield Row(f"{name}: median", failed="half of the touches did not come back")
+        return
+    apart, off = seen.upper / seen.lower, 100 * abs(seen.estimate / true_bytes - 1)
+    mib = "{:.3g} MiB".format
+    bounds = f"{mib(seen.lower / 2**20)} to {mib(seen.upper / 2**20)}"
+    yield once(f"{name}: bounds of the median ({bounds}) apart by", apart, "times", MOST_APART if limits else None)
+    figures = f"{mib(seen.estimate / 2**20)}, truth {mib(true_bytes / 2**20)}"
+    yield once(f"{name}: estimate ({figures}) off by", off, "%", MOST_OFF_PERCENT if limits else None)
+
+
+@contextmanager
+def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that touches pages in this order. Raises Skip without a C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise Skip("it needs a C compiler")
+    program = folder / "paced_touches"
+    source = Path(__file__).with_name("paced_touches.c")
+    subprocess.run([compiler, "-std=gnu11", "-O1", "-o", program, source], check=True)
+    words = [str(program), case.order, str(PAGES), str(case.round_s * 1e3)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            yield child
+        finally:
+            child.kill()
+
+
+def stream(case: Case, pages: int = PAGES) -> Stream:
+    """The touches of such a program."""
+    rate, rng = pages / case.round_s, np.random.default_rng(1)
+    below = np.cumsum(1 / np.arange(1, pages + 1))
+
+    def touched(start_s: float, end_s: float) -> NDArray[np.int64]:
+        numbers = np.arange(int(start_s * rate), int(end_s * rate))
+        if case.order == "ring":
+            return numbers % pages
+        if case.order == "zigzag":
+            there = numbers % (2 * pages)
+            return np.minimum(there, 2 * pages - 1 - there)
+        if case.order == "uniform":
+            return rng.integers(0, pages, len(numbers))
+        return np.searchsorted(below, rng.random(len(numbers)) * below[-1])
+
+    return touched
+
+
+def truth(case: Case, window_s: float, pages: int = PAGES) -> float:
+    """The median distance, in bytes, of the first touches of pages in windows of this length, at any moment."""
+    touches, rng = stream(case, pages), np.random.default_rng(2)
+    last, now, t = np.full(pages, -1), 0, 0.0  # the number of each page's last touch; -1: none yet
+    distances: list[int] = []
+    for window in range(_WINDOWS):
+        before_s = rng.random() * 2 * case.round_s if window else 3 * case.round_s  # at first all pages are touched
+        for length_s in (before_s, window_s):
+            order = touches(t, t + length_s)
+            if length_s == window_s:
+                distances += _distances(order, last)
+            newest, from_end = np.unique(order[::-1], return_index=True)
+            last[newest] = now + len(order) - 1 - from_end
+            now, t = now + len(order), t + length_s
+    return float(np.median(distances)) * PAGE_BYTES
+
+
+def _distances(order: NDArray[np.int64], last: NDArray[np.int64]) -> Iterator[int]:
+    """Yield the distances in pages of first touches in a window: of some of them, where there are very many."""
+    first = np.sort(np.unique(order, return_index=True)[1])
+    for position in first[:: max(1, len(first) // _MOST_TOUCHES)].tolist():
+        if last[order[position]] >= 0:
+            touched_since = last >= last[order[position]]
+            touched_since[order[:position]] = True
+            yield int(np.count_nonzero(touched_since))
