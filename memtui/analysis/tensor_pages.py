@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.heat_layout import Layout, intersect
-from memtui.analysis.working_set import bytes_below, bytes_by_range
+from memtui.analysis.working_set import bytes_by_range, bytes_in
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_BYTES
 
@@ -101,13 +101,7 @@ class TensorMap:
 
         Which of the tensors in a page was touched is not known: each counts its own part of it.
         """
-        start, end = self.start, self.start + self.size_bytes
-        first, last = start // PAGE_BYTES * PAGE_BYTES, (end - 1) // PAGE_BYTES * PAGE_BYTES
-        edges = np.concatenate((first, first + PAGE_BYTES, last, last + PAGE_BYTES)).astype(np.uint64)
-        below = bytes_below(pages, edges).reshape(4, -1)
-        of_first = np.where(below[1] > below[0], np.minimum(end, first + PAGE_BYTES) - start, 0)
-        of_last = np.where((last > first) & (below[3] > below[2]), end - last, 0)
-        return of_first + np.maximum(below[2] - below[1], 0) + of_last
+        return bytes_in(pages, self.start, self.start + self.size_bytes)
 
     def page_bytes(self, pages: PageSet) -> int:
         """Return the size of the touched pages in which a tensor lies; a page that several share counts once."""

@@ -61,6 +61,16 @@ def select(pages: PageSet, starts: ArrayLike, ends: ArrayLike, keep: ArrayLike) 
     return inside(pages, pairs[selected & (pairs[:, 0] < pairs[:, 1])].ravel())
 
 
+def bytes_in(pages: PageSet, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return i8[n]: bytes of each range that lie in touched pages; ranges are not empty, and of any bytes."""
+    first, last = start // PAGE_BYTES * PAGE_BYTES, (end - 1) // PAGE_BYTES * PAGE_BYTES
+    edges = np.concatenate((first, first + PAGE_BYTES, last, last + PAGE_BYTES)).astype(np.uint64)
+    below = bytes_below(pages, edges).reshape(4, -1)
+    of_first = np.where(below[1] > below[0], np.minimum(end, first + PAGE_BYTES) - start, 0)
+    of_last = np.where((last > first) & (below[3] > below[2]), end - last, 0)
+    return of_first + np.maximum(below[2] - below[1], 0) + of_last
+
+
 def block_counts(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Count the set bits per block: u8[n, 8] -> i8[n]."""
     # Eight byte-sized counts (0..64) lie in one word: add neighbours into 16-bit lanes (a sum can be 512), then all

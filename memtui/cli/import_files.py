@@ -54,6 +54,13 @@ def _add_arguments(parser: Parser) -> None:
         help="only what is S seconds after its beginning or later (a log without times: lines)",
     )
     parser.add_argument("--until", dest="last", type=argtypes.moment, metavar="S", help="and only what is before that")
+    parser.add_argument(
+        "--join",
+        type=argtypes.path,
+        metavar="SESSION",
+        help="a recording of the same process: the new session is a copy of it that knows which call stacks its pages "
+        "are of; of a capture of memray",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite sessions that are there")
     parser.add_argument("--json", action="store_true", help="as one JSON document")
 
@@ -79,7 +86,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _how(args: argparse.Namespace) -> dict[str, Any]:
-    return {"wanted": (args.first, args.last), "form": args.format or "", "force": args.force}
+    return {"wanted": (args.first, args.last), "form": args.format or "", "force": args.force, "join": args.join}
 
 
 def _on_screen(args: argparse.Namespace, console: Console) -> int:

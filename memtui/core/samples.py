@@ -87,6 +87,7 @@ class Options:
     duration_ns: int | None = None
     together: bool = False  # one pause over the whole tree, not one process after the other
     keep_command: bool = False  # record command lines with the secrets on them
+    keep_resident: bool = False  # record which pages were resident, about once a second
     max_overhead_ppm: int | None = None  # of the time, for pauses and own CPU: the interval is stretched to keep it
     chassis_power: bool = False  # ask the management controller for the power of the machine
     trace_every: int | None = None  # of a traced program: one training step in this many is recorded

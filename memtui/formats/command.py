@@ -16,6 +16,7 @@ from memtui.formats import reading
 from memtui.formats.detect import EXPECTED, files_of, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of
+from memtui.formats.join import write_joined
 from memtui.formats.session_writer import Range, in_range, write
 
 ENDING = ".memtui"
@@ -24,12 +25,17 @@ Notify = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one file: the session and its content, or the reason why there is no session."""
+    """Result of one file: the session and its content, or the reason why there is no session.
+
+    Attributes:
+        windows: how many windows of the recording that it was joined with have its call stacks.
+    """
 
     path: Path
     session: Path | None = None
     imported: Imported | None = None
     reason: str = ""
+    windows: int | None = None
 
 
 def import_all(
@@ -40,6 +46,7 @@ def import_all(
     wanted: Range = (None, None),
     form: str = "",
     force: bool = False,
+    join: Path | None = None,
 ) -> list[Outcome]:
     """Import every file, and the files of every folder, into ``output``: a file where one is given, else a folder.
 
@@ -50,6 +57,7 @@ def import_all(
         wanted: the range of time to keep.
         form: their format, of ``IMPORT_FORMATS``; empty: their content says which.
         force: overwrite sessions that are there.
+        join: a recording that the sessions are copies of.
 
     Raises:
         UserError: nothing could be imported.
@@ -65,7 +73,7 @@ def import_all(
         progress_line.update(which, "reading")
         reading.start("reading")
         session = output / f"{_name(path)}{ENDING}" if into_folder else output
-        outcomes.append(_import_path(path, which, session, wanted, form, force))
+        outcomes.append(_import_path(path, which, session, wanted, form, force, join))
     bad = [outcome for outcome in outcomes if outcome.session is None]
     if len(bad) == len(outcomes):
         raise UserError(_all_failed(given, bad))
@@ -82,15 +90,20 @@ def _name(path: Path) -> str:
     return "standard-input" if path == STANDARD_INPUT else path.name
 
 
-def _import_path(path: Path, which: str, output: Path, wanted: Range, form: str, force: bool) -> Outcome:
+def _import_path(
+    path: Path, which: str, output: Path, wanted: Range, form: str, force: bool, join: Path | None
+) -> Outcome:
     created: list[Path] = []
-    written = False
+    written, windows = False, None
     try:
         imported = in_range(import_file(path, form), wanted)
         created = _ensure_folder(output.parent)
         progress_line.update(which, "writing the session of")
         reading.start("writing the session")
-        write(imported, output, force=force)
+        if join is None:
+            write(imported, output, force=force)
+        else:
+            windows = write_joined(imported, join, output, force=force)
         written = True
     except NotImportable as error:
         return Outcome(path, reason=f"{name_of(path)}: {error}")
@@ -99,7 +112,7 @@ def _import_path(path: Path, which: str, output: Path, wanted: Range, form: str,
     finally:
         if not written:
             take_away(created)
-    return Outcome(path, output, imported)
+    return Outcome(path, output, imported, windows=windows)
 
 
 def _ensure_folder(folder: Path) -> list[Path]:
@@ -123,7 +136,10 @@ def describe(outcome: Outcome) -> str:
     parts = outcome.imported.parts
     rows = sum(len(part.trace) - part.trace.existing for part in parts)
     devices = ", ".join(part.device for part in parts if part.device != MAIN_MEMORY)
-    return f"{outcome.session}: {outcome.imported.about.format}, {rows} rows{f' ({devices})' if devices else ''}"
+    joined = "" if outcome.windows is None else f", joined with {outcome.windows} windows"
+    return (
+        f"{outcome.session}: {outcome.imported.about.format}, {rows} rows{f' ({devices})' if devices else ''}{joined}"
+    )
 
 
 def to_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -146,6 +162,7 @@ def to_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 ],
                 "absent": list(outcome.imported.about.absent),
                 "warnings": list(outcome.imported.about.warnings),
+                **({} if outcome.windows is None else {"joined_windows": outcome.windows}),
             }
             for outcome in outcomes
             if outcome.imported is not None

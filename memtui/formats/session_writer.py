@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,12 +34,22 @@ Range = tuple[float | None, float | None]
 def write(imported: Imported, path: Path, *, force: bool = False) -> None:
     """Write the session, whole or not at all. Raises UserError and SessionError."""
     steps = _stretches(imported)  # before a file is replaced: it may raise
+    write_as(path, lambda writer: _fill(writer, imported, steps), force=force)
+
+
+def write_as(
+    path: Path, fill: Callable[[SessionWriter], None], *, force: bool = False, copy_of: Path | None = None
+) -> None:
+    """Write a session by a function, whole or not at all; ``copy_of``: it begins as a copy of another session.
+
+    Raises UserError and SessionError.
+    """
     try:
         if not force and os.path.lexists(path):
             raise FileExistsError
-        writer = SessionWriter(_draft(path))
+        writer = SessionWriter(_draft(path), copy_of=copy_of)
         try:
-            _fill(writer, imported, steps)
+            fill(writer)
         except BaseException:
             writer.discard()
             raise

@@ -159,6 +159,12 @@ def add_keeping(parser: Parser) -> None:
     )
     group.add_argument("--force", action="store_true", help="overwrite an existing session file")
     group.add_argument(
+        "--keep-resident",
+        action="store_true",
+        help="record which pages are resident, about once a second, too: for resident bytes by call stack (memtui "
+        "import --join)",
+    )
+    parser.add_argument(
         "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
     )
 
@@ -189,6 +195,7 @@ def options_of(args: argparse.Namespace) -> Options:
         children=args.children,
         duration_ns=round(args.duration * 1e9) if args.duration else None,
         keep_command=args.keep_command,
+        keep_resident=args.keep_resident,
         max_overhead_ppm=args.max_overhead,
         chassis_power=args.chassis_power and getattr(args, "redfish", None) is None,
     )

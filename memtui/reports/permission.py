@@ -42,7 +42,7 @@ HARMLESS: dict[type, frozenset[str]] = {
         Host: "cpu_count memory_bytes",
         Target: "pid start_ticks",
         Options: "interval_ns tracker pause flush rearm pages children duration_ns together chassis_power keep_command "
-        "max_overhead_ppm trace_every",
+        "keep_resident max_overhead_ppm trace_every",
         Capability: "ok",
         Hello: "",
         Process: "key pid parent_pid start_ticks generation",

@@ -19,6 +19,7 @@ import numpy as np
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.reuse_distance import ReuseSample
+from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.options import BUNDLED_NETWORKS, LEARNING_RULES
@@ -179,6 +180,16 @@ class RedactedSource:
         stacks = self._source.call_stacks()
         frames = [permitted(frame, **self._model.in_frame(frame)) for frame in stacks.frames]
         return CallStacks(frames, stacks.parent, stacks.frame)
+
+    def captures(self) -> list[StackCapture]:
+        stacks = self.call_stacks()
+        return [replace(capture, stacks=stacks) for capture in self._source.captures()]
+
+    def resident_set(self, sample: int, process: int) -> PageSet | None:
+        return self._source.resident_set(sample, process)
+
+    def resident_samples(self, process: int) -> list[int]:
+        return self._source.resident_samples(process)
 
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]:
         return [(pid, t_ns, self._model.in_map(tensor_map)) for pid, t_ns, tensor_map in self._source.tensor_maps()]

@@ -34,6 +34,7 @@ from memtui.reports.redact import open_source
 from memtui.reports.reuse_summary import ReuseSummary, reuse_summary
 from memtui.reports.size_summary import SizeSummary, finite_median
 from memtui.reports.source import ReportSource, Source
+from memtui.reports.stack_summary import StackSummary, stack_summaries
 from memtui.reports.tensor_summary import TensorSummary, tensor_summary
 from memtui.reports.training_summary import LearningSummary, TrainingSummary, learning_summaries, training_summaries
 
@@ -143,6 +144,7 @@ class Report:
         imported: origin of the session; None where memtui recorded it.
         allocations, device_allocations: recorded steps in main memory, and on each other device.
         by_category: working set by tensor; None: not traced.
+        by_stack: bytes by call stack, of each process that memray captured.
         gaps, marks, warnings, disturbed: events during the recording.
         thinned: file size at which page sets were downsampled; None where they were not.
         lost: number of windows without a working set.
@@ -184,6 +186,7 @@ class Report:
     allocations: AllocationSummary | None
     device_allocations: Mapping[str, AllocationSummary | None]
     by_category: TensorSummary | None
+    by_stack: tuple[StackSummary, ...]
     gaps: Gaps
     marks: tuple[Mark, ...]
     warnings: tuple[str, ...]
@@ -273,6 +276,7 @@ def report_of(reader: ReportSource, title: str, gco2_per_kwh: float | None = Non
             device: allocation_summary(reader, [step for step in steps if step.device == device]) for device in devices
         },
         by_category=tensor_summary(reader),
+        by_stack=stack_summaries(reader),
         gaps=_gaps(reader, events, start_ns, end_ns),
         marks=tuple(
             Mark((event.t_ns - start_ns) / SECOND_NS, event.kind, event.text)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.analysis.reuse_distance import ReuseSample
+from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
 from memtui.core.call_stacks import CallStacks
 from memtui.core.page_set import PageSet
@@ -89,6 +90,13 @@ class ReportSource(Protocol):
     def allocation_steps(self) -> list[RecordedStep]: ...
     def step_trace(self, step: RecordedStep) -> StepTrace: ...
     def call_stacks(self) -> CallStacks: ...
+    def captures(self) -> list[StackCapture]:
+        """Captures with the real addresses of blocks: for sums, never as text."""
+
+    def resident_set(self, sample: int, process: int) -> PageSet | None:
+        """Resident pages at their real addresses: for sums, never as text."""
+
+    def resident_samples(self, process: int) -> list[int]: ...
     def tensor_maps(self) -> list[tuple[int, int, TensorMap]]: ...
     def training(self, first_ns: int = 0, last_ns: int = 1 << 62, device: str = MAIN_MEMORY) -> list[ProgressRow]: ...
     def training_devices(self) -> list[str]: ...
@@ -122,6 +130,9 @@ class Source:
         self.allocation_steps = session.allocations.steps
         self.step_trace = session.allocations.trace
         self.call_stacks = session.allocations.call_stacks
+        self.captures = session.captures.all
+        self.resident_set = session.pages.resident_set
+        self.resident_samples = session.pages.resident_samples
         self.driver_memory = session.allocations.driver_memory
         self.tensor_maps = session.tensors.maps
         self.training = session.training.progress

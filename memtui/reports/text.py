@@ -16,6 +16,7 @@ from memtui.reports.power_summary import power_line
 from memtui.reports.process_summary import process_lines, short_command_line
 from memtui.reports.report import Report
 from memtui.reports.reuse_summary import burst_lines, reuse_line
+from memtui.reports.stack_summary import stack_lines
 from memtui.reports.tensor_summary import tensor_lines
 from memtui.reports.training_summary import learning_lines, training_lines
 
@@ -72,6 +73,7 @@ def training_and_tensor_lines(report: Report) -> list[str]:
         *learning_lines(report.learning),
         *device_lines(report.allocations, report.device_allocations, what),
         *tensor_lines(report.by_category),
+        *stack_lines(report.by_stack),
     ]
 
 

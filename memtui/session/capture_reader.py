@@ -5,8 +5,7 @@ from __future__ import annotations
 from memtui.analysis.stack_capture import StackCapture
 from memtui.session.allocation_reader import AllocationReader
 from memtui.session.connection import SessionFile
-from memtui.session.records.captures import decode_capture
-from memtui.session.schema import CaptureBlocksRecord, CaptureRecord
+from memtui.session.records.captures import CaptureBlocksRecord, CaptureRecord, decode_capture
 
 
 class CaptureReader:
@@ -20,6 +19,13 @@ class CaptureReader:
         if not self._file.has(CaptureRecord):
             return []
         return [pid for (pid,) in self._file.rows(CaptureRecord, "ORDER BY pid", names=["pid"])]
+
+    def next_id(self) -> int:
+        """Return a number above those of all blocks."""
+        rows = (
+            self._file.rows(CaptureBlocksRecord, "ORDER BY id", names=["id"]) if self._file.has(CaptureRecord) else []
+        )
+        return rows[-1][0] + 1 if rows else 0
 
     def all(self) -> list[StackCapture]:
         """Return all captures, by pid."""

@@ -10,13 +10,13 @@ from array import array
 from collections import deque
 
 from memtui.session.file_format import row_id
-from memtui.session.schema import PageSetRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
+from memtui.session.schema import PageSetRecord, ResidentSetRecord, VmaRssRecord, VmaSharedRecord, VmaWssRecord
 from memtui.session.writer import SessionWriter
 
 _RESERVE = 8 << 20  # for the log, which contains a commit or two
 _FEWEST = 8  # samples of a table that are never deleted
 _BATCH = 16  # samples between two checks of the size
-STAGES = ((PageSetRecord,), (VmaWssRecord, VmaRssRecord, VmaSharedRecord))
+STAGES = ((PageSetRecord, ResidentSetRecord), (VmaWssRecord, VmaRssRecord, VmaSharedRecord))
 
 
 class Downsampler:

@@ -9,7 +9,7 @@ from memtui.core.page_set import PageSet
 from memtui.session.blobs import decode_touch_sum
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_id, row_ids, split_row_id
-from memtui.session.schema import PageSetRecord, TouchSumRecord
+from memtui.session.schema import PageSetRecord, ResidentSetRecord, TouchSumRecord
 
 _BATCH_SUMS = 64  # sums of accesses that are in memory together
 
@@ -27,6 +27,23 @@ class PageReader:
             return PageSet.decode(rows[0][0]) if rows else None
         except ValueError as error:
             raise self._file.damaged(f"sample {sample}: {error}") from None
+
+    def resident_set(self, sample: int, process: int) -> PageSet | None:
+        """Return the resident pages at the end of a sample; None when they are not stored."""
+        if not self._file.has(ResidentSetRecord):
+            return None
+        rows = self._file.rows(ResidentSetRecord, "WHERE id = ?", row_id(sample, process), names=["data"])
+        try:
+            return PageSet.decode(rows[0][0]) if rows else None
+        except ValueError as error:
+            raise self._file.damaged(f"sample {sample}: {error}") from None
+
+    def resident_samples(self, process: int) -> list[int]:
+        """Return the samples at whose end the resident pages of a process are stored, rising."""
+        if not self._file.has(ResidentSetRecord):
+            return []
+        keys = self._file.rows(ResidentSetRecord, "ORDER BY id", names=["id"])
+        return [sample for sample, key in (split_row_id(row) for (row,) in keys) if key == process]
 
     def processes(self, sample: int) -> frozenset[int]:
         """Return the processes of which page sets of a sample are stored."""

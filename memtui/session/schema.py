@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from memtui.core.samples import Event, GpuMemory, GpuUse, PowerReading, Process
 from memtui.session.records.call_stacks import AllocationStackRecord, CallStackRecord, FrameRecord
+from memtui.session.records.captures import CaptureBlocksRecord, CaptureRecord
 from memtui.session.records.imported import DriverMemory
 from memtui.session.records.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
 
@@ -122,6 +123,14 @@ class PageSetRecord:
 
     id: int
     codec: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentSetRecord:
+    """The resident pages of a process at the end of one sample."""
+
+    id: int
     data: bytes
 
 
@@ -323,32 +332,13 @@ class LearningAboutRecord:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureRecord:
-    """A capture of the allocations of a process by memray, and the readings of its clock."""
-
-    pid: int
-    rows: int
-    start_ns: int
-    end_ns: int
-    readings: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureBlocksRecord:
-    """Some of the blocks that a capture saw, in the order of their allocation."""
-
-    id: int
-    pid: int
-    data: bytes
-
-
 TABLES: dict[type, str] = {
     MetaRecord: "meta",
     Process: "process",
     SampleRecord: "sample",
     ProcessSampleRecord: "process_sample",
     PageSetRecord: "page_set",
+    ResidentSetRecord: "resident_set",
     TouchSumRecord: "touch_sum",
     VmaWssRecord: "vma_wss",
     VmaSharedRecord: "vma_shared",

@@ -30,6 +30,7 @@ CREATE TABLE process_sample(
     reason TEXT NOT NULL);
 
 CREATE TABLE page_set(id INTEGER PRIMARY KEY, codec INTEGER NOT NULL, data BLOB NOT NULL); -- what filters kept
+CREATE TABLE resident_set(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- as page_set, of all resident pages, if asked for
 CREATE TABLE touch_sum( -- page sets of 64 samples up to here added up, and on higher levels of 256, 1024, 4096
     level INTEGER NOT NULL, id INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE INDEX touch_sum_by_time ON touch_sum(level, id);

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from memtui.session.file_format import (
     SCHEMA_VERSION,
     SessionError,
     check_header,
+    connect_reader,
+    format_of,
     is_own_file,
     schema,
     seal,
@@ -34,7 +37,8 @@ class SessionWriter:
     the existing file may not be removed.
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, *, overwrite: bool = False, copy_of: Path | None = None) -> None:
+        """Create the session; ``copy_of`` is another one, which this begins as a copy of and is not changed."""
         self.path = path
         if overwrite:
             _take_away(path)
@@ -46,8 +50,11 @@ class SessionWriter:
             os.close(descriptor)
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
-            self._create_tables()
-        except (sqlite3.Error, OSError):
+            if copy_of is None:
+                self._create_tables()
+            else:
+                self._copy_tables(copy_of)
+        except (sqlite3.Error, OSError, SessionError):
             self._connection.close()
             if _identity(os.lstat(path)) == self._identity:
                 _remove(path)
@@ -66,6 +73,17 @@ class SessionWriter:
         connection.execute("PRAGMA journal_size_limit=4194304")
         # In one transaction: a reader that opens the file meanwhile sees no tables or all of them.
         connection.executescript(f"BEGIN; {schema()} COMMIT;")
+
+    def _copy_tables(self, source: Path) -> None:
+        with closing(connect_reader(source)) as connection:
+            if (version := format_of(connection)) != SCHEMA_VERSION:
+                raise SessionError(
+                    f"{source}: was written by an older memtui (format {version}), and only sessions of format "
+                    f"{SCHEMA_VERSION} can be added to: record it anew"
+                )
+            self._check_identity()
+            connection.backup(self._connection)
+        self.wal = False
 
     def put_meta(self, **values: Any) -> None:
         """Set JSON values by key."""

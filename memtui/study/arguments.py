@@ -64,7 +64,7 @@ def _add_calibrate(parser: Parser) -> None:
     )
     parser.add_argument("--seconds", type=argtypes.duration, default=10.0, metavar="S", help="of each block (10)")
     add_json(parser, "as one JSON document, with every block")
-    parser.set_defaults(duration=None, keep_command=False)
+    parser.set_defaults(duration=None, keep_command=False, keep_resident=False)
 
 
 def _calibrate(args: argparse.Namespace, console: Console) -> int:

@@ -54,3 +54,33 @@ def same(one, other):
     ):
         assert np.array_equal(left, right)
     assert one.stacks.frames == other.stacks.frames
+
+
+WALL_NS = 1_790_000_000_000_000_000  # of the session that ``messages`` makes, whose own clock begins with 0
+HOT, COLD, MOVING, PASSING = (
+    Frame(name, "/x/train.py", line) for line, name in enumerate(("hot", "cold", "moving", "passing"))
+)
+
+
+def capture_of_messages(seconds=10.0, pid=4242):
+    """What allocated the memory that the windows of ``messages`` touch; it begins 0.1 s after them.
+
+    ``hot``: the 4 MiB of the heap that every window touches; ``cold``: the 4 MiB of it that none does; ``moving``: all
+    of the data, of which each window touches 8 MiB; ``passing``: a MiB in the hot part, before ``hot`` was there.
+    """
+    stacks = stacks_of([MAIN, HOT], [MAIN, COLD], [MAIN, MOVING], [MAIN, PASSING])
+    hot, cold, moving, passing = (n for n in range(len(stacks)) if stacks.parent[n] >= 0)
+    mib, heap, data = 1 << 20, 0x5550_0000_0000, 0x7F00_0000_0000
+    blocks = [
+        (heap + 16, mib, passing, 0, 1, 1),
+        (heap, 4 * mib, hot, 1, 9, 1),
+        (heap + 4 * mib, 4 * mib, cold, 2, 9, 1),
+        (data, 64 * mib, moving, 3, 9, 1),
+    ]
+    start_ns = WALL_NS + 100_000_000
+    readings = Readings(np.array([0, 4, 4]), start_ns + np.array([0, 1, round(1e9 * seconds)]))
+    capture = StackCapture(
+        pid, 9, start_ns, start_ns + round(1e9 * seconds), stacks, StackBlocks.of(np.array(blocks).T), readings
+    )
+    capture.check()
+    return capture

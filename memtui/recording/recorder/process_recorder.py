@@ -23,6 +23,7 @@ from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
 from memtui.session.schema import (
     PageSetRecord,
     ProcessSampleRecord,
+    ResidentSetRecord,
     TouchSumRecord,
     VmaAliasRecord,
     VmaRecord,
@@ -40,7 +41,15 @@ _STILL_MAPPED = 1 << 40  # above every sample
 class ObservedProcess:
     """Takes the tables and windows of one process."""
 
-    def __init__(self, key: int, writer: SessionWriter, keep: Filter, row_numbers: Iterator[int]) -> None:
+    def __init__(
+        self,
+        key: int,
+        writer: SessionWriter,
+        keep: Filter,
+        row_numbers: Iterator[int],
+        *,
+        keep_resident: bool = False,
+    ) -> None:
         """Begin.
 
         Args:
@@ -48,7 +57,9 @@ class ObservedProcess:
             writer: of the session.
             keep: which ranges are stored.
             row_numbers: of VMA rows, unique in the session.
+            keep_resident: store which pages of these ranges are resident, too.
         """
+        self._keep_resident = keep_resident
         self._key, self._writer, self._filter, self._row_numbers = key, writer, keep, row_numbers
         self._starts = self._ends = np.empty(0, np.uint64)
         self._rows = np.empty(0, np.int64)  # vma row of each vma
@@ -108,7 +119,7 @@ class ObservedProcess:
             self._before = None
         if window.pages is not None:
             self._store_by_vma(VmaWssRecord, key, window.pages, window.vma_wss_bytes or (), window.scale)
-            included = window.pages if self._included.all() else self._select(window.pages, self._included)
+            included = self._stored(window.pages)
             self._writer.insert([PageSetRecord(key, CODEC_ZLIB, included.encode())])
             self._touches.tally.add(included)
             stored = round(included.size_bytes * (window.scale or 1))
@@ -123,6 +134,8 @@ class ObservedProcess:
             self._store_counted(VmaSharedRecord, key, window.vma_shared_bytes)
         if window.resident is not None:
             self._store_by_vma(VmaRssRecord, key, window.resident, scale=window.scale)
+            if self._keep_resident:
+                self._writer.insert([ResidentSetRecord(key, self._stored(window.resident).encode())])
         elif window.vma_rss_bytes is not None:
             self._store_counted(VmaRssRecord, key, window.vma_rss_bytes)
         self._writer.insert_from(ProcessSampleRecord, window, id=key, stored_bytes=stored)
@@ -147,6 +160,10 @@ class ObservedProcess:
         key = row_id(sample, self._key)
         sums = self._touches.end_all()
         self._writer.insert(TouchSumRecord(level, key, encode_touch_sum(touched)) for level, touched in sums)
+
+    def _stored(self, pages: PageSet) -> PageSet:
+        """Return the pages that the filter includes."""
+        return pages if self._included.all() else self._select(pages, self._included)
 
     def _select(self, pages: PageSet, keep: np.ndarray) -> PageSet:
         return select_pages(pages, self._starts, self._ends, keep)

@@ -68,7 +68,7 @@ class SessionBuilder:
         self._writer, self.limits = writer, limits
         self._observed: dict[int, ObservedProcess] = {}
         self._filter: Filter = parse_filter("none")
-        self._keep_command = False
+        self._keep_command = self._keep_resident = False
         self._running: set[int] = set()  # processes of the last window
         self._absent: set[int] = set()  # those that are observed and were not in it
         self._histogram = ReuseHistogram()
@@ -116,7 +116,7 @@ class SessionBuilder:
 
     def _add_hello(self, hello: Hello) -> None:
         """Store what is watched and how; raise where a limit cannot be kept."""
-        self._keep_command = hello.options.keep_command
+        self._keep_command, self._keep_resident = hello.options.keep_command, hello.options.keep_resident
         target = replace(hello.target, command=self._fit_to_keep(hello.target.command))
         self.hello = replace(hello, target=target)
         self._filter = parse_filter(hello.options.filter)
@@ -234,7 +234,9 @@ class SessionBuilder:
     def _of(self, process: int) -> ObservedProcess:
         """Return the state of a process; it is created at the first table or window, also after ``_release_ended``."""
         if process not in self._observed:
-            self._observed[process] = ObservedProcess(process, self._writer, self._filter, self._row_numbers)
+            self._observed[process] = ObservedProcess(
+                process, self._writer, self._filter, self._row_numbers, keep_resident=self._keep_resident
+            )
         return self._observed[process]
 
     def _release_ended(self, sample: int) -> None:

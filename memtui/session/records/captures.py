@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture
 from memtui.core.call_stacks import CallStacks
 from memtui.session.blobs import pack, unpack
-from memtui.session.schema import CaptureBlocksRecord, CaptureRecord
 
 BLOCKS_OF_ROW = 1 << 18  # of one record
 MAX_BLOCKS = 1 << 24  # of all records
 MAX_READINGS = 1 << 23
 _COLUMNS = 6
 _ALLOCATED, _FREED = 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRecord:
+    """A capture of the allocations of a process by memray, and the readings of its clock."""
+
+    pid: int
+    rows: int
+    start_ns: int
+    end_ns: int
+    readings: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureBlocksRecord:
+    """Some of the blocks that a capture saw, in the order of their allocation."""
+
+    id: int
+    pid: int
+    data: bytes
 
 
 def capture_records(capture: StackCapture, first_id: int = 0) -> Iterator[CaptureRecord | CaptureBlocksRecord]:

@@ -156,6 +156,7 @@ def _options(run: Run) -> Options:
         filter=run.filter,
         pause=run.pause,
         keep_command=False,
+        keep_resident=False,
     )
 
 

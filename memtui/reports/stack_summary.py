@@ -1,0 +1,182 @@
+"""The part of a report on call stacks: what they allocated, and what of that was touched and resident."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memtui.analysis.stack_capture import call_text
+from memtui.core.call_stacks import CallStacks
+from memtui.core.units import size
+from memtui.reports.source import ReportSource
+from memtui.reports.stack_sums import Columns, Groups, StackSums, file_of, function_of, stack_sums
+
+LISTED = 10  # in the document; exports have all
+COLD_SHARE = 0.5  # touched in a window, and less: cold
+MOST_STACKS, MOST_CALLS = 4, 3  # in a report for people
+
+
+@dataclass(frozen=True, slots=True)
+class StackRow:
+    """Bytes of a stack, or of all stacks in which a function or a file is.
+
+    Attributes:
+        name: the stack with its innermost call first, the function, or the file.
+        peak_bytes: allocated when the process had allocated most.
+        left_bytes: allocated at the end of the capture.
+        allocations: how often it allocated.
+        there_bytes: of blocks that were there in the whole window, a mean over windows, as those below.
+        touched_bytes: of these, what was touched.
+        resident_bytes: of these, what was resident.
+        passing_bytes: touched where blocks of this stack alone came or went.
+    """
+
+    name: str
+    peak_bytes: int
+    left_bytes: int
+    allocations: int
+    there_bytes: float | None
+    touched_bytes: float | None
+    resident_bytes: float | None
+    passing_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StackSummary:
+    """Bytes by call stack of one process.
+
+    Attributes:
+        pid: the process.
+        peak_bytes: the most that was allocated at once.
+        windows: count of windows that touched and resident bytes are means of.
+        shared_bytes: touched in a window where blocks of several stacks came or went.
+        outside_bytes: touched in a window where no captured block was: the interpreter, libraries, other allocators.
+        reason: why there is no such window.
+        resident_reason: why resident bytes are not known.
+        stacks: the largest ones, by what was touched of them, then by what was allocated at the peak.
+        coldest: those with the most untouched bytes that were there all the time, of those at most half touched.
+        functions, files: the largest ones, each with all that they call.
+    """
+
+    pid: int
+    peak_bytes: int
+    windows: int
+    shared_bytes: float | None
+    outside_bytes: float | None
+    reason: str
+    resident_reason: str
+    stacks: tuple[StackRow, ...]
+    coldest: tuple[StackRow, ...]
+    functions: tuple[StackRow, ...]
+    files: tuple[StackRow, ...]
+
+
+def stack_summaries(reader: ReportSource) -> tuple[StackSummary, ...]:
+    """Return the summary of every captured process. Raises SessionError."""
+    return tuple(map(summary_of, stack_sums(reader)))
+
+
+def summary_of(sums: StackSums) -> StackSummary:
+    """Return the summary of one process."""
+    capture = sums.capture
+    rows = stack_rows(sums)
+
+    def name(number: int) -> str:
+        return stack_name(capture.stacks, number) if number < len(capture.stacks) else ""
+
+    functions, files = (Groups(capture, key) for key in (function_of, file_of))
+    return StackSummary(
+        pid=capture.pid,
+        peak_bytes=capture.peak_bytes,
+        windows=sums.windows,
+        shared_bytes=sums.shared_bytes,
+        outside_bytes=sums.outside_bytes,
+        reason=sums.reason,
+        resident_reason=sums.resident_reason if not sums.reason else sums.reason,
+        stacks=_largest(name, rows),
+        coldest=_coldest(name, rows),
+        functions=_largest(functions.names.__getitem__, functions.columns(rows)),
+        files=_largest(files.names.__getitem__, files.columns(rows)),
+    )
+
+
+def stack_rows(sums: StackSums) -> Columns:
+    """Return the columns of a ``StackRow`` after its name, one number for each stack."""
+    return [
+        sums.peak_bytes,
+        sums.left_bytes,
+        sums.allocations,
+        sums.there_bytes,
+        sums.touched_bytes,
+        sums.resident_bytes,
+        sums.passing_bytes,
+    ]
+
+
+def stack_name(stacks: CallStacks, number: int, most_calls: int = 1 << 30) -> str:
+    """Return a stack as text, the innermost call first."""
+    calls = list(map(call_text, stacks.stack(number)))
+    more = f" < ... ({len(calls) - most_calls} more)" if len(calls) > most_calls else ""
+    return " < ".join(calls[:most_calls]) + more
+
+
+def _largest(name: Callable[[int], str], columns: Columns) -> tuple[StackRow, ...]:
+    peak, touched, passing = columns[0], columns[4], columns[6]
+    assert peak is not None
+    used = np.zeros(len(peak)) if touched is None or passing is None else touched + passing
+    order = np.lexsort((-peak, -used))[:LISTED]
+    return tuple(row_of(name(number), columns, number) for number in order.tolist() if peak[number] or used[number])
+
+
+def _coldest(name: Callable[[int], str], columns: Columns) -> tuple[StackRow, ...]:
+    there, touched = columns[3:5]
+    if there is None or touched is None:
+        return ()
+    order = np.argsort(touched - there, kind="stable")[:LISTED].tolist()
+    cold = [number for number in order if touched[number] <= COLD_SHARE * there[number] and there[number]]
+    return tuple(row_of(name(number), columns, number) for number in cold)
+
+
+def row_of(name: str, columns: Columns, number: int) -> StackRow:
+    """Return one number of each column."""
+    values = [None if column is None else float(column[number]) for column in columns]
+    peak, left, count = (int(value or 0) for value in values[:3])
+    return StackRow(name, peak, left, count, *values[3:])
+
+
+def stack_lines(summaries: Sequence[StackSummary]) -> list[str]:
+    """Return the lines of the report."""
+    return [line for summary in summaries for line in _lines(summary)]
+
+
+def _lines(summary: StackSummary) -> list[str]:
+    if summary.reason:
+        listed = "; ".join(f"{_short(row.name)} {size(row.peak_bytes)}" for row in summary.stacks[:MOST_STACKS])
+        return [
+            f"by stack     allocated at the peak of {size(summary.peak_bytes)}: {listed}",
+            f"not known    what of it was touched or resident: {summary.reason}",
+        ]
+    listed = "; ".join(_use(row) for row in summary.stacks[:MOST_STACKS])
+    lines = [
+        f"by stack     touched in a window, of what was there all the time: {listed}; where blocks of several stacks "
+        f"came and went {size(summary.shared_bytes)}, outside of all blocks {size(summary.outside_bytes)}; mean of "
+        f"{summary.windows} windows"
+    ]
+    if summary.coldest:
+        lines.append(f"cold stacks  {'; '.join(map(_use, summary.coldest[:MOST_STACKS]))}")
+    if summary.resident_reason:
+        lines.append(f"not known    what of the blocks was resident: {summary.resident_reason}")
+    return lines
+
+
+def _use(row: StackRow) -> str:
+    resident = "" if row.resident_bytes is None else f", resident {size(row.resident_bytes)}"
+    passing = f", and {size(row.passing_bytes)} that came and went" if row.passing_bytes else ""
+    return f"{_short(row.name)} {size(row.touched_bytes)} of {size(row.there_bytes)}{resident}{passing}"
+
+
+def _short(name: str) -> str:
+    calls = name.split(" < ")
+    return " < ".join(calls[:MOST_CALLS]) if name else "(stack not known)"

@@ -1,0 +1,175 @@
+"""Bytes by call stack: what a capture says was allocated, and what recorded windows say was touched and resident."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.stack_capture import StackCapture, callers
+from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
+from memtui.core.call_stacks import Frame
+from memtui.reports.source import ReportSource
+
+WINDOWS = 64  # spread over the capture: a page set takes a millisecond or more to decode
+NOT_JOINED = "no recording of this process: memtui import CAPTURE --join SESSION"
+NO_PLACES = "the file has no addresses or no times, which a capture of memray has"
+NOT_RESIDENT = "not recorded: memtui record --keep-resident"
+_F = NDArray[np.float64]
+Columns = list[_F | None]
+"""One number for each stack, or group of stacks, in each; None: not known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackSums:
+    """Sums by stack, f8[stacks + 1] each; the last number is of blocks without a known stack.
+
+    Attributes:
+        capture: what was captured.
+        peak_bytes: allocated when most was.
+        left_bytes: allocated at the end of the capture.
+        allocations: how often it allocated.
+        windows: count of the windows that the next ones are means of.
+        there_bytes: of blocks that were there in the whole window.
+        touched_bytes: of these, what was touched.
+        resident_bytes: of these, what was resident; None: not known, with a reason.
+        passing_bytes: touched where blocks of this stack alone came or went.
+        shared_bytes: touched where blocks of several stacks came or went.
+        outside_bytes: touched where no block was.
+        reason: why no window counts.
+        resident_reason: why it is not known what was resident.
+    """
+
+    capture: StackCapture
+    peak_bytes: _F
+    left_bytes: _F
+    allocations: _F
+    windows: int = 0
+    there_bytes: _F | None = None
+    touched_bytes: _F | None = None
+    resident_bytes: _F | None = None
+    passing_bytes: _F | None = None
+    shared_bytes: float | None = None
+    outside_bytes: float | None = None
+    reason: str = ""
+    resident_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of a process: numbers of its sample and process, and when it was."""
+
+    sample: int
+    process: int
+    start_ns: int
+    end_ns: int
+
+
+def stack_sums(reader: ReportSource) -> list[StackSums]:
+    """Return the sums of every captured process. Raises SessionError."""
+    return [sums_of(reader, capture) for capture in reader.captures()]
+
+
+def sums_of(reader: ReportSource, capture: StackCapture) -> StackSums:
+    """Return the sums of one capture. Raises SessionError."""
+    blocks = capture.blocks
+    peak_bytes = capture.sums(blocks.alive_after(capture.peak_row))[0].astype(float)
+    left_bytes = capture.sums(blocks.freed >= capture.rows)[0].astype(float)
+    allocations = capture.sums(np.ones(len(blocks), bool))[1].astype(float)
+    head = StackSums(capture, peak_bytes, left_bytes, allocations, resident_reason=NOT_RESIDENT)
+    windows, reason = windows_of(reader, capture)
+    if reason:
+        return _without_windows(head, reason)
+    resident = {window.sample for window in windows} & set(reader.resident_samples(windows[0].process))
+    if resident:
+        windows = [window for window in windows if window.sample in resident]
+    chosen = np.unique(np.linspace(0, len(windows) - 1, WINDOWS).astype(int)).tolist()
+    uses = [use for number in chosen if (use := use_of(reader, capture, windows[number])) is not None]
+    if not uses:
+        return _without_windows(head, "no pages are stored of a window within the capture")
+    return _with_uses(head, uses)
+
+
+def windows_of(reader: ReportSource, capture: StackCapture) -> tuple[list[Window], str]:
+    """Return the windows that a capture covers, and why there is none. Raises SessionError."""
+    if not has_places(capture):
+        return [], NO_PLACES
+    keys = {process.key for process in reader.processes() if process.pid == capture.pid}
+    if not keys or not len(reader.samples):
+        return [], NOT_JOINED
+    windows = [
+        Window(row["sample"], row["process"], row["start_ns"], row["end_ns"])
+        for row in reader.process_samples(0, reader.samples.newest)
+        if row["process"] in keys and covers(capture, row["start_ns"], row["end_ns"])
+    ]
+    return windows, "" if windows else "no window lies within the capture"
+
+
+def use_of(reader: ReportSource, capture: StackCapture, window: Window) -> StackUse | None:
+    """Return the use of one window; None where none of its pages are stored. Raises SessionError."""
+    pages = reader.page_set(window.sample, window.process)
+    if pages is None:
+        return None
+    return stack_use(capture, window.start_ns, window.end_ns, pages, reader.resident_set(window.sample, window.process))
+
+
+def _without_windows(head: StackSums, reason: str) -> StackSums:
+    return StackSums(head.capture, head.peak_bytes, head.left_bytes, head.allocations, reason=reason)
+
+
+def _with_uses(head: StackSums, uses: list[StackUse]) -> StackSums:
+    resident = [use.resident_bytes for use in uses if use.resident_bytes is not None]
+    return StackSums(
+        head.capture,
+        head.peak_bytes,
+        head.left_bytes,
+        head.allocations,
+        windows=len(uses),
+        there_bytes=_mean([use.steady_bytes for use in uses]),
+        touched_bytes=_mean([use.touched_bytes for use in uses]),
+        resident_bytes=_mean(resident) if len(resident) == len(uses) else None,
+        passing_bytes=_mean([use.passing_bytes for use in uses]),
+        shared_bytes=float(np.mean([use.shared_bytes for use in uses])),
+        outside_bytes=float(np.mean([use.outside_bytes for use in uses])),
+        resident_reason="" if len(resident) == len(uses) else NOT_RESIDENT,
+    )
+
+
+def _mean(values: list[NDArray[np.int64]]) -> _F:
+    mean: _F = np.mean(values, axis=0)
+    return mean
+
+
+class Groups:
+    """Stacks added up by a key of their calls, each block once for a key, wherever in its stack that is.
+
+    Attributes:
+        names: the keys.
+    """
+
+    def __init__(self, capture: StackCapture, key: Callable[[Frame], str]) -> None:
+        keys = callers(capture.stacks, key)
+        numbers: dict[str, int] = {}
+        pairs = [(stack, numbers.setdefault(name, len(numbers))) for stack, names in enumerate(keys) for name in names]
+        self.names = list(numbers)
+        self._stack, self._group = np.array(pairs, np.int64).reshape(-1, 2).T
+
+    def columns(self, columns: Columns) -> Columns:
+        """Return the sums by key of columns by stack."""
+        return [None if column is None else self.sums(column) for column in columns]
+
+    def sums(self, values: _F) -> _F:
+        """Return the sums by key of one number for each stack, without that of no known stack."""
+        return np.bincount(self._group, values[self._stack], len(self.names)).astype(float)
+
+
+def file_of(frame: Frame) -> str:
+    """Return the key of sums by file."""
+    return frame.file
+
+
+def function_of(frame: Frame) -> str:
+    """Return the key of sums by function."""
+    return f"{frame.function} ({frame.file.rpartition('/')[2]})"

@@ -1,0 +1,119 @@
+"""Bytes by call stack in a report: exact where the pages are known, and why where nothing is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from memtui.core.samples import Options
+from memtui.formats.imported import Imported, Part
+from memtui.formats.join import write_joined
+from memtui.formats.memray_capture import trace_of
+from memtui.formats.session_writer import write
+from memtui.reports.redact import open_source
+from memtui.reports.report import build_report
+from memtui.reports.stack_summary import stack_lines, stack_summaries
+from memtui.reports.stack_sums import Groups, file_of, function_of, stack_sums
+from memtui.reports.text import format_report
+from memtui.session.records.imported import ImportedFrom
+from tests.support.sessions import hello, messages, write_session
+from tests.support.stack_captures import capture_of_messages
+
+MIB = 1 << 20
+
+
+def imported():
+    capture = capture_of_messages(3.0)
+    return Imported((Part(trace_of(capture)),), ImportedFrom("memray capture"), stacks=capture.stacks, capture=capture)
+
+
+@pytest.fixture
+def joined(tmp_path):
+    """Windows with resident pages every fifth time."""
+    stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
+    recording = write_session(tmp_path / "run.memtui", stream)
+    write_joined(imported(), recording, tmp_path / "joined.memtui")
+    return tmp_path / "joined.memtui"
+
+
+def summary(path, redact=False):
+    with closing(open_source(path, redact=redact)) as reader:
+        (only,) = stack_summaries(reader)
+    return only
+
+
+def test_bytes_are_those_of_the_pages(joined):
+    found = summary(joined)
+    rows = {row.name.partition(" (")[0]: row for row in found.stacks}
+    assert (found.pid, found.windows, found.reason, found.resident_reason) == (4242, 2, "", "")
+    assert found.peak_bytes == 72 * MIB
+    hot, moving, cold = rows["hot"], rows["moving"], rows["cold"]
+    assert (hot.there_bytes, hot.touched_bytes, hot.resident_bytes) == (4 * MIB, 4 * MIB, 4 * MIB)
+    assert (moving.there_bytes, moving.touched_bytes, moving.resident_bytes) == (64 * MIB, 8 * MIB, 8 * MIB)
+    assert (cold.there_bytes, cold.touched_bytes, cold.resident_bytes) == (4 * MIB, 0, 0)
+    assert [row.passing_bytes for row in (hot, moving, cold)] == [0, 0, 0]
+    assert found.shared_bytes == 0
+    assert found.outside_bytes == 8 * 4096  # the stack; code is left out by the filter
+    assert [row.name.partition(" (")[0] for row in found.coldest] == ["moving", "cold"]
+
+
+def test_a_function_has_what_all_it_calls_have(joined):
+    found = summary(joined)
+    functions = {row.name: row for row in found.functions}
+    assert functions["main (train.py)"].touched_bytes == 12 * MIB
+    assert functions["hot (train.py)"].touched_bytes == 4 * MIB
+    (file,) = found.files
+    assert (file.name, file.peak_bytes, file.allocations) == ("/x/train.py", 72 * MIB, 4)
+
+
+def test_a_report_says_it_in_lines_and_in_json(joined):
+    text = format_report(build_report(joined))
+    assert "hot (train.py) < main (train.py:3) 4.00 MiB of 4.00 MiB, resident 4.00 MiB" in text
+    assert "cold stacks  moving (train.py:2) < main (train.py:3) 8.00 MiB of 64.0 MiB" in text
+    assert build_report(joined).by_stack[0].windows == 2
+    assert format_report(build_report(joined, redact=True)).count("train.py") == 0
+
+
+def test_redacted_sums_are_the_same(joined):
+    plain, hidden = summary(joined), summary(joined, redact=True)
+    assert [row.touched_bytes for row in plain.stacks] == [row.touched_bytes for row in hidden.stacks]
+    assert "function-" in hidden.stacks[0].name
+
+
+def test_without_resident_pages_the_reason_is_there(tmp_path):
+    recording = write_session(tmp_path / "run.memtui", messages(20))
+    write_joined(imported(), recording, tmp_path / "joined.memtui")
+    found = summary(tmp_path / "joined.memtui")
+    assert found.windows == 14
+    assert all(row.resident_bytes is None for row in found.stacks)
+    assert found.resident_reason == "not recorded: memtui record --keep-resident"
+    assert any("not recorded: memtui record --keep-resident" in line for line in stack_lines([found]))
+
+
+def test_without_a_recording_there_is_what_was_allocated(tmp_path):
+    write(imported(), tmp_path / "s.memtui")
+    found = summary(tmp_path / "s.memtui")
+    assert found.windows == 0
+    assert found.reason.startswith("no recording of this process")
+    assert found.stacks[0].peak_bytes == 64 * MIB
+    assert found.stacks[0].touched_bytes is None
+    lines = stack_lines([found])
+    assert lines[0].startswith("by stack     allocated at the peak of 72.0 MiB: moving (train.py:2)")
+
+
+def test_a_session_without_captures_has_no_lines(tmp_path):
+    path = write_session(tmp_path / "s.memtui", messages(3))
+    with closing(open_source(path)) as reader:
+        assert stack_sums(reader) == []
+    assert stack_lines(()) == []
+
+
+def test_groups_count_a_block_once_for_a_key():
+    capture = capture_of_messages()
+    values = np.arange(len(capture.stacks) + 1, dtype=float)
+    by_file = Groups(capture, file_of)
+    assert by_file.sums(values).tolist() == [values[:-1].sum()]
+    assert "main (train.py)" in Groups(capture, function_of).names
+    assert by_file.columns([None, values])[0] is None
