@@ -11,18 +11,11 @@ import pytest
 from memtui.analysis.stack_capture import Readings
 from memtui.core.errors import UserError
 from memtui.core.samples import Clock, Options
-from memtui.formats.imported import Imported, Part
 from memtui.formats.join import write_joined
-from memtui.formats.memray_capture import trace_of
 from memtui.session.file_format import SessionError
-from memtui.session.records.imported import ImportedFrom
 from memtui.session.session import Session
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import WALL_NS, capture_of_messages, same
-
-
-def imported(capture):
-    return Imported((Part(trace_of(capture)),), ImportedFrom("memray capture"), stacks=capture.stacks, capture=capture)
+from tests.support.stack_captures import WALL_NS, capture_of_messages, imported, same
 
 
 @pytest.fixture

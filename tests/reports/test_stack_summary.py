@@ -8,25 +8,17 @@ import numpy as np
 import pytest
 
 from memtui.core.samples import Options
-from memtui.formats.imported import Imported, Part
 from memtui.formats.join import write_joined
-from memtui.formats.memray_capture import trace_of
 from memtui.formats.session_writer import write
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
 from memtui.reports.stack_summary import stack_lines, stack_summaries
 from memtui.reports.stack_sums import Groups, file_of, function_of, stack_sums
 from memtui.reports.text import format_report
-from memtui.session.records.imported import ImportedFrom
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import capture_of_messages
+from tests.support.stack_captures import capture_of_messages, imported_of_messages
 
 MIB = 1 << 20
-
-
-def imported():
-    capture = capture_of_messages(3.0)
-    return Imported((Part(trace_of(capture)),), ImportedFrom("memray capture"), stacks=capture.stacks, capture=capture)
 
 
 @pytest.fixture
@@ -34,7 +26,7 @@ def joined(tmp_path):
     """Windows with resident pages every fifth time."""
     stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
     recording = write_session(tmp_path / "run.memtui", stream)
-    write_joined(imported(), recording, tmp_path / "joined.memtui")
+    write_joined(imported_of_messages(), recording, tmp_path / "joined.memtui")
     return tmp_path / "joined.memtui"
 
 
@@ -84,7 +76,7 @@ def test_redacted_sums_are_the_same(joined):
 
 def test_without_resident_pages_the_reason_is_there(tmp_path):
     recording = write_session(tmp_path / "run.memtui", messages(20))
-    write_joined(imported(), recording, tmp_path / "joined.memtui")
+    write_joined(imported_of_messages(), recording, tmp_path / "joined.memtui")
     found = summary(tmp_path / "joined.memtui")
     assert found.windows == 14
     assert all(row.resident_bytes is None for row in found.stacks)
@@ -93,7 +85,7 @@ def test_without_resident_pages_the_reason_is_there(tmp_path):
 
 
 def test_without_a_recording_there_is_what_was_allocated(tmp_path):
-    write(imported(), tmp_path / "s.memtui")
+    write(imported_of_messages(), tmp_path / "s.memtui")
     found = summary(tmp_path / "s.memtui")
     assert found.windows == 0
     assert found.reason.startswith("no recording of this process")

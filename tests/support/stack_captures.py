@@ -6,6 +6,9 @@ import numpy as np
 
 from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture
 from memtui.core.call_stacks import CallStacks, Frame
+from memtui.formats.imported import Imported, Part
+from memtui.formats.memray_capture import trace_of
+from memtui.session.records.imported import ImportedFrom
 
 MAIN, STEP, MAKE = Frame("main", "/x/train.py", 3), Frame("step", "/x/train.py", 9), Frame("make", "/x/model.py", 4)
 
@@ -62,18 +65,18 @@ HOT, COLD, MOVING, PASSING = (
 )
 
 
-def capture_of_messages(seconds=10.0, pid=4242):
+def capture_of_messages(seconds=10.0, pid=4242, hot="hot"):
     """What allocated the memory that the windows of ``messages`` touch; it begins 0.1 s after them.
 
     ``hot``: the 4 MiB of the heap that every window touches; ``cold``: the 4 MiB of it that none does; ``moving``: all
     of the data, of which each window touches 8 MiB; ``passing``: a MiB in the hot part, before ``hot`` was there.
     """
-    stacks = stacks_of([MAIN, HOT], [MAIN, COLD], [MAIN, MOVING], [MAIN, PASSING])
-    hot, cold, moving, passing = (n for n in range(len(stacks)) if stacks.parent[n] >= 0)
+    stacks = stacks_of([MAIN, HOT._replace(function=hot)], [MAIN, COLD], [MAIN, MOVING], [MAIN, PASSING])
+    hot_stack, cold, moving, passing = (n for n in range(len(stacks)) if stacks.parent[n] >= 0)
     mib, heap, data = 1 << 20, 0x5550_0000_0000, 0x7F00_0000_0000
     blocks = [
         (heap + 16, mib, passing, 0, 1, 1),
-        (heap, 4 * mib, hot, 1, 9, 1),
+        (heap, 4 * mib, hot_stack, 1, 9, 1),
         (heap + 4 * mib, 4 * mib, cold, 2, 9, 1),
         (data, 64 * mib, moving, 3, 9, 1),
     ]
@@ -84,3 +87,12 @@ def capture_of_messages(seconds=10.0, pid=4242):
     )
     capture.check()
     return capture
+
+
+def imported_of_messages(**changes):
+    """Such a capture as a file that was read; it ends 3 s after it began."""
+    return imported(capture_of_messages(**{"seconds": 3.0, **changes}))
+
+
+def imported(capture):
+    return Imported((Part(trace_of(capture)),), ImportedFrom("memray capture"), stacks=capture.stacks, capture=capture)

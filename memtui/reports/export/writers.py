@@ -84,6 +84,12 @@ def _steps(form: str, reader: ReportSource) -> Files:
     return getattr(steps, form)(reader)
 
 
+def _stacks(form: str, reader: ReportSource) -> Files:
+    from memtui.reports.export import stacks
+
+    return getattr(stacks, form)(reader)
+
+
 FORMS: dict[str, Callable[[ReportSource], Files]] = {
     "csv": _csv,
     "parquet": _parquet,
@@ -91,6 +97,7 @@ FORMS: dict[str, Callable[[ReportSource], Files]] = {
     "svg": _svg,
     "html": _html,
     **{form: partial(_steps, form) for form in ("zpp", "analysis", "mxnet", "chrome", "perfetto")},
+    **{form: partial(_stacks, form) for form in ("folded", "speedscope")},
 }
 
 

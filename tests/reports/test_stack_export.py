@@ -1,0 +1,89 @@
+"""Folded stacks and speedscope: every stack with its bytes, in totals that are those of the pages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memtui.core.errors import UserError
+from memtui.core.samples import Options
+from memtui.formats.join import write_joined
+from memtui.formats.session_writer import write
+from memtui.reports.export import export
+from memtui.session.session import Session
+from tests.support.sessions import hello, messages, write_session
+from tests.support.stack_captures import imported_of_messages
+from tests.support.stacked_snapshot import imported as snapshot
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def joined(tmp_path):
+    stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
+    recording = write_session(tmp_path / "run.memtui", stream)
+    write_joined(imported_of_messages(), recording, tmp_path / "joined.memtui")
+    return tmp_path / "joined.memtui"
+
+
+def lines_of(path):
+    return {stack: int(value) for stack, _, value in (line.rpartition(" ") for line in path.read_text().splitlines())}
+
+
+def test_folded_stacks_are_a_file_for_each_kind_of_bytes(joined, tmp_path):
+    files = {path.name: lines_of(path) for path in export(joined, "folded", tmp_path / "out")}
+    assert sorted(files) == [f"joined-{name}.folded" for name in ("left", "peak", "resident", "touched")]
+    hot, cold, moving = (
+        f"main (train.py:3);{call}" for call in ("hot (train.py)", "cold (train.py:1)", "moving (train.py:2)")
+    )
+    assert files["joined-peak.folded"] == {hot: 4 * MIB, cold: 4 * MIB, moving: 64 * MIB}
+    touched = files["joined-touched.folded"]
+    assert touched == {hot: 4 * MIB, moving: 8 * MIB, "(outside of all blocks)": 8 * 4096}
+    session = Session(joined)
+    assert sum(touched.values()) == session.samples.stored_bytes[5]
+
+
+def test_speedscope_has_all_of_them_in_one_file(joined, tmp_path):
+    (path,) = export(joined, "speedscope", tmp_path / "out")
+    assert path.name == "joined.speedscope.json"
+    document = json.loads(path.read_text())
+    frames = document["shared"]["frames"]
+    profiles = {profile["name"]: profile for profile in document["profiles"]}
+    assert list(profiles) == ["peak", "left", "touched", "resident"]
+    for profile in profiles.values():
+        assert profile["unit"] == "bytes"
+        assert profile["endValue"] == sum(profile["weights"])
+        assert len(profile["samples"]) == len(profile["weights"])
+    names = [[frames[number]["name"] for number in sample] for sample in profiles["peak"]["samples"]]
+    assert ["main", "moving"] in names
+    assert {"name": "moving", "file": "/x/train.py", "line": 2} in frames
+
+
+def test_a_redacted_export_has_labels(joined, tmp_path):
+    text = "".join(path.read_text() for path in export(joined, "folded", tmp_path / "out", redact=True))
+    assert "train" not in text
+    assert "moving" not in text
+    assert "function-" in text
+
+
+def test_a_name_cannot_break_a_line(tmp_path):
+    imported = imported_of_messages(hot="a;b\nc 5")
+    write(imported, tmp_path / "s.memtui")
+    peak = next(path for path in export(tmp_path / "s.memtui", "folded", tmp_path / "out") if "peak" in path.name)
+    assert f"main (train.py:3);a,b\\nc 5 (train.py) {4 * MIB}" in peak.read_text().splitlines()
+
+
+def test_a_snapshot_has_the_peak_of_each_device(tmp_path):
+    write(snapshot(), tmp_path / "s.memtui")
+    (path,) = export(tmp_path / "s.memtui", "folded", tmp_path / "out")
+    (step,) = Session(tmp_path / "s.memtui").allocations.steps()
+    assert sum(lines_of(path).values()) == step.peak_bytes
+
+
+def test_a_session_without_stacks_says_so(tmp_path):
+    path = write_session(tmp_path / "s.memtui", messages(3))
+    for form in ("folded", "speedscope"):
+        with pytest.raises(UserError, match="has no call stacks"):
+            export(path, form, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
