@@ -129,7 +129,7 @@ def _put(text: str, file: BinaryIO) -> None:
 
 
 def _page(title: str, sentences: Sequence[str], drawings: Sequence[Drawing], rows: HtmlTable | None) -> str:
-    figures = "\n".join(f"<figure>{drawing.markup()}</figure>" for drawing in drawings)
+    figures = "\n".join(f'<figure class="wide">{drawing.markup()}</figure>' for drawing in drawings)
     parts = [
         f"<h1>{escape(title)}</h1>",
         *map(dim, filter(None, sentences)),
