@@ -115,6 +115,14 @@ def test_predictions_on_the_diagonal_have_equal_coordinates():
     assert not any("hollow" in text for text in texts(drawing))
 
 
+@pytest.mark.parametrize(("error", "dashed"), [(0.25, 4), (0.9, 4), (2.0, 2)])
+def test_the_error_is_drawn_in_both_panels(error, dashed):
+    points = [Prediction(value, 1.1 * value, value, 2 * value) for value in (1.0, 1000.0)]
+    chart = PredictionChart("p", "a title", [], TIME, {"conv": points}, error)
+    lines = [line for line in elements(predictions.draw(chart), "line") if line.get("stroke-dasharray")]
+    assert len(lines) == dashed + 1, "and one in the legend"
+
+
 def test_groups_are_named_and_extrapolation_is_hollow():
     groups = {f"op{n}": [Prediction(1.0, 1.0 + n, 0.5, 9.0, outside=n == 3)] for n in range(7)}
     drawing = predictions.draw(prediction_chart(**groups))

@@ -25,7 +25,7 @@ _COLUMNS: Mapping[BarAxis, tuple[tuple[str, str, str, str], float, Callable[[flo
     ENERGY: (("energy_j", "energy_low_j", "energy_high_j", "measured_j"), 1.0, energy),
 }
 _MARKS = (
-    f"thin line: {LEVEL:.0%} range of the prediction; green mark: the measured value, which the model was fitted to"
+    f"thin line: {LEVEL:.0%} range of the prediction; thick mark: the measured value, which the model was fitted to"
 )
 
 

@@ -13,6 +13,7 @@ from memtui.reports.figures.svg import Drawing, whole_lines
 
 _LEFT, _SQUARE, _BELOW, _BETWEEN = 52.0, 250.0, 74.0, 14.0
 _RADIUS = 2.0
+_WHOLE = 0.95  # error from which on nearly every low prediction is within it
 COLORS = ("rss", "wss", "mark", "bound", "ink")
 _SIDES = (24, 4, 3)  # of markers; with each of the colours
 
@@ -31,7 +32,8 @@ def draw(chart: PredictionChart) -> Drawing:
     scale = decade_scale(min(every), max(every), chart.axis.unit)
     upper = Axes(drawing, _LEFT, top, _SQUARE, _SQUARE, scale, scale)
     _square(upper, chart)
-    most = max(max(point.predicted / point.measured, point.measured / point.predicted) for point in points)
+    ratios = [*(point.predicted / point.measured for point in points), *_factors(chart.error)]
+    most = max(max(ratio, 1 / ratio) for ratio in ratios)
     lower = Axes(drawing, _LEFT, top + _SQUARE + _BETWEEN, _SQUARE, _BELOW, scale, ratio_scale(most))
     _ratios(lower, chart)
     _legend(drawing, chart, names, legend_left, top)
@@ -82,8 +84,8 @@ def _ratios(axes: Axes, chart: PredictionChart) -> None:
 
 
 def _factors(error: float) -> tuple[float, ...]:
-    """Return the ratios between which nine of ten predictions lie; the lower one only where it is above 0."""
-    return (1 + error, 1 - error) if error < 1 else (1 + error,)
+    """Return the ratios between which nine of ten predictions lie; the lower one only where it is well above 0."""
+    return (1 + error, 1 - error) if error < _WHOLE else (1 + error,)
 
 
 def _line(axes: Axes, factor: float, stroke: str, dash: str) -> None:
