@@ -14,7 +14,7 @@ from memtui.study.studies.catalogue import STUDIES
 ROOT = Path(__file__).parents[1]
 DOCUMENT, PICTURES = ROOT / "docs/guide/study.md", ROOT / "docs/guide/studies"
 SHOWN = {  # of each study the figures that say most
-    "basic": ("memory", "reuse-zoom", "heat-process", "passes"),
+    "basic": ("memory", "reuse-zoom", "passes"),
     "sample-time": ("mean-1-thread",),
     "filters": ("reuse-1-thread",),
     "batch-size": ("mean",),

@@ -67,8 +67,7 @@ def _ratios(axes: Axes, chart: PredictionChart) -> None:
     assert axes.up is not None
     right = axes.left + axes.width
     for factor, stroke, dash in ((1.0, "ink", ""), *((f, "dim", "2.5 2") for f in _factors(chart.error))):
-        if axes.up.low <= factor <= axes.up.high:
-            axes.drawing.line(axes.left, axes.y(factor), right, axes.y(factor), stroke, 0.6, dash)
+        axes.drawing.line(axes.left, axes.y(factor), right, axes.y(factor), stroke, 0.6, dash)
     for number, some in enumerate(chart.groups.values()):
         for point in some:
             y = axes.y(point.predicted / point.measured)
