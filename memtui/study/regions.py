@@ -35,11 +35,11 @@ def regions(rows: Sequence[VmaRow], picture: Picture, uses: Mapping[int, str]) -
     inside = addresses < ends[mapping]
     height = len(picture.first_pages)
     runs = _runs([names[index] if index >= 0 and inside[row] else OTHERS for row, index in enumerate(mapping.tolist())])
-    kept = _runs_of((name if end - start >= LEAST * height else OTHERS, start, end) for name, start, end in runs)
+    merged = _runs_of((name if end - start >= LEAST * height else OTHERS, start, end) for name, start, end in runs)
     touched = _touched_bytes(picture, height)
     return [
         HeatRegion(f"{name}, {size(float(touched[start:end].sum()))}", start, end)
-        for name, start, end in kept
+        for name, start, end in merged
         if end - start >= LEAST * height
     ]
 

@@ -98,7 +98,7 @@ def charts(costs: Sequence[Cost]) -> list[BarChart]:
     for cost in costs:
         groups.setdefault((cost.place, cost.configuration.op), []).append(cost)
     places = list(dict.fromkeys(place for place, _ in groups))
-    made = []
+    result = []
     for (place, op), some in groups.items():
         name = f"costs-{op}" if len(places) == 1 else f"costs-{op}-device-{places.index(place) + 1}"
         parts = math.ceil(len(some) / ROWS)
@@ -108,8 +108,8 @@ def charts(costs: Sequence[Cost]) -> list[BarChart]:
             of_part = f", part {part + 1} of {parts}" if parts > 1 else ""
             rows = some[part * size : (part + 1) * size]
             part_name = f"{name}-{part + 1}-of-{parts}" if parts > 1 else name
-            made.append(_chart(part_name, f"What {op} costs{of_part}", place, rows, titles))
-    return made
+            result.append(_chart(part_name, f"What {op} costs{of_part}", place, rows, titles))
+    return result
 
 
 def _chart(name: str, title: str, place: str, costs: Sequence[Cost], titles: Titles) -> BarChart:
@@ -122,9 +122,9 @@ def _chart(name: str, title: str, place: str, costs: Sequence[Cost], titles: Tit
     op = costs[0].configuration.op
     rows = []
     for cost in costs:
-        words = titles.of(cost.configuration).removeprefix(op).strip() or cost.configuration.label() or op
+        label = titles.of(cost.configuration).removeprefix(op).strip() or cost.configuration.label() or op
         flagged = " *" if cost.flags and not cost.reason else ""
-        rows.append(BarRow(words + flagged, () if cost.reason else _bars(cost.columns, axes), cost.reason))
+        rows.append(BarRow(label + flagged, () if cost.reason else _bars(cost.columns, axes), cost.reason))
     subtitle = [f"measured on {place}"] + ([f"all: {titles.common}"] if titles.common else [])
     return BarChart(name, title, subtitle, "configuration", axes, rows, _notes(measured, axes))
 

@@ -56,9 +56,9 @@ class FigureOptions:
         """Raise UserError, before anything is measured, where files would be in the way of new ones."""
         if self.folder.exists() and not self.folder.is_dir():
             raise UserError(f"{self.folder}: is not a folder; choose another place with -o")
-        there = sorted(self.folder.glob(f"{start}*.{self.form}")) if self.folder.is_dir() and not self.force else []
-        if there:
-            raise UserError(f"{there[0]}: exists already; choose another folder or add --force")
+        existing = sorted(self.folder.glob(f"{start}*.{self.form}")) if self.folder.is_dir() and not self.force else []
+        if existing:
+            raise UserError(f"{existing[0]}: exists already; choose another folder or add --force")
 
     def write_costs(
         self, path: Path, *, ops: Collection[str] = (), wanted: Collection[Configuration] | None = None
