@@ -14,6 +14,7 @@ MODELS = {
     "mlp": 256,
     "conv": 256,
     "transformer": 256,
+    "lstm": 256,
     "vgg16": 4,
     "resnet50": 4,
     "inception_v3": 4,

@@ -14,7 +14,10 @@ from memtui.core import networks  # noqa: E402
 from memtui.placement.builtin_models import IMAGE_SIDES, MODELS, batch_of  # noqa: E402
 from memtui.placement.configurations import all_configurations, configurations  # noqa: E402
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT  # noqa: E402
+from memtui.placement.profile import MODES  # noqa: E402
+from memtui.placement.profiling.alike import measured_count  # noqa: E402
 from memtui.placement.torch.capture import Captured, capture  # noqa: E402
+from memtui.placement.torch.decompositions import DECOMPOSITIONS  # noqa: E402
 from memtui.placement.torch.kernels import out_variant  # noqa: E402
 from memtui.placement.torch.models import BUNDLED, NoStep, TrainingStep, build  # noqa: E402
 
@@ -84,21 +87,56 @@ def captured(work) -> Captured:
     return capture(TrainingStep(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
 
 
-def test_an_lstm_is_captured_with_the_room_that_its_workspace_needs() -> None:
+def lstm(steps: int, layers: int = 1, **more: bool) -> Captured:
     class Last(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+            self.lstm = nn.LSTM(16, 16, layers, batch_first=True, **more)
 
         def forward(self, x):
             return self.lstm(x)[0][:, -1]
 
-    step = capture(TrainingStep(Last(), [torch.randn(3, 4, 6)], lambda out: out.square().sum()), "lstm")
-    if any("mkldnn_rnn_layer" in kernel.op.kind for kernel in step.kernels):  # without oneDNN it is smaller ops
-        spaces = [k.new_layouts[3].storage for k in step.kernels if k.op.kind == "aten.mkldnn_rnn_layer.default"]
-        assert len(spaces) == 4
-        assert all(step.graph.tensor[space].size_bytes > 0 for space in spaces)
-        assert all(len(step.graph.users[space]) == 1 for space in spaces), "the backward pass reads it"
+    return capture(TrainingStep(Last(), [torch.randn(4, steps, 16)], lambda out: out.square().sum()), "lstm")
+
+
+def test_the_steps_of_an_lstm_are_the_same_few_ops_however_many_they_are() -> None:
+    short, long = lstm(6).graph, lstm(9).graph
+    assert not any("rnn" in op.kind for op in long.ops), "oneDNN's backward pass has 16384 configurations"
+    assert max(len([*configurations(long, op, POOLS)]) for op in long.ops) == 32
+    more = len(long.ops) - len(short.ops)
+    assert more % 3 == 0
+    assert more // 3 > 20
+    for mode in MODES:
+        counts = [measured_count(graph, POOLS, mode) for graph in (short, long)]
+        assert counts[0] == counts[1] < len(all_configurations(short, POOLS)), mode
+
+
+def test_a_deep_lstm_that_reads_both_ways_is_captured() -> None:
+    step = lstm(3, 2, bidirectional=True)
+    sigmoids = [op for op in step.graph.ops if op.kind == "aten.sigmoid_.default"]
+    assert len(sigmoids) == 3 * 3 * 2 * 2, "three gates, in three steps of two layers, both ways"
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_many_tensors_are_joined_one_by_one_and_few_at_once(dim: int) -> None:
+    parts = [torch.randn(2, 2) for _ in range(6)]
+    for together, decomposed in ((torch.cat, DECOMPOSITIONS[torch.ops.aten.cat.default]),
+                                 (torch.stack, DECOMPOSITIONS[torch.ops.aten.stack.default])):  # fmt: skip
+        assert torch.equal(decomposed(parts, dim), together(parts, dim))
+        assert decomposed(parts[:4], dim) is NotImplemented
+    legacy = [torch.empty(0), *parts]
+    assert torch.equal(DECOMPOSITIONS[torch.ops.aten.cat.default](legacy, dim), torch.cat(legacy, dim))
+    graph = captured(lambda x: torch.cat([x.relu() for _ in range(6)], dim)).graph
+    copies = [op for op in graph.ops if op.kind == "aten.copy_.default"]
+    assert len(copies) == 6
+    assert all(len(op.inputs) == 1 for op in copies), "where it writes it does not read"
+    assert {len([*configurations(graph, op, POOLS)]) for op in copies} == {4}
+
+
+def test_where_a_view_begins_matters_to_its_alignment_alone() -> None:
+    graph = captured(lambda x: sum(x.view(-1)[start:][:8].relu().sum() for start in (0, 16, 3, 19))).graph
+    keys = [op.key for op in graph.ops if op.kind == "aten.relu.default"]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 def test_the_step_of_784_100_30_10_has_148_configurations_over_32_kernels() -> None:

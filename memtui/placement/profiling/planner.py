@@ -18,6 +18,7 @@ from memtui.placement.configurations import pair_configurations
 from memtui.placement.graph import Configuration, Graph, Op
 from memtui.placement.pool_specs import PoolSpec
 from memtui.placement.profile import ISOLATED, SINGLE, Profile, Samples
+from memtui.placement.profiling.alike import alike_ops, configurations_of
 from memtui.placement.profiling.cache import Cache
 from memtui.placement.profiling.rounds import Sitting, sittings
 from memtui.placement.store import ProfileFile
@@ -187,9 +188,8 @@ class Profiling:
         self._measurements, self._cache, self._process = measurements, cache, process
         self._facts, self._about_graph, self._anew, self._now_ns = facts, about_graph, anew, now_ns
         self._ops = {op.name: op for op in measurements.graph.ops}
-        self._configurations: dict[str, list[Configuration]] = {name: [] for name in self._ops}
-        for op, configuration in pair_configurations(measurements.graph, measurements.pools):
-            self._configurations[op.name].append(configuration)
+        self._configurations = configurations_of(measurements.graph, measurements.pools)
+        self._alike = {mode: alike_ops(measurements.graph, self._configurations, mode) for mode in measurements.modes}
 
     def steps(self, done: Iterable[Key] = ()) -> Iterator[ProfilingStep]:
         """Yield a step for each missing measurement, done or from the cache. Raises UserError.
@@ -205,7 +205,7 @@ class Profiling:
                 for op, configurations in self._configurations.items()
                 if not measured.issuperset((op, configuration, mode) for configuration in configurations)
             }
-            for alike in self._alike() if mode == ISOLATED else [[op] for op in self._ops]:
+            for alike in self._alike[mode]:
                 if missing.isdisjoint(alike) or (cached := self._cached(alike, mode)) is None:
                     continue
                 times, when = cached
@@ -221,19 +221,13 @@ class Profiling:
 
     def _work(self, mode: str, missing: Set[str]) -> list[Callable[[], list[Samples]]]:
         """Return a function for each missing sitting of a way of timing, which measures it."""
+        groups = [alike for alike in self._alike[mode] if not missing.isdisjoint(alike)]
         if mode == ISOLATED:
-            return [partial(self._alone, alike, missing) for alike in self._alike() if not missing.isdisjoint(alike)]
-        ready = self._ops.keys() - missing
+            return [partial(self._alone, alike, missing) for alike in groups]
+        first = {alike[0]: alike for alike in groups}
         most = 1 if mode == SINGLE else None
-        every = sittings(self._measurements.graph, self._measurements.pools, ready, most)
-        return [partial(self._in_graph, mode, sitting) for sitting in every]
-
-    def _alike(self) -> list[list[str]]:
-        """Return groups of ops of one kind and key, by name: isolated timing measures a group only once."""
-        names: dict[tuple[str, str], list[str]] = {}
-        for op in self._measurements.graph.ops:
-            names.setdefault((op.kind, op.key), []).append(op.name)
-        return [*names.values()]
+        every = sittings(self._measurements.graph, self._measurements.pools, self._ops.keys() - first.keys(), most)
+        return [partial(self._in_graph, mode, sitting, first, missing) for sitting in every]
 
     def _alone(self, alike: Sequence[str], missing: Set[str]) -> list[Samples]:
         gathered = _SittingTimes(self._now_ns())
@@ -249,8 +243,13 @@ class Profiling:
         )
         return [s for s in self._samples(alike, ISOLATED, times_of) if s.op in missing]
 
-    def _in_graph(self, mode: str, sitting: Sitting) -> list[Samples]:
-        """Measure a sitting, and return the samples of its ops, which have all their configurations in it."""
+    def _in_graph(
+        self, mode: str, sitting: Sitting, alike: Mapping[str, Sequence[str]], missing: Set[str]
+    ) -> list[Samples]:
+        """Measure a sitting, and return the samples of its ops, and of those that are alike.
+
+        Its ops have all their configurations in it.
+        """
         start_ns = self._now_ns()
         gathered = {op: _SittingTimes(start_ns) for op in sitting.ops}
         number = 0
@@ -270,7 +269,8 @@ class Profiling:
                 for configuration, times in of_configuration.items()
             ]
         )
-        return [samples for op, of_op in times_of.items() for samples in self._samples([op], mode, of_op)]
+        samples = (each for op, of_op in times_of.items() for each in self._samples(alike[op], mode, of_op))
+        return [each for each in samples if each.op in missing]
 
     def _key(self, op: Op, configuration: Configuration, mode: str) -> TimesKey:
         fast = self._measurements.pools[0]

@@ -10,6 +10,7 @@ from typing import Any
 from memtui.core.plain_data import to_plain
 from memtui.core.units import duration_ns, size
 from memtui.placement.profile import MODES, Pool, Profile
+from memtui.placement.profiling.alike import measured_count
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.solve.problem import PAGE_BYTES
 
@@ -38,6 +39,11 @@ def about(profile: Profile, output: Path, progress: ProfileProgress) -> dict[str
         "pools": [pool_as_json(profile, pool) | speeds[pool.name] for pool in profile.pools],
         "emulated": list(profile.emulated),
         "configurations": {mode: count for mode, count in counts.items() if count},
+        "measured_configurations": {
+            mode: measured_count(profile.graph, [pool.name for pool in profile.pools], mode)
+            for mode, count in counts.items()
+            if count
+        },
         "times": {
             "in_the_file_before": progress.before,
             "from_the_cache": progress.cached,
@@ -99,7 +105,10 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         result.append(f"{pool['name']:{cells}} {speeds}  {pool['note']}".rstrip())
     for pool in document["pools"][1:]:
         result += _fixed(pool)
-    result += [f"{mode}: {number} configurations" for mode, number in document["configurations"].items()]
+    for mode, number in document["configurations"].items():
+        measured = document["measured_configurations"][mode]
+        shared = f", {measured} of them measured: ops that are alike share their times" if measured < number else ""
+        result.append(f"{mode}: {number} configurations{shared}")
     result += _cached_lines(document)
     if document["results_copied"]:
         count = document["results_copied"]

@@ -20,10 +20,12 @@ from torch.utils._pytree import tree_flatten, tree_map
 from memtui.core.plain_data import to_plain
 from memtui.placement.graph import ARGUMENT, CONSTANT, INTERMEDIATE, RESULT, Graph, Op, Tensor
 from memtui.placement.torch import capture_errors
-from memtui.placement.torch.kernels import called, has_to_copy
+from memtui.placement.torch.decompositions import DECOMPOSITIONS, lstm_in_steps
+from memtui.placement.torch.kernels import has_to_copy
 from memtui.placement.torch.models import NoStep, TrainingStep
 
 _LONGEST_KEY = 1000
+_ALIGNED_BYTES = 64  # a line of a cache, and the longest vector; storages begin at pages
 # These operators take only shape and type from their arguments, and do not read them.
 _MAKES_NEW = re.compile(r"aten\.(new_\w+|(empty|full|ones|rand|randn|randint|zeros)_like)\.")
 
@@ -127,7 +129,9 @@ def capture(step: TrainingStep, name: str) -> Captured:
         why = "none of its parameters requires a gradient" if state[0] else "the model has no parameters"
         raise NoStep(f"{name}: nothing to train: {why}")
     try:
-        module = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*state)
+        with lstm_in_steps():
+            recorder = make_fx(step, DECOMPOSITIONS, tracing_mode="fake", _allow_non_fake_inputs=True)
+            module = recorder(*state)
     except NoStep as error:
         raise NoStep(f"{name}: {error}") from None
     except Exception as error:
@@ -153,7 +157,6 @@ class _Reader:
         self._bytes: dict[str, torch.Tensor] = {}
         self._kernels: list[Kernel] = []
         self._changed: dict[Layout, None] = {}
-        self._grown: dict[str, Layout] = {}  # layouts of storages whose size only a real call shows
         self._copies: dict[tuple[str, str], bool] = {}  # by kind and key of an op
         self._references: list[Any] = []  # keeps storages alive, so that no address is used twice
 
@@ -210,7 +213,7 @@ class _Reader:
         flat, _ = tree_flatten(value)
         for each in filter(lambda value: value is not None, flat):
             _check_fixed(node.target, each)
-        reads = () if _MAKES_NEW.match(str(node.target)) else (node.args, node.kwargs)
+        reads = _read(node)
         read = [(layout, self._current[layout.storage]) for layout in self._leaves(reads)]
         written = list(self._leaves(self._written(node)))
         changed = [*written, *self._leaves(_secretly_written(node))]
@@ -235,8 +238,6 @@ class _Reader:
                 outputs.append(node.name if number == 0 else f"{node.name}.{number}")
                 self._storage_of[self._key(value)] = outputs[-1]
                 self._new(outputs[-1], value, INTERMEDIATE)
-                if not value.numel():
-                    self._grow(node, outputs[-1], number)
             layouts.append(self._layout(value) if fresh else None)
         for number, storage in enumerate(dict.fromkeys(layout.storage for layout in written)):
             base = self._tensors[storage]
@@ -265,18 +266,6 @@ class _Reader:
             )
         )
 
-    def _grow(self, node: torch.fx.Node, storage: str, number: int) -> None:
-        """Find the size of a result that seems empty by a real call: recording misses oneDNN's workspace."""
-        arguments, keywords = tree_map(_zeros, self._with_layouts((node.args, dict(node.kwargs))))
-        try:
-            with torch.no_grad():
-                real = tree_flatten(called(node.target, arguments, keywords))[0][number]
-        except (RuntimeError, ArithmeticError, LookupError):  # the operator refuses zeros
-            return
-        if isinstance(real, torch.Tensor) and real.numel():
-            self._grown[storage] = Layout(storage, real.dtype, tuple(real.shape), tuple(real.stride()), 0)
-            self._tensors[storage] = Tensor(storage, real.untyped_storage().nbytes(), INTERMEDIATE)
-
     def _written(self, node: torch.fx.Node) -> list[Any]:
         """Return the arguments that the operator writes according to its schema."""
         schema = node.target._schema.arguments  # type: ignore[union-attr]
@@ -303,8 +292,6 @@ class _Reader:
 
     def _layout(self, value: torch.Tensor) -> Layout:
         storage = self._storage_of[self._key(value)]
-        if storage in self._grown:
-            return self._grown[storage]
         return Layout(
             storage,
             value.dtype,
@@ -343,6 +330,15 @@ def _named(node: torch.fx.Node) -> dict[str, Any]:
     return dict(zip((argument.name for argument in schema), node.args, strict=False)) | dict(node.kwargs)
 
 
+def _read(node: torch.fx.Node) -> Any:
+    """Return the arguments whose values the operator reads."""
+    if _MAKES_NEW.match(str(node.target)):
+        return ()
+    if node.target is torch.ops.aten.copy_.default:
+        return node.args[1:]
+    return node.args, node.kwargs
+
+
 def _secretly_written(node: torch.fx.Node) -> list[Any]:
     """Return the arguments that an operator writes against its schema: running means of a normalisation."""
     named = _named(node)
@@ -375,14 +371,17 @@ def _with_role(tensor: Tensor, final: set[str]) -> Tensor:
 
 def _key_of(kind: str, arguments: Any, keywords: Any, results: Sequence[Layout | None]) -> str:
     """Return the facts that an op's time depends on: shapes, types, strides, repeated tensors, and numbers."""
-    seen: dict[str, int] = {}
+    seen: dict[str, tuple[int, int]] = {}  # number of a storage, and where its first layout begins
 
     def describe(leaf: Any) -> str:
         if not isinstance(leaf, Layout):
             return repr(leaf)
-        number = seen.setdefault(leaf.storage, len(seen))
+        # Where in its storage a layout begins matters to its alignment alone, and to others of the same storage.
+        known = leaf.storage in seen
+        number, first = seen.setdefault(leaf.storage, (len(seen), leaf.offset))
         dtype = str(leaf.dtype).removeprefix("torch.")
-        place = f"+{leaf.offset}" if leaf.offset else ""
+        offset = leaf.offset - first if known else leaf.offset % (_ALIGNED_BYTES // leaf.dtype.itemsize)
+        place = f"{offset:+}" if offset else ""
         return f"{number}:{dtype}{list(leaf.shape)}/{list(leaf.stride)}{place}"
 
     parts = [describe(leaf) for leaf in tree_flatten((arguments, dict(sorted(keywords.items()))))[0]]

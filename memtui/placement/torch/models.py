@@ -112,6 +112,23 @@ def _classifier(model: nn.Module, x: torch.Tensor) -> TrainingStep:
     return TrainingStep(model, [x], lambda out: functional.cross_entropy(out, target))
 
 
+class _Rows(nn.Module):
+    """Reads an image row by row, and classifies what is left of it at its end."""
+
+    def __init__(self, side: int, width: int) -> None:
+        super().__init__()
+        self.recurrent, self.out = nn.LSTM(side, width, batch_first=True), nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        every: torch.Tensor = self.recurrent(x)[0]
+        out: torch.Tensor = self.out(every[:, -1])
+        return out
+
+
+def _lstm(batch: int) -> TrainingStep:
+    return _classifier(_Rows(28, 64), torch.randn(batch, 28, 28))
+
+
 def _network(name: str, batch: int) -> TrainingStep:
     """Return the step of a published classifier of images."""
     side = IMAGE_SIDES[name]
@@ -130,6 +147,7 @@ BUNDLED: dict[str, Callable[[int], TrainingStep]] = {
     "mlp": _mlp,
     "conv": _conv,
     "transformer": _transformer,
+    "lstm": _lstm,
     **{name: partial(_network, name) for name in IMAGE_SIDES},
 }
 
