@@ -46,7 +46,7 @@ def configurations(args: argparse.Namespace, op: str) -> list[Configuration]:
         if args.space:
             return in_space(args.space, op, usual)
         if args.grid:
-            return product(op, parse_grid(args.grid), usual)
+            return product(op, grid(args), usual)
         return [make(op, usual)]
     except ValueError as error:
         raise UserError(str(error)) from None
@@ -105,7 +105,7 @@ def network_parts(args: argparse.Namespace, what: str) -> NetworkParts:
             raise ValueError("--config and --space are for configurations of an operator")
         make(NETWORK.name, usual)  # conditions that no network has
         check_dtype(args.device, [dtype])
-        decomposition = decompose(network_name(what, args.grid), args.device, dtype, args.threads)
+        decomposition = decompose(network_name(what, grid(args)), args.device, dtype, args.threads)
         counts = decomposition.counts(usual)
         return NetworkParts(decomposition.network(usual, counts), counts, decomposition)
     except ValueError as error:

@@ -154,6 +154,12 @@ def test_numbers_of_8_bits_are_multiplied():
     assert configuration.moved_bytes == 8 * 64 + 32 * 64 + 2 * (8 * 32 + 32)
 
 
+def test_an_operator_without_numbers_of_8_bits_says_so_where_it_is_called():
+    relu = make("relu", {})
+    with pytest.raises(RuntimeError, match=r"^relu has no fp8: PyTorch has it for linear$"):
+        relu.operator.bind_fp8(torch, relu.parameters, "cpu")
+
+
 def test_an_old_pytorch_has_no_fp8():
     old = SimpleNamespace(nn=SimpleNamespace(functional=SimpleNamespace()), __version__="2.4.0")
     configuration = make("linear", {"dtype": "fp8"})

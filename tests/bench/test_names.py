@@ -28,25 +28,24 @@ def test_other_words_are_none(word):
 def test_a_file_is_named_from_the_root(tmp_path, monkeypatch):
     (tmp_path / "net.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert network_name("net.py:build", []) == NetworkName(f"{tmp_path}/net.py:build")
+    assert network_name("net.py:build", {}) == NetworkName(f"{tmp_path}/net.py:build")
 
 
 def test_a_library_takes_images_of_a_number_and_size(library):
-    assert network_name("torchvision:resnet18", []) == NetworkName("torchvision:resnet18", 1, 0)
-    assert network_name("torchvision:resnet18", ["n=4", "size=64"]) == NetworkName("torchvision:resnet18", 4, 64)
+    assert network_name("torchvision:resnet18", {}) == NetworkName("torchvision:resnet18", 1, 0)
+    assert network_name("torchvision:resnet18", {"n": [4], "size": [64]}) == NetworkName("torchvision:resnet18", 4, 64)
 
 
 @pytest.mark.parametrize(
     ("word", "grid", "message"),
     [
-        ("nowhere.py:build", [], "nowhere.py: cannot be read: No such file"),
-        ("torchvision:", [], "name a network: torchvision:resnet18"),
-        ("timm:resnet18", [], "timm:resnet18 needs timm, which is not installed: pip install timm"),
-        ("torchvision:resnet18", ["h=3"], "a network has n and size, not h"),
-        ("torchvision:resnet18", ["n=1,2"], "n of a network is one whole number above 0"),
-        ("torchvision:resnet18", ["size=true"], "size of a network is one whole number"),
-        ("torchvision:resnet18", ["n=0"], "n of a network is one whole number"),
-        ("torchvision:resnet18", ["n"], "not of the form key=value"),
+        ("nowhere.py:build", {}, "nowhere.py: cannot be read: No such file"),
+        ("torchvision:", {}, "name a network: torchvision:resnet18"),
+        ("timm:resnet18", {}, "timm:resnet18 needs timm, which is not installed: pip install timm"),
+        ("torchvision:resnet18", {"h": [3]}, "a network has n and size, not h"),
+        ("torchvision:resnet18", {"n": [1, 2]}, "n of a network is one whole number above 0"),
+        ("torchvision:resnet18", {"size": [True]}, "size of a network is one whole number"),
+        ("torchvision:resnet18", {"n": [0]}, "n of a network is one whole number"),
     ],
 )
 def test_what_is_wrong_is_said(library, word, grid, message):
@@ -58,10 +57,10 @@ def test_what_is_wrong_is_said(library, word, grid, message):
 def test_a_file_brings_its_own_input(tmp_path):
     (tmp_path / "net.py").write_text("")
     with pytest.raises(UserError, match="brings its own input"):
-        network_name(f"{tmp_path}/net.py:build", ["n=3"])
+        network_name(f"{tmp_path}/net.py:build", {"n": [3]})
 
 
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "net.py").mkdir()
     with pytest.raises(UserError, match=r"net\.py: is not a file, but a folder"):
-        network_name(f"{tmp_path}/net.py:build", [])
+        network_name(f"{tmp_path}/net.py:build", {})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.bench.configuration import parse_grid
+from memtui.bench.operators.base import Value
 from memtui.core.errors import UserError
 from memtui.core.small_file import MOST_PROGRAM_BYTES, check_readable
 
@@ -37,8 +37,8 @@ def is_network(text: str) -> bool:
     return _FILE.fullmatch(text) is not None or _LIBRARY.fullmatch(text) is not None
 
 
-def network_name(text: str, grid: Sequence[str]) -> NetworkName:
-    """Return the network of a word and of ``--grid n=... --grid size=...``.
+def network_name(text: str, grid: Mapping[str, Sequence[Value]]) -> NetworkName:
+    """Return the network of a word and of the values of ``--grid n=... --grid size=...``.
 
     Raises UserError: the file cannot be read, the library is not installed, or the grid is no input of it.
     """
@@ -57,14 +57,10 @@ def network_name(text: str, grid: Sequence[str]) -> NetworkName:
     return NetworkName(text, **_input_of(grid))
 
 
-def _input_of(grid: Sequence[str]) -> dict[str, int]:
+def _input_of(grid: Mapping[str, Sequence[Value]]) -> dict[str, int]:
     """Return ``n`` and ``size`` of the grid. Raises UserError."""
-    try:
-        values = parse_grid(grid)
-    except ValueError as error:
-        raise UserError(str(error)) from None
     given = {}
-    for key, some in values.items():
+    for key, some in grid.items():
         if key not in ("n", "size"):
             raise UserError(f"a network has n and size, not {key}")
         if len(some) != 1 or isinstance(some[0], bool) or not isinstance(some[0], int) or some[0] < 1:

@@ -17,6 +17,7 @@ Parameters = Mapping[str, Value]
 Shape = tuple[int, ...]
 Call = Callable[[tuple[Any, ...], tuple[Any, ...]], Any]  # (inputs, weights) -> output
 INDEX_BYTES = 8  # of a whole number that is an index
+NO_FP8 = "{} has no fp8: PyTorch has it for linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Operator(ABC):
 
     def check_fp8(self, p: Any) -> None:
         """Raise ValueError where PyTorch cannot multiply numbers of 8 bits."""
-        raise ValueError(f"{self.name} has no fp8: PyTorch has it for linear")
+        raise ValueError(NO_FP8.format(self.name))
 
     def check_compressed(self, p: Any) -> None:
         """Raise ValueError where PyTorch cannot multiply weights that are stored without their zeros."""
@@ -157,9 +158,9 @@ class Operator(ABC):
     def bind_fp8(self, torch: Any, p: Any, device: str) -> Call:
         """Return what ``bind`` does, for numbers of 8 bits, where ``check_fp8`` allows it.
 
-        Raises RuntimeError where this PyTorch has none.
+        Raises RuntimeError where this PyTorch, or this operator, has none.
         """
-        raise NotImplementedError(f"{self.name} has no fp8")  # ``check_fp8`` has refused it
+        raise RuntimeError(NO_FP8.format(self.name))
 
 
 def _kind(default: Value) -> str:
