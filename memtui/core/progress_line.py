@@ -40,6 +40,12 @@ def advance(share: float) -> None:
         _current.advance(share)
 
 
+def start(doing: str) -> None:
+    """Set what is done from now on with what the line of this process, if it has one, is about."""
+    if _current is not None:
+        _current.update(_current.far, doing)
+
+
 @contextmanager
 def above_line() -> Iterator[None]:
     """Print something while the line of this process, if it has one, is erased."""
@@ -134,6 +140,11 @@ class ProgressLine:
         self._share, self._share_start_s = 0.0, time.monotonic()
         if self._outer is not None:
             self._outer.update(far, self._doing)
+
+    @property
+    def far(self) -> str:
+        """How far the work is."""
+        return self._far
 
     def advance(self, share: float) -> None:
         """Set the share, from 0 to 1, that is done of what the last ``update`` told: the line says the time left."""

@@ -20,6 +20,7 @@ from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
 from memtui.core.text import storable
 from memtui.core.tracer_messages import MAIN_MEMORY
+from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
@@ -166,6 +167,7 @@ def parse(document: Any) -> Imported:
     steps_ns = _steps(events.spans.values(), names) + base_ns
     parts, stacks = [], CallStacks() if events.calls else None
     for device in sorted(events.changes):
+        reading.start(f"{reading.MATCHING} on {device}")
         trace = _trace(events.changes.pop(device), _Around(events.spans, names, stacks), base_ns)
         parts.append(Part(with_kinds(trace, steps_ns), device, begins))
     warnings = () if stacks is None else stacks.warnings()
@@ -221,9 +223,8 @@ def _steps(threads: Iterable[_Spans], names: tuple[str, ...]) -> NDArray[np.int6
 def _trace(changes: _Changes, around: _Around, base_ns: int) -> StepTrace:
     changes.sort()
     ledger = Ledger({UNKNOWN: changes.before_bytes})
-    for since_ns, size, address, thread in zip(
-        changes.t_ns, changes.bytes, changes.address, changes.thread, strict=True
-    ):
+    rows = reading.rows(changes.t_ns, changes.bytes, changes.address, changes.thread)
+    for since_ns, size, address, thread in rows:
         t_ns, (op, layer, phase, stack) = base_ns + since_ns, around.scope_of(thread, since_ns)
         if size > 0:
             ledger.free_at(t_ns, address, "", phase=phase)  # a free that the trace lacks

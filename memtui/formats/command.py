@@ -70,10 +70,10 @@ def import_all(
     outcomes = []
     for number, path in enumerate(paths, start=1):
         which = f"{path} ({number} of {len(paths)})" if several else str(path)
-        progress_line.update(which, "reading")
+        progress_line.update(which)
         reading.start("reading")
         session = output / f"{_name(path)}{ENDING}" if into_folder else output
-        outcomes.append(_import_path(path, which, session, wanted, form, force, join))
+        outcomes.append(_import_path(path, session, wanted, form, force, join))
     bad = [outcome for outcome in outcomes if outcome.session is None]
     if len(bad) == len(outcomes):
         raise UserError(_all_failed(given, bad))
@@ -90,15 +90,12 @@ def _name(path: Path) -> str:
     return "standard-input" if path == STANDARD_INPUT else path.name
 
 
-def _import_path(
-    path: Path, which: str, output: Path, wanted: Range, form: str, force: bool, join: Path | None
-) -> Outcome:
+def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool, join: Path | None) -> Outcome:
     created: list[Path] = []
     written, windows = False, None
     try:
         imported = in_range(import_file(path, form), wanted)
         created = _ensure_folder(output.parent)
-        progress_line.update(which, "writing the session of")
         reading.start("writing the session")
         if join is None:
             write(imported, output, force=force)

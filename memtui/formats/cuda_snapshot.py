@@ -18,6 +18,7 @@ from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import PINNED_MEMORY
 from memtui.core.units import size
+from memtui.formats import reading
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.call_paths import CallPaths, call_path
 from memtui.formats.imported import Imported, NotImportable, Part
@@ -253,8 +254,9 @@ def _part(
     gone = _COMPLETED if _COMPLETED in events.action else _REQUESTED
     ours: set[int] = set()  # addresses that the trace has the last word about
     t_ns = first_ns = 0
-    columns = events.action, events.t_us, events.address, events.size_bytes, events.name, events.stack
-    for number, (action, t_us, address, size_bytes, name, stack) in enumerate(zip(*columns, strict=True)):
+    reading.start(f"{reading.MATCHING} on {device}")
+    rows = reading.rows(events.action, events.t_us, events.address, events.size_bytes, events.name, events.stack)
+    for number, (action, t_us, address, size_bytes, name, stack) in enumerate(rows):
         t_ns = max(t_ns, t_us * 1000 if events.timed else number)
         first_ns = first_ns if number else t_ns
         if action == _ALLOC:

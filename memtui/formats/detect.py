@@ -30,7 +30,6 @@ _DOCUMENTS = {
     "timeline": "memory_timeline",
     "memray-report": "memray_reports",
 }
-_MATCHING = "matching frees to allocations"
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
 _STREAMED_JSON = re.compile(rb"\s*(?:\{\s*\"|\[\s*\{)")  # what may be a Chrome trace
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -143,7 +142,7 @@ def _document(source: Input) -> Any:
                 if not text.committed or key in KEYS:
                     document[key] = value
         text.end()
-        reading.start(_MATCHING)
+        reading.start(reading.MATCHING)
     except NotImportable:
         text.give_back()
         raise
@@ -166,7 +165,7 @@ def _import_pickle(source: Input, otherwise: str) -> Imported:
     events = cuda_snapshot.Events()
     reading.parsed_by(events)
     document = load_pickle(source, events)
-    reading.start(_MATCHING)
+    reading.start(reading.MATCHING)
     if not cuda_snapshot.recognises(document):
         raise NotImportable(otherwise)
     return cuda_snapshot.parse(document, events)

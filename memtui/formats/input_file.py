@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from memtui.core import progress_line
 from memtui.core.errors import UserError
 from memtui.core.os_errors import why
 from memtui.core.small_file import open_regular
@@ -79,9 +78,8 @@ class Input:
         chunk = chunk or self._read(CHUNK_BYTES)
         self._read_bytes += len(chunk)
         check_size(self._read_bytes, MOST_STREAMED_BYTES)
-        if self._total_bytes:  # what is done with it after its end has no share
-            progress_line.advance(self._counted.count / self._total_bytes if chunk else 0)
-        reading.advance(self._counted.count, self._total_bytes)
+        if chunk:
+            reading.read(self._counted.count, self._total_bytes)
         return chunk
 
     def unread(self, data: bytes) -> None:

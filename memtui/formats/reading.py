@@ -1,4 +1,4 @@
-"""How far the reading of a file is, and what was found so far, for a screen that another process draws.
+"""How far the reading of a file is, for the progress line, and for a screen that another process draws.
 
 While nobody watches, the parsers count nothing: they are asked a few times a second for what they have.
 """
@@ -6,7 +6,7 @@ While nobody watches, the parsers count nothing: they are asked a few times a se
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.core import progress_line
+
+MATCHING = "matching frees to allocations"
 EVERY_S = 0.2
+_ROWS = 1 << 15  # between two looks at how far it is
 MOST_POINTS = 512  # of the curve of a device
 
 
@@ -43,12 +47,14 @@ class ReadingProgress:
 
     Attributes:
         doing: what is done with it.
+        share: of that, from 0 to 1, that is done; None: not known.
         read_bytes: of it as it is stored.
         total_bytes: of it as it is stored; 0: not known.
         found: None: its format is not known yet, or does not tell.
     """
 
     doing: str
+    share: float | None
     read_bytes: int
     total_bytes: int
     found: Found | None
@@ -68,24 +74,32 @@ class _Watch:
     def __init__(self, send: Callable[[ReadingProgress], object]) -> None:
         self._send = send
         self._doing, self._read_bytes, self._total_bytes = "", 0, 0
+        self._share: float | None = None
         self._parser: Parser | None = None
+        self._found: Found | None = None  # by a parser that is done
         self._due_s = 0.0
 
     def set_parser(self, parser: Parser | None) -> None:
         self._parser = parser
 
-    def advance(self, read_bytes: int, total_bytes: int) -> None:
+    def read(self, read_bytes: int, total_bytes: int) -> None:
         self._read_bytes, self._total_bytes = read_bytes, total_bytes
+        self.advance(read_bytes / total_bytes if total_bytes else None)
+
+    def advance(self, share: float | None) -> None:
+        self._share = share
         if time.monotonic() >= self._due_s:
             self.report()
 
     def start(self, doing: str) -> None:
-        self._doing = doing
+        if self._parser is not None:
+            self._found, self._parser = self._parser.so_far(), None
+        self._doing, self._share = doing, None
         self.report()
 
     def report(self) -> None:
-        found = None if self._parser is None else self._parser.so_far()
-        self._send(ReadingProgress(self._doing, self._read_bytes, self._total_bytes, found))
+        found = self._found if self._parser is None else self._parser.so_far()
+        self._send(ReadingProgress(self._doing, self._share, self._read_bytes, self._total_bytes, found))
         self._due_s = time.monotonic() + EVERY_S
 
 
@@ -106,16 +120,34 @@ def parsed_by(parser: Parser | None) -> None:
         _watch.set_parser(parser)
 
 
-def advance(read_bytes: int, total_bytes: int) -> None:
-    """Set how many bytes of a file were read."""
+def read(read_bytes: int, total_bytes: int) -> None:
+    """Set how many bytes of a file were read, of so many; 0: it is not known of how many."""
+    if total_bytes:
+        progress_line.advance(read_bytes / total_bytes)
     if _watch is not None:
-        _watch.advance(read_bytes, total_bytes)
+        _watch.read(read_bytes, total_bytes)
 
 
 def start(doing: str) -> None:
     """Set what is done with the file from now on."""
+    progress_line.start(doing)
     if _watch is not None:
         _watch.start(doing)
+
+
+def advance(share: float) -> None:
+    """Set the share, from 0 to 1, that is done of it."""
+    progress_line.advance(share)
+    if _watch is not None:
+        _watch.advance(share)
+
+
+def rows(*columns: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the rows of some columns, and tell from time to time how far they were taken."""
+    count = len(columns[0])
+    for begin in range(0, count, _ROWS):
+        advance(begin / count)
+        yield from zip(*(column[begin : begin + _ROWS] for column in columns), strict=True)
 
 
 class Usage:

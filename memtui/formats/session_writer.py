@@ -15,6 +15,7 @@ from memtui.core.errors import UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.core.samples import Capability, Clock, Hello, Host, Options, Target
 from memtui.core.tracer_messages import MAIN_MEMORY
+from memtui.formats import reading
 from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import is_own_file, sqlite_temporary_files
 from memtui.session.records.allocations import MAX_ROWS, trace_record
@@ -103,6 +104,7 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, Step
         end={"t_ns": end_ns, "kind": "imported", "text": ""},
     )
     for number, (device, trace) in enumerate(steps):
+        reading.advance(number / len(steps))
         check_device(device)
         writer.insert([trace_record(number, trace)])
         if device != MAIN_MEMORY:

@@ -45,7 +45,7 @@ def small(folder: Path) -> Path:
 
 def test_a_large_file_is_shown_while_it_is_read_and_then_whole(start, folder, large):
     screen = start("import", large)
-    screen.read(20, "left to read")
+    screen.read(20, "left of reading")
     screen.read(20, "peak so far")
     assert list((folder / "temporary").iterdir())
     screen.read(120, "alive at the cursor")
@@ -57,7 +57,7 @@ def test_a_large_file_is_shown_while_it_is_read_and_then_whole(start, folder, la
 @pytest.mark.parametrize("key", ["q", "\x1b"])
 def test_a_key_ends_the_import_and_nothing_is_written(start, folder, large, key):
     screen = start("import", large, "-o", folder / "s.memtui", "--tui")
-    screen.read(20, "left to read")
+    screen.read(20, "left of reading")
     screen.send(key)
     assert screen.end() == 130
     assert "ended before it was read whole; nothing was written" in screen.output.decode()
@@ -69,7 +69,7 @@ def test_a_small_file_opens_at_once_and_is_kept_where_an_output_is_named(start, 
     screen.read(20, "alive at the cursor")
     screen.send("q")
     assert screen.end() == 0
-    assert "left to read" not in screen.output.decode()
+    assert "left of reading" not in screen.output.decode()
     assert Session(folder / "small.pickle.memtui").imported().file == "small.pickle"
 
 

@@ -42,11 +42,11 @@ async def test_what_was_found_so_far_is_shown_as_it_comes(size):
         assert "memtui import  snapshot.pickle" in screen_lines(app)[0]
         assert "starting ..." in screen_lines(app)[1]
         assert "q Esc end the import: nothing is written" in screen_lines(app)[-1]
-        task.send("reading", 1 << 28, GIB, None)
+        task.send("reading", 0.25, 1 << 28, GIB, None)
         await until(pilot, lambda: " 25 %," in screen_text(app))
-        assert "left to read" in screen_lines(app)[1]
+        assert "left of reading" in screen_lines(app)[1]
         curve = tuple(n << 20 for n in range(0, 600, 2))
-        task.send("reading", GIB // 2, GIB, Found("CUDA memory snapshot", 1_234_567, 1_234_000, 598 << 20, curve))
+        task.send("reading", 0.5, GIB // 2, GIB, Found("CUDA memory snapshot", 1_234_567, 1_234_000, 598 << 20, curve))
         await until(pilot, lambda: " 50 %," in screen_text(app))
         head, bar, figures = screen_lines(app)[:3]
         assert "1.00 GiB   CUDA memory snapshot" in head
@@ -55,7 +55,9 @@ async def test_what_was_found_so_far_is_shown_as_it_comes(size):
         area = [line.count("█") for line in screen_lines(app)[4:-3]]
         assert area == sorted(area), "it rises from left to right"
         assert area[-1] > size[0] * 0.8
-        task.send("matching frees to allocations", GIB, GIB, None)
+        task.send("matching frees to allocations", 0.75, GIB, GIB, None)
+        await until(pilot, lambda: " 75 %, 0 s left of matching frees to allocations" in screen_text(app))
+        task.send("matching frees to allocations", None, GIB, GIB, None)
         await until(pilot, lambda: "matching frees to allocations (" in screen_text(app))
         assert app.is_running
         task.over = True
@@ -67,7 +69,7 @@ async def test_a_key_ends_it_while_the_file_is_read(key):
     task = FakeTask()
     app = ImportApp(task, "snapshot.pickle")
     async with app.run_test() as pilot:
-        task.send("reading", 1, GIB, None)
+        task.send("reading", 0.01, 1, GIB, None)
         await pilot.press(key)
         await until(pilot, lambda: not app.is_running)
 
@@ -76,7 +78,7 @@ async def test_of_a_pipe_the_bytes_so_far_are_shown_and_a_small_terminal_says_so
     task = FakeTask()
     app = ImportApp(task, "-")
     async with app.run_test(size=(80, 24)) as pilot:
-        task.send("reading", 3 << 20, 0, Found("Chrome trace"))
+        task.send("reading", None, 3 << 20, 0, Found("Chrome trace"))
         await until(pilot, lambda: "reading, 3.00 MiB so far" in screen_text(app))
         assert "reading ..." in screen_text(app)
         await pilot.resize_terminal(30, 8)

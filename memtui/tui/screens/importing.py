@@ -46,7 +46,7 @@ class ImportScreen(Screen[None]):
         super().__init__()
         self._reading, self._name_of_file = task, name
         self._progress: ReadingProgress | None = None
-        self._start_s = time.monotonic()
+        self._start_s = self._stage_start_s = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="import", daemon=True)
         self.head, self.bar, self.figures = TextLine("title", id="header"), TextLine("live"), TextLine("text")
@@ -88,7 +88,10 @@ class ImportScreen(Screen[None]):
         self.post_message(_Received(None, True))
 
     def on__received(self, message: _Received) -> None:
-        self._progress = message.progress or self._progress
+        if message.progress is not None:
+            if self._progress is not None and self._progress.doing != message.progress.doing:
+                self._stage_start_s = time.monotonic()
+            self._progress = message.progress
         self._fill()
         if message.over:
             self.app.exit()
@@ -96,14 +99,14 @@ class ImportScreen(Screen[None]):
     def _fill(self) -> None:
         progress, width = self._progress, self.app.size.width
         found = None if progress is None else progress.found
-        passed_s = time.monotonic() - self._start_s
         parts = [(f" memtui import  {text.clean(self._name_of_file)}", 1)]
         if progress is not None and progress.total_bytes:
             parts.append((f"   {text.size(progress.total_bytes)}", 2))
         if found is not None:
             parts.append((f"   {found.format}", 3))
         self.head.show(text.fitting_ranked(parts, width, ""))
-        self.bar.show(f" {_bar(progress, passed_s, width - 2)}")
+        now_s = time.monotonic()
+        self.bar.show(f" {_bar(progress, now_s - self._start_s, now_s - self._stage_start_s, width - 2)}")
         self.figures.show(f" {_figures(found)}")
         if found is not None and found.usage_bytes != self.chart.view:
             self.chart.show(found.usage_bytes)
@@ -131,17 +134,16 @@ def _progress(word: dict[str, Any]) -> ReadingProgress:
     return ReadingProgress(**{**word, "found": found})
 
 
-def _bar(progress: ReadingProgress | None, passed_s: float, width: int) -> str:
-    """Return how far it is: a bar and the time left while the file is read, what is done after that."""
+def _bar(progress: ReadingProgress | None, passed_s: float, stage_s: float, width: int) -> str:
+    """Return what is done, a bar and the time left of it; without a share, the time since the start."""
     if progress is None:
         return "starting ..."
-    if not 0 < progress.read_bytes < progress.total_bytes:
-        read = "" if progress.total_bytes else f", {text.size(progress.read_bytes)} so far"
-        return f"{progress.doing}{read} ({text.span(round(passed_s))})"
-    share = progress.read_bytes / progress.total_bytes
-    left_s = passed_s * (1 - share) / share
-    words = f" {100 * share:.0f} %, {text.span(round(left_s))} left to read"
-    return f"{text.progress_bar(progress.read_bytes, progress.total_bytes, max(8, width - 32))}{words}"
+    share = progress.share
+    if share is None or not 0 < share < 1:
+        so_far = f", {text.size(progress.read_bytes)} so far" if not progress.total_bytes else ""
+        return f"{progress.doing}{so_far} ({text.span(round(passed_s))})"
+    words = f" {100 * share:.0f} %, {text.span(round(stage_s * (1 - share) / share))} left of {progress.doing}"
+    return f"{text.progress_bar(round(1000 * share), 1000, max(8, width - text.width(words)))}{words}"
 
 
 def _figures(found: Found | None) -> str:
