@@ -95,13 +95,26 @@ def _on_screen(args: argparse.Namespace, console: Console) -> int:
     if others or path.is_dir() or args.json or not console.interactive:
         asked = "--tui shows one file, on a terminal and without --json" if output is not None else _NO_OUTPUT
         raise UserError(asked)
-    if output is not None:
-        return _read_and_show(args, path, output / f"{path.name}.memtui" if output.is_dir() else output, console)
+    if output is None:
+        return show_file(args, path, console, **_how(args))
+    session = output / f"{path.name}.memtui" if output.is_dir() else output
+    return _read_and_show(args, path, session, console, **_how(args))
+
+
+def show_file(args: argparse.Namespace, path: Path, console: Console, **how: Any) -> int:
+    """Show a file while it is read, and then its session, of which nothing is kept. Raises UserError.
+
+    Args:
+        args: how the screen is drawn.
+        path: the file.
+        console: of the command.
+        how: arguments of ``import_all``.
+    """
     with tempfile.TemporaryDirectory(prefix="memtui-import-") as folder:
-        return _read_and_show(args, path, Path(folder) / f"{path.name}.memtui", console)
+        return _read_and_show(args, path, Path(folder) / f"{path.name}.memtui", console, **how)
 
 
-def _read_and_show(args: argparse.Namespace, path: Path, session: Path, console: Console) -> int:
+def _read_and_show(args: argparse.Namespace, path: Path, session: Path, console: Console, **how: Any) -> int:
     """Read a file in a child process, which ends with the screen, and show its session."""
     prepare_screen(args)
 
@@ -111,7 +124,7 @@ def _read_and_show(args: argparse.Namespace, path: Path, session: Path, console:
 
         notes: list[str] = []
         with watched(send):
-            import_all([path], session, notes.append, **_how(args))
+            import_all([path], session, notes.append, **how)
         return notes
 
     task, code = BackgroundTask(work), 0

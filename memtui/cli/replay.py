@@ -1,4 +1,4 @@
-"""``memtui replay``: a saved session, or a placement profile, on the screen."""
+"""``memtui replay``: a saved session, a placement profile, or a file of another tool, on the screen."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", type=argtypes.path)
 
 
-def _run(args: argparse.Namespace, _: Console) -> int:
+def _run(args: argparse.Namespace, console: Console) -> int:
     from memtui.placement.file_header import is_profile
-    from memtui.session.file_format import check_file
+    from memtui.session.file_format import SessionError, check_file
     from memtui.tui.app import run_viewer
     from memtui.tui.terminal import require_terminal
 
@@ -29,7 +29,15 @@ def _run(args: argparse.Namespace, _: Console) -> int:
         from memtui.placement.store import ProfileFile
 
         return show(args, ProfileFile(args.file))
-    check_file(args.file)
+    try:
+        check_file(args.file)
+    except SessionError:
+        from memtui.cli.import_files import show_file
+        from memtui.formats.detect import may_be_imported
+
+        if not console.interactive or not may_be_imported(args.file):
+            raise
+        return show_file(args, args.file, console)
     use = "use `memtui report`, which prints its numbers, or `memtui record` to measure without a screen"
     require_terminal(instead=use)
     prepare_screen(args)

@@ -58,6 +58,16 @@ def import_file(path: Path, form: str = "") -> Imported:
     return replace(imported, about=replace(imported.about, file=storable(Path(name_of(path)).name)))
 
 
+def may_be_imported(path: Path) -> bool:
+    """Whether a file begins as files of other tools do."""
+    try:
+        with open_input(path) as source:
+            head = source.head()
+    except NotImportable:
+        return False
+    return bool(_PICKLE.match(head) or _JSON.match(head)) or _text_format(head) is not None
+
+
 def import_bytes(data: bytes, form: str = "") -> Imported:
     """Return the content of the bytes of a file, as ``import_file`` does."""
     return _import(Input(io.BytesIO(data)), form)

@@ -84,3 +84,14 @@ def test_without_a_terminal_an_output_is_wanted(folder):
     path = small(folder)
     refused(memtui("import", path), "where to? -o FILE")
     refused(memtui("import", path, path, "-o", folder, "--tui"), "--tui shows one file, on a terminal")
+
+
+def test_replay_opens_a_file_of_another_tool_and_says_what_is_none(start, folder):
+    screen = start("replay", small(folder))
+    screen.read(20, "alive at the cursor")
+    screen.send("q")
+    assert screen.end() == 0
+    (folder / "x").write_bytes(b"hello")
+    screen = start("replay", folder / "x")
+    assert screen.end() == 2
+    assert "is not a memtui session" in screen.output.decode()
