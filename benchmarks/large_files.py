@@ -38,7 +38,7 @@ def measure(run: Run) -> Iterator[Row]:
     """Traces and snapshots of 100 MiB and of 1 GiB, and a table of these and of real files (``file_table``)."""
     lines: list[tuple[str, ...]] = [file_table.HEAD]
     session = run.folder / "large.memtui"
-    for what, write in (("Chrome trace", write_trace), ("CUDA snapshot", write_snapshot)):
+    for what, write in KINDS:
         for size_mib in QUICK_MIB if run.quick else SIZES_MIB:
             path = run.folder / "large"
             with path.open("wb") as file:
@@ -58,8 +58,11 @@ def measure(run: Run) -> Iterator[Row]:
     run.tables.append(columns(lines))
 
 
-def write_trace(file: BinaryIO, most_bytes: int) -> int:
-    """Write a trace of the profiler up to a size; return the number of its events."""
+def write_trace(file: BinaryIO, most_bytes: int, calls: int = 0) -> int:
+    """Write a trace of the profiler up to a size; return the number of its events.
+
+    ``calls``: as with ``with_stack=True``, so many calls in Python around each operator.
+    """
     chance, events, written, ts = random.Random(1), 0, 0, FIRST_US
     held: list[tuple[int, int]] = []
     total = 0
@@ -73,6 +76,9 @@ def write_trace(file: BinaryIO, most_bytes: int) -> int:
         if unit % 4000 == 0:
             lines.append(_span("user_annotation", f"ProfilerStep#{step}", ts, 4000 * 40.0, unit))
             step += 1
+        for call in range(calls):
+            name = f"train/model_{(unit // 7 + call) % 97}.py({call * 31 + 5}): forward_{unit % 11 * call}"
+            lines.append(_span("python_function", name, ts + 0.01 * call, 39.5 - 0.02 * call, unit))
         backward = unit % 4000 > 2000
         name = _OPS[unit % len(_OPS)]
         if backward:
@@ -240,9 +246,23 @@ def _frame(out: _Pickled, number: int) -> bytes:
         return made + b"u"
 
 
-MAKERS: dict[str, Callable[[BinaryIO, int], int]] = {"trace": write_trace, "snapshot": write_snapshot}
+def write_trace_with_calls(file: BinaryIO, most_bytes: int) -> int:
+    """Write a trace with 12 calls in Python around each operator; return the number of its events."""
+    return write_trace(file, most_bytes, calls=12)
 
-if __name__ == "__main__":  # python -m benchmarks.large_files trace|snapshot MIB FILE: makes a file to look at
+
+MAKERS: dict[str, Callable[[BinaryIO, int], int]] = {
+    "trace": write_trace,
+    "calls": write_trace_with_calls,
+    "snapshot": write_snapshot,
+}
+KINDS = (
+    ("Chrome trace", write_trace),
+    ("Chrome trace with stacks", write_trace_with_calls),
+    ("CUDA snapshot", write_snapshot),
+)
+
+if __name__ == "__main__":  # python -m benchmarks.large_files trace|calls|snapshot MIB FILE: makes a file to look at
     kind, size, target = sys.argv[1:]
     with Path(target).open("wb") as made_file:
         print(MAKERS[kind](made_file, int(size) * MIB), "events")
