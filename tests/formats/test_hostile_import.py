@@ -15,11 +15,12 @@ from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
 from tests.mutations import mutate
+from tests.support import stacked_snapshot
 from tests.support.hostile_sessions import MIB, little_memory
 from tests.support.memory_logs import mxnet_log, zpp_text
 
 MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "300"))
-FORMS = ("zpp", "analysis", "mxnet", "chrome", "perfetto")
+FORMS = ("zpp", "analysis", "mxnet", "chrome", "perfetto", "csv")
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ FORMS = ("zpp", "analysis", "mxnet", "chrome", "perfetto")
     [
         pytest.param(mxnet_log(in_mb=(("mask_workspace", 3),)), id="mxnet", marks=pytest.mark.slow),
         pytest.param(zpp_text(200).encode(), id="zpp"),
+        pytest.param(stacked_snapshot.snapshot(), id="call stacks"),
     ],
 )
 def test_mutated_sessions_give_one_line_or_a_result(data, tmp_path):

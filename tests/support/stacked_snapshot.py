@@ -21,13 +21,17 @@ def in_file(frames) -> list[dict[str, object]]:
     return [{"name": frame.function, "filename": frame.file or "??", "line": frame.line} for frame in frames]
 
 
-def imported(most: int = 4) -> Imported:
-    """A snapshot of ``most`` allocations, one of them freed, and a block from before the trace."""
+def imported() -> Imported:
+    return import_bytes(snapshot())
+
+
+def snapshot() -> bytes:
+    """A snapshot of four allocations, one of them freed, and a block from before the trace."""
     events = []
-    for n in range(most):
+    for n in range(4):
         frames = in_file((*CALLS, MAIN._replace(line=9 + n % 2)))
         events.append({"action": "alloc", "addr": 512 * n, "size": 512, "time_us": T_US + n, "frames": frames})
-    free = {"action": "free_completed", "addr": 0, "size": 512, "time_us": T_US + most, "frames": in_file([FREE])}
+    free = {"action": "free_completed", "addr": 0, "size": 512, "time_us": T_US + 4, "frames": in_file([FREE])}
     block = {
         "size": 64,
         "requested_size": 60,
@@ -36,4 +40,4 @@ def imported(most: int = 4) -> Imported:
         "frames": in_file([MAIN]),
     }
     segments = [{"device": 0, "address": 1 << 20, "total_size": 64, "blocks": [block]}]
-    return import_bytes(pickle.dumps({"segments": segments, "device_traces": [[*events, free]]}))
+    return pickle.dumps({"segments": segments, "device_traces": [[*events, free]]})
