@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 from memtui.core.text import storable
 
@@ -43,19 +46,27 @@ class CallStacks:
         self.dropped = 0
         if len(self.parent) != len(self.frame):
             raise ValueError("a call stack lacks its frame")
-        if any(not -1 <= caller < number for number, caller in enumerate(self.parent)):
+        callers = np.array(self.parent)
+        if (callers < -1).any() or (callers >= np.arange(len(callers))).any():
             raise ValueError("a call stack is called by one that comes later")
         if len(self.frame) and not 0 <= min(self.frame) <= max(self.frame) < len(self.frames):
             raise ValueError("a call stack has a frame that is not there")
-        self._frames = {frame: number for number, frame in enumerate(self.frames)}
-        self._stacks = {
-            _key(parent, frame): number
-            for number, (parent, frame) in enumerate(zip(self.parent, self.frame, strict=True))
-        }
-        self._room = _MOST_TEXT - sum(_length(frame) for frame in self.frames)
 
     def __len__(self) -> int:
         return len(self.parent)
+
+    @cached_property
+    def _frames(self) -> dict[Frame, int]:
+        return {frame: number for number, frame in enumerate(self.frames)}
+
+    @cached_property
+    def _stacks(self) -> dict[int, int]:
+        calls = zip(self.parent, self.frame, strict=True)
+        return {_key(parent, frame): number for number, (parent, frame) in enumerate(calls)}
+
+    @cached_property
+    def _room(self) -> int:
+        return _MOST_TEXT - sum(map(_length, self.frames))
 
     def add(self, frames: Sequence[Frame]) -> int:
         """Return the number of a stack, whose innermost frame comes first; -1 without frames, or without room."""

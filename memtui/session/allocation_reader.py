@@ -63,9 +63,10 @@ class AllocationReader:
     def call_stacks(self) -> CallStacks:
         """Return the call stacks that allocations have; none where none were recorded."""
         if self._call_stacks is None:
-            frames = self._file.records(FrameRecord, "ORDER BY id")
+            there = self._file.has(FrameRecord)
+            tables = [self._file.rows(kind, "ORDER BY id") if there else [] for kind in (FrameRecord, CallStackRecord)]
             try:
-                self._call_stacks = call_stacks_of(frames, self._file.records(CallStackRecord, "ORDER BY id"))
+                self._call_stacks = call_stacks_of(*tables)
             except ValueError as error:
                 raise self._file.damaged(f"call stacks: {error}") from None
         return self._call_stacks

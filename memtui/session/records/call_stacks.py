@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.core.call_stacks import MOST_LINE, MOST_STACKS, CallStacks, Frame
 from memtui.session.blobs import pack, unpack
+
+Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +50,20 @@ def stack_records(stacks: CallStacks) -> Iterator[FrameRecord | CallStackRecord]
         yield CallStackRecord(number, parent if parent >= 0 else None, innermost)
 
 
-def call_stacks_of(frames: Sequence[FrameRecord], stacks: Sequence[CallStackRecord]) -> CallStacks:
-    """Invert ``stack_records``; both in the order of their numbers. Raises ValueError on damaged data."""
-    for numbers in [record.id for record in frames], [record.id for record in stacks]:
-        if len(numbers) > MOST_STACKS:
+def call_stacks_of(frames: Sequence[Row], stacks: Sequence[Row]) -> CallStacks:
+    """Invert ``stack_records``: from the columns of both, in the order of their numbers. Raises ValueError."""
+    for rows in frames, stacks:
+        if len(rows) > MOST_STACKS:
             raise ValueError(f"there are more than {MOST_STACKS}")
-        if numbers != list(range(len(numbers))):
+        if [row[0] for row in rows] != list(range(len(rows))):
             raise ValueError("a number is missing")
-    if any(not 0 <= frame.line < MOST_LINE for frame in frames):
-        raise ValueError("a line is out of range")
-    if any(max(stack.frame, stack.parent or 0) >= MOST_STACKS for stack in stacks):
+    parents = [-1 if parent is None else parent for _, parent, _ in stacks]
+    innermost = [frame for _, _, frame in stacks]
+    if max((*parents, *innermost), default=0) >= MOST_STACKS:
         raise ValueError("a number is out of range")
-    return CallStacks(
-        (Frame(frame.function, frame.file, frame.line) for frame in frames),
-        (-1 if stack.parent is None else stack.parent for stack in stacks),
-        (stack.frame for stack in stacks),
-    )
+    if max((line for *_, line in frames), default=0) >= MOST_LINE:
+        raise ValueError("a line is out of range")
+    return CallStacks((Frame(*frame) for _, *frame in frames), parents, innermost)
 
 
 def encode_stacks(stack: NDArray[np.int64]) -> bytes:
