@@ -8,6 +8,7 @@ modules go to whichever worker is free.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -43,6 +44,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return _group(nodeid.partition("::")[0])
 
     return ByGroup(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of garbage collection: they stay, and would be gone through again at the end."""
+    gc.freeze()
 
 
 @cache

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import sys
 from functools import partial
 from pathlib import Path
@@ -25,6 +27,8 @@ from memtui.core.text import one_line
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 for bad input, 1 for a failure."""
     open_standard_streams()
+    if arguments is None:
+        atexit.register(gc.freeze)  # the interpreter would collect once more, just before all is gone
     try:
         return _run_command(arguments) or _flushed()
     except SystemExit:  # --help, --version, or arguments that cannot be parsed

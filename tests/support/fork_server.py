@@ -7,6 +7,7 @@ in the folder and with the home that it names, without a terminal and without a 
 from __future__ import annotations
 
 import ctypes
+import gc
 import io
 import json
 import os
@@ -37,6 +38,7 @@ def main() -> None:
             __import__(name)
         except ImportError:
             pass
+    gc.freeze()  # its collections touch no page that forked children share
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         answers.write(json.dumps(_call(json.loads(line), libc)) + "\n")

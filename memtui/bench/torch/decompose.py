@@ -8,6 +8,7 @@ What the network prints is discarded.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -99,6 +100,7 @@ def main() -> int:
     parser.add_argument("--dtype", default="fp32")
     parser.add_argument("--threads", type=int, default=0)
     given = parser.parse_args()
+    gc.freeze()  # collections leave out what was imported, and the end of the process takes 0.3 s less
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     torch.set_num_threads(given.threads or max(1, len(os.sched_getaffinity(0)) - 1))

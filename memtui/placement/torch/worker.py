@@ -8,7 +8,6 @@ output of the user's model is discarded.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import select
@@ -18,6 +17,7 @@ from typing import Any, TextIO
 
 import psutil
 
+from memtui.core.lasting_imports import lasting_imports
 from memtui.core.plain_data import to_plain
 from memtui.core.units import size
 from memtui.placement.memory import NoMemory
@@ -58,11 +58,11 @@ class Worker:
 
     def __init__(self, requests: TextIO, answers: TextIO, threads: int) -> None:
         """Take the streams of requests and answers. Raises ImportError without torch."""
-        import torch
+        with lasting_imports():
+            import torch
 
-        from memtui.placement.torch.clock import Clock, resolution_ns
+            from memtui.placement.torch.clock import Clock, resolution_ns
 
-        gc.freeze()  # collections leave out what was imported, and the end of the process takes 0.3 s less
         self._torch, self._requests, self._answers = torch, requests, answers
         # As the bench does: one CPU is left to the rest of the machine.
         torch.set_num_threads(threads or max(1, len(os.sched_getaffinity(0)) - 1))

@@ -5,11 +5,11 @@ Run ``python -m memtui.study.workloads.cnn --help``. torch is imported only when
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from memtui.core.lasting_imports import lasting_imports
 from memtui.study.workloads.options import TrainingOptions, prepare, training_parser
 
 LEARNING_RATE = 1e-4
@@ -42,10 +42,10 @@ class TorchNetwork:
         torch_optimizer: bool = False,
         model: Callable[[], Any] = small_model,
     ) -> None:
-        import torch
-        from torch import nn
+        with lasting_imports():
+            import torch
+            from torch import nn
 
-        gc.freeze()  # collections leave out what was imported, and the end of the process takes 0.3 s less
         self._torch = torch
         if threads:
             torch.set_num_threads(threads)
