@@ -192,6 +192,11 @@ def short_power(watts: float | None) -> str:
     return f"{scaled:.1f}{prefix}" if abs(scaled) < 9.95 else f"{scaled:.0f}{prefix}"
 
 
+def births_text(gaps: int) -> str:
+    """Return how often processes were seen to begin or end: ``1 birth or end``."""
+    return f"{gaps} birth{'s' * (gaps != 1)} or end{'s' * (gaps != 1)}"
+
+
 def processes_text(count: int) -> str:
     """Return ``1 process``, ``3 processes``."""
     return f"{count} process{'es' * (count != 1)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memtui.core.text import program_first
+from memtui.core.units import births_text
 from memtui.widgets import text
 from memtui.widgets.panel import cut, line_width
 from memtui.widgets.raster import Line
@@ -76,7 +77,7 @@ class ProcessTable(RowPanel):
         count, gaps = len(self.view.rows), self.view.gaps
         if not gaps or self.view.only is not None:  # the heading says other things then
             return f"{count} running"
-        return f"{count} throughout, {gaps} birth{'s' * (gaps > 1)} or end{'s' * (gaps > 1)} in the window"
+        return f"{count} throughout, {births_text(gaps)} in the window"
 
     def paint_inside(self, width: int, height: int) -> list[Line]:
         if not self.view.rows:

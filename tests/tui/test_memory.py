@@ -173,14 +173,14 @@ async def test_what_makes_a_window_less_than_exact_is_said(live):
             "WSS 77.1 MiB, 1.20 MiB of it perhaps untouched",
             "disturbed: DAMON on this machine",
             "approximate: 2 of 9 ranges could not be read",
-            "2 gaps",
+            "2 births or ends",
             "first mapped 3.10 MiB",
         ):
             assert text in d.text
         await d.press("T")  # the window before was exact
         await d.until(lambda: d.view.header.state is State.PAUSED and not d.view.graph.caveats)
         assert not any(
-            text in d.text for text in ("perhaps untouched", "disturbed:", "approximate:", "gaps", "first mapped")
+            text in d.text for text in ("perhaps untouched", "disturbed:", "approximate:", "births", "first mapped")
         )
 
 

@@ -16,7 +16,7 @@ from memtui.analysis.fast_numpy import median
 from memtui.analysis.resident import RSS, ResidentKind, resident_bytes
 from memtui.analysis.working_set import NOTABLE_SHARE
 from memtui.core.samples import Hello, Process, Status
-from memtui.core.units import duration, size
+from memtui.core.units import births_text, duration, size
 from memtui.session.packed_column import Column
 from memtui.session.session import Session
 from memtui.tui.presenters.markers import StepTicks, TickLog
@@ -172,7 +172,7 @@ def window_notes(samples: SampleTable, index: int, ticks: TickLog, pss: str) -> 
     if more:
         parts.append(f"and {more:,} more events")
     if gaps := int(samples.gaps[index]):
-        parts.append(f"{gaps} gap" + "s" * (gaps > 1))
+        parts.append(births_text(gaps))
     if samples.faulted_in_bytes[index] > 0:
         parts.append(f"first mapped {size(float(samples.faulted_in_bytes[index]))}")
     if pss:

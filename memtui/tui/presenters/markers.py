@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from memtui.core.samples import Event, Status
+from memtui.core.units import births_text
 from memtui.session.records.training import ProgressRow
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
@@ -76,7 +77,7 @@ class TickLog:
         for n in range(first, self._windows):
             gaps = int(samples.gaps[n])
             there = {
-                "gap": f"{gaps} gap{'s' * (gaps > 1)}" if gaps else "",
+                "gap": births_text(gaps) if gaps else "",
                 "disturbed": samples.disturbed[n],
                 "not paused": samples.reason[n] or "?" if samples.status[n] == Status.NOT_PAUSED else "",
             }

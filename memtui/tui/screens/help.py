@@ -164,7 +164,7 @@ Words
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
   untouched     perhaps: a part of the working set whose marks could not be cleared before
   first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
-  gap           a process began or ended inside the window, so a part of it is missing
+  births, ends  of processes inside the window, so a part of it is missing; "gap" on the time axis
   median, max   of the windows in sight of the graph that are about as long as the one at the cursor;
                 those of the whole session are in memtui report
   ≈             the axis is broken: RSS above it has a scale of its own, or is above the scale
