@@ -26,6 +26,7 @@ def _add_arguments(parser: Parser) -> None:
         "rest",
         metavar="WORD",
         nargs="*",
+        default=[],  # without one argparse calls it required
         help="of resolution: OP; of compare: A.db B.db; of predict: fit [OP...], eval [OP...], run OP (or a network); "
         "of db: info, merge FILE..., export FILE.csv, export [OP...] with --to",
     )

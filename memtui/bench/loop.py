@@ -157,7 +157,7 @@ def measure(
         windows: list[BenchWindow] = []
         while len(windows) < plan.windows or (len(windows) < plan.most_windows and _lacks(windows, plan, yardstick)):
             number = len(windows) + 1
-            send(Phase("window", number, max(number, plan.windows)))
+            send(Phase("window", number, plan.windows))
             calls = math.ceil(plan.seconds * 1e9 / call_ns)
             windows.append(
                 _gpu_window(load, calls, block_calls, settled)

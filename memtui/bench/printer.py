@@ -73,7 +73,7 @@ class Printer:
         if progress.phase == "idle":
             return "the power at rest"
         left = "" if progress.left_s is None else f", {span(round(progress.left_s))} left"
-        window = f" {progress.window} of {progress.windows}" if progress.window else ""
+        window = f" {table.window(progress.window, progress.windows)}" if progress.window else ""
         visit = f"visit {progress.visit} of {progress.visits}, " if progress.visit else ""
         what = "" if progress.configuration is None else f", {self._titles.of(progress.configuration)}"
         return f"{min(progress.number + 1, progress.of)} of {progress.of}{left}, {visit}{progress.phase}{window}{what}"

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from memtui.bench.sweep_task import FinishedRow, SweepEnded, SweepFailed, SweepMessage
+from memtui.bench.text import window
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
@@ -229,7 +230,8 @@ def _phases(view: BenchView) -> str:
         return "finished"
     names = []
     for phase in PHASES[1:] if view.phase != "idle" else PHASES:
-        name = f"window {view.window} of {view.windows}" if phase == "window" and view.window else phase
+        numbered = phase == "window" and view.window
+        name = f"window {window(view.window, view.windows)}" if numbered else phase
         names.append(f"[{name}]" if phase == view.phase else name)
     visit = f"visit {view.visit} of {view.visits}: " if view.visit else ""
     return visit + " > ".join(names)

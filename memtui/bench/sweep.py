@@ -44,7 +44,7 @@ class SweepProgress:
         skipped: number of configurations that were measured before.
         configuration: the configuration being measured.
         window: number of the window, from 1; 0 outside of windows.
-        windows: number of windows.
+        windows: least number of windows.
         visit: number of the visit to a configuration with several visits, from 1; 0 for others.
         visits: number of its visits.
         left_s: estimated seconds until the end.
@@ -123,7 +123,7 @@ class Sweep:
         self._no_energy = ""
         self._now = SweepProgress("start")
         self._first_reference_ns: float | None = None
-        self._power_shown = 0.0
+        self._power_shown = self._ends_s = 0.0
 
     def __enter__(self) -> Sweep:
         return self
@@ -353,7 +353,12 @@ class Sweep:
             self._show(notice=f"the reference takes {drift:+.1%} of the time it took at first: the machine drifts")
 
     def _show(self, phase: str | None = None, **changes: Any) -> None:
-        once = {"notice": "", "row": None}
+        once: dict[str, Any] = {"notice": "", "row": None}
+        now_s = time.monotonic()
+        if changes.get("left_s") is not None:
+            self._ends_s = now_s + changes["left_s"]
+        elif "left_s" not in changes and self._now.left_s is not None:
+            once["left_s"] = max(0.0, self._ends_s - now_s)
         self._now = replace(self._now, phase=phase or self._now.phase, **(once | changes))
         self._report(self._now)
 

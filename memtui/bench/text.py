@@ -183,3 +183,8 @@ def _number(value: float | None) -> str:
 
 def _percent(value: float | None) -> str:
     return NONE if value is None else f"{value:.1%}"
+
+
+def window(number: int, least: int) -> str:
+    """Return the number of a window; more of them than ``least`` are taken where the first ones vary."""
+    return f"{number} of {least}" if number <= least else f"{number}, as the first {least} vary"

@@ -87,6 +87,11 @@ async def test_it_shows_what_goes_on_and_what_is_finished():
     assert shown.count("n/a") >= 7
 
 
+async def test_windows_beyond_the_least_number_of_them_say_why():
+    async with running(word(number=3, window=7), until="window 7") as (app, _):
+        assert "[window 7, as the first 5 vary]" in screen_text(app)
+
+
 async def test_a_reason_is_told_once_and_not_cut():
     reason = "no RAPL zone: this is a virtual machine"
     why = f"energy is unavailable: {reason}"

@@ -91,6 +91,16 @@ def test_rows_are_measured_and_stored(database):
     assert any("none in this test" in p.notice for p in reported)
 
 
+def test_the_time_that_is_left_goes_on_while_a_row_is_measured(database):
+    reported: list[SweepProgress] = []
+    run(database, tell=reported.append)
+    first = next(n for n, progress in enumerate(reported) if progress.row)
+    lefts = [progress.left_s for progress in reported[first : first + 4]]
+    assert None not in lefts
+    assert lefts == sorted(lefts, reverse=True)
+    assert lefts[-1] < lefts[0]
+
+
 def test_all_sweeps_have_the_reference_speed_of_the_first(database, tmp_path):
     request = Request(TWO, PLAN, threads=1, again=True)
     result = set()
