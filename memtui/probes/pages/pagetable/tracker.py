@@ -133,7 +133,7 @@ class PageTableTracker:
     def prepare(self, pid: int) -> int:
         """Clear most accessed bits of a large process while it runs, so that its first pause is short.
 
-        Returns how long a walk took, in ns; 0 where it did not go over all page tables.
+        Returns how long a walk over all page tables took, in ns; else 0.
 
         Raises:
             ProcessLookupError: the process ended.
@@ -374,8 +374,7 @@ class PageTableTracker:
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
-        doubtful_bytes = walk.in_doubt * PAGE_BYTES
-        if _is_little(doubtful_bytes, pages):
+        if _is_little(doubtful_bytes := walk.in_doubt * PAGE_BYTES, pages):
             return ""
         who = ", ".join(self._others) or "another observer"
         return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
