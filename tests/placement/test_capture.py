@@ -87,22 +87,23 @@ def captured(work) -> Captured:
     return capture(TrainingStep(Layers(work), [torch.randn(4, 8)], lambda out: out.sum()), "by hand")
 
 
-def lstm(steps: int, layers: int = 1, **more: bool) -> Captured:
+def recurrent(kind: type[nn.Module], steps: int, layers: int = 1, **more: bool) -> Captured:
     class Last(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lstm = nn.LSTM(16, 16, layers, batch_first=True, **more)
+            self.layers = kind(16, 16, layers, batch_first=True, **more)
 
         def forward(self, x):
-            return self.lstm(x)[0][:, -1]
+            return self.layers(x)[0][:, -1]
 
-    return capture(TrainingStep(Last(), [torch.randn(4, steps, 16)], lambda out: out.square().sum()), "lstm")
+    return capture(TrainingStep(Last(), [torch.randn(4, steps, 16)], lambda out: out.square().sum()), "recurrent")
 
 
-def test_the_steps_of_an_lstm_are_the_same_few_ops_however_many_they_are() -> None:
-    short, long = lstm(6).graph, lstm(9).graph
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_the_steps_of_a_recurrent_layer_are_the_same_few_ops_however_many_they_are(kind: type[nn.Module]) -> None:
+    short, long = recurrent(kind, 6).graph, recurrent(kind, 9).graph
     assert not any("rnn" in op.kind for op in long.ops), "oneDNN's backward pass has 16384 configurations"
-    assert max(len([*configurations(long, op, POOLS)]) for op in long.ops) == 32
+    assert max(len([*configurations(long, op, POOLS)]) for op in long.ops) <= 32
     more = len(long.ops) - len(short.ops)
     assert more % 3 == 0
     assert more // 3 > 20
@@ -112,7 +113,7 @@ def test_the_steps_of_an_lstm_are_the_same_few_ops_however_many_they_are() -> No
 
 
 def test_a_deep_lstm_that_reads_both_ways_is_captured() -> None:
-    step = lstm(3, 2, bidirectional=True)
+    step = recurrent(nn.LSTM, 3, 2, bidirectional=True)
     sigmoids = [op for op in step.graph.ops if op.kind == "aten.sigmoid_.default"]
     assert len(sigmoids) == 3 * 3 * 2 * 2, "three gates, in three steps of two layers, both ways"
 
