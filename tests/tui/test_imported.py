@@ -164,10 +164,50 @@ async def test_the_call_stack_of_a_tensor_and_of_an_event(tmp_path, size):
         assert "stack of 2.00 MiB allocated at 0.001 ms  3" in title(app), "the cursor moves to another row"
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (210, 60)])
+async def test_what_is_alive_by_stack_by_function_and_by_file(tmp_path, size):
+    async with opened(tmp_path, "snapshot.pickle", snapshot(), size) as (app, pilot):
+
+        def rows() -> list[list[str]]:
+            lines = screen_lines(app)
+            first = next(n for n, line in enumerate(lines) if "▸" in line and "┌" in line) + 2
+            return [line.strip("│ ").split() for line in lines[first:-2] if line.strip("│ ")]
+
+        await pilot.press("g")
+        await pilot.pause()
+        assert "alive at the cursor by stack  2" in title(app)
+        assert [(row[0], row[2], row[5]) for row in rows()] == [
+            ("2.00", "66.7", "loss"),
+            ("1.00", "33.3", "forward"),
+        ], "named by the innermost call outside of PyTorch"
+        compare(f"imported-by-stack-{size[0]}x{size[1]}", screen_text(app))
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert "stack of what is alive  3" in title(app)
+        assert "forward" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "alive at the cursor by stack  2" in title(app), "Esc goes back to the sums"
+        await pilot.press("g")
+        await pilot.pause()
+        assert "alive at the cursor by function  4" in title(app)
+        assert [row[0] for row in rows()] == ["3.00", "3.00", "2.00", "1.00"], "with all that it calls"
+        await pilot.press("g")
+        await pilot.pause()
+        assert "alive at the cursor by file  3" in title(app)
+        assert {row[0] for row in rows()} == {"3.00"}
+        await pilot.press("end")
+        await pilot.pause()
+        assert {row[0] for row in rows()} == {"2.00"}, "the sums are of the cursor"
+        await pilot.press("g")
+        await pilot.pause()
+        assert "stack of 1.00 MiB freed" in title(app)
+
+
 async def test_without_call_stacks_there_is_no_list_of_them(tmp_path):
     async with opened(tmp_path, "x.txt", ZPP) as (app, pilot):
         assert "1-4 list" in screen_lines(app)[-1]
-        for key in ("5", "enter"):
+        for key in ("5", "enter", "g"):
             await pilot.press(key)
             await pilot.pause()
             assert "alive at the cursor" in title(app)

@@ -11,11 +11,12 @@ from memtui.analysis.allocation_filter import parse_row_filter
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
 from memtui.analysis.layer_tree import NO_LAYER, LayerTree
 from memtui.analysis.trace_index import StepIndex
-from memtui.core.call_stacks import CallStacks, Frame
+from memtui.core.call_stacks import CallStacks
 from memtui.core.options import RULES
 from memtui.formats.category_rules import bundled
 from memtui.reports.breakdown.rules import Layers, break_down, items_of, items_of_sums
 from memtui.session.records.imported import LINES, ImportedFrom
+from memtui.tui.screens.stack_lists import CALLS, SUMS, StackLists
 from memtui.widgets import text
 from memtui.widgets.allocation_table import LISTS, WITHOUT_STACKS, AllocationListView
 from memtui.widgets.row_panel import LazyRows
@@ -45,11 +46,6 @@ BREAKDOWN = (
     Column("share", 10, right=True),
     Column("allocations", 13, right=True, rank=3),
     Column("", BAR_CELLS + 2, rank=2),
-)
-STACK = (
-    Column("function", 0, most=70),
-    Column("line", 8, right=True),
-    Column("file", 40, rank=2),
 )
 _PARTS = ("weights", "gradients", "optimiser state", "activations")
 _PART_OF = [CATEGORIES.index(name) for name in _PARTS]
@@ -88,7 +84,7 @@ class StepLists:
             types: classes of layers by name.
             stacks: the call stacks that its rows have; None: they have none.
         """
-        self.stacks = stacks
+        self.stacks = None if stacks is None or index.trace.stack is None else StackLists(stacks, index.trace.stack)
         self.index, self.tree, self.origin = index, LayerTree(index), origin
         # Of each category, whether a layer without memory of it has none: a file may not tell such memory.
         there = np.bincount(index.trace.category[index.born], minlength=len(CATEGORIES)) > 0
@@ -352,32 +348,44 @@ class StepLists:
             "layers at the cursor", LAYERS, rows, none, of=len(tree), foot=whole, lists=self.names
         )
 
-    # Call stack
+    # Call stacks
 
-    def stack(self, row: int) -> AllocationListView:
-        """Return the calls of the allocation or free in a row."""
-        trace = self.index.trace
-        frames = () if self.stacks is None or trace.stack is None else self.stacks.stack(int(trace.stack[row]))
+    def stack(self, row: int, number: int | None = None) -> AllocationListView:
+        """Return the calls of the allocation or free in a row, or those of the stack of a number."""
+        trace, rows = self.index.trace, list[Row]()
         change = int(trace.delta_bytes[row])
         what = f"{text.size(abs(change))} {'freed' if change < 0 else 'allocated'}"
         when = "before the first event" if row < trace.existing else f"at {self._when(row)}"
-        none = "the file has no call stack of it"
+        if self.stacks is not None:
+            rows = self.stacks.calls(self.stacks.number(row) if number is None else number)
         return AllocationListView(
-            f"stack of {what} {when}",
-            STACK,
-            [_call(number, frame) for number, frame in enumerate(frames)],
-            none,
-            of=len(frames),
-            foot="the innermost call first" if frames else "",
+            f"stack of {what} {when}" if number is None else "stack of what is alive",
+            CALLS,
+            rows,
+            "the file has no call stack of it",
+            of=len(rows),
+            foot="the innermost call first" if rows else "",
             lists=self.names,
         )
 
-
-def _call(number: int, frame: Frame) -> Row:
-    """Return the row of a call; those inside of PyTorch are dim."""
-    inside = not frame.file.endswith(".py") or "/torch/" in f"/{frame.file}"
-    cells = frame.function, str(frame.line) if frame.line else "", frame.file
-    return Row(number, cells, "dim" if inside else "text")
+    def by_stack(self, row: int, group: str) -> AllocationListView:
+        """Return the tensors alive after a row, added up by stack, function or file."""
+        alive = self.index.alive(row)
+        shown = alive if self._keep is None else alive & self._keep[self.index.born]
+        born, sizes = self.index.born[shown], self.index.size_bytes[shown]
+        rows = [] if self.stacks is None else self.stacks.sums(born, sizes, group)
+        each = "" if group == "by stack" else ": each with all that it calls"
+        return AllocationListView(
+            f"{self._alive} {group}",
+            SUMS,
+            rows,
+            "nothing is alive" if self._keep is None else "nothing alive is of that filter",
+            of=len(rows),
+            filter_text=self.filter_text,
+            layer=self.layer_name,
+            foot=f"total {text.size(int(sizes.sum()))}{each}",
+            lists=self.names,
+        )
 
 
 def _size(bytes_: int) -> str:

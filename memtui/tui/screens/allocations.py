@@ -20,12 +20,13 @@ from memtui.analysis.trace_index import StepIndex
 from memtui.core.samples import Event
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.session.records.allocations import RecordedStep
-from memtui.session.records.imported import ImportedFrom
 from memtui.tui.presenters import Presenter
-from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, STACK, TENSORS, StepLists
+from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, TENSORS, StepLists
+from memtui.tui.screens.allocation_titles import allocator_title, imported_title
 from memtui.tui.screens.layout import too_small
 from memtui.tui.screens.presenter_thread import Action
 from memtui.tui.screens.prompt import Prompt
+from memtui.tui.screens.stack_lists import CALLS, GROUPS
 from memtui.widgets import text
 from memtui.widgets.allocation_chart import AllocationChart
 from memtui.widgets.allocation_table import LISTS, AllocationList, AllocationListView
@@ -38,7 +39,7 @@ _KEYS = (
     "← → ↑ ↓ cursor · P peak · n N step · 1-4 list · / filter · f all · Esc back",
     "← → cursor · 1-4 list · ↑ ↓ layer · Enter only it · space fold · Esc back",
     "← → cursor · P peak · n N step · 1-4 list · b rules · / filter · Esc back",
-    "← → cursor · P peak · n N step · 1-4 list · ↑ ↓ call · Enter its list · Esc back",
+    "← → cursor · P peak · 1-4 list · ↑ ↓ row · g sums · Enter open, back · Esc back",
 )
 _FILTER = "words · op= layer= kind= phase=GLOB · >1MiB · !not"
 _EMPTY = StepTrace.from_columns(np.empty((7, 0), np.int64), step=0, start_ns=0, end_ns=0, existing=0, names=())
@@ -80,6 +81,7 @@ class AllocationScreen(Screen[None]):
         Binding("slash", "filter", "filter"),
         Binding("f", "toggle_all", "rows that come to nothing"),
         Binding("b", "rules", "break down by other rules"),
+        Binding("g", "group", "by stack, function, file"),
         Binding("enter", "open", "only this layer, or the call stack"),
         Binding("space", "fold", "fold or unfold"),
         Binding("plus,equals_sign", "fold_all(False)", "unfold all"),
@@ -100,13 +102,15 @@ class AllocationScreen(Screen[None]):
         self.tensors, self.events, self.modules, self.bars, self.calls = (
             AllocationList(index, AllocationListView(name, columns, note="looking ..."))
             for index, (name, columns) in enumerate(
-                zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN, STACK), strict=True)
+                zip(LISTS, (TENSORS, EVENTS, LAYERS, BREAKDOWN, CALLS), strict=True)
             )
         )
         self.lists = self.tensors, self.events, self.modules, self.bars, self.calls
         self._shown_index = _TENSORS
         self._before = _TENSORS  # the list to which Enter in the tree and in a call stack goes back
         self._stack_row: int | None = None  # of the call stack that is shown; None: that at the cursor
+        self._stack_number: int | None = None  # of a stack that was chosen of the sums
+        self._group = 0  # of GROUPS
         self.foot = TextLine("dim", id="footer")
         self.prompt = Prompt(self._typed, id="prompt")
         self.notice = Notice(id="notice")
@@ -161,7 +165,7 @@ class AllocationScreen(Screen[None]):
             if about is not None:
                 start_ns = presenter.reader.hello.clock.monotonic_ns if len(steps) > 1 else None
                 annotations = [event for event in presenter.reader.events(0, 1 << 62) if event.kind == "mark"]
-                title = _imported_title(about, step, start_ns)
+                title = imported_title(about, step, start_ns)
                 self.post_message(_Ready(index, len(steps), title, lists, annotations))
                 return
             on = f" on {step.device}" if step.device != MAIN_MEMORY else ""
@@ -171,7 +175,7 @@ class AllocationScreen(Screen[None]):
                 (f"   step {step.step:,}", 3),
                 (f" of pid {step.pid}", 4),
                 (f"{on}   peak {text.size(step.peak_bytes)}", 2),
-                *_allocator_title(step),
+                *allocator_title(step),
                 (f" at {op}", 4),
                 (f" in layer {text.clean(step.peak_layer)}" if step.peak_layer and not begins else "", 5),
                 (f" · {step.rows} rows", 6),
@@ -230,8 +234,11 @@ class AllocationScreen(Screen[None]):
                 self.modules.show(lists.layers(row))
             case 3:
                 self.bars.show(lists.breakdown(row))
+            case _ if self._group and self._stack_number is None:
+                self.calls.show(lists.by_stack(row, GROUPS[self._group]))
             case _:
-                self.calls.show(lists.stack(row if self._stack_row is None else self._stack_row))
+                row = row if self._stack_row is None else self._stack_row
+                self.calls.show(lists.stack(row, self._stack_number))
 
     def _show_title(self) -> None:
         """Show the title, and the annotation before the cursor."""
@@ -265,6 +272,7 @@ class AllocationScreen(Screen[None]):
     def action_choose(self, index: int) -> None:
         if index != self._shown_index and index < len(self._lists.names):
             if index == _STACK:
+                self._stack_number = None
                 self._stack_row = self._lists.born(self.tensors.selected) if self._shown_index == _TENSORS else None
             if self._shown_index not in (_LAYERS, _STACK):
                 self._before = self._shown_index
@@ -296,12 +304,33 @@ class AllocationScreen(Screen[None]):
         """Show only the selected layer in the other lists, the call stack of a row, or the list it came from."""
         node = self.modules.selected
         if self._shown_index in (_TENSORS, _EVENTS):
+            self._group = 0
             self.action_choose(_STACK)
         elif self._shown_index == _STACK:
-            self.action_choose(self._before)
+            self._open_stack()
         elif self._shown_index == _LAYERS and node is not None:
             self._lists.about(node)
             self.action_choose(self._before)
+
+    def _open_stack(self) -> None:
+        """Show the calls of the chosen stack, or go back to where it was chosen."""
+        key = self.calls.selected
+        if not self._group:
+            self.action_choose(self._before)
+        elif self._stack_number is not None:
+            self._stack_number = None
+            self._fill()
+        elif isinstance(key, int):
+            self._stack_number = key
+            self._fill()
+
+    def action_group(self) -> None:
+        """Add up what is alive by stack, by function, by file; then the stack of one tensor again."""
+        if len(self._lists.names) > _STACK:
+            shown, self._stack_number = self._shown_index == _STACK, None
+            self._group = (self._group + 1) % len(GROUPS) if shown else max(1, self._group)
+            self.action_choose(_STACK)  # what a key changes has to be in sight
+            self._fill()
 
     def action_toggle_all(self) -> None:
         self._lists.toggle_all()
@@ -326,7 +355,9 @@ class AllocationScreen(Screen[None]):
 
     def action_lift(self) -> None:
         """Look at all rows and layers again, or leave."""
-        if self._lists.filter_text:
+        if self._shown_index == _STACK and self._stack_number is not None:
+            self._open_stack()
+        elif self._lists.filter_text:
             self._filter("")
         elif self._lists.layer is not None:
             self._lists.about(None)
@@ -385,37 +416,3 @@ def _fullest(steps: Sequence[RecordedStep], *, last: bool) -> int:
     of = (steps[-1].pid, steps[-1].step)
     rows = [index for index, step in enumerate(steps) if not last or (step.pid, step.step) == of]
     return max(rows, key=lambda index: steps[index].peak_bytes)
-
-
-def _allocator_title(step: RecordedStep) -> list[tuple[str, int]]:
-    """Return what the allocator of a GPU held at most, in parts with their ranks."""
-    if step.allocated_peak_bytes is None:
-        return [(" requested, allocated n/a", 3)] if step.allocator_reason else []
-    return [
-        (f" requested, {text.size(step.allocated_peak_bytes)} allocated", 2),
-        (f", {text.size(step.reserved_peak_bytes)} reserved", 3),
-    ]
-
-
-def _imported_title(about: ImportedFrom, step: RecordedStep, start_ns: int | None) -> list[tuple[str, int]]:
-    """Return file, part of the file and peak of an imported step, in parts with their ranks.
-
-    ``start_ns`` None: the step is all of the file.
-    """
-    part = ""
-    if start_ns is not None and about.counts:
-        part = f" {about.clock} {step.start_ns} to {step.end_ns}"
-    elif start_ns is not None:
-        first, last = ((t_ns - start_ns) / 1e9 for t_ns in (step.start_ns, step.end_ns))
-        part = f" {text.duration(first)} to {text.duration(last)}"
-    what = "allocated from the driver" if about.driver else "peak"
-    where = "" if about.driver else f" at {step.peak_op.rpartition('/')[2] or 'its begin'}"
-    return [
-        (f"   {text.clean(about.file)}", 2),
-        (f" ({text.clean(about.format)})", 6),
-        (f" on {step.device}" if step.device != MAIN_MEMORY else "", 3),
-        (part, 4),
-        (f"   {what} {text.size(step.peak_bytes)}", 2),
-        (where, 5),
-        (f" · {len(about.warnings)} warnings (memtui report)" if about.warnings else "", 3),
-    ]

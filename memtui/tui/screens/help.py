@@ -42,6 +42,7 @@ Allocations                             of training steps (memtui trace) or of a
   left  right   the cursor; home: as the step began; end; P: the peak; n N: the next, the previous recorded step
   1 2 3 4  Tab  what is listed: tensors alive at the cursor, all events, the tree of layers, what it is made of
   5  Enter      the call stack of the chosen tensor or event, where the file has them (a snapshot of CUDA memory)
+  g             what is alive by call stack, by function and by file, where the file has them; Enter: a stack's calls
   up  down      a row of the list; pageup and pagedown by the screenful. The cursor is on the chosen event.
   /             only what has these words in operator, layer, kind or phase; also op=GLOB, layer=, kind=, phase=, and
                 >1MiB or <4KiB for the size of the change; ! before one inverts it
