@@ -13,18 +13,8 @@ from memtui.core.invoking_user import drop_root
 from memtui.reports.arguments import add_redact
 
 FORMATS = (
-    "csv",
-    "parquet",
-    "json",
-    "svg",
-    "html",
-    "zpp",
-    "analysis",
-    "mxnet",
-    "chrome",
-    "perfetto",
-    "folded",
-    "speedscope",
+    *("csv", "parquet", "json", "svg", "html", "zpp", "analysis", "mxnet", "chrome", "perfetto"),
+    *("folded", "speedscope"),
 )
 SLOW_S = 1.0  # an export that takes longer reports what it wrote
 

@@ -15,6 +15,7 @@ from memtui.reports.stack_sums import Columns, Groups, StackSums, file_of, funct
 
 LISTED = 10  # in the document; exports have all
 COLD_SHARE = 0.5  # touched in a window, and less: cold
+CALLED_BY = " < "  # between a call and the one that made it
 MOST_STACKS, MOST_CALLS = 4, 3  # in a report for people
 
 
@@ -115,11 +116,9 @@ def stack_rows(sums: StackSums) -> Columns:
     ]
 
 
-def stack_name(stacks: CallStacks, number: int, most_calls: int = 1 << 30) -> str:
+def stack_name(stacks: CallStacks, number: int) -> str:
     """Return a stack as text, the innermost call first."""
-    calls = list(map(call_text, stacks.stack(number)))
-    more = f" < ... ({len(calls) - most_calls} more)" if len(calls) > most_calls else ""
-    return " < ".join(calls[:most_calls]) + more
+    return CALLED_BY.join(map(call_text, stacks.stack(number)))
 
 
 def _largest(name: Callable[[int], str], columns: Columns) -> tuple[StackRow, ...]:
@@ -178,5 +177,5 @@ def _use(row: StackRow) -> str:
 
 
 def _short(name: str) -> str:
-    calls = name.split(" < ")
-    return " < ".join(calls[:MOST_CALLS]) if name else "(stack not known)"
+    calls = name.split(CALLED_BY)
+    return CALLED_BY.join(calls[:MOST_CALLS]) if name else "(stack not known)"

@@ -83,6 +83,7 @@ class AllocationScreen(Screen[None]):
         Binding("b", "rules", "break down by other rules"),
         Binding("g", "group", "by stack, function, file"),
         Binding("enter", "open", "only this layer, or the call stack"),
+        Binding("C", "stacks", "memory by call stack, of a capture of memray"),
         Binding("space", "fold", "fold or unfold"),
         Binding("plus,equals_sign", "fold_all(False)", "unfold all"),
         Binding("minus", "fold_all(True)", "fold all"),
@@ -368,6 +369,11 @@ class AllocationScreen(Screen[None]):
 
     def action_leave(self) -> None:
         self.dismiss()
+
+    def action_stacks(self) -> None:
+        from memtui.tui.screens.stacks import StacksScreen
+
+        self.app.push_screen(StacksScreen(self._submit))
 
     def action_help(self) -> None:
         from memtui.tui.screens.help import HelpScreen

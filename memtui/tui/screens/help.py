@@ -43,6 +43,7 @@ Allocations                             of training steps (memtui trace) or of a
   1 2 3 4  Tab  what is listed: tensors alive at the cursor, all events, the tree of layers, what it is made of
   5  Enter      the call stack of the chosen tensor or event, where the file has them (a snapshot of CUDA memory)
   g             what is alive by call stack, by function and by file, where the file has them; Enter: a stack's calls
+  C             memory by call stack, by function and by file, of a capture of memray
   up  down      a row of the list; pageup and pagedown by the screenful. The cursor is on the chosen event.
   /             only what has these words in operator, layer, kind or phase; also op=GLOB, layer=, kind=, phase=, and
                 >1MiB or <4KiB for the size of the change; ! before one inverts it
@@ -50,6 +51,15 @@ Allocations                             of training steps (memtui trace) or of a
   Enter         on a layer: tensors and events of it and of what is below it; Esc: of all again
   space  +  -   fold or unfold the chosen layer, unfold all, fold all
   b             what it is made of: by kind of tensor, type of layer, or MXNet's rules (memtui breakdown)
+""",
+    "stacks": """\
+Memory by call stack                    of a session that knows a capture of memray (memtui import --join)
+  touched       in the window at the cursor: of blocks that were there all the time, and where blocks of this stack
+                alone came or went; resident, there: of those that were there all the time; at peak: when most was
+  g             by stack (the innermost call first), by function, by file: each with all that it calls
+  s  S          sort by the next column; turn the order round
+  left  right   the window before, the next one; home and end: the first, the last; n N: another captured process
+  All rows by stack add up to the stored pages of the window; blocks count their own bytes of a page that they share.
 """,
     "reuse": """\
 Reuse distance, miss ratio              of all touches from the start of the session to the cursor

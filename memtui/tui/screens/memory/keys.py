@@ -23,6 +23,7 @@ KEYS: tuple[Binding, ...] = (
     Binding("p", "processes", "processes or address ranges"),
     Binding("o", "output", "output of the program"),
     Binding("a", "allocations", "allocations of training steps (memtui trace)"),
+    Binding("C", "stacks", "memory by call stack (memtui import --join)"),
     Binding("w", "tensors", "working set by tensor, or address ranges (memtui trace)"),
     Binding("g", "group", "tensors by kind, layer, or each by itself"),
     Binding("k", "kinds", "heat map coloured by the kind of tensors"),

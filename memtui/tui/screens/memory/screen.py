@@ -378,6 +378,11 @@ class MemoryScreen(Screen[None]):
 
         self.app.push_screen(TrainingScreen(self._do))
 
+    def action_stacks(self) -> None:
+        from memtui.tui.screens.stacks import StacksScreen
+
+        self.app.push_screen(StacksScreen(self._do))
+
     def action_help(self) -> None:
         from memtui.tui.screens.help import HelpScreen
 

@@ -1,0 +1,130 @@
+"""Bytes by call stack in the window at the cursor, by stack, function or file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memtui.analysis.stack_capture import StackCapture
+from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
+from memtui.reports.stack_summary import stack_name
+from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Groups, file_of, function_of
+from memtui.session.session import Session
+from memtui.tui.presenters.lru_cache import LruCache
+from memtui.tui.presenters.playhead import Playhead
+from memtui.widgets.views.stacks import GROUPS, StacksView, StackUseRow
+
+SHARED = "where blocks of several stacks came and went"
+OUTSIDE = "outside of all blocks: libraries, the interpreter"
+NO_STACK = "blocks whose call stack is not known"
+NOTHING = "no capture of memray: memtui import CAPTURE --join SESSION"
+_UNCOVERED = "the capture has nothing of this window"
+_NO_PAGES = "no pages of this window are stored"
+_KEPT_WINDOWS = 32
+_Columns = list[NDArray[np.float64] | None]
+
+
+class StackLog:
+    """Reads the captures once, and caches the windows that were looked at."""
+
+    def __init__(self) -> None:
+        self._captures: list[_Captured] | None = None
+        self._number = 0
+        self.by = GROUPS[0]
+
+    def next_group(self) -> None:
+        """Add up by the next key."""
+        self.by = GROUPS[(GROUPS.index(self.by) + 1) % len(GROUPS)]
+
+    def next_process(self, by: int) -> None:
+        """Show another captured process."""
+        self._number += by
+
+    def view(self, reader: Session, head: Playhead) -> StacksView:
+        """Return the view at the cursor. Raises SessionError."""
+        if self._captures is None:
+            self._captures = [_Captured(capture) for capture in reader.captures.all()]
+        if not self._captures:
+            return StacksView(self.by, note=NOTHING)
+        captured = self._captures[self._number % len(self._captures)]
+        return captured.view(reader, head, self.by, several=len(self._captures) > 1)
+
+
+class _Captured:
+    """One captured process."""
+
+    def __init__(self, capture: StackCapture) -> None:
+        self.capture = capture
+        self._peak = capture.sums(capture.blocks.alive_after(capture.peak_row))[0].astype(float)
+        self._count = capture.sums(np.ones(len(capture.blocks), bool))[1].astype(float)
+        self._groups: dict[str, Groups] = {}
+        self._uses: LruCache[tuple[int, int], StackUse | None] = LruCache(_KEPT_WINDOWS)
+        self._peak_bytes = capture.peak_bytes
+        self._joinable = has_places(capture)
+
+    def view(self, reader: Session, head: Playhead, by: str, *, several: bool) -> StacksView:
+        """Return the view at the cursor. Raises SessionError."""
+        use, time_s, note, resident = self._window(reader, head)
+        touched = there = still = None
+        if use is not None:
+            touched, there = (use.touched_bytes + use.passing_bytes).astype(float), use.steady_bytes.astype(float)
+            still = None if use.resident_bytes is None else use.resident_bytes.astype(float)
+        columns: _Columns = [touched, still, there, self._peak, self._count]
+        rows = self._by_stack(columns) if by == "stack" else self._by_group(columns, by)
+        unknown = _row(NO_STACK, columns, -1)
+        others = [unknown] if unknown.peak_bytes or unknown.touched_bytes else []
+        if use is not None:
+            sums = (SHARED, use.shared_bytes), (OUTSIDE, use.outside_bytes)
+            others += [StackUseRow(name, size, None, None, None, None) for name, size in sums if size]
+        return StacksView(
+            by, (*rows, *others), self.capture.pid, several, self._peak_bytes, time_s, note, resident
+        )  # fmt: skip
+
+    def _window(self, reader: Session, head: Playhead) -> tuple[StackUse | None, float | None, str, str]:
+        """Return (use, time, why there is none, when resident pages are from or why they are not known)."""
+        if not self._joinable:
+            return None, None, NO_PLACES, ""
+        if not len(reader.samples):
+            return None, None, NOT_JOINED, ""
+        sample = int(reader.samples.sample[head.index])
+        time_s = (int(reader.samples.end_ns[head.index]) - reader.hello.clock.monotonic_ns) / 1e9
+        keys = {process.key for process in reader.processes.all() if process.pid == self.capture.pid}
+        rows = [row for row in reader.processes.samples(sample, sample) if row["process"] in keys]
+        if not keys:
+            return None, time_s, NOT_JOINED, ""
+        if not rows or not covers(self.capture, rows[-1]["start_ns"], rows[-1]["end_ns"]):
+            return None, time_s, _UNCOVERED, ""
+        row = rows[-1]
+        before = [number for number in reader.pages.resident_samples(row["process"]) if number <= sample]
+        resident_sample = before[-1] if before else -1
+        key = (sample, resident_sample)
+        if key not in self._uses:
+            pages = reader.pages.page_set(sample, row["process"])
+            still = reader.pages.resident_set(resident_sample, row["process"]) if before else None
+            use = stack_use(self.capture, row["start_ns"], row["end_ns"], pages, still) if pages is not None else None
+            self._uses.put(key, use)
+        use = self._uses[key]
+        if use is None:
+            return None, time_s, _NO_PAGES, ""
+        ago = sample - resident_sample
+        when = "of this window" if not ago else f"of {ago} window{'s' * (ago > 1)} before"
+        return use, time_s, "", f"resident: {when}" if before else f"resident: {NOT_RESIDENT}"
+
+    def _by_stack(self, columns: _Columns) -> list[StackUseRow]:
+        used = np.flatnonzero(np.any([column[:-1] > 0 for column in columns if column is not None], axis=0))
+        return [_row(stack_name(self.capture.stacks, number), columns, number) for number in used.tolist()]
+
+    def _by_group(self, columns: _Columns, by: str) -> list[StackUseRow]:
+        if by not in self._groups:
+            self._groups[by] = Groups(self.capture, function_of if by == "function" else file_of)
+        groups = self._groups[by]
+        return [
+            _row(name, sums, number) for sums in [groups.columns(columns)] for number, name in enumerate(groups.names)
+        ]
+
+
+def _row(name: str, columns: Sequence[NDArray[np.float64] | None], number: int) -> StackUseRow:
+    touched, resident, there, peak, count = (None if c is None else float(c[number]) for c in columns)
+    return StackUseRow(name, touched, resident, there, peak, int(count or 0))

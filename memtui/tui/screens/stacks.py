@@ -1,0 +1,225 @@
+"""Memory by call stack: what memray says was allocated, and what of it was touched and resident at the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.reports.stack_summary import CALLED_BY
+from memtui.tui.presenters import Presenter
+from memtui.tui.presenters.stacks import StackLog
+from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.presenter_thread import Action
+from memtui.widgets import text
+from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.table import Column, Listing, ListingView, Row
+from memtui.widgets.views.stacks import GROUPS, StacksView, StackUseRow
+
+REFRESH_S = 1.0
+_LEAST_ROOM = 24  # cells of a stack
+SORTS = ("touched", "resident", "there", "at peak", "allocations", "name")
+_NUMBERS = tuple(Column(name, cells, right=True, rank=rank) for name, cells, rank in (
+    ("touched", 12, 1), ("resident", 12, 2), ("there", 12, 1), ("at peak", 12, 3), ("allocations", 14, 4),
+))  # fmt: skip
+_KEYS = ("g stack, function, file", "Enter calls", "s S sort", "← → sample", "n N process", "? help", "Esc back")
+
+
+class _Ready(Message):
+    def __init__(self, view: StacksView) -> None:
+        super().__init__()
+        self.view = view
+
+
+class StacksScreen(Screen[None]):
+    """One list, with the time axis and the cursor of the memory screen."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "group", "by stack, by function, by file"),
+        Binding("s", "sort", "sort by the next column"),
+        Binding("S", "reverse", "reverse the order"),
+        Binding("space", "head('toggle_pause')", "pause or play"),
+        Binding("t,right", "head('step', 1)", "next sample"),
+        Binding("T,left", "head('step', -1)", "previous sample"),
+        Binding("shift+right", "head('step', 10)", "ten samples on"),
+        Binding("shift+left", "head('step', -10)", "ten samples back"),
+        Binding("home", "head('home')", "first sample"),
+        Binding("end,l", "head('to_end')", "live, or the end"),
+        Binding("down", "move(1)", "next row"),
+        Binding("up", "move(-1)", "previous row"),
+        Binding("pagedown", "page(1)", "next page"),
+        Binding("pageup", "page(-1)", "previous page"),
+        Binding("n", "process(1)", "next captured process"),
+        Binding("N", "process(-1)", "previous one"),
+        Binding("question_mark,f1", "help", "help"),
+        Binding("enter", "open", "all calls of the chosen stack"),
+        Binding("escape", "lift", "back"),
+        Binding("C,q", "leave", "back"),
+    ]
+
+    def __init__(self, submit: Callable[[Action], object]) -> None:
+        """Take ``submit``, which runs an action in the thread of the presenter."""
+        super().__init__()
+        self._submit, self._log = submit, StackLog()
+        self._view = StacksView(GROUPS[0])
+        self.sort, self.descending = SORTS[0], True
+        self._opened: str | None = None  # name of the stack whose calls are listed
+        self.head = TextLine("title", id="header")
+        self.rows = Listing(ListingView("by stack", (*_NUMBERS, Column("stack", 0)), note="looking ..."))
+        self.foot = TextLine("dim", id="footer")
+        self.notice = Notice(id="notice")
+
+    @property
+    def parts(self) -> Sequence[Widget]:
+        return self.head, self.rows, self.foot
+
+    def compose(self) -> ComposeResult:
+        yield from self.parts
+        yield self.notice
+
+    def on_mount(self) -> None:
+        self.rows.choose(True)
+        self.on_resize()
+        self.set_interval(REFRESH_S, self._update_view)
+        self._update_view()
+
+    def on_resize(self) -> None:
+        notice = too_small(*self.app.size)
+        self.notice.show(notice)
+        self.notice.display = bool(notice)
+        for part in self.parts:
+            part.display = not notice
+        self.rows.styles.height = max(3, self.app.size.height - 2)
+        self._show_edges()
+
+    def _update_view(self) -> None:
+        if self.app.screen is not self:
+            return  # another one lies on top
+
+        def find(presenter: Presenter) -> None:
+            self.post_message(_Ready(self._log.view(presenter.reader, presenter.playhead)))
+
+        self._submit(find)
+
+    def on__ready(self, message: _Ready) -> None:
+        if message.view == self._view:
+            return
+        if self._view.time_s is None and message.view.time_s is None and self.sort in ("touched", "resident", "there"):
+            self.sort = "at peak"  # no pages are known
+        self._view = message.view
+        self._show()
+
+    def _show(self) -> None:
+        view = self._view
+        shown = sorted(view.rows, key=self._order, reverse=self.descending)
+        arrow = "▼" if self.descending else "▲"
+        title = f"by {view.by} · sorted by {self.sort} {arrow}"
+        columns = (*_NUMBERS, Column(view.by, 0))
+        if self._opened is not None:
+            calls = self._opened.split(CALLED_BY)
+            self.rows.show(ListingView("call stack", (Column("call, the innermost first", 0),), _calls(calls)))
+            self._show_edges()
+            return
+        room = self.app.size.width - 6 - sum(column.cells for column in _NUMBERS)
+        rows = tuple(_row(row, max(room, _LEAST_ROOM) if view.by == "stack" else 0) for row in shown)
+        self.rows.show(ListingView(title, columns, rows, view.note))
+        self._show_edges()
+
+    def _order(self, row: StackUseRow) -> tuple[bool, float, float | str]:
+        values: dict[str, float | str | None] = {
+            "touched": row.touched_bytes,
+            "resident": row.resident_bytes,
+            "there": row.there_bytes,
+            "at peak": row.peak_bytes,
+            "allocations": row.allocations,
+        }
+        if self.sort == "name":
+            return True, 0.0, row.name
+        value = values[self.sort]
+        return value is not None, float(value or 0), float(row.peak_bytes or 0)
+
+    def _show_edges(self) -> None:
+        view, width = self._view, self.app.size.width
+        self.foot.show(f" {text.fitting_keys(_KEYS, width - 2)}")
+        parts = [(" memory by call stack", 1)]
+        if view.pid:
+            parts.append((f"   pid {view.pid}{' (n N others)' if view.several else ''}", 3))
+        if view.time_s is not None:
+            parts.append((f"   window at {view.time_s:.1f} s", 2))
+        if view.peak_bytes:
+            parts.append((f" · allocated at most {text.size(view.peak_bytes)}", 4))
+        parts += [(f" · {line}", rank) for line, rank in ((view.note, 2), (view.resident, 5)) if line]
+        self.head.show(text.fitting_ranked(parts, width, ""))
+
+    def action_head(self, what: str, *by: int) -> None:
+        self._submit(lambda presenter: getattr(presenter.playhead, what)(*by))
+        self._update_view()
+
+    def action_group(self) -> None:
+        self._opened = None
+        self._submit(lambda presenter: self._log.next_group())
+        self._update_view()
+
+    def action_process(self, by: int) -> None:
+        self._submit(lambda presenter: self._log.next_process(by))
+        self._update_view()
+
+    def action_sort(self) -> None:
+        self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
+        self.descending = self.sort != "name"
+        self._show()
+
+    def action_reverse(self) -> None:
+        self.descending = not self.descending
+        self._show()
+
+    def action_move(self, by: int) -> None:
+        self.rows.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.rows.move(by * self.rows.in_sight)
+
+    def on_listing_opened(self) -> None:
+        self.action_open()
+
+    def action_open(self) -> None:
+        row = self.rows.selected_row
+        if self._opened is None and row is not None and CALLED_BY in str(row.key):
+            self._opened = str(row.key)
+            self._show()
+            self.rows.select(0)
+
+    def action_lift(self) -> None:
+        if self._opened is None:
+            self.action_leave()
+            return
+        chosen, self._opened = self._opened, None
+        self._show()
+        self.rows.select(chosen)
+
+    def action_leave(self) -> None:
+        self.app.pop_screen()
+
+    def action_help(self) -> None:
+        from memtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen("stacks"))
+
+
+def _calls(calls: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(Row(number, (call,)) for number, call in enumerate(calls))
+
+
+def _row(row: StackUseRow, room: int) -> Row:
+    """Return a row; of a stack that does not fit into so many cells (0: it is cut elsewhere) the outer calls go."""
+    sizes = (row.touched_bytes, row.resident_bytes, row.there_bytes, row.peak_bytes)
+    cells = ["" if size is None else text.size(size) for size in sizes]
+    count = "" if row.allocations is None else f"{row.allocations:,}"
+    name = text.fit(text.clean(row.name), room).rstrip() if room else row.name
+    return Row(row.name, (*cells, count, name), "text" if row.touched_bytes else "dim")
