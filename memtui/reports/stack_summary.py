@@ -11,7 +11,7 @@ from memtui.analysis.stack_capture import call_text
 from memtui.core.call_stacks import CallStacks
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
-from memtui.reports.stack_sums import Columns, Groups, StackSums, file_of, function_of, stack_sums
+from memtui.reports.stack_sums import Columns, Groups, StackSums, Windows, file_of, function_of, stack_sums
 
 LISTED = 10  # in the document; exports have all
 COLD_SHARE = 0.5  # touched in a window, and less: cold
@@ -28,7 +28,8 @@ class StackRow:
         peak_bytes: allocated when the process had allocated most.
         left_bytes: allocated at the end of the capture.
         allocations: how often it allocated.
-        there_bytes: of blocks that were there in the whole window, a mean over windows, as those below.
+        windows: in how many windows there was a block all the time; None: not known, or of several stacks.
+        there_bytes: of blocks that were there in the whole window, a mean over all windows, as those below.
         touched_bytes: of these, what was touched.
         resident_bytes: of these, what was resident.
         passing_bytes: touched where blocks of this stack alone came or went.
@@ -38,6 +39,7 @@ class StackRow:
     peak_bytes: int
     left_bytes: int
     allocations: int
+    windows: int | None
     there_bytes: float | None
     touched_bytes: float | None
     resident_bytes: float | None
@@ -96,8 +98,8 @@ def summary_of(sums: StackSums) -> StackSummary:
         outside_bytes=sums.outside_bytes,
         reason=sums.reason,
         resident_reason=sums.resident_reason if not sums.reason else sums.reason,
-        stacks=_largest(name, rows),
-        coldest=_coldest(name, rows),
+        stacks=_largest(name, rows, sums.there_windows),
+        coldest=_coldest(name, rows, sums.there_windows),
         functions=_largest(functions.names.__getitem__, functions.columns(rows)),
         files=_largest(files.names.__getitem__, files.columns(rows)),
     )
@@ -121,28 +123,30 @@ def stack_name(stacks: CallStacks, number: int) -> str:
     return CALLED_BY.join(map(call_text, stacks.stack(number)))
 
 
-def _largest(name: Callable[[int], str], columns: Columns) -> tuple[StackRow, ...]:
+def _largest(name: Callable[[int], str], columns: Columns, windows: Windows = None) -> tuple[StackRow, ...]:
     peak, touched, passing = columns[0], columns[4], columns[6]
     assert peak is not None
     used = np.zeros(len(peak)) if touched is None or passing is None else touched + passing
     order = np.lexsort((-peak, -used))[:LISTED]
-    return tuple(row_of(name(number), columns, number) for number in order.tolist() if peak[number] or used[number])
+    return tuple(
+        row_of(name(number), columns, number, windows) for number in order.tolist() if peak[number] or used[number]
+    )
 
 
-def _coldest(name: Callable[[int], str], columns: Columns) -> tuple[StackRow, ...]:
+def _coldest(name: Callable[[int], str], columns: Columns, windows: Windows) -> tuple[StackRow, ...]:
     there, touched = columns[3:5]
     if there is None or touched is None:
         return ()
     order = np.argsort(touched - there, kind="stable")[:LISTED].tolist()
     cold = [number for number in order if touched[number] <= COLD_SHARE * there[number] and there[number]]
-    return tuple(row_of(name(number), columns, number) for number in cold)
+    return tuple(row_of(name(number), columns, number, windows) for number in cold)
 
 
-def row_of(name: str, columns: Columns, number: int) -> StackRow:
+def row_of(name: str, columns: Columns, number: int, windows: Windows) -> StackRow:
     """Return one number of each column."""
     values = [None if column is None else float(column[number]) for column in columns]
     peak, left, count = (int(value or 0) for value in values[:3])
-    return StackRow(name, peak, left, count, *values[3:])
+    return StackRow(name, peak, left, count, None if windows is None else int(windows[number]), *values[3:])
 
 
 def stack_lines(summaries: Sequence[StackSummary]) -> list[str]:
@@ -157,23 +161,28 @@ def _lines(summary: StackSummary) -> list[str]:
             f"by stack     allocated at the peak of {size(summary.peak_bytes)}: {listed}",
             f"not known    what of it was touched or resident: {summary.reason}",
         ]
-    listed = "; ".join(_use(row) for row in summary.stacks[:MOST_STACKS])
+    listed = "; ".join(_use(row, summary.windows) for row in summary.stacks[:MOST_STACKS])
     lines = [
         f"by stack     touched in a window, of what was there all the time: {listed}; where blocks of several stacks "
         f"came and went {size(summary.shared_bytes)}, outside of all blocks {size(summary.outside_bytes)}; mean of "
         f"{summary.windows} windows"
     ]
     if summary.coldest:
-        lines.append(f"cold stacks  {'; '.join(map(_use, summary.coldest[:MOST_STACKS]))}")
+        lines.append(f"cold stacks  {'; '.join(_use(row, summary.windows) for row in summary.coldest[:MOST_STACKS])}")
     if summary.resident_reason:
         lines.append(f"not known    what of the blocks was resident: {summary.resident_reason}")
     return lines
 
 
-def _use(row: StackRow) -> str:
-    resident = "" if row.resident_bytes is None else f", resident {size(row.resident_bytes)}"
-    passing = f", and {size(row.passing_bytes)} that came and went" if row.passing_bytes else ""
-    return f"{_short(row.name)} {size(row.touched_bytes)} of {size(row.there_bytes)}{resident}{passing}"
+def _use(row: StackRow, windows: int) -> str:
+    """Return the use of a stack: of what was there, means of the windows in which anything of it was."""
+    some = windows / (row.windows or windows)
+    touched, there = (some * (value or 0) for value in (row.touched_bytes, row.there_bytes))
+    resident = "" if row.resident_bytes is None else f", resident {size(some * row.resident_bytes)}"
+    steady = f" {size(touched)} of {size(there)}{resident}" if there else ""
+    late = f" (in {row.windows} windows)" if there and row.windows != windows else ""
+    passing = f" {size(row.passing_bytes)} that came and went" if row.passing_bytes else ""
+    return f"{_short(row.name)}{steady}{late}{' and' * bool(steady and passing)}{passing}"
 
 
 def _short(name: str) -> str:

@@ -18,6 +18,7 @@ NOT_JOINED = "no recording of this process: memtui import CAPTURE --join SESSION
 NO_PLACES = "the file has no addresses or no times, which a capture of memray has"
 NOT_RESIDENT = "not recorded: memtui record --keep-resident"
 _F = NDArray[np.float64]
+Windows = NDArray[np.int64] | None
 Columns = list[_F | None]
 """One number for each stack, or group of stacks, in each; None: not known."""
 
@@ -32,6 +33,7 @@ class StackSums:
         left_bytes: allocated at the end of the capture.
         allocations: how often it allocated.
         windows: count of the windows that the next ones are means of.
+        there_windows: in how many of them there was a block all the time.
         there_bytes: of blocks that were there in the whole window.
         touched_bytes: of these, what was touched.
         resident_bytes: of these, what was resident; None: not known, with a reason.
@@ -47,6 +49,7 @@ class StackSums:
     left_bytes: _F
     allocations: _F
     windows: int = 0
+    there_windows: NDArray[np.int64] | None = None
     there_bytes: _F | None = None
     touched_bytes: _F | None = None
     resident_bytes: _F | None = None
@@ -127,6 +130,7 @@ def _with_uses(head: StackSums, uses: list[StackUse]) -> StackSums:
         head.left_bytes,
         head.allocations,
         windows=len(uses),
+        there_windows=np.sum([use.steady_bytes > 0 for use in uses], axis=0),
         there_bytes=_mean([use.steady_bytes for use in uses]),
         touched_bytes=_mean([use.touched_bytes for use in uses]),
         resident_bytes=_mean(resident) if len(resident) == len(uses) else None,

@@ -12,7 +12,7 @@ from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
-from memtui.reports.stack_summary import stack_lines, stack_summaries
+from memtui.reports.stack_summary import StackRow, StackSummary, stack_lines, stack_summaries
 from memtui.reports.stack_sums import Groups, file_of, function_of, stack_sums
 from memtui.reports.text import format_report
 from tests.support.sessions import hello, messages, write_session
@@ -66,6 +66,14 @@ def test_a_report_says_it_in_lines_and_in_json(joined):
     assert "cold stacks  moving (train.py:2) < main (train.py:3) 8.00 MiB of 64.0 MiB" in text
     assert build_report(joined).by_stack[0].windows == 2
     assert format_report(build_report(joined, redact=True)).count("train.py") == 0
+
+
+def test_a_stack_that_came_late_has_means_of_the_windows_in_which_it_was_there():
+    row = StackRow("late (a.py:1)", 100, 100, 1, 2, 25 * MIB, 5 * MIB, 10 * MIB, 0.0)
+    found = StackSummary(7, 100, 8, 0.0, 0.0, "", "", (row,), (row,), (), ())
+    first, cold = stack_lines([found])
+    for line in (first, cold):
+        assert "late (a.py:1) 20.0 MiB of 100 MiB, resident 40.0 MiB (in 2 windows)" in line
 
 
 def test_redacted_sums_are_the_same(joined):
