@@ -86,6 +86,23 @@ def test_without_a_capture_or_a_recording_the_reason_is_there(tmp_path):
     assert rows_of(view)[HOT].peak_bytes == 4 * MIB
 
 
+def test_the_order_is_that_of_a_column_and_rows_that_nobody_reads_are_left_out(joined, monkeypatch):
+    session, log = Session(joined), StackLog()
+    names = [row.name for row in log.view(session, Head(6)).rows]
+    assert names[:2] == [MOVING, HOT]
+    assert log.view(session, Head(6)) is log.view(session, Head(6))
+    log.next_sort()
+    assert log.view(session, Head(6)).sort == "resident"
+    log.reverse()
+    view = log.view(session, Head(6))
+    assert (view.rows[0].resident_bytes, view.descending) == (0, False)
+    monkeypatch.setattr(presenter, "MOST_ROWS", 2)
+    log.reverse()
+    view = log.view(session, Head(6))
+    assert [row.name for row in view.rows] == [MOVING, HOT, OUTSIDE]
+    assert view.count == 4
+
+
 def test_windows_that_were_looked_at_are_cached(joined, monkeypatch):
     session, log, counted = Session(joined), StackLog(), []
     count = presenter.stack_use
@@ -115,9 +132,13 @@ async def test_the_screen_lists_and_sorts(joined):
         assert [row.key for row in screen.rows.view.rows][:2] == [MOVING, HOT]
         assert screen.rows.view.rows[0].cells[0] == "8.00 MiB"
         await pilot.press("s", "s", "S")
-        assert "sorted by there ▲" in screen.rows.view.title
+        await until(pilot, lambda: "sorted by there ▲" in screen.rows.view.title)
+        assert screen.rows.view.rows[0].cells[2] == "0 B"
         await pilot.press("S", "s")
+        await until(pilot, lambda: "sorted by at peak ▼" in screen.rows.view.title)
         assert screen.rows.view.rows[0].key == MOVING
+        await pilot.press("home")
+        screen.rows.select(MOVING)
         await pilot.press("enter")
         assert [row.cells[0] for row in screen.rows.view.rows] == ["moving (train.py:2)", "main (train.py:3)"]
         await pilot.press("escape")

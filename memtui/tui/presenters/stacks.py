@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.reports.stack_summary import stack_name
-from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Groups, file_of, function_of
+from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns, Groups, file_of, function_of
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
-from memtui.widgets.views.stacks import GROUPS, StacksView, StackUseRow
+from memtui.widgets.views.stacks import GROUPS, SORTS, StacksView, StackUseRow
 
 SHARED = "where blocks of several stacks came and went"
 OUTSIDE = "outside of all blocks: libraries, the interpreter"
@@ -23,7 +22,10 @@ NOTHING = "no capture of memray: memtui import CAPTURE --join SESSION"
 _UNCOVERED = "the capture has nothing of this window"
 _NO_PAGES = "no pages of this window are stored"
 _KEPT_WINDOWS = 32
-_Columns = list[NDArray[np.float64] | None]
+MOST_ROWS = 1000  # more are in the exports
+_SORTED_OTHERWISE = "at peak"  # where a column is not known
+Order = tuple[str, str, bool]
+"""Of ``GROUPS``, of ``SORTS``, and whether the largest comes first."""
 
 
 class StackLog:
@@ -32,11 +34,19 @@ class StackLog:
     def __init__(self) -> None:
         self._captures: list[_Captured] | None = None
         self._number = 0
-        self.by = GROUPS[0]
+        self.by, self.sort, self.descending = GROUPS[0], SORTS[0], True
 
     def next_group(self) -> None:
         """Add up by the next key."""
         self.by = GROUPS[(GROUPS.index(self.by) + 1) % len(GROUPS)]
+
+    def next_sort(self) -> None:
+        """Sort by the next column, the largest first."""
+        self.sort, self.descending = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)], True
+
+    def reverse(self) -> None:
+        """Turn the order round."""
+        self.descending = not self.descending
 
     def next_process(self, by: int) -> None:
         """Show another captured process."""
@@ -49,7 +59,8 @@ class StackLog:
         if not self._captures:
             return StacksView(self.by, note=NOTHING)
         captured = self._captures[self._number % len(self._captures)]
-        return captured.view(reader, head, self.by, several=len(self._captures) > 1)
+        order = self.by, self.sort, self.descending
+        return captured.view(reader, head, order, several=len(self._captures) > 1)
 
 
 class _Captured:
@@ -63,24 +74,55 @@ class _Captured:
         self._uses: LruCache[tuple[int, int], StackUse | None] = LruCache(_KEPT_WINDOWS)
         self._peak_bytes = capture.peak_bytes
         self._joinable = has_places(capture)
+        self._shown: tuple[object, StacksView] = None, StacksView(GROUPS[0])
 
-    def view(self, reader: Session, head: Playhead, by: str, *, several: bool) -> StacksView:
-        """Return the view at the cursor. Raises SessionError."""
+    def view(self, reader: Session, head: Playhead, order: Order, *, several: bool) -> StacksView:
+        """Return the view at the cursor; the same object where nothing changed. Raises SessionError."""
         use, time_s, note, resident = self._window(reader, head)
+        state = (use, time_s, note, resident, order, several)
+        if state != self._shown[0]:
+            view = self._view(use, order)
+            self._shown = state, replace(view, several=several, time_s=time_s, note=note, resident=resident)
+        return self._shown[1]
+
+    def _view(self, use: StackUse | None, order: Order) -> StacksView:
+        by, sort, descending = order
         touched = there = still = None
         if use is not None:
             touched, there = (use.touched_bytes + use.passing_bytes).astype(float), use.steady_bytes.astype(float)
             still = None if use.resident_bytes is None else use.resident_bytes.astype(float)
-        columns: _Columns = [touched, still, there, self._peak, self._count]
-        rows = self._by_stack(columns) if by == "stack" else self._by_group(columns, by)
+        columns: Columns = [touched, still, there, self._peak, self._count]
         unknown = _row(NO_STACK, columns, -1)
         others = [unknown] if unknown.peak_bytes or unknown.touched_bytes else []
         if use is not None:
             sums = (SHARED, use.shared_bytes), (OUTSIDE, use.outside_bytes)
             others += [StackUseRow(name, size, None, None, None, None) for name, size in sums if size]
+        if by != "stack":
+            columns = self._group(by).columns(columns)
+        else:
+            columns = [None if column is None else column[:-1] for column in columns]
+        peak, count = columns[SORTS.index(_SORTED_OTHERWISE)], columns[-1]
+        chosen = columns[SORTS.index(sort)]
+        if chosen is None:
+            sort, chosen = _SORTED_OTHERWISE, peak
+        assert chosen is not None
+        assert peak is not None
+        assert count is not None
+        used = np.flatnonzero(count)  # others are the callers of these
+        ranked = used[np.lexsort((peak[used], chosen[used]))]
+        first = (ranked[::-1] if descending else ranked)[:MOST_ROWS].tolist()
+        rows = [_row(self._name(by, number), columns, number) for number in first]
         return StacksView(
-            by, (*rows, *others), self.capture.pid, several, self._peak_bytes, time_s, note, resident
+            by, sort, descending, len(ranked), (*rows, *others), self.capture.pid, peak_bytes=self._peak_bytes
         )  # fmt: skip
+
+    def _name(self, by: str, number: int) -> str:
+        return stack_name(self.capture.stacks, number) if by == "stack" else self._group(by).names[number]
+
+    def _group(self, by: str) -> Groups:
+        if by not in self._groups:
+            self._groups[by] = Groups(self.capture, function_of if by == "function" else file_of)
+        return self._groups[by]
 
     def _window(self, reader: Session, head: Playhead) -> tuple[StackUse | None, float | None, str, str]:
         """Return (use, time, why there is none, when resident pages are from or why they are not known)."""
@@ -112,19 +154,7 @@ class _Captured:
         when = "of this window" if not ago else f"of {ago} window{'s' * (ago > 1)} before"
         return use, time_s, "", f"resident: {when}" if before else f"resident: {NOT_RESIDENT}"
 
-    def _by_stack(self, columns: _Columns) -> list[StackUseRow]:
-        used = np.flatnonzero(np.any([column[:-1] > 0 for column in columns if column is not None], axis=0))
-        return [_row(stack_name(self.capture.stacks, number), columns, number) for number in used.tolist()]
 
-    def _by_group(self, columns: _Columns, by: str) -> list[StackUseRow]:
-        if by not in self._groups:
-            self._groups[by] = Groups(self.capture, function_of if by == "function" else file_of)
-        groups = self._groups[by]
-        return [
-            _row(name, sums, number) for sums in [groups.columns(columns)] for number, name in enumerate(groups.names)
-        ]
-
-
-def _row(name: str, columns: Sequence[NDArray[np.float64] | None], number: int) -> StackUseRow:
+def _row(name: str, columns: Columns, number: int) -> StackUseRow:
     touched, resident, there, peak, count = (None if c is None else float(c[number]) for c in columns)
     return StackUseRow(name, touched, resident, there, peak, int(count or 0))

@@ -22,8 +22,8 @@ from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.stacks import GROUPS, StacksView, StackUseRow
 
 REFRESH_S = 1.0
+_LOOKING = "looking ..."
 _LEAST_ROOM = 24  # cells of a stack
-SORTS = ("touched", "resident", "there", "at peak", "allocations", "name")
 _NUMBERS = tuple(Column(name, cells, right=True, rank=rank) for name, cells, rank in (
     ("touched", 12, 1), ("resident", 12, 2), ("there", 12, 1), ("at peak", 12, 3), ("allocations", 14, 4),
 ))  # fmt: skip
@@ -67,11 +67,10 @@ class StacksScreen(Screen[None]):
         """Take ``submit``, which runs an action in the thread of the presenter."""
         super().__init__()
         self._submit, self._log = submit, StackLog()
-        self._view = StacksView(GROUPS[0])
-        self.sort, self.descending = SORTS[0], True
+        self._view = StacksView(GROUPS[0], note=_LOOKING)
         self._opened: str | None = None  # name of the stack whose calls are listed
         self.head = TextLine("title", id="header")
-        self.rows = Listing(ListingView("by stack", (*_NUMBERS, Column("stack", 0)), note="looking ..."))
+        self.rows = Listing(ListingView("by stack", (*_NUMBERS, Column("stack", 0)), note=_LOOKING))
         self.foot = TextLine("dim", id="footer")
         self.notice = Notice(id="notice")
 
@@ -96,7 +95,7 @@ class StacksScreen(Screen[None]):
         for part in self.parts:
             part.display = not notice
         self.rows.styles.height = max(3, self.app.size.height - 2)
-        self._show_edges()
+        self._show()
 
     def _update_view(self) -> None:
         if self.app.screen is not self:
@@ -108,18 +107,14 @@ class StacksScreen(Screen[None]):
         self._submit(find)
 
     def on__ready(self, message: _Ready) -> None:
-        if message.view == self._view:
-            return
-        if self._view.time_s is None and message.view.time_s is None and self.sort in ("touched", "resident", "there"):
-            self.sort = "at peak"  # no pages are known
-        self._view = message.view
-        self._show()
+        if message.view is not self._view:
+            self._view = message.view
+            self._show()
 
     def _show(self) -> None:
         view = self._view
-        shown = sorted(view.rows, key=self._order, reverse=self.descending)
-        arrow = "▼" if self.descending else "▲"
-        title = f"by {view.by} · sorted by {self.sort} {arrow}"
+        arrow = "▼" if view.descending else "▲"
+        title = f"by {view.by}, {view.count:,} · sorted by {view.sort} {arrow}" if view.pid else f"by {view.by}"
         columns = (*_NUMBERS, Column(view.by, 0))
         if self._opened is not None:
             calls = self._opened.split(CALLED_BY)
@@ -127,22 +122,9 @@ class StacksScreen(Screen[None]):
             self._show_edges()
             return
         room = self.app.size.width - 6 - sum(column.cells for column in _NUMBERS)
-        rows = tuple(_row(row, max(room, _LEAST_ROOM) if view.by == "stack" else 0) for row in shown)
-        self.rows.show(ListingView(title, columns, rows, view.note))
+        rows = tuple(_row(row, max(room, _LEAST_ROOM) if view.by == "stack" else 0) for row in view.rows)
+        self.rows.show(ListingView(title, columns, rows, view.note, counted=False))
         self._show_edges()
-
-    def _order(self, row: StackUseRow) -> tuple[bool, float, float | str]:
-        values: dict[str, float | str | None] = {
-            "touched": row.touched_bytes,
-            "resident": row.resident_bytes,
-            "there": row.there_bytes,
-            "at peak": row.peak_bytes,
-            "allocations": row.allocations,
-        }
-        if self.sort == "name":
-            return True, 0.0, row.name
-        value = values[self.sort]
-        return value is not None, float(value or 0), float(row.peak_bytes or 0)
 
     def _show_edges(self) -> None:
         view, width = self._view, self.app.size.width
@@ -171,13 +153,12 @@ class StacksScreen(Screen[None]):
         self._update_view()
 
     def action_sort(self) -> None:
-        self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
-        self.descending = self.sort != "name"
-        self._show()
+        self._submit(lambda presenter: self._log.next_sort())
+        self._update_view()
 
     def action_reverse(self) -> None:
-        self.descending = not self.descending
-        self._show()
+        self._submit(lambda presenter: self._log.reverse())
+        self._update_view()
 
     def action_move(self, by: int) -> None:
         self.rows.move(by)
@@ -221,5 +202,5 @@ def _row(row: StackUseRow, room: int) -> Row:
     sizes = (row.touched_bytes, row.resident_bytes, row.there_bytes, row.peak_bytes)
     cells = ["" if size is None else text.size(size) for size in sizes]
     count = "" if row.allocations is None else f"{row.allocations:,}"
-    name = text.fit(text.clean(row.name), room).rstrip() if room else row.name
+    name = text.sentence(row.name, room).rstrip() if room else row.name
     return Row(row.name, (*cells, count, name), "text" if row.touched_bytes else "dim")

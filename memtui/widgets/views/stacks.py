@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GROUPS = ("stack", "function", "file")
+SORTS = ("touched", "resident", "there", "at peak", "allocations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,9 @@ class StacksView:
 
     Attributes:
         by: of ``GROUPS``.
-        rows: in no order.
+        sort, descending: the column by which rows are in order, of ``SORTS``.
+        rows: the first ones in that order, and sums that are of no single stack.
+        count: how many stacks, functions or files there are.
         pid: the process; several: whether there are others.
         peak_bytes: the most that it had allocated at once.
         time_s: end of the window, seconds after the recording began; None: there is no window here.
@@ -43,6 +46,9 @@ class StacksView:
     """
 
     by: str
+    sort: str = SORTS[0]
+    descending: bool = True
+    count: int = 0
     rows: tuple[StackUseRow, ...] = ()
     pid: int = 0
     several: bool = False
