@@ -163,7 +163,7 @@ class StackCapture:
         return row[last], usage[last]
 
     def within(self, first_ns: int, last_ns: int) -> StackCapture:
-        """Return the capture with those blocks only that were, for all that is known, there in a range of time.
+        """Return the capture of a range of time, with the blocks that were, for all that is known, there in it.
 
         Without readings the times are numbers of rows.
         """
@@ -172,7 +172,11 @@ class StackCapture:
         high = self.readings.rows_until(last_ns) if timed else last_ns
         blocks = self.blocks
         there = (blocks.freed >= (low or 0)) & (blocks.allocated < (self.rows if high is None else high))
-        return replace(self, blocks=blocks.where(there))
+        start_ns, end_ns = self.start_ns, self.end_ns
+        if timed:
+            start_ns = min(max(start_ns, first_ns), end_ns)
+            end_ns = max(start_ns, min(end_ns, last_ns))
+        return replace(self, blocks=blocks.where(there), start_ns=start_ns, end_ns=end_ns)
 
     def sums(self, alive: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return bytes and allocations of some blocks by stack: i8[n + 1] each, the last one of no known stack."""

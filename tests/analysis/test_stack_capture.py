@@ -68,4 +68,9 @@ def test_times_that_fall_are_refused():
 def test_a_range_of_time_keeps_what_may_have_been_there():
     capture = capture_of([(1, 0, 0, 2), (2, 0, 1, 9), (4, 0, 5, 9)], 9, ((0, 100), (3, 200), (5, 300), (9, 400)))
     assert capture.within(200, 300).blocks.size_bytes.tolist() == [2]
-    assert capture.within(150, 301).blocks.size_bytes.tolist() == [1, 2, 4]
+    part = capture.within(150, 301)
+    part.check()
+    assert part.blocks.size_bytes.tolist() == [1, 2, 4]
+    assert (part.start_ns, part.end_ns) == (150, 301)
+    beyond = capture.within(5000, 6000)
+    assert (beyond.start_ns, beyond.end_ns) == (1000, 1000)

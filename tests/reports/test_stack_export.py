@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -12,11 +13,13 @@ from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
 from memtui.reports.export import export
 from memtui.session.session import Session
+from tests.mutations import mutate
 from tests.support.sessions import hello, messages, write_session
 from tests.support.stack_captures import imported_of_messages
 from tests.support.stacked_snapshot import imported as snapshot
 
 MIB = 1 << 20
+MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "60"))
 
 
 @pytest.fixture
@@ -87,3 +90,18 @@ def test_a_session_without_stacks_says_so(tmp_path):
         with pytest.raises(UserError, match="has no call stacks"):
             export(path, form, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_session_gives_one_line_or_a_result(joined, tmp_path):
+    used = refused = 0
+    for seed in range(MUTATIONS):
+        for beside in tmp_path.glob("s.memtui*"):
+            beside.unlink()
+        mutate(joined, tmp_path / "s.memtui", seed)
+        try:
+            export(tmp_path / "s.memtui", ("folded", "speedscope")[seed % 2], tmp_path / "out", force=True)
+            used += 1
+        except UserError as error:
+            refused += "\n" not in str(error)
+    assert used + refused == MUTATIONS
+    assert min(used, refused) > MUTATIONS // 10, (used, refused)
