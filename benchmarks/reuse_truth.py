@@ -27,7 +27,7 @@ from memtui.reports.reuse_summary import DistanceBounds
 PAGES = 8192
 WINDOW_S, BUDGET = 1.0, "10%"
 MOST_APART, MOST_OFF_PERCENT = 2, 20
-_WINDOWS, _MOST_TOUCHES = 24, 1000  # that are simulated, and looked at in each: enough for a median
+_WINDOWS, _SHORT_WINDOWS, _MOST_TOUCHES = 24, 400, 1000  # that are simulated, and looked at in each: for a median
 Stream = Callable[[float, float], NDArray[np.int64]]  # the pages that are touched between two times, in order
 
 
@@ -92,7 +92,7 @@ def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         raise Skip("it needs a C compiler")
     program = folder / "paced_touches"
     source = Path(__file__).with_name("paced_touches.c")
-    subprocess.run([compiler, "-std=gnu11", "-O1", "-o", program, source], check=True)
+    subprocess.run([compiler, "-std=gnu11", "-O1", "-o", program, source, "-lm"], check=True)
     words = [str(program), case.order, str(PAGES), str(case.round_s * 1e3)]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as child:
         try:
@@ -106,7 +106,6 @@ def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def stream(case: Case, pages: int = PAGES) -> Stream:
     """The touches of such a program."""
     rate, rng = pages / case.round_s, np.random.default_rng(1)
-    below = np.cumsum(1 / np.arange(1, pages + 1))
 
     def touched(start_s: float, end_s: float) -> NDArray[np.int64]:
         numbers = np.arange(int(start_s * rate), int(end_s * rate))
@@ -117,7 +116,7 @@ def stream(case: Case, pages: int = PAGES) -> Stream:
             return np.minimum(there, 2 * pages - 1 - there)
         if case.order == "uniform":
             return rng.integers(0, pages, len(numbers))
-        return np.searchsorted(below, rng.random(len(numbers)) * below[-1])
+        return ((pages + 1) ** rng.random(len(numbers))).astype(np.int64) - 1
 
     return touched
 
@@ -127,7 +126,7 @@ def truth(case: Case, window_s: float, pages: int = PAGES) -> float:
     touches, rng = stream(case, pages), np.random.default_rng(2)
     last, now, t = np.full(pages, -1), 0, 0.0  # the number of each page's last touch; -1: none yet
     distances: list[int] = []
-    for window in range(_WINDOWS):
+    for window in range(_SHORT_WINDOWS if window_s < case.round_s else _WINDOWS):
         before_s = rng.random() * 2 * case.round_s if window else 3 * case.round_s  # at first all pages are touched
         for length_s in (before_s, window_s):
             order = touches(t, t + length_s)
