@@ -39,9 +39,19 @@ class Home:
         """Return everything at this moment. Never raises."""
         running = find_all(self._state)
         user = user_name(os.getuid())
+        candidates = sorted(self._candidates.scan(), key=lambda c: c.user != user)
+        pids = {c.pid for c in candidates}
         processes = tuple(
-            ProcessRow(c.pid, c.user, c.kinds, c.rss_bytes, c.age_s, c.command, self._recording(running, c))
-            for c in sorted(self._candidates.scan(), key=lambda c: c.user != user)
+            ProcessRow(
+                c.pid,
+                c.user,
+                (*c.kinds, f"of {c.parent_pid}") if c.parent_pid in pids else c.kinds,
+                c.rss_bytes,
+                c.age_s,
+                c.command,
+                self._recording(running, c),
+            )
+            for c in candidates
         )
         note = "" if os.geteuid() == 0 else "of other users' processes only the size is known (no root)"
         recorded, now_s = frozenset(r.path for r in running), time.monotonic()

@@ -307,6 +307,7 @@ class Candidate:
     rss_bytes: int
     age_s: float
     command: str
+    parent_pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,9 +357,8 @@ class Candidates:
             except OSError:
                 continue
             if (details.kinds or rss_bytes >= LARGE_BYTES or listed) and not is_own(details.command):
-                candidates.append(
-                    Candidate(pid, stat.start_ticks, details.user, details.kinds, rss_bytes, age_s, details.command)
-                )
+                named = details.user, details.kinds, rss_bytes, age_s, details.command
+                candidates.append(Candidate(pid, stat.start_ticks, *named, stat.parent_pid))
         self._met = met
         self._listed = {(c.pid, c.start_ticks) for c in candidates}
         self._cached = {pid: details for pid, details in self._cached.items() if pid in large}

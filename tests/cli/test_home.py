@@ -408,6 +408,28 @@ def test_processes_are_known_by_what_they_have_mapped(tmp_path):
             child.kill()
 
 
+def test_a_child_of_a_process_in_the_list_is_told_from_it(tmp_path):
+    """As the workers of a DataLoader, whose command lines are that of the training."""
+    big = "keep = bytearray(48 << 20); "
+    code = (
+        f"import os, sys, time; {big}child = os.fork() or os.getpid()\n"
+        "if child == os.getpid(): keep = bytearray(48 << 20)\n"
+        "else: print(child, flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        try:
+            home, end = Home(tmp_path, tmp_path / "sessions"), time.monotonic() + 10
+            while not {child, parent.pid} <= (rows := {row.pid: row for row in home.scan().processes}).keys():
+                assert time.monotonic() < end
+            assert rows[parent.pid].kinds == ("python",)
+            assert rows[child].kinds == ("python", f"of {parent.pid}")
+        finally:
+            os.kill(child, 9)
+            parent.kill()
+
+
 def test_what_ended_is_forgotten():
     candidates = Candidates()
     with subprocess.Popen(

@@ -11,7 +11,7 @@ class ProcessRow:
 
     pid: int
     user: str
-    kinds: tuple[str, ...]  # what is known of it: "torch", "GPU", "python"
+    kinds: tuple[str, ...]  # what is known of it: "torch", "GPU", "python", "of 4242" for a child of that row
     rss_bytes: int
     age_s: float
     command: str
