@@ -133,10 +133,11 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
 
 def _what_is_left(recording: Recording, ended: Ended) -> list[str]:
     """Return lines on why a recording ended, its files, and the program that was started for it."""
-    lines = [f"the recording ended: {ended.why}"] if ended.why else []
+    lines = [f"the recording ended: {ended.why}"] if ended.why and ended.why not in ended.error else []
     if ended.outlived:
         lines.append(f"the program that was started runs on as PID {recording.pid}")
-    lines.append(f"session: {recording.path}")
+    if recording.path.exists():  # it may have been moved away
+        lines.append(f"session: {recording.path}")
     if recording.log is not None:
         lines.append(f"output of the program: {recording.log}")
     if recording.owner_notice:
