@@ -55,6 +55,8 @@ def test_a_stack_has_a_guard_and_a_size_that_was_asked_for():
 def test_shared_anonymous_memory_is_called_so_and_not_by_a_file_that_nobody_has():
     (shared,) = rows((0, 64 * MIB, "rw-s", "/dev/zero (deleted)"))
     assert (name_of(shared), short_label(shared)) == (f"shared anon {BASE:012x}", "shared 64M")
+    large, small = rows((0, 36 * MIB + 820_000, "rw-p", ""), (64 * MIB, 66 * MIB + 820_000, "rw-p", ""))
+    assert (short_label(large), short_label(small)) == ("anon 37M", "anon 2.8M")
     (mapped,) = rows((0, 64 * MIB, "rw-p", "/dev/zero"))
     assert name_of(mapped) == "zero"
 
