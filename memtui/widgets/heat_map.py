@@ -216,8 +216,12 @@ def _of_processes(labels: list[str], processes: list[str], cells: int) -> list[s
     several, longest = sorted(set(processes) - {""}), max(map(text.width, processes))
     need = min(NAME_CELLS, max(text.width(name) for name, who in zip(names, processes, strict=True) if who))
     room, short = longest, {who: who for who in several}
-    if cells - longest - 1 < need:  # the last digits of pids, and of ranks, tell them apart
-        ways = ({who: who if len(who) <= n else f"…{who[1 - n :]}" for who in several} for n in range(3, longest + 3))
+    if cells - longest - 1 < need:  # the last digits of pids tell them apart
+        brief = {who: who.replace("rank ", "r") for who in several}
+        ways = (
+            {who: own if len(own) <= n else f"…{own[1 - n :]}" for who, own in brief.items()}
+            for n in range(3, longest + 3)
+        )
         short = next(way for way in ways if len(set(way.values())) == len(several))
         room = max(map(text.width, short.values()))
     names = text.shortened([name if who else "" for name, who in zip(names, processes, strict=True)], cells - room - 1)

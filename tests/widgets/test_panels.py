@@ -260,7 +260,7 @@ async def test_heat_map(color):
         assert "█" * 40 in lines[1]
 
 
-def of_processes(width: int, height: int, pids: tuple[int, ...] = (14131, 14147, 14148)) -> HeatView:
+def of_processes(width: int, height: int, pids: tuple[int | str, ...] = (14131, 14147, 14148)) -> HeatView:
     names = ("[heap]", "python3.11", "anon 114M")
     bands = [
         HeatBand(row, 1, f"{pid} {name}", who=str(pid))
@@ -282,6 +282,12 @@ async def test_rows_of_the_heat_map_keep_their_process_and_their_name(width):
         assert {label[0][-2:] for label in labels} == {str(pid)[-2:] for pid in pids}
         names = {" ".join(label[1:]) for label in labels}
         assert len(names) == 3, "the same memory has the same name in every process"
+
+
+async def test_ranks_are_r0_and_r1_where_there_is_little_room():
+    lines = (await drawn(HeatMap(of_processes(52, 11, ("rank 0", "rank 1", 998))), 52, 11)).splitlines()[1:10]
+    labels = [line[1 : 1 + label_cells(50)] for line in lines]
+    assert [label.split()[0] for label in labels] == ["r0"] * 3 + ["r1"] * 3 + ["998"] * 3, labels
 
 
 @pytest.mark.parametrize("width", [50, 52, 64, 112])
