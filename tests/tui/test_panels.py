@@ -38,9 +38,10 @@ async def test_small_screen_shows_one_panel_at_a_time():
         assert "1-4 panel" in d.text
 
 
-async def test_the_miss_ratio_comes_into_sight_where_another_panel_stands():
+@pytest.mark.parametrize("key", ["m", "full_stop", "comma"])
+async def test_the_miss_ratio_comes_into_sight_where_another_panel_stands(key):
     async with running(size=(80, 24)) as d:
-        await d.press("3", "m")
+        await d.press("3", key)
         await d.until(lambda: "┌ miss ratio" in d.text)
 
 

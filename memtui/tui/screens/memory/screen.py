@@ -216,12 +216,16 @@ class MemoryScreen(Screen[None]):
     # Reuse distance and miss ratio
 
     def action_miss_ratio(self) -> None:
-        if not self.panels.reuse.display:
-            self.action_panel(PANELS.index("reuse") + 1)
+        self._show_reuse()
         self.panels.reuse.toggle()
 
     def action_memory_size(self, by: int) -> None:
+        self._show_reuse()
         self.panels.reuse.move(by)
+
+    def _show_reuse(self) -> None:
+        if not self.panels.reuse.display:
+            self.action_panel(PANELS.index("reuse") + 1)
 
     # Lists: ranges, processes, tensors
 
