@@ -99,6 +99,14 @@ async def test_the_graph_has_those_in_sight():
         await d.until(lambda: [mark.kind for mark in d.view.graph.ticks] == ["disturbed", "mark", "not paused"])
 
 
+async def test_where_no_mark_follows_the_key_for_the_next_one_says_so():
+    async with running(troubled(), size=(80, 24)) as d:
+        await d.press("end", "n")
+        await d.until(lambda: "there is no mark after this moment" in d.text)
+        await d.press("home", "N")
+        await d.until(lambda: "there is no mark before this moment" in d.text)
+
+
 def test_trouble_that_goes_on_is_one_mark_also_while_the_session_grows():
     session = FakeSession(50)
     session.samples.gaps[:] = 1

@@ -113,13 +113,14 @@ class Presenter:
         else:
             self.playhead.recording = alive
 
-    def to_mark(self, by: int) -> None:
-        """Pause at the next (1) or previous (-1) mark, if there is one."""
+    def to_mark(self, by: int) -> bool:
+        """Pause at the next (1) or previous (-1) mark; False where there is none."""
         head = self.playhead
         self._ticks.update(self.reader, head.latest_ns)
         t_ns = self._ticks.near(head.cursor_ns, head.ends, by)
         if t_ns is not None:
             head.seek(t_ns)
+        return t_ns is not None
 
     # The focus
 

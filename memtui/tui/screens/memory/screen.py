@@ -9,7 +9,6 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.timer import Timer
@@ -18,6 +17,7 @@ from memtui.session.session import Session
 from memtui.tui.presenters import Room
 from memtui.tui.screens.layout import PANELS
 from memtui.tui.screens.memory.keys import KEYS
+from memtui.tui.screens.memory.messages import FeedFailed, KeyRefused, ViewReady
 from memtui.tui.screens.memory.panels import MemoryPanels
 from memtui.tui.screens.memory.prompts import MemoryPrompts, set_filter
 from memtui.tui.screens.memory.recording_requests import NOT_RECORDING, RecordingRequest, RecordingRequests, Send
@@ -32,25 +32,6 @@ from memtui.widgets.vma_table import VmaTable
 
 MESSAGE_S = 6.0  # how long the footer shows why a key did nothing
 DONE_S = 2.0  # of a message about an accepted request
-
-
-class ViewReady(Message):
-    """A new picture. Only the newest of several waiting ones is worth drawing."""
-
-    def __init__(self, view: MemoryView) -> None:
-        super().__init__()
-        self.view = view
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, ViewReady)
-
-
-class FeedFailed(Message):
-    """The session could not be read this time."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__()
-        self.why = why
 
 
 class MemoryScreen(Screen[None]):
@@ -137,6 +118,9 @@ class MemoryScreen(Screen[None]):
             self._show_message(self._message)
             self._message = ""
 
+    def on_key_refused(self, message: KeyRefused) -> None:
+        self._show_message(message.why)
+
     def on_feed_failed(self, message: FeedFailed) -> None:
         header = self.view.header if self.view is not None else HeaderView()
         self._failed = True
@@ -189,7 +173,8 @@ class MemoryScreen(Screen[None]):
         self._prompts.jump()
 
     def action_mark(self, by: int) -> None:
-        self._do(lambda presenter: presenter.to_mark(by))
+        why = f"there is no mark {'after' if by > 0 else 'before'} this moment"
+        self._do(lambda presenter: presenter.to_mark(by) or self.post_message(KeyRefused(why)))
 
     def on_panel_time_clicked(self, message: Panel.TimeClicked) -> None:
         self._do(lambda presenter: presenter.playhead.seek(message.t_ns))
