@@ -22,7 +22,7 @@ from memtui.core.text import visible
 
 APPLICATION_ID = 0x4D545549  # "MTUI" in the SQLite header
 PLACEMENT_ID = 0x4D54504C  # "MTPL": of a placement profile, which is not a session
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 13
 _TABLES_SINCE = {  # by format: tables that the format before it lacked
     7: frozenset(("allocation_step", "tensor_ranges")),
     8: frozenset(("training_progress", "allocation_device")),
@@ -30,10 +30,13 @@ _TABLES_SINCE = {  # by format: tables that the format before it lacked
     10: frozenset(("vma_state",)),
     11: frozenset(("gpu_use", "allocator_peak")),
     12: frozenset(("layer_types",)),
-    13: frozenset(("frame", "call_stack", "allocation_stack")),  # blobs of reuse distances have what an estimate needs
-    14: frozenset(("capture", "capture_blocks")),
-    15: frozenset(("reuse_burst",)),
-    16: frozenset(("resident_set",)),
+    # Its blobs of reuse distances have what an estimate needs, too.
+    13: frozenset(
+        (
+            *("frame", "call_stack", "allocation_stack", "capture", "capture_blocks"),
+            *("reuse_burst", "resident_set"),
+        )
+    ),
 }
 OLDEST_VERSION = 6  # of those that are read; a file without a table has no data of its kind
 SQLITE_MAGIC = b"SQLite format 3\0"

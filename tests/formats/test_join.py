@@ -12,7 +12,8 @@ from memtui.analysis.stack_capture import Readings
 from memtui.core.errors import UserError
 from memtui.core.samples import Clock, Options
 from memtui.formats.join import write_joined
-from memtui.session.file_format import SessionError
+from memtui.session import file_format
+from memtui.session.file_format import SCHEMA_VERSION, SessionError
 from memtui.session.session import Session
 from tests.support.sessions import hello, messages, write_session
 from tests.support.stack_captures import WALL_NS, capture_of_messages, imported, same
@@ -107,9 +108,10 @@ def test_a_recording_without_pages_or_of_a_part_of_the_memory_is_refused(tmp_pat
 
 def test_an_older_session_is_refused(recording, tmp_path):
     connection = sqlite3.connect(recording)
-    connection.executescript("DROP TABLE resident_set; PRAGMA user_version=15")
+    later = "".join(f"DROP TABLE {table};" for table in file_format._TABLES_SINCE[SCHEMA_VERSION])
+    connection.executescript(f"{later} PRAGMA user_version={SCHEMA_VERSION - 1}")
     connection.close()
-    with pytest.raises(SessionError, match="only sessions of format 16 can be added to"):
+    with pytest.raises(SessionError, match=f"only sessions of format {SCHEMA_VERSION} can be added to"):
         write_joined(imported(capture_of_messages()), recording, tmp_path / "joined.memtui")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.memtui"]
 
