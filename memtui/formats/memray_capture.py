@@ -24,6 +24,7 @@ from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture, c
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.text import one_line
 from memtui.core.units import size
+from memtui.formats import reading
 from memtui.formats.call_paths import CallPaths, call_path
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.input_file import Input
@@ -70,7 +71,7 @@ def _run_worker(file: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[np.int64]
     argv = [sys.executable, "-P", "-m", "memtui.formats.memray_worker"]
     with subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as worker:
         assert worker.stdout is not None
-        line = worker.stdout.readline()
+        line = _follow(worker.stdout)
         body = worker.stdout.read()
     if worker.returncode:
         how = signal.Signals(-worker.returncode).name if worker.returncode < 0 else f"status {worker.returncode}"
@@ -80,6 +81,29 @@ def _run_worker(file: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[np.int64]
         raise NotImportable(one_line(head["error"]))
     edges = np.cumsum([0, *head["lengths"]]) * 8
     return head, [np.frombuffer(body[low:high], np.int64).copy() for low, high in pairwise(edges)]
+
+
+class _Progress:
+    """How far the worker is."""
+
+    def __init__(self) -> None:
+        self.rows = self.allocations = 0
+
+    def so_far(self) -> reading.Found:
+        return reading.Found(FORMAT, self.allocations, self.rows - self.allocations)
+
+
+def _follow(output: IO[bytes]) -> bytes:
+    """Report the progress of the worker; return its first line that is about something else."""
+    progress = _Progress()
+    reading.parsed_by(progress)
+    for line in output:
+        if not line.startswith(b'{"rows_read"'):
+            return line
+        told = json.loads(line)
+        progress.rows, progress.allocations = told["rows_read"], told["allocations"]
+        reading.advance(progress.rows / max(told["of"], 1))
+    return b""
 
 
 def _imported(head: dict[str, Any], columns: list[NDArray[np.int64]]) -> Imported:

@@ -1,8 +1,8 @@
 """A child process that reads a memray capture with memray's own reader: the only one that imports memray.
 
 memray reads a capture in C++ and trusts it: a file that is damaged, or made for the purpose, may end the process. The
-capture is standard input, a regular file. To standard output goes one line of JSON, ``{"error": ...}`` or what
-``memray_capture`` reads, followed by its columns, i8 each.
+capture is standard input, a regular file. To standard output go lines of JSON, some of progress
+(``{"rows_read": ...}``) and then ``{"error": ...}`` or what ``memray_capture`` reads, followed by its columns, i8 each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from memtui.core.call_stacks import CallStacks, Frame
@@ -25,7 +25,12 @@ MOST_BLOCKS = 1 << 24
 MOST_READINGS = 1 << 23  # a day of them
 DUMP_RECORDS = f"import memray; memray.dump_all_records({CAPTURE!r})"
 _PYMALLOC_FREE, _FREE, _MMAP, _MUNMAP = 1, 5, 14, 15  # memray.AllocatorType
+_PROGRESS_ROWS = 1 << 16
 _READING = re.compile(rb"MEMORY_RECORD time=(\d+) ")
+
+
+Progress = Callable[[int, int, int], None]
+"""Takes how many rows were read, how many of them allocate, and how many rows there are."""
 
 
 class _Blocks:
@@ -121,7 +126,9 @@ class _Stacks:
         return number
 
 
-def read_capture(reader: Any) -> tuple[dict[str, Any], list[array[int]]]:
+def read_capture(
+    reader: Any, progress: Progress = lambda rows, allocations, total: None
+) -> tuple[dict[str, Any], list[array[int]]]:
     """Return the description of an open ``memray.FileReader`` and its columns. Raises ValueError, OverflowError."""
     about = reader.metadata
     stacks, blocks, rows = _Stacks(about.has_native_traces), _Blocks(), 0
@@ -139,6 +146,8 @@ def read_capture(reader: Any) -> tuple[dict[str, Any], list[array[int]]]:
                 blocks.map(row, record.address, record.size, stacks.number(record))
             else:
                 blocks.allocate(row, record.address, record.size, stacks.number(record))
+            if not rows % _PROGRESS_ROWS:
+                progress(rows, len(blocks.columns[0]), about.total_allocations)
     readings_ms = [snapshot.time for snapshot in reader.get_memory_snapshots()]
     head = {
         "pid": about.pid,
@@ -188,8 +197,13 @@ def main() -> None:
     exit_with_parent()
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever memray prints is no part of the answer
+
+    def progress(rows: int, allocations: int, total: int) -> None:
+        output.write(json.dumps({"rows_read": rows, "allocations": allocations, "of": total}).encode() + b"\n")
+        output.flush()
+
     try:
-        head, columns = _read()
+        head, columns = _read(progress)
     except ImportError as error:
         head, columns = {"error": f"needs memray, which cannot be imported ({error}): pip install 'memtui[memray]'"}, []
     except (OSError, ValueError, OverflowError, RuntimeError, IndexError, UnicodeError) as error:
@@ -203,11 +217,11 @@ def main() -> None:
             output.write(column.tobytes())
 
 
-def _read() -> tuple[dict[str, Any], list[array[int]]]:
+def _read(progress: Progress) -> tuple[dict[str, Any], list[array[int]]]:
     import memray
 
     with memray.FileReader(CAPTURE, max_memory_records=MOST_READINGS) as reader:
-        head, columns = read_capture(reader)
+        head, columns = read_capture(reader, progress)
     with subprocess.Popen([sys.executable, "-P", "-c", DUMP_RECORDS], stdin=0, stdout=subprocess.PIPE) as dump:
         assert dump.stdout is not None
         times_ms, rows, head["whole"] = count_rows(dump.stdout)

@@ -126,6 +126,15 @@ def test_an_aggregated_capture_has_the_peak_and_the_end():
     assert [tuple(block) for block in zip(*columns[2:8], strict=True)] == [(-1, 50, 0, 0, 1, 5), (-1, 10, 0, 1, -1, 1)]
 
 
+def test_progress_is_told_in_rows(monkeypatch):
+    monkeypatch.setattr("memtui.formats.memray_worker._PROGRESS_ROWS", 2)
+    told = []
+    reader = Reader([record(MALLOC, 100, 10), record(FREE, 100), record(MALLOC, 100, 10), record(MALLOC, 200, 10)])
+    reader.metadata.total_allocations = 4
+    read_capture(reader, lambda *how_far: told.append(how_far))
+    assert told == [(2, 1, 4), (4, 3, 4)]
+
+
 def test_a_size_that_is_no_number_of_a_block_is_refused():
     with pytest.raises(OverflowError):
         read_capture(Reader([record(MALLOC, 1 << 63, 1)]))
