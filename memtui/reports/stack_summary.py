@@ -151,24 +151,27 @@ def row_of(name: str, columns: Columns, number: int, windows: Windows) -> StackR
 
 def stack_lines(summaries: Sequence[StackSummary]) -> list[str]:
     """Return the lines of the report."""
-    return [line for summary in summaries for line in _lines(summary)]
+    several = len(summaries) > 1
+    return [line for one in summaries for line in _lines(one, f"of pid {one.pid}, " if several else "")]
 
 
-def _lines(summary: StackSummary) -> list[str]:
+def _lines(summary: StackSummary, whose: str) -> list[str]:
     if summary.reason:
         listed = "; ".join(f"{_short(row.name)} {size(row.peak_bytes)}" for row in summary.stacks[:MOST_STACKS])
         return [
-            f"by stack     allocated at the peak of {size(summary.peak_bytes)}: {listed}",
+            f"by stack     {whose}allocated at the peak of {size(summary.peak_bytes)}: {listed}",
             f"not known    what of it was touched or resident: {summary.reason}",
         ]
     listed = "; ".join(_use(row, summary.windows) for row in summary.stacks[:MOST_STACKS])
     lines = [
-        f"by stack     touched in a window, of what was there all the time: {listed}; where blocks of several stacks "
-        f"came and went {size(summary.shared_bytes)}, outside of all blocks {size(summary.outside_bytes)}; mean of "
-        f"{summary.windows} windows"
+        f"by stack     {whose}touched in a window, of what was there all the time: {listed}; where blocks of several "
+        f"stacks came and went {size(summary.shared_bytes)}, outside of all blocks {size(summary.outside_bytes)}; "
+        f"mean of {summary.windows} windows"
     ]
     if summary.coldest:
-        lines.append(f"cold stacks  {'; '.join(_use(row, summary.windows) for row in summary.coldest[:MOST_STACKS])}")
+        lines.append(
+            f"cold stacks  {whose}{'; '.join(_use(row, summary.windows) for row in summary.coldest[:MOST_STACKS])}"
+        )
     if summary.resident_reason:
         lines.append(f"not known    what of the blocks was resident: {summary.resident_reason}")
     return lines

@@ -72,6 +72,7 @@ def test_a_stack_that_came_late_has_means_of_the_windows_in_which_it_was_there()
     row = StackRow("late (a.py:1)", 100, 100, 1, 2, 25 * MIB, 5 * MIB, 10 * MIB, 0.0)
     found = StackSummary(7, 100, 8, 0.0, 0.0, "", "", (row,), (row,), (), ())
     first, cold = stack_lines([found])
+    assert stack_lines([found, found])[0].startswith("by stack     of pid 7, touched in a window")
     for line in (first, cold):
         assert "late (a.py:1) 20.0 MiB of 100 MiB, resident 40.0 MiB (in 2 windows)" in line
 
