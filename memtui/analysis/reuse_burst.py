@@ -34,10 +34,11 @@ def probe_distances(before: PageSet | None, parts: Sequence[PageSet]) -> ReuseSa
 
 
 class BurstReuse:
-    """Adds up the probes of a session. ``count``: their number, of all processes."""
+    """Adds up the probes of a session. ``count``: the number of bursts, each of which has a probe of every process."""
 
     def __init__(self) -> None:
         self.count = 0
+        self._sample = -1  # of the last one
         self._lengths_ns: list[int] = []
         self._exact = ExactReuse()
 
@@ -51,11 +52,12 @@ class BurstReuse:
         """All touches of the probes."""
         return self._exact.touches
 
-    def add(self, probe_ns: int, sample: ReuseSample) -> None:
-        """Add a probe."""
-        self.count += 1
+    def add(self, sample: int, probe_ns: int, distances: ReuseSample) -> None:
+        """Add a probe. ``sample``: of its window; none before that of the last probe."""
+        self.count += sample != self._sample
+        self._sample = sample
         self._lengths_ns.append(probe_ns)
-        self._exact.add(sample)
+        self._exact.add(distances)
 
     def within(self, share: float) -> tuple[int, int, float | None] | None:
         """Return the distance that a share of all touches does not exceed: lower bound, upper bound, estimate.

@@ -28,8 +28,8 @@ class BurstSummary:
     """Reuse distances of probes: short windows at the end of bursts (``memtui.analysis.reuse_burst``).
 
     Attributes:
-        count: of probes, of all processes.
-        probe_s: their median length.
+        count: of bursts.
+        probe_s: the median length of their probes, of which every process has one.
         touches: accesses in them, one for each page and probe.
         median_bytes, p95_bytes: median and 95th percentile of the distances of all of these; None where fewer came back
             within their window and the one before.
@@ -87,8 +87,8 @@ def reuse_summary(reader: ReportSource) -> ReuseSummary:
 
 def _burst_summary(reader: ReportSource) -> BurstSummary | None:
     bursts = BurstReuse()
-    for _, _, probe_ns, distances in reader.reuse_bursts(0, reader.samples.newest):
-        bursts.add(probe_ns, distances)
+    for sample, _, probe_ns, distances in reader.reuse_bursts(0, reader.samples.newest):
+        bursts.add(sample, probe_ns, distances)
     if bursts.probe_ns is None or not bursts.touches:
         return None
     median, p95 = (_distance(bursts.within(share)) for share in (0.5, 0.95))
@@ -147,12 +147,16 @@ def reuse_line(reuse: ReuseSummary) -> str:
 
 def burst_lines(bursts: BurstSummary | None) -> list[str]:
     """Return the line of the report on bursts, where there were any."""
-    if bursts is None:
-        return []
+    return [] if bursts is None else [f"             {burst_text(bursts)}"]
+
+
+def burst_text(bursts: BurstSummary) -> str:
+    """Return what bursts tell."""
     parts = [
         f"{share} within {within(distance)}"
         for share, distance in (("half of all touches", bursts.median_bytes), ("95 %", bursts.p95_bytes))
         if distance is not None
     ]
     text = ", ".join(parts) or "more than half of all touches are of pages that were not touched in the window before"
-    return [f"             in windows of {duration(bursts.probe_s)}, of {bursts.count} bursts: {text}"]
+    count = f"{bursts.count} burst{'s' * (bursts.count != 1)}"
+    return f"in windows of {duration(bursts.probe_s)}, of {count}: {text}"

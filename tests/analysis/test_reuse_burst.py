@@ -21,7 +21,7 @@ def bursts_of(stream, count: int = 8) -> tuple[BurstReuse, float]:
     """Return the distances of probes, and the median of the true ones in pages. ``stream``: touches in a time."""
     bursts, truth, t = BurstReuse(), [], 0.3
     last, now = np.full(PAGES, -1), 0
-    for _ in range(count):
+    for burst in range(count):
         sets = []
         for length in (LONG_S, *lengths()):
             touched = stream(t, t + length)
@@ -35,7 +35,7 @@ def bursts_of(stream, count: int = 8) -> tuple[BurstReuse, float]:
             last[pages] = now + len(touched) - 1 - from_end
             now += len(touched)
             sets.append(PageSet.from_pages(pages))
-        bursts.add(round(PROBE_S * 1e9), probe_distances(sets[0], sets[1:]))
+        bursts.add(burst, round(PROBE_S * 1e9), probe_distances(sets[0], sets[1:]))
     return bursts, float(np.median(truth))
 
 
@@ -80,9 +80,11 @@ def test_touches_of_pages_that_did_not_come_back_are_beyond_every_distance():
     one, two, three = (PageSet.from_pages(pages) for pages in ([1, 2], [3], [1, 9]))
     bursts = BurstReuse()
     assert (bursts.probe_ns, bursts.within(0.5), bursts.touches) == (None, None, 0)
-    bursts.add(10_000_000, probe_distances(one, [two, three]))
+    bursts.add(4, 10_000_000, probe_distances(one, [two, three]))
     assert (bursts.count, bursts.touches, bursts.probe_ns) == (1, 2, 10_000_000)
     assert bursts.within(0.5)[:2] == (2 * PAGE, 4 * PAGE)
     assert bursts.within(0.6) is None
+    bursts.add(4, 12_000_000, probe_distances(one, [two, three]))  # of another process
+    assert (bursts.count, bursts.touches, bursts.probe_ns) == (1, 4, 11_000_000)
     without = probe_distances(None, [two, three])
     assert (without.first_touches, without.touches) == (2, 2)

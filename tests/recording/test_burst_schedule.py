@@ -58,6 +58,15 @@ def test_the_first_windows_are_whole_and_bursts_keep_a_quarter_of_the_budget():
     assert extra_ns / (now_ns - first_ns - 4 * S) >= 0.2 * share
 
 
+def test_the_first_burst_waits_by_what_windows_cost_now():
+    """The first windows of a recording are dear."""
+    schedule, now_ns, length_ns = BurstSchedule(), 0, 2 * S
+    for typical_ns in (500 * MS, 500 * MS, 500 * MS, 5 * MS):
+        schedule.begin(now_ns, now_ns + length_ns, typical_ns, typical_ns, 0.2)
+        now_ns += length_ns
+    assert schedule.cut_ns is not None
+
+
 def test_there_are_none_without_a_budget_or_in_short_windows():
     for length_ns, share in ((2 * S, None), (SHORTEST_NS - 1, 0.01)):
         schedule = BurstSchedule()

@@ -11,7 +11,9 @@ import pytest
 from memtui.analysis.reuse_burst import BurstReuse, probe_distances
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Window
+from memtui.reports.export.page import page
 from memtui.reports.report import build_report
+from memtui.reports.source import Source
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
@@ -59,13 +61,15 @@ def test_report_and_screen_say_them(path):
     assert (bursts.median_bytes.lower, bursts.median_bytes.upper) == (4096, 4 << 20)
     line = next(line for line in format_report(report).splitlines() if "bursts" in line)
     assert "in windows of 10.0 ms, of 2 bursts: half of all touches within about" in line
+    with closing(Source(path)) as source:
+        assert "in windows of 10.0 ms, of 2 bursts: half of all touches within about" in page(source)
     with closing(Session(path)) as reader:
         log, budget = ReuseLog(), TimeBudget(10.0)
         for sample, count in ((3, 0), (4, 1), (11, 2), (5, 1)):
             view, _ = log.view(reader, sample, budget)
             alone = BurstReuse()
-            for _, _, probe_ns, distances in reader.reuse.bursts(0, sample):
-                alone.add(probe_ns, distances)
+            for number, _, probe_ns, distances in reader.reuse.bursts(0, sample):
+                alone.add(number, probe_ns, distances)
             assert alone.count == count
             assert view.burst_half_bytes == alone.within(0.5)
             assert view.probe == ("10.0 ms" if count else "")

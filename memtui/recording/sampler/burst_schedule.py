@@ -27,7 +27,8 @@ class BurstSchedule:
         self.cut_ns: int | None = None
         self.end_ns = 0
         self._windows = 0
-        self._rest_until_ns: int | None = None
+        self._since_ns: int | None = None  # when the last burst ended, or the first window began
+        self._cost_ns: int | None = None  # what the last burst cost beside a window; None: there was none
         self._is_burst = self._is_last = False
 
     def begin(self, now_ns: int, due_ns: int, cost_ns: int, typical_ns: int, share: float | None) -> None:
@@ -40,16 +41,17 @@ class BurstSchedule:
             typical_ns: what a window costs.
             share: of the time that watching may cost; None: there is no budget.
         """
-        if self._is_burst and share:
-            self._rest(now_ns, max(cost_ns - typical_ns, 0), share)
+        if self._is_burst:
+            self._since_ns, self._cost_ns = now_ns, max(cost_ns - typical_ns, 0)
+        elif self._since_ns is None:
+            self._since_ns = now_ns
         self.cancel()
         self._windows += 1
         if share is None or self._windows < FIRST_WINDOWS or due_ns - now_ns < SHORTEST_NS:
             return
-        if self._rest_until_ns is None:
-            parts = round(log((due_ns - now_ns) / PROBE_NS, PART / (PART - 1)))
-            self._rest(now_ns, parts * typical_ns, share)
-        if self._rest_until_ns is not None and now_ns >= self._rest_until_ns:
+        parts = round(log((due_ns - now_ns) / PROBE_NS, PART / (PART - 1)))
+        cost_ns = parts * typical_ns if self._cost_ns is None else self._cost_ns
+        if now_ns - self._since_ns >= cost_ns / (OF_BUDGET * share):
             self._is_burst, self.cut_ns = True, now_ns + (due_ns - now_ns) // PART
 
     def cancel(self) -> None:
@@ -65,6 +67,3 @@ class BurstSchedule:
             self.cut_ns = now_ns + left_ns // PART
         else:
             self._is_last, self.cut_ns = True, now_ns + max(left_ns - PROBE_NS, PROBE_NS)
-
-    def _rest(self, now_ns: int, cost_ns: int, share: float) -> None:
-        self._rest_until_ns = now_ns + round(cost_ns / (OF_BUDGET * share))

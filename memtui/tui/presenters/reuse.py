@@ -86,9 +86,9 @@ class Bursts:
         """Return the view with the distances of bursts up to a sample."""
         if sample < self._until:
             self._reuse, self._until = BurstReuse(), -1
-        for _, process, probe_ns, distances in reader.reuse.bursts(self._until + 1, sample):
+        for number, process, probe_ns, distances in reader.reuse.bursts(self._until + 1, sample):
             if self._keys is None or process in self._keys:
-                self._reuse.add(probe_ns, distances)
+                self._reuse.add(number, probe_ns, distances)
         self._until = sample
         if self._reuse.probe_ns is None:
             return view
