@@ -1,5 +1,7 @@
 """When windows are cut into parts, and how often a budget allows it."""
 
+from itertools import pairwise
+
 import pytest
 
 from memtui.recording.sampler.burst_schedule import PROBE_NS, SHORTEST_NS, BurstSchedule
@@ -56,6 +58,22 @@ def test_the_first_windows_are_whole_and_bursts_keep_a_quarter_of_the_budget():
         schedule.begin(now_ns, now_ns + 2 * S, cost_ns, cost_ns, share)
     assert extra_ns / (now_ns - first_ns) <= 0.25 * share
     assert extra_ns / (now_ns - first_ns - 4 * S) >= 0.2 * share
+
+
+def test_bursts_without_a_probe_become_rare():
+    schedule, now_ns, length_ns, bursts = BurstSchedule(), 0, 2 * S, []
+    for n in range(1000):
+        was_burst = schedule.cut_ns is not None
+        now_ns = n * length_ns
+        cost_ns = 15 * MS if was_burst else 5 * MS
+        schedule.begin(now_ns, now_ns + length_ns, cost_ns, 5 * MS, 0.01, probes=int(now_ns > 600 * S))
+        if schedule.cut_ns is not None:
+            bursts.append(now_ns // S)
+    waits = [after - before for before, after in pairwise(bursts)]
+    early = [wait for wait, after in zip(waits, bursts[1:], strict=True) if after < 400]
+    assert len(early) >= 4
+    assert all(b >= 1.6 * a for a, b in pairwise(early[1:]))
+    assert waits[-1] <= 6  # as often as the budget allows, once there is a probe
 
 
 def test_the_first_burst_waits_by_what_windows_cost_now():

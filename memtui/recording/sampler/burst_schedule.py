@@ -12,6 +12,7 @@ PROBE_NS = 10_000_000  # the last part
 PART = 3  # of what is left, other parts are a third
 SHORTEST_NS = 16 * PROBE_NS  # of a window that is cut
 OF_BUDGET = 0.25
+MOST_FAILED = 10
 FIRST_WINDOWS = 3  # are whole: they show what a window costs
 
 
@@ -29,9 +30,12 @@ class BurstSchedule:
         self._windows = 0
         self._since_ns: int | None = None  # when the last burst ended, or the first window began
         self._cost_ns: int | None = None  # what the last burst cost beside a window; None: there was none
+        self._failed = 0  # bursts without a probe, since one with some
         self._is_burst = self._is_last = False
 
-    def begin(self, now_ns: int, due_ns: int, cost_ns: int, typical_ns: int, share: float | None) -> None:
+    def begin(
+        self, now_ns: int, due_ns: int, cost_ns: int, typical_ns: int, share: float | None, *, probes: int = 1
+    ) -> None:
         """Begin the next window.
 
         Args:
@@ -40,9 +44,12 @@ class BurstSchedule:
             cost_ns: what the window before cost.
             typical_ns: what a window costs.
             share: of the time that watching may cost; None: there is no budget.
+            probes: what the window before gave, if it was cut. After a burst without any (a process that is read while
+                it runs has none) the next one waits twice as long, and so on.
         """
         if self._is_burst:
-            self._since_ns, self._cost_ns = now_ns, max(cost_ns - typical_ns, 0)
+            self._failed = 0 if probes else min(self._failed + 1, MOST_FAILED)
+            self._since_ns, self._cost_ns = now_ns, max(cost_ns - typical_ns, 0) << self._failed
         elif self._since_ns is None:
             self._since_ns = now_ns
         self.cancel()

@@ -22,7 +22,7 @@ RESIDENT_EVERY_NS = 1_000_000_000
 
 
 class TreeWindows:
-    """The windows of one recording. ``sample`` is the number of the next one."""
+    """The windows of one recording. ``sample`` is the number of the next one; ``probes``: those of the last one."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class TreeWindows:
             together: all processes are paused at once.
         """
         self.sample = 0
+        self.probes = 0
         self._tree, self._reader, self._clock, self._outbox, self._warnings = tree, reader, clock, outbox, warnings
         self._together = together
         self._pss = PssProbe(max_overhead_ppm)
@@ -96,6 +97,7 @@ class TreeWindows:
         shared, excess_bytes = shared_pages(outcomes)
         each = [self._window_of(*parts) for parts in zip(tracked, wholes, shared, strict=True)]
         windows = [window for window in each if window is not None]
+        self.probes = sum(window.probe_ns is not None for window in windows)
         cleared = [part for pair in zip(each, wholes, strict=True) for part in _cleared(*pair)]
         budgeted_ns = self._clock.budgeted_ns
         paused_ns = tree_paused_ns(windows, together=self._together) or 0

@@ -173,6 +173,8 @@ Words
   reuse         distance: how much other memory was touched since a page was touched last; between two bounds,
                 because the order inside a window is not known: a shorter interval brings them closer;
                 about: an estimate between them, right where that order is random
+  of touches in windows of 10 ms: the same of short windows; within a budget one window is cut into ever shorter ones
+                now and then
   miss ratio    share of touches that a memory of that size, keeping what was used last, would miss
   untouched     perhaps: a part of the working set whose marks could not be cleared before
   first mapped  part of it that came in with a new mapping: up to 15 neighbours of a touched page
