@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -176,9 +177,14 @@ def largest_unknown(tensors: TensorMap) -> LargestTensor | None:
     return None if most is None else LargestTensor(*most)
 
 
-def of_it(most: LargestTensor | None) -> str:
-    """Return the largest tensor of a sum as text: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)"."""
-    return f" ({size(most.size_bytes)} of it {most.part})" if most else ""
+def of_it(most: LargestTensor | None, whole_bytes: float = math.inf) -> str:
+    """Return the largest tensor of a sum as text: " (97.7 MiB of it int64[200000, 64] of TensorDataset.tensors)".
+
+    ``whole_bytes``: the sum, which is smaller than its largest tensor where it is a mean of moments without that one.
+    """
+    if most is None:
+        return ""
+    return f" ({size(most.size_bytes) if most.size_bytes <= whole_bytes else 'most'} of it {most.part})"
 
 
 def by_device(

@@ -201,7 +201,7 @@ def tensor_lines(summary: TensorSummary | None) -> list[str]:
     if summary.reason:
         return [f"by tensor    n/a: {summary.reason}"]
     parts = ", ".join(
-        f"{part.category} {size(part.touched_bytes)} of {size(part.exists_bytes)}{of_it(part.most)}"
+        f"{part.category} {size(part.touched_bytes)} of {size(part.exists_bytes)}{of_it(part.most, part.exists_bytes)}"
         for part in summary.parts
     )
     layers = [

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.page_set import PageSet
 from memtui.core.tracer_messages import TensorRanges
+from memtui.reports.allocation_summary import LargestTensor, of_it
 from memtui.reports.export.writers import export
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
@@ -122,6 +123,13 @@ def test_parts_add_up_to_the_stored_pages_of_each_window(tmp_path):
         pages = reader.page_set(window.sample, 1)
         assert window.touched_bytes.sum() + window.rest_bytes.sum() == pages.size_bytes
     reader.close()
+
+
+def test_the_largest_tensor_of_a_mean_is_no_larger_than_the_mean():
+    largest = LargestTensor("float32[2097152]", 8 << 20)
+    assert of_it(largest, 16 << 20) == " (8.00 MiB of it float32[2097152])"
+    assert of_it(largest, 4 << 20) == " (most of it float32[2097152])", "it was not there in all windows"
+    assert of_it(None, 4 << 20) == ""
 
 
 def test_the_table_of_tensors(tmp_path):
