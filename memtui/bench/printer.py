@@ -65,7 +65,8 @@ class Printer:
         row = progress.row
         assert row is not None
         if not self._lines:
-            print(visible(table.head(self._titles.common)))
+            for text in table.head(self._titles.common, terminal_columns()):
+                print(visible(text))
         self._lines.append(table.BenchLine.of(row))
         print(visible(table.line(self._lines[-1], self._names.get(row.configuration, ""))), flush=True)
 

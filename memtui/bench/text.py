@@ -10,6 +10,7 @@ from typing import Any
 from memtui.bench.configuration import Configuration, Titles
 from memtui.bench.result import UNAVAILABLE, BenchRow
 from memtui.core.shorten import shorten
+from memtui.core.shorten import width as cell_width
 from memtui.core.units import duration_ns as duration
 from memtui.core.units import energy_column, power_column, three_digits
 
@@ -35,9 +36,16 @@ LEAST_NAME = 32  # cells of a configuration; in fewer too little is left of a na
 _FIGURES = sum(width + 2 for _, width in COLUMNS)
 
 
-def head(common: str = "") -> str:
-    """Return the line above the rows, with the common values of all configurations."""
-    return "  ".join(f"{name:>{width}}" for name, width in COLUMNS) + f"  {heading(common)}"
+def head(common: str = "", columns: int | None = None) -> list[str]:
+    """Return the lines above the rows, with the common values of all configurations.
+
+    These have a line of their own where a terminal of ``columns`` columns has no room beside the figures.
+    """
+    names = "  ".join(f"{name:>{width}}" for name, width in COLUMNS)
+    line = f"{names}  {heading(common)}"
+    if columns is None or cell_width(line) <= columns or not common:
+        return [line]
+    return [f"all: {common}", f"{names}  {heading('')}"]
 
 
 def heading(common: str) -> str:
@@ -106,7 +114,7 @@ def line(row: BenchLine, name: str = "") -> str:
 def lines(rows: Sequence[BenchLine], titles: Titles, columns: int | None) -> list[str]:
     """Return a whole table with its head, for a terminal of ``columns`` columns; None: any width."""
     short = {configuration.title: name for configuration, name in names(titles, columns).items()}
-    return [head(titles.common), *(line(row, short.get(row.title, "")) for row in rows)]
+    return [*head(titles.common, columns), *(line(row, short.get(row.title, "")) for row in rows)]
 
 
 def cells(row: BenchRow) -> tuple[str, ...]:

@@ -242,6 +242,16 @@ async def test_rows_that_differ_in_the_middle_look_different(columns):
         assert set(names) == {f"conv2d n={n} h={h} k={k}" for n, h, k in SHAPES}
 
 
+def test_what_all_configurations_have_takes_a_line_where_the_head_has_no_room_for_it():
+    whole = text.head("n=512")
+    assert whole == text.head("n=512", 210)
+    assert whole[0].endswith("configuration (all: n=512)")
+    common, head = text.head("n=512", 80)
+    assert common == "all: n=512"
+    assert head == text.head()[0] == whole[0].removesuffix(" (all: n=512)")
+    assert len(head) <= 80
+
+
 async def test_too_small_a_terminal_says_so():
     async with running(*FINISHED, size=(40, 10)) as (app, _):
         assert "too small" in screen_text(app) or "60x16" in screen_text(app)
