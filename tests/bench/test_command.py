@@ -28,6 +28,7 @@ from memtui.core.file_lock import lock_holder
 from memtui.probes.power.energy_source import WHOLE_MACHINE
 from tests.support.bench_database import add, row
 from tests.support.cli import memtui
+from tests.support.in_process import memtui_here
 from tests.support.networks import write_networks
 
 COMMAND = (sys.executable, "-m", "memtui")
@@ -93,7 +94,7 @@ def test_operators_are_listed():
     ],
 )
 def test_bad_input_is_one_line(argv, message):
-    result = memtui("bench", *argv)
+    result = memtui_here("bench", *argv)
     assert result.returncode == 2
     assert result.stdout == ""
     assert message in result.stderr

@@ -18,6 +18,7 @@ from memtui.bench.plan import BenchPlan
 from memtui.cli.parser import build_parser
 from tests.support.bench_jobs import FAST, GRID, keys_in
 from tests.support.cli import memtui
+from tests.support.in_process import memtui_here
 
 # What a part is told by the words around it, or has no use for.
 OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "engine", "jobs", "from_run", "clock",
@@ -106,7 +107,7 @@ def test_the_time_that_is_asked_for_is_enough():
     ],
 )
 def test_bad_input_is_one_line(argv, message):
-    result = memtui("bench", *argv, "--print-sbatch")
+    result = memtui_here("bench", *argv, "--print-sbatch")
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert message in result.stderr
 

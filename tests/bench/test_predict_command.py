@@ -87,7 +87,7 @@ def path(tmp_path):
 def test_bad_input_is_one_line(argv, message):
     if "--db" in argv:
         pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    result = memtui("bench", "predict", *argv)
+    result = memtui_here("bench", "predict", *argv)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert message in result.stderr
 

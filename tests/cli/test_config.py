@@ -12,6 +12,7 @@ import pytest
 from memtui.cli import main
 from memtui.cli.parser import build_parser
 from memtui.core.errors import UserError
+from tests.support.in_process import memtui_here
 from tests.support.sessions import messages, write_session
 from tests.support.users import temporary_user
 
@@ -134,12 +135,12 @@ def test_a_command_follows_it(config, session):
 def test_a_mistake_is_one_line(text, says, config, session):
     """Also one that the command at hand would not read: a typing error does not wait for its day."""
     config.write_text(text)
-    done = memtui("report", session)
+    done = memtui_here("report", session)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done
     assert f"memtui report: {config}: " in done.stderr
     assert says in done.stderr
     assert len(done.stderr) < 450  # it names the options that there are
-    assert memtui("report", session, "--no-config").returncode == 0
+    assert memtui_here("report", session, "--no-config").returncode == 0
 
 
 def test_what_is_no_file_is_one_line(config, session):

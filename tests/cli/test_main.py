@@ -21,6 +21,7 @@ from memtui.reports import export, process_summary
 from memtui.reports.process_summary import ProcessSummary
 from memtui.session.file_format import SCHEMA_VERSION
 from tests.support.cli import memtui, refused
+from tests.support.in_process import memtui_here
 from tests.support.sessions import messages, write_session
 from tests.support.users import temporary_user
 
@@ -81,7 +82,7 @@ def other():
     ],
 )
 def test_bad_words(words, says, tmp_path):
-    refused(memtui(*words, cwd=tmp_path), says)
+    refused(memtui_here(*words, cwd=tmp_path), says)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -139,7 +140,7 @@ def test_bad_files(words, kind, session, tmp_path):
     }
     if kind != "missing":
         bad.write_bytes(contents[kind])
-    refused(memtui(words[0], bad, *words[1:], cwd=tmp_path), str(bad))
+    refused(memtui_here(words[0], bad, *words[1:], cwd=tmp_path), str(bad))
 
 
 @pytest.mark.parametrize("words", [["demo"], ["attach", "PID"], ["replay", "FILE"], ["run", "--", "true"]])

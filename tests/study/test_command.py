@@ -23,6 +23,7 @@ from memtui.study.runs.messages import RunResult
 from memtui.study.studies.catalogue import STUDIES
 from memtui.study.workloads.cifar import RECORD_BYTES, check_folder, read_images
 from tests.support.cli import memtui, refused
+from tests.support.in_process import memtui_here
 from tests.support.live import needs_tracker
 from tests.support.pages import Page
 from tests.support.study_reports import assert_harmless
@@ -56,7 +57,7 @@ def program(tmp_path) -> list[str]:
 @needs_figures
 def test_bad_input_is_one_line(arguments, says, tmp_path):
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    refused(memtui("study", *arguments[:end], "-o", tmp_path, *arguments[end:]), says)
+    refused(memtui_here("study", *arguments[:end], "-o", tmp_path, *arguments[end:]), says)
 
 
 @needs_figures

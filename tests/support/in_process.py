@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import subprocess
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
 
 from memtui.cli.main import main
 
@@ -18,10 +19,10 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
     return code, said.out, said.err
 
 
-def memtui_here(*words: object, **_: object) -> subprocess.CompletedProcess[str]:
-    """Run what ``tests.support.cli.memtui`` runs, without the start of a process and its imports."""
+def memtui_here(*words: object, cwd: Path | str = ".", timeout: float = 0) -> subprocess.CompletedProcess[str]:
+    """Run what ``tests.support.cli.memtui`` runs, without a process of its own; nothing ends it after ``timeout``."""
     out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
+    with redirect_stdout(out), redirect_stderr(err), chdir(cwd):
         try:
             code = main(list(map(str, words)))
         except SystemExit as left:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.in_process import memtui_here
 from tests.support.repository import ROOT
 
 torch = pytest.importorskip("torch")
@@ -303,9 +304,10 @@ def test_the_files_of_zpp_mem_are_taken_as_they_are(tmp_path):
         (("fcReLu", "--learning_rate", "1"), "there is no --learning_rate; did you mean --learning-rate"),
     ],
 )
-def test_what_cannot_be_is_one_line(argv, says, tmp_path):
+def test_what_cannot_be_is_one_line(argv, says, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(DEFINITIONS)
-    done = memtui(tmp_path, "train", *argv, "--json")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    done = memtui_here("train", *argv, "--json", cwd=tmp_path)
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
