@@ -183,7 +183,7 @@ def test_report(session):
 def test_report_as_a_page_is_the_exported_one(session, tmp_path):
     assert memtui("export", session, "--to", "html", "-o", tmp_path).returncode == 0
     assert memtui("report", session, "--html").stdout == (tmp_path / "report.html").read_text("utf-8")
-    refused(memtui("report", session, "--html", "--json"), "not allowed with argument")
+    refused(memtui_here("report", session, "--html", "--json"), "not allowed with argument")
 
 
 def test_report_tells_of_marks_and_of_intervals_that_changed(tmp_path):
@@ -245,7 +245,7 @@ def test_export_csv(session, tmp_path):
     meta = json.loads((out / "meta.json").read_text())
     assert meta["clock"]["boot_id"]
     assert "units" in meta
-    refused(memtui("export", session, "--to", "csv", "-o", out), "--force")
+    refused(memtui_here("export", session, "--to", "csv", "-o", out), "--force")
     assert memtui("export", session, "--to", "csv", "-o", out, "--force").returncode == 0
 
 

@@ -15,6 +15,7 @@ from memtui.core.file_set import all_or_none, make_folder, take_away
 from memtui.reports.export import export, writers
 from tests.support.cli import memtui, refused
 from tests.support.folders import names_in
+from tests.support.in_process import memtui_here
 from tests.support.live import needs_root
 from tests.support.memory_logs import mxnet_log
 from tests.support.sessions import messages, write_session
@@ -76,24 +77,24 @@ def test_a_folder_that_was_there_is_as_it_was(force, session, broken_off, tmp_pa
 
 @pytest.mark.parametrize("form", OF_STEPS)
 def test_what_a_session_has_nothing_for_leaves_no_folder(form, session, tmp_path):
-    refused(memtui("export", session, "--to", form, "-o", tmp_path / "out"), "")
+    refused(memtui_here("export", session, "--to", form, "-o", tmp_path / "out"), "")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_way_leaves_the_others_unwritten(session, tmp_path):
     (tmp_path / "meta.json").write_text("mine")
-    refused(memtui("export", session, "--to", "csv", "-o", tmp_path), "meta.json: exists already")
+    refused(memtui_here("export", session, "--to", "csv", "-o", tmp_path), "meta.json: exists already")
     assert contents(tmp_path) == {"meta.json": b"mine"}
     (tmp_path / "meta.json").unlink()
     (tmp_path / "vmas.csv").mkdir()
-    refused(memtui("export", session, "--to", "csv", "-o", tmp_path, "--force"), "vmas.csv: is a folder")
+    refused(memtui_here("export", session, "--to", "csv", "-o", tmp_path, "--force"), "vmas.csv: is a folder")
     assert [path.name for path in tmp_path.iterdir()] == ["vmas.csv"]
 
 
 def test_a_file_in_place_of_the_folder_is_named(session, tmp_path):
     (tmp_path / "out").write_text("mine")
-    refused(memtui("export", session, "--to", "csv", "-o", tmp_path / "out"), "cannot be written: Not a directory")
-    refused(memtui("export", session, "--to", "csv", "-o", tmp_path / "out" / "x"), "cannot be written")
+    refused(memtui_here("export", session, "--to", "csv", "-o", tmp_path / "out"), "cannot be written: Not a directory")
+    refused(memtui_here("export", session, "--to", "csv", "-o", tmp_path / "out" / "x"), "cannot be written")
     assert contents(tmp_path) == {"out": b"mine"}
 
 

@@ -27,6 +27,7 @@ from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, Room
 from tests.support.cli import memtui, refused
 from tests.support.folders import names_in
+from tests.support.in_process import memtui_here
 from tests.support.live import needs_tracker, pattern, runs
 from tests.support.sessions import DATA, MS, VMAS, hello
 
@@ -184,12 +185,12 @@ def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
     ("text", "says"), [("12", "at least 16MiB"), ("2XB", "is no size"), ("-1", "size"), ("nan", "none lets")]
 )
 def test_bad_sizes(text, says, tmp_path):
-    refused(memtui("record", f"--max-size={text}", "1", cwd=tmp_path), says)
+    refused(memtui_here("record", f"--max-size={text}", "1", cwd=tmp_path), says)
 
 
 def test_bad_conditions(tmp_path):
-    refused(memtui("record", "--stop-when", "wss>lots", "1", cwd=tmp_path), "say wss>8GiB")
-    refused(memtui("attach", "--stop-when", "wss>8G", "1", cwd=tmp_path), "unrecognized arguments")
+    refused(memtui_here("record", "--stop-when", "wss>lots", "1", cwd=tmp_path), "say wss>8GiB")
+    refused(memtui_here("attach", "--stop-when", "wss>8G", "1", cwd=tmp_path), "unrecognized arguments")
 
 
 def test_stop_when(tmp_path):

@@ -30,6 +30,7 @@ from tests.support import allocation_screen
 from tests.support.budgets import changed
 from tests.support.cli import memtui, refused
 from tests.support.compared_sessions import long, short, stream, touched
+from tests.support.in_process import memtui_here
 from tests.support.learning_screen import all_told
 from tests.support.pages import EVIL, Page, evil_stream
 from tests.support.sessions import MS, hello, messages, write_session
@@ -250,10 +251,10 @@ def test_page_sets_one_at_a_time_are_those_of_the_session(tmp_path):
 def test_bad_input_is_a_line(tmp_path):
     session = write_session(tmp_path / "s.memtui", short(5))
     (tmp_path / "text").write_text("text")
-    refused(memtui("compare", session, tmp_path / "text"), "is not a memtui session")
-    refused(memtui("compare", *[session] * 9), "at most 8 sessions can be told apart, not 9")
+    refused(memtui_here("compare", session, tmp_path / "text"), "is not a memtui session")
+    refused(memtui_here("compare", *[session] * 9), "at most 8 sessions can be told apart, not 9")
     empty = write_session(tmp_path / "empty.memtui", [hello()])
-    refused(memtui("compare", session, empty), "holds no window and no training")
+    refused(memtui_here("compare", session, empty), "holds no window and no training")
     done = memtui("compare", session, session)
     assert done.returncode == 0
     assert done.stdout.startswith(f"A  {session}: python train.py --lr 0.1\n")
@@ -269,11 +270,11 @@ def test_a_page_that_cannot_be_drawn_or_written_is_a_line(tmp_path):
     assert done.returncode == 1
     assert done.stderr == "memtui compare: figures need matplotlib: pip install 'memtui[study]'\n"
     pytest.importorskip("matplotlib")
-    refused(memtui("compare", session, session, "--html", tmp_path), "is a folder; name a file")
+    refused(memtui_here("compare", session, session, "--html", tmp_path), "is a folder; name a file")
     refused(
         memtui("compare", session, session, "--html", session), "exists already; choose another file or add --force"
     )
-    refused(memtui("compare", session, session, "--html", tmp_path / "no" / "x.html"), "name another file")
+    refused(memtui_here("compare", session, session, "--html", tmp_path / "no" / "x.html"), "name another file")
 
 
 def test_a_page_has_all_that_it_needs_and_fetches_nothing(tmp_path):

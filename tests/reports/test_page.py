@@ -15,6 +15,7 @@ from memtui.reports.export import export
 from tests.support import sessions
 from tests.support.allocation_screen import step
 from tests.support.cli import memtui, refused
+from tests.support.in_process import memtui_here
 from tests.support.memory_logs import mxnet_log
 from tests.support.pages import EVIL, URLS, Page, evil_stream
 from tests.support.sessions import messages, write_session
@@ -136,9 +137,9 @@ def test_a_page_goes_to_a_file_or_to_standard_output(tmp_path):
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     for arguments in (("report", session, "--html"), ("report", "--html", session)):
         assert memtui(*arguments).stdout == target.read_text("utf-8")
-    refused(memtui("report", session, "--html", target), "exists already; choose another file or add --force")
-    refused(memtui("report", "--html", session, session), "exists already")  # a session is not written over
+    refused(memtui_here("report", session, "--html", target), "exists already; choose another file or add --force")
+    refused(memtui_here("report", "--html", session, session), "exists already")  # a session is not written over
     assert memtui("report", session, "--html", target, "--force", "--redact").returncode == 0
     assert "train.py" not in target.read_text("utf-8")
-    refused(memtui("report"), "name a session: memtui report FILE")
-    refused(memtui("report", session, "--html", tmp_path / "no" / "x.html"), "there is no folder")
+    refused(memtui_here("report"), "name a session: memtui report FILE")
+    refused(memtui_here("report", session, "--html", tmp_path / "no" / "x.html"), "there is no folder")

@@ -20,7 +20,8 @@ from memtui.training.tune import runner as module
 from memtui.training.tune.grid import GridPoint
 from memtui.training.tune.runner import command_of
 from tests.support import tune_stub
-from tests.support.cli import memtui, refused
+from tests.support.cli import refused
+from tests.support.in_process import memtui_here
 from tests.support.repository import ROOT
 from tests.support.schemas import check
 from tests.support.tune_stub import FAILS, FAILS_SILENTLY, IS_KILLED, SAYS_NOTHING, STOPS
@@ -221,7 +222,7 @@ def test_where_results_go(tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, argv, says):
-    refused(memtui("tune", *argv, cwd=tmp_path), says)
+    refused(memtui_here("tune", *argv, cwd=tmp_path), says)
     assert list(tmp_path.iterdir()) == []
 
 
