@@ -93,8 +93,8 @@ def _on_screen(args: argparse.Namespace, console: Console) -> int:
     """Show a file while it is read, and then its session, which is kept where an output is named."""
     (path, *others), output = args.logs, args.output
     if others or path.is_dir() or args.json or not console.interactive:
-        asked = "--tui shows one file, on a terminal and without --json" if output is not None else _NO_OUTPUT
-        raise UserError(asked)
+        message = "--tui shows one file, on a terminal and without --json" if output is not None else _NO_OUTPUT
+        raise UserError(message)
     if output is None:
         return show_file(args, path, console, **_how(args))
     session = output / f"{path.name}.memtui" if output.is_dir() else output

@@ -24,7 +24,7 @@ from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
-from memtui.formats.reading import Found, Usage, found
+from memtui.formats.reading import FileSummary, Usage, summarize
 from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
 
 FORMAT = "Chrome trace"
@@ -119,11 +119,11 @@ class Events:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise _damaged(error) from None
 
-    def so_far(self) -> Found:
-        """Return what was found so far."""
+    def so_far(self) -> FileSummary:
+        """Return what the file tells of so far."""
         for changes in self.changes.values():
             changes.usage.add(np.array(changes.bytes[changes.usage.seen :]))
-        return found(FORMAT, [changes.usage for changes in self.changes.values()])
+        return summarize(FORMAT, [changes.usage for changes in self.changes.values()])
 
     def _thread(self, event: _Event) -> int:
         return self._threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(self._threads))

@@ -22,7 +22,7 @@ from memtui.formats import reading
 from memtui.formats.allocation_ledger import Ledger
 from memtui.formats.call_paths import CallPaths, call_path
 from memtui.formats.imported import Imported, NotImportable, Part
-from memtui.formats.reading import Found, Usage, found
+from memtui.formats.reading import FileSummary, Usage, summarize
 from memtui.session.records.imported import NO_CLOCK, WALL, ImportedFrom
 
 FORMAT = "CUDA memory snapshot"
@@ -98,15 +98,15 @@ class Events:
         self._add(events, owner)
         return events
 
-    def so_far(self) -> Found:
-        """Return what was found so far."""
+    def so_far(self) -> FileSummary:
+        """Return what the file tells of so far."""
         usages = []
         for _, events in self._by_list.values():
             usage, sizes = events.usage, np.array(events.size_bytes[events.usage.seen :])
             action = np.array(events.action[usage.seen :])
             usage.add(sizes * ((action == _ALLOC).astype(np.int64) - (action == _COMPLETED)))
             usages.append(usage)
-        return found(FORMAT, usages)
+        return summarize(FORMAT, usages)
 
     def _add(self, events: _Events, elements: list[Any]) -> None:
         for event in elements:

@@ -23,8 +23,8 @@ MOST_POINTS = 512  # of the curve of a device
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was found so far.
+class FileSummary:
+    """What a file tells of, as far as it was read.
 
     Attributes:
         format: of the file.
@@ -50,21 +50,21 @@ class ReadingProgress:
         share: of that, from 0 to 1, that is done; None: not known.
         read_bytes: of it as it is stored.
         total_bytes: of it as it is stored; 0: not known.
-        found: None: its format is not known yet, or does not tell.
+        summary: None: its format is not known yet, or does not tell.
     """
 
     doing: str
     share: float | None
     read_bytes: int
     total_bytes: int
-    found: Found | None
+    summary: FileSummary | None
 
 
 class Parser(Protocol):
     """What takes in a file."""
 
-    def so_far(self) -> Found:
-        """Return what was found so far."""
+    def so_far(self) -> FileSummary:
+        """Return what the file tells of so far."""
 
 
 _watch: _Watch | None = None  # of this process
@@ -76,7 +76,7 @@ class _Watch:
         self._doing, self._read_bytes, self._total_bytes = "", 0, 0
         self._share: float | None = None
         self._parser: Parser | None = None
-        self._found: Found | None = None  # by a parser that is done
+        self._summary: FileSummary | None = None  # by a parser that is done
         self._due_s = 0.0
 
     def set_parser(self, parser: Parser | None) -> None:
@@ -93,13 +93,13 @@ class _Watch:
 
     def start(self, doing: str) -> None:
         if self._parser is not None:
-            self._found, self._parser = self._parser.so_far(), None
+            self._summary, self._parser = self._parser.so_far(), None
         self._doing, self._share = doing, None
         self.report()
 
     def report(self) -> None:
-        found = self._found if self._parser is None else self._parser.so_far()
-        self._send(ReadingProgress(self._doing, self._share, self._read_bytes, self._total_bytes, found))
+        summary = self._summary if self._parser is None else self._parser.so_far()
+        self._send(ReadingProgress(self._doing, self._share, self._read_bytes, self._total_bytes, summary))
         self._due_s = time.monotonic() + EVERY_S
 
 
@@ -159,7 +159,7 @@ class Usage:
 
     def __init__(self) -> None:
         self.seen = self.allocations = self.frees = 0
-        self._held = self._low = 0  # without what was there before, which only its frees tell of
+        self._in_use = self._low = 0  # without what was there before, which only its frees tell of
         self._points: list[int] = []
         self._events_of_point = 1
 
@@ -169,15 +169,15 @@ class Usage:
             return
         self.allocations += int(np.count_nonzero(delta_bytes > 0))
         self.frees += int(np.count_nonzero(delta_bytes < 0))
-        held = self._held + np.cumsum(delta_bytes)
-        self._held, self._low = int(held[-1]), min(self._low, int(held.min()))
-        point = (self.seen + np.arange(len(held))) // self._events_of_point
+        in_use = self._in_use + np.cumsum(delta_bytes)
+        self._in_use, self._low = int(in_use[-1]), min(self._low, int(in_use.min()))
+        point = (self.seen + np.arange(len(in_use))) // self._events_of_point
         starts = np.flatnonzero(np.diff(point, prepend=-1))
-        most = np.maximum.reduceat(held, starts).tolist()
+        most = np.maximum.reduceat(in_use, starts).tolist()
         if point[0] < len(self._points):
             self._points[-1] = max(self._points[-1], most.pop(0))
         self._points += most
-        self.seen += len(held)
+        self.seen += len(in_use)
         while len(self._points) > MOST_POINTS:
             self._points = [max(self._points[at : at + 2]) for at in range(0, len(self._points), 2)]
             self._events_of_point *= 2
@@ -188,11 +188,11 @@ class Usage:
         return tuple(max(0, point - self._low) for point in self._points)
 
 
-def found(form: str, devices: list[Usage]) -> Found:
-    """Return what was found on some devices."""
+def summarize(form: str, devices: list[Usage]) -> FileSummary:
+    """Return what a file tells of some devices."""
     curves = [device.usage_bytes for device in devices if device.seen]
     fullest = max(curves, key=max, default=())
-    return Found(
+    return FileSummary(
         form,
         sum(device.allocations for device in devices),
         sum(device.frees for device in devices),

@@ -57,13 +57,13 @@ def test_a_file_tells_its_progress_while_it_is_read(kind, tmp_path, monkeypatch)
     device = imported.parts[-1].device
     assert doing.index(f"matching frees to allocations on {device}") > doing.index("matching frees to allocations")
     assert all(word.share is None or 0 <= word.share <= 1 for word in sent)
-    events = [word.found.allocations + word.found.frees for word in sent if word.found is not None]
+    events = [word.summary.allocations + word.summary.frees for word in sent if word.summary is not None]
     assert events == sorted(events)
     assert len(set(events)) > 3, "it grows while the file is read"
-    last = next(word.found for word in reversed(sent) if word.doing == "reading" and word.found is not None)
+    last = next(word.summary for word in reversed(sent) if word.doing == "reading" and word.summary is not None)
     rows = sum(len(part.trace) - part.trace.existing for part in imported.parts)
     assert 0 < last.allocations + last.frees <= rows
-    final = sent[-1].found
+    final = sent[-1].summary
     assert final is not None
     assert final.peak_bytes == max(part.trace.peak_bytes for part in imported.parts)
     assert json.dumps(final.usage_bytes)

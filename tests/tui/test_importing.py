@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memtui.core.plain_data import to_plain
-from memtui.formats.reading import Found, ReadingProgress
+from memtui.formats.reading import FileSummary, ReadingProgress
 from memtui.tui.screens.importing import ImportApp
 from tests.support.allocation_screen import until
 from tests.support.screen_text import screen_lines, screen_text
@@ -35,7 +35,7 @@ class FakeTask:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_what_was_found_so_far_is_shown_as_it_comes(size):
+async def test_what_the_file_tells_so_far_is_shown_as_it_comes(size):
     task = FakeTask()
     app = ImportApp(task, "snapshot.pickle")
     async with app.run_test(size=size) as pilot:
@@ -46,7 +46,9 @@ async def test_what_was_found_so_far_is_shown_as_it_comes(size):
         await until(pilot, lambda: " 25 %," in screen_text(app))
         assert "left of reading" in screen_lines(app)[1]
         curve = tuple(n << 20 for n in range(0, 600, 2))
-        task.send("reading", 0.5, GIB // 2, GIB, Found("CUDA memory snapshot", 1_234_567, 1_234_000, 598 << 20, curve))
+        task.send(
+            "reading", 0.5, GIB // 2, GIB, FileSummary("CUDA memory snapshot", 1_234_567, 1_234_000, 598 << 20, curve)
+        )
         await until(pilot, lambda: " 50 %," in screen_text(app))
         head, bar, figures = screen_lines(app)[:3]
         assert "1.00 GiB   CUDA memory snapshot" in head
@@ -78,7 +80,7 @@ async def test_of_a_pipe_the_bytes_so_far_are_shown_and_a_small_terminal_says_so
     task = FakeTask()
     app = ImportApp(task, "-")
     async with app.run_test(size=(80, 24)) as pilot:
-        task.send("reading", None, 3 << 20, 0, Found("Chrome trace"))
+        task.send("reading", None, 3 << 20, 0, FileSummary("Chrome trace"))
         await until(pilot, lambda: "reading, 3.00 MiB so far" in screen_text(app))
         assert "reading ..." in screen_text(app)
         await pilot.resize_terminal(30, 8)

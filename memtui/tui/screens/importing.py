@@ -1,4 +1,4 @@
-"""The screen of a file of another tool while it is read: what was found so far, and the time that is left."""
+"""The screen of a file of another tool while it is read: what it tells of so far, and the time that is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.core.processes import BackgroundTask
-from memtui.formats.reading import Found, ReadingProgress
+from memtui.formats.reading import FileSummary, ReadingProgress
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.layout import too_small
 from memtui.widgets import text
@@ -82,7 +82,7 @@ class ImportScreen(Screen[None]):
 
     def _follow(self) -> None:
         while not self._ended.is_set() and not (self._reading.over or self._reading.finished):
-            messages = [word for word in self._reading.receive_messages(_WAIT_S) if "doing" in word]
+            messages = [message for message in self._reading.receive_messages(_WAIT_S) if "doing" in message]
             if messages:
                 self.post_message(_Received(_progress(messages[-1]), False))
         self.post_message(_Received(None, True))
@@ -98,18 +98,18 @@ class ImportScreen(Screen[None]):
 
     def _fill(self) -> None:
         progress, width = self._progress, self.app.size.width
-        found = None if progress is None else progress.found
+        summary = None if progress is None else progress.summary
         parts = [(f" memtui import  {text.clean(self._name_of_file)}", 1)]
         if progress is not None and progress.total_bytes:
             parts.append((f"   {text.size(progress.total_bytes)}", 2))
-        if found is not None:
-            parts.append((f"   {found.format}", 3))
+        if summary is not None:
+            parts.append((f"   {summary.format}", 3))
         self.head.show(text.fitting_ranked(parts, width, ""))
         now_s = time.monotonic()
         self.bar.show(f" {_bar(progress, now_s - self._start_s, now_s - self._stage_start_s, width - 2)}")
-        self.figures.show(f" {_figures(found)}")
-        if found is not None and found.usage_bytes != self.chart.view:
-            self.chart.show(found.usage_bytes)
+        self.figures.show(f" {_figures(summary)}")
+        if summary is not None and summary.usage_bytes != self.chart.view:
+            self.chart.show(summary.usage_bytes)
         self.foot.show(" q Esc end the import: nothing is written")
 
     def action_leave(self) -> None:
@@ -127,11 +127,11 @@ class ImportApp(TerminalApp[None]):
         return ImportScreen(self._reading, self._name_of_file)
 
 
-def _progress(word: dict[str, Any]) -> ReadingProgress:
-    found = word["found"]
-    if found is not None:
-        found = Found(**{**found, "usage_bytes": tuple(found["usage_bytes"])})
-    return ReadingProgress(**{**word, "found": found})
+def _progress(message: dict[str, Any]) -> ReadingProgress:
+    summary = message["summary"]
+    if summary is not None:
+        summary = FileSummary(**{**summary, "usage_bytes": tuple(summary["usage_bytes"])})
+    return ReadingProgress(**{**message, "summary": summary})
 
 
 def _bar(progress: ReadingProgress | None, passed_s: float, stage_s: float, width: int) -> str:
@@ -142,12 +142,12 @@ def _bar(progress: ReadingProgress | None, passed_s: float, stage_s: float, widt
     if share is None or not 0 < share < 1:
         so_far = f", {text.size(progress.read_bytes)} so far" if not progress.total_bytes else ""
         return f"{progress.doing}{so_far} ({text.span(round(passed_s))})"
-    words = f" {100 * share:.0f} %, {text.span(round(stage_s * (1 - share) / share))} left of {progress.doing}"
-    return f"{text.progress_bar(round(1000 * share), 1000, max(8, width - text.width(words)))}{words}"
+    label = f" {100 * share:.0f} %, {text.span(round(stage_s * (1 - share) / share))} left of {progress.doing}"
+    return f"{text.progress_bar(round(1000 * share), 1000, max(8, width - text.width(label)))}{label}"
 
 
-def _figures(found: Found | None) -> str:
-    if found is None:
+def _figures(summary: FileSummary | None) -> str:
+    if summary is None:
         return ""
-    peak = "" if found.peak_bytes is None else f" · peak so far {text.size(found.peak_bytes)}"
-    return f"{found.allocations:,} allocations and {found.frees:,} frees so far{peak}"
+    peak = "" if summary.peak_bytes is None else f" · peak so far {text.size(summary.peak_bytes)}"
+    return f"{summary.allocations:,} allocations and {summary.frees:,} frees so far{peak}"

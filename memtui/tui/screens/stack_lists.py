@@ -89,12 +89,12 @@ class StackLists:
         return " < ".join(map(call_text, own[:_MOST_CALLS])) or _NO_STACK
 
     def _keys_of(self, number: int, group: str) -> tuple[str, ...]:
-        known = self._keys.get((group, number))
-        if known is None:
+        cached = self._keys.get((group, number))
+        if cached is None:
             key: Callable[[Frame], str] = _file if group == "by file" else _function
             keys = tuple(dict.fromkeys(map(key, self._stacks.stack(number)))) or (_NO_STACK,)
-            known = self._keys[group, number] = keys
-        return known
+            cached = self._keys[group, number] = keys
+        return cached
 
 
 def _inside(frame: Frame) -> bool:
