@@ -216,6 +216,7 @@ class ProcessWindow:
     # milliseconds. Empty: it was not.
     parts: tuple[PageSet, ...] = ()
     probe_ns: int | None = None
+    longest_pause_ns: int | None = None  # of the pauses that ``paused_ns`` sums up; None: that is one pause
 
     @property
     def shared_bytes(self) -> int | None:

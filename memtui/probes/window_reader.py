@@ -66,6 +66,7 @@ class Reading:
     paused_ns: int
     stopped: bool = False  # by someone else
     running: str = ""  # why it was not paused; empty: it was
+    longest_pause_ns: int | None = None  # of the pauses that ``paused_ns`` sums up; None: that is one pause
 
 
 @dataclass(frozen=True, slots=True)

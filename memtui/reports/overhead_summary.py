@@ -92,7 +92,7 @@ def _budget(reader: ReportSource, overhead: Overhead) -> Budget | None:
 
 def _longest_pause_s(rows: ProcessRows) -> float | None:
     """Return the longest single pause of any process, also where the pause was given up."""
-    pauses_ns = [row["paused_ns"] for row in rows if row["paused_ns"] is not None]
+    pauses_ns = [row["longest_pause_ns"] or row["paused_ns"] for row in rows if row["paused_ns"] is not None]
     return max(pauses_ns) / SECOND_NS if pauses_ns else None
 
 

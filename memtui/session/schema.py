@@ -108,6 +108,7 @@ class ProcessSampleRecord:
     pss_bytes: int | None
     pss_ns: int | None
     pss_reason: str
+    longest_pause_ns: int | None
     rss_bytes: int | None
     cpu_ns: int | None
     threads: int | None

@@ -104,3 +104,13 @@ def test_frames_are_those_that_were_behind_a_page_last():
     assert (joined.pages.tolist(), joined.frames.tolist(), len(joined.huge)) == ([1, 2, 3], [10, 21, 30], 0)
     without = whole(reading([1], 0, 1000), last=reading([2], 1001, 1500, frames=frames([2], [21])))
     assert without.outcome.window.frames is None
+
+
+def test_the_longest_of_the_pauses_is_known_beside_their_sum():
+    parts = WindowParts()
+    parts.add(1, reading([1], 0, 10))
+    parts.add(1, Lost(TimeoutError(), 9 * MS))
+    joined = parts.complete(1, reading([2], 11, 20)).outcome
+    assert (joined.paused_ns, joined.longest_pause_ns) == (11 * MS, 9 * MS)
+    alone = parts.complete(1, reading([2], 21, 30)).outcome
+    assert (alone.paused_ns, alone.longest_pause_ns) == (MS, None)

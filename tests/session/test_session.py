@@ -503,6 +503,7 @@ def test_a_session_of_a_format_before_is_read(version, tmp_path):
     gone = [table for before, tables in since.items() if before >= version for table in tables.split()]
     connection = sqlite3.connect(path)
     columns = [("power", name) for name in (*GPU_COUNTERS, "counters_reason") if version < 11]
+    columns += [("process_sample", "longest_pause_ns")]
     if version < 10:
         names = ("processes", "pss_bytes", "pss_ns", "wss_low_bytes", "wss_high_bytes", "lost_ns", "set_again_ns")
         columns += [("sample", name) for name in names]

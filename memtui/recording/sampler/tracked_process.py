@@ -95,12 +95,14 @@ class TrackedProcess:
             elif status in (Status.OK, Status.APPROXIMATE):
                 few = f", of {seen.blocks} blocks of 2 MiB: too few for an interval" if seen.blocks < FEW_BLOCKS else ""
                 status, reason = Status.APPROXIMATE, "; ".join(filter(None, (f"{PART}{few}", reason)))
-        paused_ns, self.paused_ns = max(outcome.paused_ns, self.paused_ns), 0
+        paused_ns, first_ns, self.paused_ns = max(outcome.paused_ns, self.paused_ns), self.paused_ns, 0
+        longest_ns = reading.longest_pause_ns if reading else None
         return ProcessWindow(
             process=self.process.key,
             start_ns=start_ns,
             end_ns=end_ns,
             paused_ns=paused_ns,
+            longest_pause_ns=None if longest_ns is None else max(longest_ns, first_ns),
             walk_ns=pages.walk_ns if pages else None,
             rearm_ns=pages.rearm_ns if pages else None,
             clear_gap_ns=pages.clear_gap_ns if pages and reading and reading.running else None,

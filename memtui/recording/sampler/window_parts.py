@@ -49,7 +49,7 @@ class WindowParts:
 
     def __init__(self) -> None:
         self._parts: dict[int, list[Part]] = {}
-        self._lost: set[int] = set()  # processes that a cut missed
+        self._lost: dict[int, list[int]] = {}  # pauses in vain, in ns, of processes that a cut missed
 
     def add(self, pid: int, outcome: Outcome) -> None:
         """Add a part; call it before the next round of the reader."""
@@ -57,20 +57,21 @@ class WindowParts:
             frames = outcome.window.frames() if outcome.window.frames is not None else None
             self._parts.setdefault(pid, []).append(Part(outcome, frames))
         else:  # its accessed bits stand as they were: the next part has all of this one
-            self._lost.add(pid)
+            self._lost.setdefault(pid, []).append(outcome.paused_ns)
 
     def forget_others(self, pids: Sequence[int]) -> None:
         """Release the parts of processes that ended."""
         self._parts = {pid: parts for pid, parts in self._parts.items() if pid in pids}
-        self._lost &= set(pids)
+        self._lost = {pid: lost for pid, lost in self._lost.items() if pid in pids}
 
     def complete(self, pid: int, outcome: Outcome) -> Whole:
         """Return the whole window whose last part is ``outcome``. Where that was lost, the parts wait for the next."""
-        if not isinstance(outcome, Reading) or pid not in self._parts:
+        if not isinstance(outcome, Reading) or not (pid in self._parts or pid in self._lost):
             return Whole(outcome)
-        parts = [p for p in self._parts.pop(pid) if p.reading.window.generation == outcome.window.generation]
-        lost = pid in self._lost
-        self._lost.discard(pid)
+        cut, lost = self._parts.pop(pid, []), self._lost.pop(pid, [])
+        pauses_ns = [*(part.reading.paused_ns for part in cut), *lost, outcome.paused_ns]
+        outcome = replace(outcome, paused_ns=sum(pauses_ns), longest_pause_ns=max(pauses_ns))
+        parts = [part for part in cut if part.reading.window.generation == outcome.window.generation]
         if not parts:
             return Whole(outcome)
         readings = [*(part.reading for part in parts), outcome]
@@ -83,7 +84,7 @@ class WindowParts:
 
 
 def _joined(parts: Sequence[Part], last: Reading) -> Reading:
-    """Return the reading of the whole window."""
+    """Return the reading of the whole window. ``last`` has its pauses already."""
     windows = [*(part.reading.window for part in parts), last.window]
     worst = next((w for w in reversed(windows) if w.status != Status.OK), last.window)
     known = all(window.pages is not None for window in windows)
@@ -98,8 +99,7 @@ def _joined(parts: Sequence[Part], last: Reading) -> Reading:
         frames=_joined_frames(parts, last.window),
     )
     running = next((part.reading.running for part in parts if part.reading.running), last.running)
-    paused_ns = sum(part.reading.paused_ns for part in parts) + last.paused_ns
-    return replace(last, window=window, paused_ns=paused_ns, running=running)
+    return replace(last, window=window, running=running)
 
 
 def _joined_frames(parts: Sequence[Part], last: PageWindow) -> Callable[[], TouchedFrames] | None:
