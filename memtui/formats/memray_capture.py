@@ -89,8 +89,8 @@ class _Progress:
     def __init__(self) -> None:
         self.rows = self.allocations = 0
 
-    def so_far(self) -> reading.Found:
-        return reading.Found(FORMAT, self.allocations, self.rows - self.allocations)
+    def so_far(self) -> reading.FileSummary:
+        return reading.FileSummary(FORMAT, self.allocations, self.rows - self.allocations)
 
 
 def _follow(output: IO[bytes]) -> bytes:
