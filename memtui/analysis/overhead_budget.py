@@ -37,14 +37,21 @@ class Budget:
         self._warned = False
         self._begun = 0  # windows so far
 
-    def record(self, now_ns: int, lost_ns: int, cpu_ns: int) -> None:
-        """Take a window into account: the time that the target lost by it, and all CPU time used until now."""
+    def record(self, now_ns: int, lost_ns: int, cpu_ns: int, *, parts: int = 1) -> None:
+        """Take a window into account.
+
+        Args:
+            now_ns: this moment.
+            lost_ns: the time that the target lost by the window.
+            cpu_ns: all CPU time used until now.
+            parts: of the window, each of which costs about as much as a window that is not cut.
+        """
         cost_ns = max(lost_ns, cpu_ns - self._cpu_ns, 0)
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
         if self._begun == 1:
             self._costs.clear()
         self._begun += 1
-        self._costs.append(cost_ns)
+        self._costs.append(cost_ns // parts)
         self.last_ns = cost_ns
         most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
         self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)

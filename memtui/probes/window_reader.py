@@ -159,13 +159,20 @@ class PageReader:
         self._record_pause(subject.pid, pause)
         return pause.paused_ns or 0
 
-    def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
-        """Return a window of each process, in the same order."""
-        self._protected.refresh()
-        self._tracker.start_round(len(subjects))
-        if self._together and self._pause and len(subjects) > 1:
-            return self._read_together(subjects, want_resident)
-        return [self._read_single(subject, want_resident) for subject in subjects]
+    def read(self, subjects: Sequence[Subject], *, want_resident: bool, part: bool = False) -> list[Outcome]:
+        """Return a window of each process, in the same order.
+
+        ``part``: of a longer window, so it says little of how long the next one takes.
+        """
+        self._times.in_part = part
+        try:
+            self._protected.refresh()
+            self._tracker.start_round(len(subjects))
+            if self._together and self._pause and len(subjects) > 1:
+                return self._read_together(subjects, want_resident)
+            return [self._read_single(subject, want_resident) for subject in subjects]
+        finally:
+            self._times.in_part = False
 
     def forget(self, pid: int) -> None:
         """Release the state of a process that ended."""

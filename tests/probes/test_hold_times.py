@@ -46,6 +46,18 @@ def test_the_first_window_is_judged_by_the_size_of_a_process(sizes):
     assert times.expected_ns(2, None) == 0, "it has ended"
 
 
+def test_a_part_of_a_window_may_raise_a_prediction_and_never_lowers_it(sizes):
+    times = HoldTimes()
+    times.expected_ns(1, 10)
+    times.record(1, 95 * MS, 60 * MS)
+    times.in_part = True
+    for _ in range(12):
+        times.record(1, 5 * MS, 2 * MS)
+    assert (times.expected_ns(1, 10), times.expected_stopped_ns(1)) == (95 * MS, 60 * MS)
+    times.record(1, 120 * MS, 80 * MS)
+    assert (times.expected_ns(1, 10), times.expected_stopped_ns(1)) == (120 * MS, 80 * MS)
+
+
 def test_on_a_slow_machine_the_first_window_is_judged_by_a_walk_before_it(sizes):
     times = HoldTimes()
     usual_ns = times.expected_ns(1, 0)

@@ -8,7 +8,7 @@ import pytest
 from memtui.core.page_set import PageSet
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.tracker_state import Tracked
-from memtui.probes.pages.tlb_flush import COLD, OFF, Handle
+from memtui.probes.pages.tlb_flush import COLD, OFF, UNFLUSHED, Handle
 
 NONE = PageSet.empty()
 
@@ -41,3 +41,18 @@ def test_a_new_program_begins_with_nothing_uncertain(tracked):
     tracked.record_exec((2, 2))
     assert (tracked.generation, tracked.address_space) == (1, (2, 2))
     assert tracked.uncertain.unflushed.page_count == tracked.uncertain.unknown.page_count == 0
+
+
+def test_pages_that_are_gone_may_not_have_been_touched(tracked):
+    tracked.record_clear(pages(0, 1000), OFF, pages(0, 2))
+    tracked.record_resident(pages(900, 500))
+    assert tracked.uncertain.unflushed.pages().tolist() == list(range(900, 1000))
+    assert tracked.uncertain.unknown.page_count == 2
+
+
+def test_few_pages_are_no_reason_for_doubt(tracked):
+    tracked.record_clear(pages(0, 256), OFF, NONE)
+    assert tracked.uncertain.unflushed_doubt(NONE) == ""
+    tracked.record_clear(pages(256, 1), OFF, NONE)
+    assert tracked.uncertain.unflushed_doubt(NONE) == f"up to 1.00 MiB more may have been touched: {UNFLUSHED}"
+    assert tracked.uncertain.unflushed_doubt(pages(0, 200)) == ""

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from memtui.analysis.overhead_budget import Budget
 from memtui.recording.sampler.burst_schedule import PROBE_NS, SHORTEST_NS, BurstSchedule
 
 MS, S = 10**6, 10**9
@@ -94,3 +95,19 @@ def test_there_are_none_without_a_budget_or_in_short_windows():
     schedule, _ = started()
     schedule.cancel()
     assert (schedule.cut_ns, schedule.end_ns) == (None, 0)
+
+
+def test_bursts_keep_to_their_part_of_a_budget_also_where_windows_become_dearer():
+    """A window that was cut is not an example of what a window costs."""
+    budget, schedule = Budget(10_000, 3600 * S, 0, 0), BurstSchedule()
+    now_ns = burst_ns = 0
+    for number in range(400):
+        window_ns = (MS + number * 39 * MS // 400) // 4
+        interval_ns = budget.interval_ns(10 * S)
+        schedule.begin(now_ns, now_ns + interval_ns, budget.last_ns, budget.typical_ns, budget.share)
+        parts = len(parts_of(schedule, now_ns, now_ns + interval_ns)) if schedule.cut_ns is not None else 1
+        now_ns += interval_ns
+        budget.record(now_ns, parts * window_ns, 0, parts=parts)
+        burst_ns += (parts - 1) * window_ns
+    assert interval_ns == 10 * S
+    assert 0.001 <= burst_ns / now_ns <= 0.0027

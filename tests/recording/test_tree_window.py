@@ -124,7 +124,7 @@ def test_a_window_in_parts_is_one_sample_with_all_its_pages_and_pauses(watch):
     watch.reader.outcome = outcome
     cleared = []
     add = watch.windows._clock.add_windows
-    watch.windows._clock.add_windows = lambda *args: cleared.extend(args[3]) or add(*args)
+    watch.windows._clock.add_windows = lambda *args, **more: cleared.extend(args[3]) or add(*args, **more)
     start_ns = watch.tree.processes[watch.pid].start_ns
     watch.windows.cut()
     watch.windows.cut()

@@ -51,7 +51,7 @@ class Reader:
             raise self.error
         return self.held_ns
 
-    def read(self, subjects: Sequence[Subject], *, want_resident: bool) -> list[Outcome]:
+    def read(self, subjects: Sequence[Subject], *, want_resident: bool, part: bool = False) -> list[Outcome]:
         return [self.outcome(subject) for subject in subjects]
 
     def forget(self, pid: int) -> None:

@@ -24,9 +24,14 @@ class _Size:
 
 
 class HoldTimes:
-    """Predictions for several processes, from the time of their last windows and their growth since."""
+    """Predictions for several processes, from the time of their last windows and their growth since.
+
+    Attributes:
+        in_part: what is recorded is a part of a window, and not an example: it may raise a prediction only.
+    """
 
     def __init__(self) -> None:
+        self.in_part = False
         self._size: dict[int, _Size] = {}
         self._took: dict[int, tuple[float, _Size]] = {}
         self._stopped: dict[int, float] = {}
@@ -65,8 +70,10 @@ class HoldTimes:
             stopped_ns: how much of that was left when all threads had stopped; 0: the process was not paused.
         """
         before_ns, _ = self._took.get(pid, (0.0, None))
-        self._took[pid] = max(took_ns, _DECAY * before_ns), self._size.get(pid, _Size(0, 0))
-        self._stopped[pid] = max(stopped_ns, _DECAY * self._stopped.get(pid, 0.0))
+        decay = 1.0 if self.in_part else _DECAY
+        if not self.in_part or took_ns > before_ns:
+            self._took[pid] = max(took_ns, decay * before_ns), self._size.get(pid, _Size(0, 0))
+        self._stopped[pid] = max(stopped_ns, decay * self._stopped.get(pid, 0.0))
 
     def record_failure(self, pid: int) -> None:
         """Record that threads of a process did not stop in time: the next time, they have longer."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from memtui.core.samples import End, Event, Message, Power, ProcessWindow, Status, VmaTable, Window
 from memtui.recording.wire import encode
 
+DROP_PARTS_BYTES = 2 << 20  # above this much waiting, a window that was cut loses the page sets of its parts
 DROP_PAGES_BYTES = 8 << 20  # above this much waiting, windows lose their page sets and keep their scalars
 DROP_WINDOWS_BYTES = 16 << 20  # above this, whole windows are dropped and counted
 SLOW = "the recorder was too slow to take the pages"
@@ -48,6 +49,8 @@ class MessageQueue:
             return
         if isinstance(message, (Window, End)):
             message = self._make_up(message)
+        if isinstance(message, Window) and self.waiting_bytes > DROP_PARTS_BYTES:
+            message = replace(message, processes=tuple(_without_parts(p) for p in message.processes))
         if isinstance(message, Window) and self.waiting_bytes > DROP_PAGES_BYTES:
             message = replace(message, processes=tuple(_without_pages(p) for p in message.processes))
         if isinstance(message, VmaTable):
@@ -122,6 +125,10 @@ class MessageQueue:
         encoded = encode(message)
         self._queue.append(memoryview(encoded))
         self.waiting_bytes += len(encoded)
+
+
+def _without_parts(process: ProcessWindow) -> ProcessWindow:
+    return replace(process, parts=(), probe_ns=None) if process.parts else process
 
 
 def _without_pages(process: ProcessWindow) -> ProcessWindow:

@@ -72,10 +72,12 @@ class SampleClock:
         paused_ns: int,
         busy_cpus: float,
         cleared: Sequence[ProcessWindow] | None = None,
+        *,
+        parts: int = 1,
     ) -> TargetLoss:
         """Add a window of the tree, for which processes were paused for ``paused_ns``; return what the tree lost.
 
-        ``cleared``: all parts of windows that were cut, in whose place accessed bits were cleared.
+        ``cleared``: all ``parts`` of windows that were cut, in whose place accessed bits were cleared.
         """
         cpu_ns = self._cpu_ns()
         loss = estimate(
@@ -90,7 +92,7 @@ class SampleClock:
         self._cpu_before_ns = cpu_ns
         self._before = {w.process: Before(w.minor_faults, w.rss_bytes) for w in windows}
         if self._budget is not None:
-            self._budget.record(time.monotonic_ns(), loss.measured_ns, cpu_ns)
+            self._budget.record(time.monotonic_ns(), loss.measured_ns, cpu_ns, parts=parts)
         return loss
 
     def warning(self) -> str:

@@ -53,7 +53,7 @@ class TreeWindows:
         self._pss = PssProbe(max_overhead_ppm)
         self._disturbance = DisturbanceProbe()
         self._resident_due_ns = 0
-        self._parts = WindowParts()
+        self._parts, self._cuts = WindowParts(), 0  # cuts of the window in progress
 
     def start(self) -> None:
         """Count disturbances of the target from here on."""
@@ -66,7 +66,9 @@ class TreeWindows:
     def cut(self) -> None:
         """End a part of the window in progress: its pages are read and their accessed bits cleared, and it goes on."""
         tracked = tuple(self._tree.processes.values())
-        outcomes = self._reader.read([self._tree.subject(process) for process in tracked], want_resident=False)
+        subjects = [self._tree.subject(process) for process in tracked]
+        outcomes = self._reader.read(subjects, want_resident=False, part=True)
+        self._cuts += 1
         self._warnings.update()
         self._outbox.pump()
         for process, outcome in zip(tracked, outcomes, strict=True):
@@ -101,7 +103,8 @@ class TreeWindows:
         cleared = [part for pair in zip(each, wholes, strict=True) for part in _cleared(*pair)]
         budgeted_ns = self._clock.budgeted_ns
         paused_ns = tree_paused_ns(windows, together=self._together) or 0
-        loss = self._clock.add_windows(windows, paused_ns, self._tree.busy_cpus, cleared)
+        parts, self._cuts = 1 + self._cuts, 0
+        loss = self._clock.add_windows(windows, paused_ns, self._tree.busy_cpus, cleared, parts=parts)
         if why := self._clock.warning():
             self._outbox.put_event("warning", why)
         if not windows:

@@ -85,7 +85,8 @@ class WindowParts:
 
 def _joined(parts: Sequence[Part], last: Reading) -> Reading:
     """Return the reading of the whole window. ``last`` has its pauses already."""
-    windows = [*(part.reading.window for part in parts), last.window]
+    readings = [*(part.reading for part in parts), last]
+    windows = [reading.window for reading in readings]
     worst = next((w for w in reversed(windows) if w.status != Status.OK), last.window)
     known = all(window.pages is not None for window in windows)
     window = replace(
@@ -93,6 +94,7 @@ def _joined(parts: Sequence[Part], last: Reading) -> Reading:
         pages=union(w.pages for w in windows if w.pages is not None) if known else None,
         walk_ns=_sum([w.walk_ns for w in windows]),
         rearm_ns=_sum([w.rearm_ns for w in windows]),
+        clear_gap_ns=_sum([r.window.clear_gap_ns for r in readings if r.running]),
         unknown_bytes=windows[0].unknown_bytes,  # what is not known of a later part is in one before it
         status=worst.status,
         reason=worst.reason,

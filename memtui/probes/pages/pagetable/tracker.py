@@ -21,11 +21,11 @@ from memtui.probes.pages.pagetable.parallel_walk import SplitWalker
 from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.sampled_parts import PartReader
-from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
+from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked, is_little
 from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
-from memtui.probes.pages.tlb_flush import UNFLUSHED, Flusher, Handle, prove_flushes
+from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
 from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window
 from memtui.probes.proc_maps import read_maps
 
@@ -33,8 +33,6 @@ NAME = "pagetable"
 _MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
 _FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
 _LOOK_EVERY_NS = 100_000_000  # for other observers that began; a look takes 0.2 ms
-# With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
-_EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
 
 
 class PageTableTracker:
@@ -290,7 +288,7 @@ class PageTableTracker:
         taken = self._taken_by_others(walk, pages)
         runs = users.describe_running() if users else ""
         began = f"{', '.join(self._began)} began a moment ago, and clears accessed bits, too" if self._began else ""
-        unflushed = _unflushed(bits.uncertain.unflushed.difference(pages), pages)
+        unflushed = bits.uncertain.unflushed_doubt(pages)
         doubts = "; ".join(filter(None, (changed, taken, unflushed, runs, self._shared_with(tracked), began)))
         unknown = bits.uncertain.unknown
         unknown_bytes = unknown.size_bytes - unknown.difference(pages).size_bytes  # those in the working set
@@ -368,13 +366,14 @@ class PageTableTracker:
             if files is not None:
                 files.wait()
         tracked.record_clear(bits.touched, done.flush, done.unknown)
-        took_ns = time.monotonic_ns() - bits.walked_ns
-        tracked.clear_page_ns = max(took_ns / max(bits.touched.page_count, _FEW_PAGES), tracked.clear_page_ns / 2)
+        if (pages := bits.touched.page_count) >= _FEW_PAGES:
+            took_ns = time.monotonic_ns() - bits.walked_ns
+            tracked.clear_page_ns = max(took_ns / pages, tracked.clear_page_ns / 2)
         return done
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
         """Return a sentence about memory that may have been accessed, too; empty where it is little."""
-        if _is_little(doubtful_bytes := walk.in_doubt * PAGE_BYTES, pages):
+        if is_little(doubtful_bytes := walk.in_doubt * PAGE_BYTES, pages):
             return ""
         who = ", ".join(self._others) or "another observer"
         return f"about {size(doubtful_bytes)} more may have been touched: {who} took accessed bits"
@@ -413,6 +412,7 @@ class PageTableTracker:
     def _record_resident(self, tracked: Tracked, walk: Walk) -> None:
         if walk.resident is not None:
             tracked.resident_pages = walk.resident.page_count
+            tracked.record_resident(walk.resident)
             still = self._paused and tracked.handle.pid not in self.running
             tracked.cuts = self._split.cuts(walk.resident) if still else ()
 
@@ -436,15 +436,3 @@ class PageTableTracker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _is_little(doubtful_bytes: int, pages: PageSet) -> bool:
-    """Whether a window counts as exact though so much more may have been accessed."""
-    return doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES)
-
-
-def _unflushed(missing: PageSet, pages: PageSet) -> str:
-    """Return a sentence about pages that were not seen and have been cleared without a flush; empty: they are few."""
-    if _is_little(missing.size_bytes, pages):
-        return ""
-    return f"up to {size(missing.size_bytes)} more may have been touched: {UNFLUSHED}"

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
+from memtui.core.units import size
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.thread_pool import Future
-from memtui.probes.pages.tlb_flush import OFF, Handle
+from memtui.probes.pages.tlb_flush import OFF, UNFLUSHED, Handle
+
+# With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
+_EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
+
+
+def is_little(doubtful_bytes: int, pages: PageSet) -> bool:
+    """Whether a window counts as exact though so much more may have been accessed."""
+    return doubtful_bytes <= max(_EXACT_SHARE * pages.size_bytes, _EXACT_BYTES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +33,13 @@ class Uncertain:
 
     unknown: PageSet = field(default_factory=PageSet.empty)
     unflushed: PageSet = field(default_factory=PageSet.empty)
+
+    def unflushed_doubt(self, pages: PageSet) -> str:
+        """Return a sentence about unflushed pages that are not among those seen; empty where they are few."""
+        missing = self.unflushed.difference(pages)
+        if is_little(missing.size_bytes, pages):
+            return ""
+        return f"up to {size(missing.size_bytes)} more may have been touched: {UNFLUSHED}"
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +66,13 @@ class Tracked:
         self.address_space = address_space
         self.generation += 1
         self.uncertain = Uncertain()
+
+    def record_resident(self, resident: PageSet) -> None:
+        """Forget pages that are not there any more: no translation of them is left."""
+        unflushed = self.uncertain.unflushed
+        if unflushed.page_count:
+            there = unflushed.difference(unflushed.difference(resident))
+            self.uncertain = replace(self.uncertain, unflushed=there)
 
     def record_clear(self, pages: PageSet, flush: str, unknown: PageSet) -> None:
         """Record which accessed bits were to be cleared, the flush that came with it, and which bits stayed set."""
