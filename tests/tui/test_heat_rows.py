@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
 from memtui.analysis.heat_map import Band
-from memtui.tui.presenters.heat_rows import ProcessRange, heat_band, ranges_to_draw
+from memtui.tui.presenters.heat_rows import ProcessRange, heat_band, ranges_to_draw, row_counts, shares_of
 
 MIB = 1 << 20
 
@@ -37,3 +41,26 @@ def test_the_row_of_what_had_no_room_says_of_which_process():
     assert (band.row, band.label, band.who) == (13, "713 7 others", "713")
     assert heat_band(more, 10, 0, heap, "").label == "7 others"
     assert heat_band(more, 10, 0, None, "713").label == "713 7 ranges", "of a process with one row"
+
+
+def test_a_process_weighs_for_as_long_as_it_ran_in_the_picture():
+    lives = [(1, 0, 5), (1, 3, None), (2, 12, 14), (3, 0, 9), (4, 20, None), (5, 18, 30)]  # None: it goes on
+    rows = [
+        SimpleNamespace(process=process, first_sample=first, last_sample=last or 0, open=last is None)
+        for process, first, last in lives
+    ]
+    assert shares_of(rows, 10, 19) == {1: 1.0, 2: 0.3, 5: 0.2}
+
+
+@pytest.mark.parametrize("cells", [1, 6, 11, 17, 40])
+def test_all_rows_are_given_out(cells):
+    for weights in ([64], [64, 1], [64, *[4] * 16], [9] * 9, [1] * 50):
+        assert sum(row_counts(weights, cells)) == cells
+
+
+def test_few_processes_have_a_row_each_and_of_many_the_heavy_ones_keep_theirs():
+    assert row_counts([1 << 30, 1, 1, 1], 8)[1:] == [1, 1, 1]
+    assert row_counts([9] * 9, 11).count(0) == 0, "ranks of one size"
+    training, *workers = row_counts([100 << 20, *[1 << 20] * 16], 17)
+    assert training >= 6
+    assert max(workers) == 1

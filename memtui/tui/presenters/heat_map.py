@@ -116,8 +116,8 @@ class HeatColumns:
         if live and len(self._with_pages) > self._keep_windows:
             self._forget_windows(reader, axis)
         parts = [f"hottest {hottest.label} {size(touched[hottest.key])}"] if hottest else []
-        if len(ranges) > len(drawn):
-            parts.append(f"{len(ranges) - len(drawn)} small ones not drawn")
+        if hidden := len(ranges) - sum(r.process in self._blanks for r in drawn):
+            parts.append(f"{hidden} small ones not drawn")
         share = np.array(picture).T if picture else np.empty((0, 0), np.float32)
         self._decoded = complete
         if not self._settled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from memtui.analysis.heat_layout import DEFAULT_GAP_BYTES
 from memtui.analysis.heat_map import Band, blocks_of
 from memtui.core.page_set import PageSet
 from memtui.core.units import size
+from memtui.session.vma_row import VmaRow
 from memtui.widgets.views.memory import HeatBand
 
 GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new blocks do not move the picture
@@ -21,7 +22,10 @@ GROUP_SHIFT = 3  # memory is laid out in groups of 8 blocks (16 MiB): a few new 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRange:
-    """A range of one process, to be drawn. ``weight_bytes``: the most of it that was ever accessed."""
+    """A range of one process, to be drawn.
+
+    ``weight_bytes``: the most of it that was ever accessed, times the share of the time in sight in which it ran.
+    """
 
     process: int
     key: int
@@ -77,15 +81,27 @@ def ranges_to_draw(ranges: Sequence[ProcessRange], cells: int, keep: int | None)
     return [replace(r, label=label) for r, label in zip(drawn, labels, strict=True)]
 
 
+def shares_of(rows: Iterable[VmaRow], first: int, last: int) -> dict[int, float]:
+    """Return the share of the windows from one to another in which each process ran, without those that never did."""
+    lives: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        end = last if row.open else row.last_sample
+        low, high = lives.get(row.process, (row.first_sample, end))
+        lives[row.process] = min(low, row.first_sample), max(high, end)
+    parts = {process: (max(low, first), min(high, last)) for process, (low, high) in lives.items()}
+    return {process: (high - low + 1) / (last - first + 1) for process, (low, high) in parts.items() if low <= high}
+
+
 def row_counts(weights: list[int], cells: int) -> list[int]:
-    """Return rows of each process by the square root of its weight, at least one for each while rows are left."""
+    """Return rows of each process by the square root of its weight.
+
+    Each has at least one, but where there are so many processes that they would take half of the rows: the workers of
+    each epoch would leave none for the training.
+    """
     root = np.sqrt(np.array(weights, float))
-    heights = np.zeros(len(weights), int)
-    heaviest = np.argsort(-root, kind="stable")[:cells]
-    heights[heaviest] = 1
-    if len(heaviest):
-        quota = root[heaviest] / root[heaviest].sum() * (cells - len(heaviest))
-        heights[heaviest] += quota.astype(int)
-        rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
-        heights[heaviest[rest]] += 1
+    least = int(len(weights) <= cells // 2)
+    quota = root / max(float(root.sum()), 1.0) * (cells - least * len(weights))
+    heights = least + quota.astype(int)
+    rest = np.argsort(-(quota % 1), kind="stable")[: cells - int(heights.sum())]
+    heights[rest] += 1
     return heights.tolist()

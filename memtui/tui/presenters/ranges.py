@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Process
 from memtui.session.session import Session
 from memtui.session.vma_row import VmaRow
-from memtui.tui.presenters.heat_rows import ProcessRange
+from memtui.tui.presenters.heat_rows import ProcessRange, shares_of
 from memtui.tui.presenters.processes import rank_of
 from memtui.tui.presenters.range_names import name_of, short_label
 from memtui.widgets.views.memory import TREND, RangeRow, Sort, TableView
@@ -274,11 +275,11 @@ class RangeTable:
         the picture shows, only those of the chosen process are there, and of those that are zoomed into.
         """
         several = len({p.pid for p in processes}) > 1
-        ran = {r.process for r in self._rows if r.first_sample <= last and (r.open or r.last_sample >= first)}
+        shares = shares_of(self._rows, first, last)
         out = []
         for row in {row.id: row for row, _, _ in self._filtered_rows().shown.entries}.values():
-            ran_or_chosen = row.process in ran or row.pid == self.pid or row.process in zoomed
-            if (weight := self._most.get(row.id, 0)) and ran_or_chosen:
+            drawn = row.process in shares or row.pid == self.pid or row.process in zoomed
+            if (weight := ceil(self._most.get(row.id, 0) * shares.get(row.process, 1))) and drawn:
                 then = state_at(row.states, sample)
                 label = short_label(row if then is None else row._replace(name=then.name), self._uses)
                 who = str(self._who.get(row.process) or row.pid) if several else ""

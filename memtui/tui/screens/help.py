@@ -21,11 +21,11 @@ _HEADING = re.compile(r"(\S+(?: \S+)*) {2,}(\S.*)")  # a heading and the text be
 ABOUT = {
     "heat": """\
 Where and when                          addresses down, time across, warmer where more of the memory was touched
-  A row of cells is a part of a range, its share of rows grows with what was touched of it. Memory that was never
-  touched is left out, and processes that did not run in the time in sight; "not mapped" rows, or ┄┄ behind a name,
-  stand for holes between ranges. Of ranges with the same name … begins what differs of their addresses, without 000 at
-  the end. ▸ is the cursor, and the lower edge says what is under it: first address, range, time, and how many of the
-  cell's pages were touched in that window.
+  A row of cells is a part of a range, its share of rows grows with what was touched of it and how long its process ran.
+  Memory that was never touched is left out, and processes that did not run in the time in sight, or for a small part of
+  it; "not mapped" rows, or ┄┄ behind a name, stand for holes between ranges. Of ranges with the same name … begins what
+  differs of their addresses, without 000 at the end. ▸ is the cursor, and the lower edge says what is under it: first
+  address, range, time, and how many of the cell's pages were touched in that window.
 """,
     "training": """\
 Tensors over time                       of a traced training (memtui trace): kinds of tensors, as it happens
