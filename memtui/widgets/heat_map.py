@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -203,7 +204,8 @@ def _shortened(bands: Sequence[HeatBand], cells: int) -> list[HeatBand]:
     processes = [text.clean(band.who) for band in bands]
     if labels != full and any(processes):
         labels = _of_processes(full, processes, cells)
-    named = zip(bands, labels, strict=True)
+    # Of "anon 1M …314" the blank and the size go first.
+    named = zip(bands, (re.sub("… ?…", "…", label) for label in labels), strict=True)
     return [band if band.kind == "gap" else replace(band, label=label) for band, label in named]
 
 
