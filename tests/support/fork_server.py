@@ -38,6 +38,9 @@ def main() -> None:
             __import__(name)
         except ImportError:
             pass
+    from memtui.cli.parser import build_parser
+
+    build_parser()  # imports what each command adds to it
     gc.freeze()  # its collections touch no page that forked children share
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
