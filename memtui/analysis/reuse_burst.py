@@ -10,6 +10,7 @@ each of these.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from statistics import median
 
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
@@ -41,6 +42,12 @@ class BurstReuse:
         self._sample = -1  # of the last one
         self._lengths_ns: list[int] = []
         self._exact = ExactReuse()
+
+    def copy(self) -> BurstReuse:
+        """Return a sum that goes on from here without changing this one."""
+        other = copy(self)
+        other._lengths_ns, other._exact = self._lengths_ns.copy(), self._exact.copy()
+        return other
 
     @property
     def probe_ns(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from copy import copy
 from typing import TypeVar
 
 import numpy as np
@@ -202,6 +203,12 @@ class ExactReuse:
     def touches(self) -> int:
         """All touches, first ones included."""
         return self.first_touches + int(self.entries("upper")[1].sum())
+
+    def copy(self) -> ExactReuse:
+        """Return a sum that goes on from here without changing this one: a merge makes new arrays."""
+        other = copy(self)
+        other._merged, other._waiting = self._merged.copy(), self._waiting.copy()
+        return other
 
     def add(self, sample: ReuseSample) -> None:
         """Count one window."""

@@ -140,7 +140,7 @@ class RedactedSource:
         rows = self._source.process_samples(first_sample, last_sample)
         return [permitted_row(row, **{name: scrub(row[name]) for name in texts}) for row in rows]
 
-    def reuse_bursts(self, first_sample: int, last_sample: int) -> list[tuple[int, int, int, ReuseSample]]:
+    def reuse_bursts(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, int, ReuseSample]]:
         return self._source.reuse_bursts(first_sample, last_sample)
 
     def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]:

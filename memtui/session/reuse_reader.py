@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import starmap
 
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
@@ -41,23 +42,26 @@ class ReuseReader:
                 yield sample, process, reuse
             low = self._file.key_after(rows, low)
 
-    def bursts(self, first_sample: int, last_sample: int) -> list[tuple[int, int, int, ReuseSample]]:
-        """Return the distances of probes in an inclusive range of samples: (sample, process, length in ns, distances).
+    def bursts(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, int, ReuseSample]]:
+        """Yield the distances of probes in an inclusive range of samples: (sample, process, length in ns, distances).
 
         There is a burst in few samples, and a session of an older format has none.
         """
+        if not self._file.has(ReuseBurstRecord):
+            return
+        rest = f"WHERE id >= ? AND id < ? ORDER BY id LIMIT {_BATCH_ROWS}"
         low, high = row_ids(first_sample, last_sample)
-        bursts = []
-        for record in self._file.records(ReuseBurstRecord, "WHERE id >= ? AND id < ? ORDER BY id", low, high):
-            sample, process = split_row_id(record.id)
-            try:
-                if not 0 < record.parts < MOST_PARTS or not 0 < record.probe_ns < MOST_PROBE_NS:
-                    raise ValueError("numbers out of range")
-                reuse = decode_reuse(record.data, 3 * (record.parts + 1))
-            except ValueError as error:
-                raise self._file.damaged(f"reuse distances of the burst in sample {sample}: {error}") from None
-            bursts.append((sample, process, record.probe_ns, reuse))
-        return bursts
+        while rows := self._file.rows(ReuseBurstRecord, rest, low, high):
+            for record in starmap(ReuseBurstRecord, rows):
+                sample, process = split_row_id(record.id)
+                try:
+                    if not 0 < record.parts < MOST_PARTS or not 0 < record.probe_ns < MOST_PROBE_NS:
+                        raise ValueError("numbers out of range")
+                    reuse = decode_reuse(record.data, 3 * (record.parts + 1))
+                except ValueError as error:
+                    raise self._file.damaged(f"reuse distances of the burst in sample {sample}: {error}") from None
+                yield sample, process, record.probe_ns, reuse
+            low = self._file.key_after(rows, low)
 
     def until(self, sample: int) -> ReuseHistogram:
         """Return the histogram of all windows up to and including ``sample``: the checkpoint before it and the rest."""

@@ -52,7 +52,7 @@ def test_a_window_that_is_cut_into_parts_is_the_same_window(session):
         done = memtui("record", truth["pid"], "-o", session, *words)
         assert done.returncode == 0, done.stderr
     reader = Session(session)
-    bursts = reader.reuse.bursts(0, reader.samples.newest)
+    bursts = list(reader.reuse.bursts(0, reader.samples.newest))
     assert bursts, "no window was cut"
     for sample, process, probe_ns, distances in bursts:
         assert 0.004e9 < probe_ns < 0.031e9

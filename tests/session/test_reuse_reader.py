@@ -16,17 +16,19 @@ from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.reports.text import format_report
 from memtui.session.file_format import SessionError
+from memtui.session.reuse_reader import ReuseReader
 from memtui.session.session import Session
-from memtui.tui.presenters.reuse import ReuseLog
+from memtui.tui.presenters.reuse import BACK_SAMPLES, BATCH_BURSTS, ReuseLog
 from memtui.tui.presenters.time_budget import TimeBudget
 from tests.support.sessions import CODE, HEAP, MS, messages, touched, write_session
 
-SAMPLES, BURSTS = 12, (4, 9)
+SAMPLES, BURSTS, MANY = 12, (4, 9), 400
+MANY = 400
 
 
-def parts_of(sample: int, code: int = 300) -> tuple[PageSet, ...]:
+def parts_of(sample: int, code: int = 300, heap: int = 1024) -> tuple[PageSet, ...]:
     """Return the parts of a window: all of it, then its heap and some code, which filters leave out."""
-    pages = [*range(HEAP >> 12, (HEAP >> 12) + 1024), *range(CODE >> 12, (CODE >> 12) + code)]
+    pages = [*range(HEAP >> 12, (HEAP >> 12) + heap), *range(CODE >> 12, (CODE >> 12) + code)]
     return touched(sample), PageSet.from_pages(pages), PageSet.from_pages(pages)
 
 
@@ -75,6 +77,40 @@ def test_report_and_screen_say_them(path):
             assert view.probe == ("10.0 ms" if count else "")
 
 
+def test_many_bursts_take_several_pictures_and_are_not_read_again_for_a_step_back(tmp_path, monkeypatch):
+    stream = (
+        replace(m, processes=(replace(m.processes[0], parts=parts_of(m.sample, 0, 1 + m.sample), probe_ns=MS),))
+        if isinstance(m, Window)
+        else m
+        for m in messages(MANY)
+    )
+    with closing(Session(write_session(tmp_path / "many.memtui", stream))) as reader:
+        log, last = ReuseLog(), MANY - 1
+        pictures = [log.view(reader, last, TimeBudget(0.0))]
+        while not pictures[-1][1]:
+            assert len(pictures) < MANY, "goes on for ever"
+            pictures.append(log.view(reader, last, TimeBudget(0.0)))
+        assert len(pictures) >= MANY // BATCH_BURSTS
+        assert {(view.burst_half_bytes, view.whose) for view, _ in pictures[:-1]} == {(None, "")}, "of all, or of none"
+        assert pictures[-1][0].burst_half_bytes == half_of(reader, last)
+
+        read, bursts = [], reader.reuse.bursts
+        monkeypatch.setattr(reader.reuse, "bursts", lambda first, last: read.append(first) or bursts(first, last))
+        for sample in (last - 1, last - 2, last, last - BACK_SAMPLES):
+            view, complete = log.view(reader, sample, TimeBudget(10.0))
+            assert (view.burst_half_bytes, complete) == (half_of(reader, sample), True)
+        assert min(read) > last - BACK_SAMPLES
+        view, _ = log.view(reader, 7, TimeBudget(10.0))
+        assert view.burst_half_bytes == half_of(reader, 7) != half_of(reader, last)
+
+
+def half_of(reader, sample):
+    alone = BurstReuse()
+    for number, _, probe_ns, distances in ReuseReader.bursts(reader.reuse, 0, sample):
+        alone.add(number, probe_ns, distances)
+    return alone.within(0.5)
+
+
 def test_a_damaged_burst_is_told(path):
     for column, value in (("parts", 0), ("probe_ns", -5), ("parts", 1 << 20), ("data", b"x")):
         damaged = path.with_name(f"{column}-{value!r}"[:20])
@@ -83,4 +119,4 @@ def test_a_damaged_burst_is_told(path):
             connection.execute(f"UPDATE reuse_burst SET {column} = ?", (value,))
             connection.commit()
         with closing(Session(damaged)) as reader, pytest.raises(SessionError, match="is damaged"):
-            reader.reuse.bursts(0, SAMPLES)
+            list(reader.reuse.bursts(0, SAMPLES))

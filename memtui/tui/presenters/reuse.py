@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FEW_SAMPLES = 32  # up to this number adding samples is cheaper than starting at a checkpoint
 BATCH_WINDOWS = 64  # windows of one process added between two checks of the time budget
+BATCH_BURSTS = 64  # bursts (of a process each) added between two checks of the time budget
+BACK_SAMPLES = 256  # by which the cursor can go back before all bursts are read again
 # A bin ends at its edge; the first bin gets a lower edge here.
 _EDGES = np.concatenate(([BIN_EDGES[0] * BIN_EDGES[0] / BIN_EDGES[1]], BIN_EDGES.astype(float)))
 LATE = 1.25  # times the requested interval: beyond that the true length of windows is shown
@@ -56,10 +58,13 @@ class ReuseLog:
                 self._until = sample
             else:
                 self._histogram, self._until = reader.reuse.until(sample), sample
-            view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
-            self._view = self._bursts.added_to(view, reader, sample)
+            self._view = reuse_view(self._histogram, *self._intervals.until(reader, sample))
         complete = self._until == sample
-        return replace(self._view, whose=self._whose if complete else f"{self._whose}, still adding up"), complete
+        if not complete:
+            return replace(self._view, whose=f"{self._whose}, still adding up"), False
+        view = replace(self._view, whose=self._whose)
+        # Without their line until they are added up: the distances of all windows are there before.
+        return (self._bursts.added_to(view), True) if self._bursts.read(reader, sample, budget) else (view, False)
 
     def _add_process(self, reader: Session, sample: int, keys: frozenset[int], budget: TimeBudget) -> None:
         """Add window after window within the budget: the checkpoints of a session hold all processes together."""
@@ -81,18 +86,46 @@ class Bursts:
     def __init__(self, keys: frozenset[int] | None) -> None:
         self._keys = keys
         self._reuse, self._until = BurstReuse(), -1
+        self._earlier, self._earlier_until = BurstReuse(), -1  # where a step back starts
+        self._line: tuple[tuple[int, int, float | None] | None, str] = None, ""
 
-    def added_to(self, view: ReuseView, reader: Session, sample: int) -> ReuseView:
-        """Return the view with the distances of bursts up to a sample."""
+    def added_to(self, view: ReuseView) -> ReuseView:
+        """Return the view with the distances of the bursts that were read."""
+        half_bytes, probe = self._line
+        return replace(view, burst_half_bytes=half_bytes, probe=probe)
+
+    def read(self, reader: Session, sample: int, budget: TimeBudget) -> bool:
+        """Read on to a sample within the budget; return whether all bursts up to it are added."""
+        if sample == self._until:
+            return True
         if sample < self._until:
-            self._reuse, self._until = BurstReuse(), -1
-        for number, process, probe_ns, distances in reader.reuse.bursts(self._until + 1, sample):
+            if sample < self._earlier_until:
+                self._earlier, self._earlier_until = BurstReuse(), -1
+            self._reuse, self._until = self._earlier.copy(), self._earlier_until
+        earlier = sample - BACK_SAMPLES
+        if self._until < earlier:
+            if not self._add(reader, earlier, budget):
+                return False
+            self._earlier, self._earlier_until = self._reuse.copy(), earlier
+        if not self._add(reader, sample, budget):
+            return False
+        probe_ns = self._reuse.probe_ns
+        self._line = (None, "") if probe_ns is None else (self._reuse.within(0.5), duration_ns(probe_ns))
+        return True
+
+    def _add(self, reader: Session, last_sample: int, budget: TimeBudget) -> bool:
+        added, previous = 0, self._until
+        for sample, process, probe_ns, distances in reader.reuse.bursts(self._until + 1, last_sample):
+            if added >= BATCH_BURSTS and sample > previous:  # all processes of the sample before are in the sum
+                self._until = previous
+                if budget.spent:
+                    return False
+                added = 0
             if self._keys is None or process in self._keys:
-                self._reuse.add(number, probe_ns, distances)
-        self._until = sample
-        if self._reuse.probe_ns is None:
-            return view
-        return replace(view, burst_half_bytes=self._reuse.within(0.5), probe=duration_ns(self._reuse.probe_ns))
+                self._reuse.add(sample, probe_ns, distances)
+            added, previous = added + 1, sample
+        self._until = last_sample
+        return True
 
 
 class Intervals:
