@@ -29,7 +29,7 @@ from tests.support.sessions import MS, hello, touched, write_session
 from tests.support.told_steps import step
 
 SAMPLES = 150  # more than are read at once
-LOST = 40
+LOST, CUT = 40, 60
 
 
 def stream():
@@ -45,6 +45,8 @@ def stream():
             first = ProcessWindow(1, start_ns, end_ns, paused_ns=5 * MS, status="lost", reason="did not stop in time")
         elif sample == LOST + 1:
             first = replace(first, start_ns=start_ns - 200 * MS)  # it goes on from the start of the lost one
+        elif sample == CUT:
+            first = replace(first, longest_pause_ns=MS)
         second = ProcessWindow(2 if sample < 100 else 3, start_ns + 4 * MS, end_ns + 4 * MS, **fields)
         yield Window(sample, start_ns, end_ns + 4 * MS, 200 * MS, sample * MS, (first, second), gaps=sample == 100)
         if sample % 10 == 0:
@@ -109,9 +111,16 @@ def test_the_whole_tree_has_a_value_for_each_sample(items, path):
 def test_pauses_are_those_of_the_report(items, path):
     pauses = [item for pid in (1, 2) for item in on(items, "pauses", pid)]
     report = build_report(path)
-    paused_s = sum(pause.end_ns - pause.start_ns for pause in pauses) / 1e9
+    paused_s = sum(p.end_ns - p.start_ns if isinstance(p, Slice) else p.args["paused_ns"] for p in pauses) / 1e9
     assert paused_s == pytest.approx(report.overhead.paused_fraction * report.duration_s)
     assert on(items, "pauses", 1)[0][1:3] == (180 * MS, 183 * MS), "from where the window ends"
+
+
+def test_pauses_of_a_window_that_was_cut_into_parts_are_not_one_pause(items):
+    (pauses,) = [item for item in on(items, "pauses", 1) if item.args["sample"] == CUT]
+    assert isinstance(pauses, Instant)
+    assert (pauses.t_ns, pauses.name) == (CUT * 200 * MS + 180 * MS, "paused in parts")
+    assert pauses.args == {"sample": CUT, "paused_ns": 3 * MS + CUT, "longest_pause_ns": MS}
 
 
 def test_steps_are_those_of_the_report(items, path):

@@ -163,11 +163,19 @@ def _processes(reader: ReportSource, groups: _Groups) -> Iterator[Item]:
             if pid not in windows:
                 windows[pid] = _Windows(Track(group, "windows"))
             yield from windows[pid].add(row["start_ns"], row["end_ns"], _window_args(row))
-            if row["paused_ns"]:  # the pause begins where the window ends
-                args = _known({name: row[name] for name in ("sample", "walk_ns", "rearm_ns")})
-                yield Slice(Track(group, "pauses"), row["end_ns"], row["end_ns"] + row["paused_ns"], "paused", args)
+            if row["paused_ns"]:
+                yield _pause(Track(group, "pauses"), row)
     for of_process in windows.values():
         yield from of_process.finish()
+
+
+def _pause(track: Track, row: Mapping[str, Any]) -> Item:
+    """Return the pause of a window, which begins where the window ends; an instant where it had several within it."""
+    end_ns, paused_ns, longest_ns = row["end_ns"], row["paused_ns"], row["longest_pause_ns"]
+    args = _known({name: row[name] for name in ("sample", "walk_ns", "rearm_ns")})
+    if longest_ns is None:
+        return Slice(track, end_ns, end_ns + paused_ns, "paused", args)
+    return Instant(track, end_ns, "paused in parts", args | {"paused_ns": paused_ns, "longest_pause_ns": longest_ns})
 
 
 def _devices(reader: ReportSource, groups: _Groups, low_ns: int, high_ns: int) -> Iterator[Item]:
