@@ -117,13 +117,18 @@ def _cover(
     """Return the least and the greatest value of the ranges over each piece: i8[pieces]; impossible where none is."""
     limits = np.iinfo(np.int64)
     low, high = np.full(pieces, limits.max), np.full(pieces, limits.min)
-    lengths = last - first
-    total = int(lengths.sum())
-    if not total:
+    if not len(first):
         return low, high
-    begins = np.cumsum(lengths) - lengths
-    piece = np.arange(total) - np.repeat(begins, lengths) + np.repeat(first, lengths)
-    values = np.repeat(value, lengths)
-    np.minimum.at(low, piece, values)
-    np.maximum.at(high, piece, values)
+    # A range is two overlapping ones whose length is a power of two; those of a length are halved into the next one.
+    # What is in one another n deep takes room for n pieces, not for n**2.
+    level = np.frexp((last - first).astype(float))[1] - 1
+    for power in range(int(level.max()), -1, -1):
+        ranges = level == power
+        for start in (first[ranges], last[ranges] - (1 << power)):
+            np.minimum.at(low, start, value[ranges])
+            np.maximum.at(high, start, value[ranges])
+        if power:
+            half = 1 << (power - 1)
+            low[half:] = np.minimum(low[half:], low[:-half])
+            high[half:] = np.maximum(high[half:], high[:-half])
     return low, high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -87,6 +88,21 @@ def test_a_capture_without_addresses_or_times_has_no_places():
     assert not has_places(replace(capture, blocks=blocks))
     assert covers(capture, 0, 10**10)
     assert not covers(capture, 5, 10**10 + 1)
+
+
+def test_blocks_in_one_another_take_memory_of_their_number_not_of_its_square():
+    count = 4000
+    capture = capture_of([(16 * n, 32 * (count - n), n % 2, 1, 9) for n in range(count)])
+    tracemalloc.start()
+    try:
+        use = stack_use(capture, *WINDOW, pages_of(*range(32)))
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # The newest has its 32 bytes, and of each other one its two ends of 16 bytes are left.
+    assert bytes_of(use.touched_bytes) == [16 * count, 16 * count, 0]
+    assert use.outside_bytes == 32 * PAGE - 32 * count
+    assert peak_bytes < 8 << 20
 
 
 block = st.tuples(
