@@ -59,7 +59,8 @@ class StackBlocks:
     def check(self, rows: int, stacks: int) -> None:
         """Raise ValueError for blocks that cannot be."""
         n = len(self)
-        if any(column.shape != (n,) for column in (self.size_bytes, self.stack, self.allocated, self.freed)):
+        others = self.size_bytes, self.stack, self.allocated, self.freed, self.count
+        if any(column.shape != (n,) for column in others):
             raise ValueError("blocks are damaged: columns of different length")
         if not n:
             return

@@ -63,7 +63,7 @@ def stack_use(
     first = readings.rows_before(start_ns - SLACK_NS) or 0  # rows that were certainly before the window
     last = readings.rows_until(end_ns + SLACK_NS)
     last = capture.rows if last is None else last  # rows from here on were certainly after it
-    there = (blocks.allocated < last) & (blocks.freed >= first) & (blocks.size_bytes > 0)
+    there = (blocks.allocated < last) & (blocks.freed >= first) & (blocks.size_bytes > 0) & (blocks.address >= 0)
     steady = there & (blocks.allocated < first) & (blocks.freed >= last)
     passing = there & ~steady
     count = len(capture.stacks) + 1

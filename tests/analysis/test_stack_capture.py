@@ -45,6 +45,13 @@ def test_impossible_blocks_are_refused(block):
         capture_of([block], 5)
 
 
+def test_columns_of_different_length_are_refused():
+    blocks = capture_of([(1, 0, 0, 1)], 5).blocks
+    for name in ("size_bytes", "stack", "allocated", "freed", "count"):
+        with pytest.raises(ValueError, match="columns of different length"):
+            replace(blocks, **{name: np.ones(2, np.int64)}).check(5, 2)
+
+
 def test_rows_are_known_between_two_readings():
     readings = Readings(np.array([0, 4, 4, 9]), np.array([100, 200, 300, 400]))
     assert [readings.rows_before(t) for t in (99, 100, 250, 400, 500)] == [None, 0, 4, 9, 9]

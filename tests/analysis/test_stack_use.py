@@ -90,6 +90,13 @@ def test_a_capture_without_addresses_or_times_has_no_places():
     assert not covers(capture, 5, 10**10 + 1)
 
 
+def test_a_block_whose_address_is_not_known_is_nowhere():
+    capture = capture_of([(-1, PAGE, 1, 1, 9), (0, PAGE, 0, 1, 9)])
+    use = stack_use(capture, *WINDOW, pages_of(0), pages_of(0))
+    assert bytes_of(use.touched_bytes) == bytes_of(use.resident_bytes) == [PAGE, 0, 0]
+    assert use.outside_bytes == 0
+
+
 def test_blocks_in_one_another_take_memory_of_their_number_not_of_its_square():
     count = 4000
     capture = capture_of([(16 * n, 32 * (count - n), n % 2, 1, 9) for n in range(count)])
