@@ -171,13 +171,22 @@ class StackCapture:
         timed = len(self.readings) > 0
         low = self.readings.rows_before(first_ns) if timed else first_ns
         high = self.readings.rows_until(last_ns) if timed else last_ns
-        blocks = self.blocks
-        there = (blocks.freed >= (low or 0)) & (blocks.allocated < (self.rows if high is None else high))
+        end = self.rows if high is None else min(high, self.rows)
+        blocks, readings = self.blocks, self.readings
+        blocks = blocks.where((blocks.freed >= (low or 0)) & (blocks.allocated < end))
+        before = readings.rows <= end
         start_ns, end_ns = self.start_ns, self.end_ns
         if timed:
             start_ns = min(max(start_ns, first_ns), end_ns)
             end_ns = max(start_ns, min(end_ns, last_ns))
-        return replace(self, blocks=blocks.where(there), start_ns=start_ns, end_ns=end_ns)
+        return replace(
+            self,
+            rows=end,  # the end of this one: what is alive then was left
+            start_ns=start_ns,
+            end_ns=end_ns,
+            blocks=replace(blocks, freed=np.minimum(blocks.freed, end)),
+            readings=Readings(readings.rows[before], readings.t_ns[before]),
+        )
 
     def sums(self, alive: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return bytes and allocations of some blocks by stack: i8[n + 1] each, the last one of no known stack."""

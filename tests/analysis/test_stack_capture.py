@@ -81,3 +81,14 @@ def test_a_range_of_time_keeps_what_may_have_been_there():
     assert (part.start_ns, part.end_ns) == (150, 301)
     beyond = capture.within(5000, 6000)
     assert (beyond.start_ns, beyond.end_ns) == (1000, 1000)
+
+
+@pytest.mark.parametrize("readings", [((0, 100), (20, 200), (50, 300)), ()])
+def test_what_is_alive_at_the_end_of_a_range_was_left(readings):
+    capture = capture_of([(100, 0, 5, 40), (10, 0, 6, 50), (1, 1, 30, 40)], 50, readings)
+    part = capture.within(110, 190) if readings else capture.within(0, 20)
+    part.check()
+    assert part.rows == 20
+    assert part.sums(part.blocks.freed >= part.rows)[0].tolist() == [110, 0, 0]
+    assert part.readings.rows.tolist() == [rows for rows, _ in readings[:2]]
+    assert capture.within(0, 1 << 62).rows == 50
