@@ -15,6 +15,7 @@ import numpy as np
 from memtui.core.text import storable
 
 MOST_STACKS = 1 << 20  # numbers, those of callers included
+MOST_CALLS = 1 << 13  # of a stack
 MOST_FUNCTION, MOST_FILE = 500, 1000  # characters
 MOST_LINE = 1 << 31
 _MOST_TEXT = 64 << 20  # characters of all frames together
@@ -65,6 +66,14 @@ class CallStacks:
         return {_key(parent, frame): number for number, (parent, frame) in enumerate(calls)}
 
     @cached_property
+    def depth(self) -> array[int]:
+        """How many calls each stack has."""
+        depth = array("i")
+        for parent in self.parent:
+            depth.append(depth[parent] + 1 if parent >= 0 else 1)
+        return depth
+
+    @cached_property
     def _room(self) -> int:
         return _MOST_TEXT - sum(map(_length, self.frames))
 
@@ -105,23 +114,25 @@ class CallStacks:
         key = _key(caller, frame)
         number = self._stacks.get(key)
         if number is None:
-            if len(self._stacks) >= MOST_STACKS:
+            depth = self.depth[caller] + 1 if caller >= 0 else 1
+            if len(self._stacks) >= MOST_STACKS or depth > MOST_CALLS:
                 self.dropped += 1
                 return -1
             number = self._stacks[key] = len(self._stacks)
+            self.depth.append(depth)
             self.parent.append(caller)
             self.frame.append(frame)
         return number
 
     def warnings(self) -> tuple[str, ...]:
         """Return what is wrong with the table, as a line."""
-        left_out = f"it has more call stacks than fit into a session: {self.dropped} of them are left out"
+        left_out = f"it has more or deeper call stacks than fit into a session; left out: {self.dropped}"
         return (left_out,) if self.dropped else ()
 
-    def stack(self, number: int) -> tuple[Frame, ...]:
-        """Return the frames of a stack, the innermost first; none for -1."""
-        frames = []
-        while number >= 0:
+    def stack(self, number: int, most: int = MOST_CALLS) -> tuple[Frame, ...]:
+        """Return the frames of a stack, the innermost first, and at most so many; none for -1."""
+        frames: list[Frame] = []
+        while number >= 0 and len(frames) < most:
             frames.append(self.frames[self.frame[number]])
             number = self.parent[number]
         return tuple(frames)

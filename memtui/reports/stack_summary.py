@@ -16,6 +16,7 @@ from memtui.reports.stack_sums import Columns, Groups, StackSums, Windows, file_
 LISTED = 10  # in the document; exports have all
 COLD_SHARE = 0.5  # touched in a window, and less: cold
 CALLED_BY = " < "  # between a call and the one that made it
+NAMED_CALLS = 100  # in the name of a stack
 MOST_STACKS, MOST_CALLS = 4, 3  # in a report for people
 
 
@@ -119,8 +120,10 @@ def stack_rows(sums: StackSums) -> Columns:
 
 
 def stack_name(stacks: CallStacks, number: int) -> str:
-    """Return a stack as text, the innermost call first."""
-    return CALLED_BY.join(map(call_text, stacks.stack(number)))
+    """Return a stack as text, the innermost call first; of a deep one it says how many calls it leaves out."""
+    calls = [call_text(frame) for frame in stacks.stack(number, NAMED_CALLS)]
+    more = stacks.depth[number] - len(calls)
+    return CALLED_BY.join([*calls, f"{more:,} more"] if more else calls)
 
 
 def _largest(name: Callable[[int], str], columns: Columns, windows: Windows = None) -> tuple[StackRow, ...]:

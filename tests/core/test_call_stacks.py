@@ -43,6 +43,21 @@ def test_what_does_not_fit_is_counted(monkeypatch):
     assert stacks.add([LOSS, STEP, MAIN]) == known
 
 
+def test_a_stack_that_is_too_deep_is_left_out_and_counted(monkeypatch):
+    monkeypatch.setattr(call_stacks, "MOST_CALLS", 3)
+    stacks = CallStacks([MAIN], [-1, 0], [0, 0])
+    assert stacks.add([STEP, MAIN, MAIN]) == 2
+    assert stacks.add([STEP, STEP, MAIN, MAIN]) == -1
+    assert (list(stacks.depth), stacks.dropped) == ([1, 2, 3], 1)
+    assert stacks.warnings() == ("it has more or deeper call stacks than fit into a session; left out: 1",)
+
+
+def test_the_first_calls_of_a_stack():
+    stacks = CallStacks()
+    number = stacks.add([LOSS, STEP, MAIN])
+    assert stacks.stack(number, 2) == (LOSS, STEP)
+
+
 def test_long_texts_are_cut_and_all_texts_together_have_a_limit(monkeypatch):
     monkeypatch.setattr(call_stacks, "_MOST_TEXT", 2 * (MOST_FUNCTION + 64))
     stacks = CallStacks()

@@ -133,7 +133,7 @@ def test_so_many_stacks_that_there_is_no_room_for_them_are_told(monkeypatch):
     trace = [entry("alloc", 512 * n, 512, n, [{**MAIN, "line": n}]) for n in range(10)]
     imported = import_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
     assert [len(stack) for stack in stacks_of(imported)] == [1] * 4 + [0] * 6
-    assert imported.about.warnings == ("it has more call stacks than fit into a session: 6 of them are left out",)
+    assert imported.about.warnings == ("it has more or deeper call stacks than fit into a session; left out: 6",)
 
 
 @pytest.mark.parametrize("line", [-1, 1 << 40, "nine", None])

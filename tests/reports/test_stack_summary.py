@@ -7,16 +7,24 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from memtui.core.call_stacks import Frame
 from memtui.core.samples import Options
 from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
-from memtui.reports.stack_summary import StackRow, StackSummary, stack_lines, stack_summaries
+from memtui.reports.stack_summary import (
+    NAMED_CALLS,
+    StackRow,
+    StackSummary,
+    stack_lines,
+    stack_name,
+    stack_summaries,
+)
 from memtui.reports.stack_sums import Groups, file_of, function_of, stack_sums
 from memtui.reports.text import format_report
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import capture_of_messages, imported_of_messages
+from tests.support.stack_captures import capture_of_messages, imported_of_messages, stacks_of
 
 MIB = 1 << 20
 
@@ -109,6 +117,15 @@ def test_a_session_without_captures_has_no_lines(tmp_path):
     with closing(open_source(path)) as reader:
         assert stack_sums(reader) == []
     assert stack_lines(()) == []
+
+
+def test_the_name_of_a_deep_stack_says_how_many_calls_it_leaves_out():
+    frames = [Frame("f", "/x/a.py", line) for line in range(1, 4 + NAMED_CALLS)]
+    stacks = stacks_of(frames, frames[:NAMED_CALLS])
+    name = stack_name(stacks, len(stacks) - 1)
+    assert name.startswith("f (a.py:103) < f (a.py:102) < ")
+    assert name.endswith(" < f (a.py:4) < 3 more")
+    assert stack_name(stacks, NAMED_CALLS - 1).endswith(" < f (a.py:1)")
 
 
 def test_groups_count_a_block_once_for_a_key():

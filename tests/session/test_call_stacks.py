@@ -12,6 +12,7 @@ from memtui.formats.detect import import_bytes
 from memtui.formats.session_writer import in_range, write
 from memtui.reports.redact import RedactedSource
 from memtui.session.file_format import SessionError
+from memtui.session.records import call_stacks
 from memtui.session.session import Session
 from tests.support.stacked_snapshot import CALLS, FREE, MAIN, imported
 
@@ -71,6 +72,12 @@ def test_a_damaged_table_of_stacks_is_refused(path, damage):
         file.execute(damage)
         file.commit()
     with closing(Session(path)) as session, pytest.raises(SessionError, match="is damaged: call stacks"):
+        session.allocations.call_stacks()
+
+
+def test_a_stack_that_is_too_deep_is_refused(path, monkeypatch):
+    monkeypatch.setattr(call_stacks, "MOST_CALLS", 3)
+    with closing(Session(path)) as session, pytest.raises(SessionError, match="one has more than 3 calls"):
         session.allocations.call_stacks()
 
 

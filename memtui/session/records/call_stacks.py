@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.core.call_stacks import MOST_LINE, MOST_STACKS, CallStacks, Frame
+from memtui.core.call_stacks import MOST_CALLS, MOST_LINE, MOST_STACKS, CallStacks, Frame
 from memtui.session.blobs import pack, unpack
 
 Row = tuple[Any, ...]
@@ -63,7 +63,10 @@ def call_stacks_of(frames: Sequence[Row], stacks: Sequence[Row]) -> CallStacks:
         raise ValueError("a number is out of range")
     if max((line for *_, line in frames), default=0) >= MOST_LINE:
         raise ValueError("a line is out of range")
-    return CallStacks((Frame(*frame) for _, *frame in frames), parents, innermost)
+    table = CallStacks((Frame(*frame) for _, *frame in frames), parents, innermost)
+    if max(table.depth, default=0) > MOST_CALLS:
+        raise ValueError(f"one has more than {MOST_CALLS} calls")
+    return table
 
 
 def encode_stacks(stack: NDArray[np.int64]) -> bytes:
