@@ -108,7 +108,15 @@ def test_a_recording_without_pages_or_of_a_part_of_the_memory_is_refused(tmp_pat
 
 def test_an_older_session_is_refused(recording, tmp_path):
     connection = sqlite3.connect(recording)
-    later = "".join(f"DROP TABLE {table};" for table in file_format._TABLES_SINCE[SCHEMA_VERSION])
+    tables = file_format._TABLES_SINCE[SCHEMA_VERSION]
+    columns = [
+        (table, name)
+        for table, names in file_format.missing_columns(SCHEMA_VERSION - 1).items()
+        for name in sorted(names)
+        if table not in tables
+    ]
+    later = "".join(f"DROP TABLE {table};" for table in tables)
+    later += "".join(f"ALTER TABLE {table} DROP COLUMN {name};" for table, name in columns)
     connection.executescript(f"{later} PRAGMA user_version={SCHEMA_VERSION - 1}")
     connection.close()
     with pytest.raises(SessionError, match=f"only sessions of format {SCHEMA_VERSION} can be added to"):
