@@ -164,7 +164,7 @@ def add_keeping(parser: Parser) -> None:
         help="record which pages are resident, about once a second, too: for resident bytes by call stack (memtui "
         "import --join)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--keep-command", action="store_true", help="record command lines as they are, passwords and keys included"
     )
 
