@@ -134,6 +134,8 @@ def test_groups_are_named_and_extrapolation_is_hollow():
 def test_scales_hold_their_values_and_have_round_ticks():
     assert [label for _, label in prefixed_scale(0.0371, "s").ticks] == ["0", "10", "20", "30", "40"]
     assert prefixed_scale(0.0371, "s").unit == "ms"
+    assert [prefixed_scale(5 * 10.0**power, "B/s").unit for power in (6, 9, 12, 15)] == ["MB/s", "GB/s", "TB/s", "TB/s"]
+    assert [label for _, label in prefixed_scale(5e9, "s").ticks] == ["0", "2", "4", "6"]
     scale = decade_scale(3e-5, 4e-2, "s")
     assert (scale.low, scale.high) == (pytest.approx(1e-5), pytest.approx(1e-1))
     assert [label for _, label in scale.ticks] == ["10 us", "100 us", "1 ms", "10 ms", "100 ms"]

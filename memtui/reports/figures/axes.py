@@ -10,7 +10,7 @@ from memtui.reports.figures.svg import COLUMN_PT, SMALL_PT, TEXT_PT, Drawing
 AXIS_PT = 22.0  # height of the numbers and the name of an axis
 _LINE_PT = SMALL_PT + 1.2
 _BYTES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40), ("PiB", 1 << 50))
-_SI = ((1e-9, "n"), (1e-6, "u"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"))
+_SI = ((1e-9, "n"), (1e-6, "u"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 _SECONDS = (("s", 1.0), ("min", 60.0), ("h", 3600.0))
 
