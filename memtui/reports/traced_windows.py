@@ -93,8 +93,10 @@ class TracedWindows:
     def _those_that_stayed(self, first: int, last: int) -> NDArray[np.bool_]:
         """Return which tensors of one map lie at the same place in all maps up to another: bool[n]."""
         if (first, last) not in self._stayed:
-            rows, *later = (list(_rows(tensors)) for tensors in self._history.maps[first : last + 1])
-            everywhere = set(rows).intersection(*later)
+            rows = list(_rows(self._history.maps[first]))
+            everywhere = set(rows)
+            for tensors in self._history.maps[first + 1 : last + 1]:  # the rows of one map at a time are in memory
+                everywhere.intersection_update(_rows(tensors))
             self._stayed[first, last] = np.array([row in everywhere for row in rows], bool)
         return self._stayed[first, last]
 
