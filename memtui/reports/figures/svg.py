@@ -84,7 +84,10 @@ def wrap(text: str, width: float, size: float, lines: int) -> list[str]:
 
 
 def whole_lines(text: str, width: float, size: float) -> list[str]:
-    """Return a text in as many lines of ``width`` points as it takes; a word that is wider is divided, not cut."""
+    """Return a text in as many lines of ``width`` points as it takes; a word that is wider is divided, not cut.
+
+    Only of a text that no figure has room for the middle is left out.
+    """
     lines: list[str] = []
     line = ""
     for word in visible(_short(text)).split():
