@@ -51,8 +51,10 @@ def test_a_program_of_the_users_stands_in_place_of_the_deep_one():
 
 
 def test_without_torch_there_is_no_deep_network():
-    with pytest.raises(UserError, match="PyTorch is needed"):
+    with pytest.raises(UserError, match="trains the CNN and ResNet-50, for which PyTorch is needed"):
         runs(network="numpy_cnn")
+    with pytest.raises(UserError, match="compares your program with the CNN, for which PyTorch is needed"):
+        runs(network="numpy_cnn", command=("python", "train.py"))
 
 
 def test_the_conclusion_goes_with_the_numbers():

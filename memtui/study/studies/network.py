@@ -97,7 +97,8 @@ class Networks:
 
     def runs(self, setting: Setting) -> list[list[Run]]:
         if setting.network != TORCH:
-            raise UserError("network trains ResNet-50, for which PyTorch is needed: pip install 'memtui[torch]'")
+            what = "compares your program with the CNN" if setting.command else "trains the CNN and ResNet-50"
+            raise UserError(f"network {what}, for which PyTorch is needed: pip install 'memtui[torch]'")
         limit_s = QUICK_S if setting.quick else LENGTH_S
         by_repeat = []
         for repeat in range(1 if setting.quick else REPEATS):
@@ -139,7 +140,9 @@ class Networks:
                 charts += [of_steps] if of_steps is not None else []
                 doubts += [f"{group}: {text}" for text in trace.doubts()]
                 if not trace.by_steps:
-                    doubts.append(f"{group}: it told of no steps, so all windows but the first tenth count as training")
+                    doubts.append(
+                        f"{group}: it reported no steps, so all windows but the first tenth count as training"
+                    )
         document = {"interval_s": INTERVAL_S, "batch": BATCH, "networks": to_plain(numbers)}
         ratio = _ratio(numbers)
         document["wss_ratio"] = to_plain(ratio)
