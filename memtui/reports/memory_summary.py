@@ -184,8 +184,8 @@ def released_memory(rows: ProcessRows, alike: set[int]) -> ReleasedSummary:
 def births_and_ends(count: int) -> str:
     """Return a sentence about processes that were there for a part of a window."""
     return (
-        f"at least {count} time{'s' * (count != 1)} a process began or ended inside a window, which lacks what it "
-        "touched while it was not watched"
+        f"a process began or ended inside a window at least {count} time{'s' * (count != 1)}; such a window lacks what "
+        "the process touched while it was not watched"
     )
 
 
