@@ -95,14 +95,14 @@ class _Progress:
 
 def _follow(output: IO[bytes]) -> bytes:
     """Report the progress of the worker; return its first line that is about something else."""
-    progress = _Progress()
-    reading.parsed_by(progress)
+    so_far = _Progress()
+    reading.parsed_by(so_far)
     for line in output:
         if not line.startswith(b'{"rows_read"'):
             return line
-        told = json.loads(line)
-        progress.rows, progress.allocations = told["rows_read"], told["allocations"]
-        reading.advance(progress.rows / max(told["of"], 1))
+        progress = json.loads(line)
+        so_far.rows, so_far.allocations = progress["rows_read"], progress["allocations"]
+        reading.advance(so_far.rows / max(progress["of"], 1))
     return b""
 
 

@@ -102,6 +102,7 @@ def test_passes_are_told_apart_where_parts_of_steps_touch_their_own_pages():
 def test_passes_are_not_known_where_steps_are_short_or_few():
     starts, ends, pages, _ = windows_of(4, lambda share: 7)
     assert "as little as 4 windows" in part_similarity(starts, ends, pages, list(range(0, 65, 4))).reason
+    assert "as little as 1 window, " in part_similarity(starts, ends, pages, list(range(65))).reason
     assert part_similarity(starts, ends, pages, [0, 16]).visible is None
     assert part_similarity(starts, ends, pages, []).visible is None
 
@@ -199,7 +200,7 @@ def test_cpus_comes_out_either_way_and_says_what_it_cannot_show():
     assert "do not pay" not in pays
     assert_contains(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(2, 180, 1.0, 1.0)]), "more cores do not pay")
     assert "cannot show" not in " ".join(cpus.conclude([cores(1, 100, 1.0, 1.0), cores(16, 100, 9.0, 9.0)]))
-    assert_contains(cpus.conclude([cores(1, 100, None, None), cores(2, 100, None, None)]), "told of no steps")
+    assert_contains(cpus.conclude([cores(1, 100, None, None), cores(2, 100, None, None)]), "reported no steps")
     assert [cpus.counts(n) for n in (1, 2, 3, 6, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 

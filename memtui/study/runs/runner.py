@@ -180,7 +180,7 @@ def _check(run: Run, done: RunResult, log: Path) -> None:
     blocks = len(done.blocks or ())
     if run.kind == BLOCKS and blocks < 2 * run.pairs:
         raise UserError(
-            f"{run.group}: {program} ended, or told of no steps, after {blocks} of {2 * run.pairs} "
+            f"{run.group}: {program} ended, or reported no steps, after {blocks} of {2 * run.pairs} "
             f"blocks of {run.block_s:g} s{quote}",
             FAILURE,
         )

@@ -216,7 +216,7 @@ class Basic:
         )
         doubts = trace.doubts()
         if not trace.by_steps:
-            doubts.append("the program told of no steps, so all windows but the first tenth count as training")
+            doubts.append("the program reported no steps, so all windows but the first tenth count as training")
         if not setting.container:
             doubts.append("no container could be made here, so nothing is known of what one changes")
         trace.close()

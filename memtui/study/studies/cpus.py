@@ -178,7 +178,7 @@ def conclude(points: Sequence[CpusPoint]) -> list[str]:
         pays = "more cores pay" if last.speed_up >= PAYS else "more cores do not pay"
         sentences.append(f"{of_threads(last.threads)} are {last.speed_up:.2f} times as fast as one: {pays}.")
     else:
-        sentences.append("The program told of no steps, so nothing is known of its speed.")
+        sentences.append("The program reported no steps, so nothing is known of its speed.")
     if last.threads < ORIGINAL_MOST:
         sentences.append(
             f"This machine was asked for {last.threads} CPUs; what happens up to {ORIGINAL_MOST}, where the "

@@ -113,7 +113,7 @@ class Overhead:
                 f"{name}: {text}" for text in map(_without_options, doubts(blocks)) if "windows a block" not in text
             ]
         if all(point.slow_down is None for point in points):
-            raise UserError("the program told of no steps (such as: step 120), so nothing can be said of its speed")
+            raise UserError("the program reported no steps (such as: step 120), so nothing can be said of its speed")
         points.sort(key=lambda point: (point.tracker, not point.pause, point.interval_s))
         lines = []
         for name in dict.fromkeys(point.way for point in points):

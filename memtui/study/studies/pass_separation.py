@@ -107,6 +107,6 @@ def part_similarity(
     if of_same is None or of_opposite is None:
         why = "no two steps follow each other that were seen whole"
         if fewest is not None and fewest < PARTS:
-            why += f": a step lasts as little as {fewest} windows, and {PARTS} are needed"
+            why += f": a step lasts as little as {fewest} window{'s' * (fewest != 1)}, and {PARTS} are needed"
         return PartSimilarity(reason=why)
     return PartSimilarity(of_same, of_opposite, of_same > of_opposite + VISIBLE)

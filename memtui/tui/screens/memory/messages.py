@@ -1,4 +1,4 @@
-"""What the thread of the presenter tells the memory screen."""
+"""What the thread of the presenter sends to the memory screen."""
 
 from __future__ import annotations
 
