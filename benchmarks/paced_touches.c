@@ -1,9 +1,10 @@
 /*
  * The target of benchmarks.reuse_truth: touches pages in a known order, at a known rate.
  *
- * paced_touches ORDER PAGES ROUND_MS: ORDER is ring, zigzag, uniform or zipf (popularity 1/rank). It touches as many pages
- * in ROUND_MS as there are (a power of two), evenly over the time for which it runs: what it misses while it is held, or has no CPU, is
- * not caught up with. On SIGTERM it prints how many ms a round really took, and ends. A page is one of 4 KiB.
+ * paced_touches ORDER PAGES ROUND_MS: ORDER is ring, zigzag, uniform or zipf (popularity 1/rank). It touches
+ * as many pages in ROUND_MS as there are (a power of two), evenly over the time for which it runs: what it
+ * misses while it is stopped, or has no CPU, is not caught up with. On SIGTERM it prints how many ms a round
+ * really took, and ends: with status 1 and no line if it touched no page yet. A page is one of 4 KiB.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -81,6 +82,8 @@ int main(int argc, char **argv)
 			memory[page * 4096]++;
 		}
 	}
+	if (!done)
+		return 1;
 	printf("%f\n", (now_ms() - begin_ms) * pages / done);
 	return 0;
 }
