@@ -74,8 +74,8 @@ def line(
     after = now.failed or content(session)
     before = ""
     if older := os.environ.get(BEFORE):
-        found = import_with(Path(older), path, folder / "before.memtui")
-        before = found.failed or f"{found.seconds:.1f} s, {found.peak_mib:,.0f} MiB"
+        imported = import_with(Path(older), path, folder / "before.memtui")
+        before = imported.failed or f"{imported.seconds:.1f} s, {imported.peak_mib:,.0f} MiB"
     return name, size(path.stat().st_size), before, after, f"{now.seconds:.1f}", f"{now.peak_mib:,.0f}"
 
 

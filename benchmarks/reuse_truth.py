@@ -57,8 +57,8 @@ def measure(run: Run) -> Iterator[Row]:
             path = run.folder / "reuse.memtui"
             path.unlink(missing_ok=True)
             record = ("record", child.pid, "-o", path, "--interval", WINDOW_S, "--max-overhead", BUDGET)
-            words = memtui(*record, "--duration", 20 if run.quick else 40, "--tracker", "pagetable")
-            subprocess.run(words, check=True, capture_output=True, env=environment())
+            argv = memtui(*record, "--duration", 20 if run.quick else 40, "--tracker", "pagetable")
+            subprocess.run(argv, check=True, capture_output=True, env=environment())
             child.terminate()
             assert child.stdout is not None
             case = replace(wanted, round_s=float(child.stdout.readline()) / 1e3)
@@ -93,8 +93,8 @@ def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     program = folder / "paced_touches"
     source = Path(__file__).with_name("paced_touches.c")
     subprocess.run([compiler, "-std=gnu11", "-O1", "-o", program, source, "-lm"], check=True)
-    words = [str(program), case.order, str(PAGES), str(case.round_s * 1e3)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as child:
+    argv = [str(program), case.order, str(PAGES), str(case.round_s * 1e3)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
         try:
             assert child.stdout is not None
             child.stdout.readline()

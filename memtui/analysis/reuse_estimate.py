@@ -27,8 +27,8 @@ from memtui.analysis.reuse_distance import ReuseSample
 
 ASSUMPTION = "estimated for touches in random order inside each window"
 _Floats = NDArray[np.float64]
-_PLACES = 16  # of the page in the window that matters less for the distance
-_MIDDLES = (np.arange(_PLACES) + 0.5) / _PLACES
+_POSITIONS = 16  # of the page in the window that matters less for the distance
+_MIDDLES = (np.arange(_POSITIONS) + 0.5) / _POSITIONS
 
 
 def spread(samples: Sequence[ReuseSample], edges_bytes: NDArray[np.int64]) -> _Floats | None:
@@ -42,13 +42,13 @@ def spread(samples: Sequence[ReuseSample], edges_bytes: NDArray[np.int64]) -> _F
         f8[n]; None where a window does not tell the parts between its bounds.
     """
     columns = [_columns(sample) for sample in samples if len(sample.counts)]
-    known = [column for column in columns if column is not None]
-    if len(known) < len(columns):
+    whole = [column for column in columns if column is not None]
+    if len(whole) < len(columns):
         return None
     bins = np.zeros(len(edges_bytes))
-    if not known:
+    if not whole:
         return bins
-    lower, upper, counts, earlier, later = (np.concatenate(parts).astype(float) for parts in zip(*known, strict=True))
+    lower, upper, counts, earlier, later = (np.concatenate(parts).astype(float) for parts in zip(*whole, strict=True))
     last = len(edges_bytes) - 1
     edges = edges_bytes[:-1].astype(float)
     first_bin, last_bin = np.searchsorted(edges, lower), np.searchsorted(edges, upper)
@@ -62,7 +62,7 @@ def spread(samples: Sequence[ReuseSample], edges_bytes: NDArray[np.int64]) -> _F
     more, less = np.maximum(earlier, later) + both, np.minimum(earlier, later) + both
     low = (lower[:, None] + less[:, None] * _MIDDLES).ravel()
     length = (more[:, None] - both[:, None] * _MIDDLES).ravel()
-    share = np.repeat(counts / _PLACES, _PLACES)
+    share = np.repeat(counts / _POSITIONS, _POSITIONS)
     first_bin, last_bin = np.searchsorted(edges, low), np.searchsorted(edges, low + length)
     inside = first_bin == last_bin
     np.add.at(bins, first_bin[inside], share[inside])

@@ -125,8 +125,8 @@ def joined(parts: Sequence[StepTrace]) -> StepTrace:
     columns[2] = np.unique(columns[2], return_inverse=True)[1]
     first, last = parts[0], parts[-1]
     trace = _trace(columns, first.step, first.start_ns, last.end_ns, first.existing, tuple(names))
-    known = any(part.stack is not None for part in parts)
-    return replace(trace, stack=np.concatenate(stacks)) if known else trace
+    has_stacks = any(part.stack is not None for part in parts)
+    return replace(trace, stack=np.concatenate(stacks)) if has_stacks else trace
 
 
 def _trace(

@@ -100,10 +100,10 @@ def _bounds(exact: ExactReuse, share: float) -> DistanceBounds | None:
     return _distance(None if bounds is None else (*bounds, exact.estimate(share)))
 
 
-def _distance(known: tuple[int, int, float | None] | None) -> DistanceBounds | None:
-    if known is None:
+def _distance(bounds: tuple[int, int, float | None] | None) -> DistanceBounds | None:
+    if bounds is None:
         return None
-    lower, upper, estimate = known
+    lower, upper, estimate = bounds
     return DistanceBounds(lower, upper, None if estimate is None else round(estimate))
 
 

@@ -106,12 +106,12 @@ def _joined(parts: Sequence[Part], last: Reading) -> Reading:
 
 def _joined_frames(parts: Sequence[Part], last: PageWindow) -> Callable[[], TouchedFrames] | None:
     frames, last_frames = [part.frames for part in parts], last.frames
-    known = [touched for touched in frames if touched is not None]
-    if last_frames is None or len(known) < len(frames):
+    earlier = [touched for touched in frames if touched is not None]
+    if last_frames is None or len(earlier) < len(frames):
         return None
 
     def joined() -> TouchedFrames:
-        every = [*known, last_frames()]
+        every = [*earlier, last_frames()]
         pages = _newest([(t.pages, t.frames) for t in every])
         return TouchedFrames(*pages, *_newest([(t.huge, t.huge_frames) for t in every]))
 
@@ -127,5 +127,5 @@ def _newest(pairs: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if len(numbers) == len(values) else None
