@@ -96,7 +96,7 @@ def _one(readers: SplitWalker, flusher: Flusher, gib: float, page_bytes: int) ->
         try:
             cuts, resident = make_ready(readers, target.pid)
             whole, windows = [], []
-            for _ in range(times + 1):  # the first is no measurement: it meets cold caches
+            for _ in range(times + 1):  # the first is not a measurement: it meets cold caches
                 target.touch(pages)
                 with target.still():
                     whole.append(_all_touched(readers, cuts, flusher, handle))

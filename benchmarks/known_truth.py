@@ -80,7 +80,7 @@ def record_whole(config: Config, folder: Path, path: Path, interval_s: float) ->
 def steady_windows(path: Path, config: Config) -> list[SteadyWindow]:
     """The windows in which one region only was swept, and how much was touched.
 
-    On a busy machine masim may get so little of a CPU in a window that it does not come round: that is no steady one.
+    On a busy machine masim may get so little of a CPU in a window that it does not come round: that is not steady.
     """
     reader = Session(path)
     try:

@@ -1,6 +1,6 @@
 """masim (https://github.com/sjp38/masim) as a target: phases in which it touches just so many bytes, over and over.
 
-masim is no part of memtui: ``benchmarks.programs`` finds it. The configurations are written here in its grammar, after
+masim is not part of memtui: ``benchmarks.programs`` finds it. The configurations are written here in its grammar, after
 its ``stairs.cfg`` and ``zigzag.cfg``, so that a test can have shorter phases. Its regions come from malloc, which maps
 each for itself; the kernel joins neighbours into one mapping.
 """

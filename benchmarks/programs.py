@@ -1,4 +1,4 @@
-"""Programs of others that memtui is measured beside. They are no part of memtui: this only finds where they lie."""
+"""Programs of others that memtui is measured beside. They are not part of memtui: this only finds where they lie."""
 
 from __future__ import annotations
 

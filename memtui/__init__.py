@@ -32,7 +32,7 @@ def trace(
         output: the session file; it must not exist. By default a name in your state directory.
 
     Raises:
-        ValueError: ``every`` is no whole number from 1 on.
+        ValueError: ``every`` is not a whole number from 1 on.
         TypeError: ``model`` or ``optimizer`` is something else.
     """
     from memtui.recording.tracer.context import tracing

@@ -50,7 +50,7 @@ def mutate(source: Path, target: Path, seed: int) -> str:
             _SQL[kind](connection, chance)
             connection.commit()
         except (sqlite3.IntegrityError, OverflowError):
-            pass  # one that SQLite itself refuses is no danger
+            pass  # one that SQLite itself refuses is not a danger
         finally:
             connection.close()
     return kind

@@ -55,7 +55,7 @@ def _test(word: str) -> Term:
         try:
             limit = parse_size(word[1:])
         except ValueError:
-            raise ValueError(f"{word} is no size, as {word[0]}1MiB is") from None
+            raise ValueError(f"{word} is not a size, as {word[0]}1MiB is") from None
         if word[0] == ">":
             return lambda index: np.abs(index.trace.delta_bytes) > limit
         return lambda index: np.abs(index.trace.delta_bytes) < limit

@@ -18,7 +18,7 @@ from memtui.core.units import processes_text
 
 GPU, CPU, DRAM, REST = "GPU boards", "CPU packages", "DRAM", "rest of the machine"
 PARTS = (GPU, CPU, DRAM, REST)
-# Scopes of GPUs that are no board's, and why they give no energy of the boards.
+# Scopes of GPUs that are not a board's, and why they give no energy of the boards.
 _NO_BOARD = {
     GPU_PACKAGE: "it counts the energy of its package only",
     GPU_WITH_CPU: "its sensor has the CPU beside it, too",

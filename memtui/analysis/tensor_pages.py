@@ -51,7 +51,7 @@ class TensorMap:
             raise ValueError(f"{len(names)} tensors in columns of shape {columns.shape}")
         parts = parts or ("",) * len(names)
         if len(parts) != len(names) or not all(isinstance(name, str) for name in (*names, *parts)):
-            raise ValueError("the name of a tensor is no text")
+            raise ValueError("the name of a tensor is not a text")
         order = np.argsort(columns[0], kind="stable")
         start, size, category = (columns[n][order] for n in range(3))
         if len(order) and not (

@@ -48,7 +48,7 @@ class TensorUsage:
         if columns.ndim != 2 or columns.shape[0] != _HEAD + len(CATEGORIES) or columns.dtype.kind != "i":
             raise ValueError(f"usage in columns of shape {columns.shape}")
         if not all(isinstance(name, str) for name in names):
-            raise ValueError("the name of an operator is no text")
+            raise ValueError("the name of an operator is not a text")
         start, end, step, op = columns[:_HEAD].astype(np.int64)
         allocated = columns[_HEAD:].T.astype(np.int64)
         if len(start):

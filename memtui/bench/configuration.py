@@ -216,7 +216,7 @@ def from_text(text: str) -> Configuration:
         op, given = document["op"], {**document["parameters"], **document["conditions"]}
         exists = op in EVERY
     except (KeyError, TypeError):
-        raise ValueError("is no configuration") from None
+        raise ValueError("is not a configuration") from None
     if not exists:
         raise ValueError(f"there is no operator {op}")
     return make(op, given)
@@ -320,7 +320,7 @@ def from_file(path: Path, op: str, usual: Parameters) -> list[Configuration]:
     document = read_toml(path)
     for name, table in document.items():
         if name not in EVERY:
-            raise UserError(f"{path}: [{name}] is no operator; memtui bench list names them")
+            raise UserError(f"{path}: [{name}] is not an operator; memtui bench list names them")
         unknown = sorted(set(table) - {"grid", "list"}) if isinstance(table, dict) else [str(table)]
         if unknown:
             raise UserError(f"{path}: [{name}] has grid and list, not {', '.join(unknown)}")

@@ -51,7 +51,7 @@ def from_environment(environment: Mapping[str, str]) -> Shard | None:
                     raise ValueError
             except ValueError:
                 text = f"{number}={environment[number]} of {count}={environment[count]}"
-                raise UserError(f"{text} is no part of the whole; --shard i/n says which") from None
+                raise UserError(f"{text} is not part of the whole; --shard i/n says which") from None
             return shard if shard[1] > 1 else None
     return None
 

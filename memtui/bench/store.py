@@ -385,4 +385,4 @@ class Database:
             times = np.frombuffer(blob, "<f8")
             if ((times > 0) & (times < np.inf)).all():
                 return times
-        raise self._damaged("a window holds what is no duration")
+        raise self._damaged("a window holds what is not a duration")

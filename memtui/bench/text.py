@@ -162,7 +162,7 @@ def foot(rows: Iterable[BenchLine]) -> list[str]:
     reasons = {row.energy_reason for row in listed if row.energy_reason}
     sentences = [f"energy is {UNAVAILABLE}: {reason}" for reason in sorted(reasons)]
     if any(row.estimated for row in listed):
-        sentences.append("~ is an estimate: the watts you assumed, times the time; it is no measurement")
+        sentences.append("~ is an estimate: the watts you assumed, times the time; it is not a measurement")
     if any(row.flags for row in listed):
         measured = [row for row in listed if not row.reference] or listed
         sentences.append(f"{sum(bool(row.flags) for row in measured)} of {len(measured)} rows are flagged")

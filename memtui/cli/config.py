@@ -70,7 +70,7 @@ def _defaults(commands: Commands, verb: str, document: dict[str, Any]) -> dict[s
                 values[options[verb][key].dest] = parsed
     for table in tables:
         if table not in options:
-            raise ValueError(f"[{table}]: is no command; {_meant(table, options)}")
+            raise ValueError(f"[{table}]: is not a command; {_meant(table, options)}")
         for key, value in document[table].items():
             parsed = _value(key, value, options[table], f"[{table}] ")
             if table == verb:
@@ -93,7 +93,7 @@ def _value(key: str, value: Any, options: dict[str, argparse.Action], where: str
     """Return a value in the type that the command line would have converted it to. Raises ValueError."""
     action = options.get(key)
     if action is None:
-        raise ValueError(f"{where}{key}: is no option that can be set here; {_meant(key, options)}")
+        raise ValueError(f"{where}{key}: is not an option that can be set here; {_meant(key, options)}")
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError(f"{where}{key}: must be true or false, not {_as_toml(value)}")

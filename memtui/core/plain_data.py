@@ -127,7 +127,7 @@ def _read_none(value: Any) -> None:
 
 
 def _checked(value: Any, *types: type) -> Any:
-    """Return a value of exactly one of some types: a truth value is no number."""
+    """Return a value of exactly one of some types: a truth value is not a number."""
     if type(value) not in types:
         found = "null" if value is None else type(value).__name__
         raise _Misfit(f"is {found}, not {types[0].__name__}")

@@ -227,5 +227,5 @@ def _id_of(variable: str) -> int:
     """Return a user or group id that sudo passed on. Raises UserError."""
     text = os.environ.get(variable, "")
     if not (text.isascii() and text.isdigit() and int(text) <= _LARGEST_ID):
-        raise UserError(f"{variable} is {text!r}, which is no user or group: unset it, or start memtui through sudo")
+        raise UserError(f"{variable} is {text!r}, which is not a user or group: unset it, or start memtui through sudo")
     return int(text)

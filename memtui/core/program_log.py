@@ -53,5 +53,5 @@ def open_log(path: Path) -> int:
     fd = os.open(path, _READ)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "is no plain file", str(path))
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
     return fd

@@ -217,7 +217,7 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size: say 2GiB (1024 MiB), 500MB (1000 kB) or a number of bytes")
+        raise ValueError(f"{text!r} is not a size: say 2GiB (1024 MiB), 500MB (1000 kB) or a number of bytes")
     factor = (1024 if match[3] else 1000) ** (" kmgtp".index((match[2] or " ").lower()))
     value = float(match[1]) * factor
     if value >= 1 << 62:

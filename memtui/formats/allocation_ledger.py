@@ -147,7 +147,7 @@ class Ledger:
 
     def _new(self, size_bytes: int, category: int, layer: int, row: int) -> int:
         if not 0 <= size_bytes < _MOST_BYTES:
-            raise NotImportable(f"{size_bytes} bytes are no size of a block")
+            raise NotImportable(f"{size_bytes} bytes are not a size of a block")
         return self._add(size_bytes, category, layer, row)
 
     def _add(self, size_bytes: int, category: int, layer: int, row: int) -> int:

@@ -122,7 +122,7 @@ def read(path: Path) -> RuleSet:
 
 def _rule(table: Any, flags: re.RegexFlag) -> Rule:
     if not isinstance(table, dict):
-        raise ValueError("is no table")
+        raise ValueError("is not a table")
     if unknown := sorted(table.keys() - {"category", "key", *FIELDS}):
         raise ValueError(f"{unknown[0]!r} means nothing; a rule has category and {', '.join(FIELDS)}")
     category = table.get("category")

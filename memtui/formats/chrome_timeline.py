@@ -13,7 +13,7 @@ from typing import Any
 from memtui.formats.timeline import MICROSECOND_NS, Counter, Group, Instant, Item, Slice, Track
 
 SUFFIX = ".trace.json"
-NO_PROCESS = 1 << 22  # numbers from here on are no pids: the kernel's are below (PID_MAX_LIMIT)
+NO_PROCESS = 1 << 22  # numbers from here on are not pids: the kernel's are below (PID_MAX_LIMIT)
 
 
 def trace(attributes: Mapping[str, int | str], clock: tuple[int, int | None], items: Iterable[Item]) -> Iterator[str]:

@@ -156,7 +156,7 @@ def parse(document: Any) -> Imported:
     events: Events = document["traceEvents"] if isinstance(document, dict) else document
     base_ns = document.get("baseTimeNanoseconds", 0) if isinstance(document, dict) else 0
     if type(base_ns) is not int or not 0 <= base_ns < _MOST_NS:
-        raise NotImportable("baseTimeNanoseconds is no time")
+        raise NotImportable("baseTimeNanoseconds is not a time")
     if not events.changes:
         raise NotImportable("its trace has no [memory] event: profile with profile_memory=True")
     _check_times(events, base_ns)
@@ -194,7 +194,7 @@ def _time(event: _Event) -> int:
 
 def _ns(us: Any) -> int:
     if type(us) not in (int, float):  # a text or a list would be repeated
-        raise TypeError("a time is no number")
+        raise TypeError("a time is not a number")
     return round(us * 1000)
 
 

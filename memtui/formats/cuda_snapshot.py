@@ -37,7 +37,7 @@ _ABSENT = (
 _ALLOC, _REQUESTED, _COMPLETED, _OOM, _OTHER = range(5)
 _ACTIONS = {"alloc": _ALLOC, "free_requested": _REQUESTED, "free_completed": _COMPLETED, "oom": _OOM}
 _MOST_ADDRESS = 1 << 63
-_NO_SNAPSHOT = "is no snapshot of CUDA memory: "
+_NO_SNAPSHOT = "is not a snapshot of CUDA memory: "
 _MOST_STACKS = 1 << 16  # kept to be found again
 _NO_FILE = "??"  # of a frame in C++ without symbols
 
@@ -111,7 +111,7 @@ class Events:
     def _add(self, events: _Events, elements: list[Any]) -> None:
         for event in elements:
             if type(event["action"]) is not str:  # to hash a tuple takes a stack of any depth
-                raise TypeError("an action is no text")
+                raise TypeError("an action is not a text")
             action = _ACTIONS.get(event["action"], _OTHER)
             if "time_us" in event:
                 events.t_us.append(_time_us(event))

@@ -194,7 +194,7 @@ def parse_json(data: bytes) -> Any:
 
 def no_number(name: str) -> Any:
     """Refuse NaN and Infinity, which JSON does not have. Raises ValueError."""
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def damaged_json(why: object) -> NotImportable:

@@ -63,7 +63,7 @@ def parse(source: Input) -> Imported:
     try:
         return _imported(head, columns)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise NotImportable(f"is no capture that memray reads: {error}") from None
+        raise NotImportable(f"is not a capture that memray reads: {error}") from None
 
 
 def _run_worker(file: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[np.int64]]]:

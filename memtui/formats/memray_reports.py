@@ -65,7 +65,7 @@ def parse_text(data: bytes) -> Imported:
         text = data.decode()
         return _imported("CSV", partial(_of_csv, text)) if data.startswith(_CSV_HEAD) else _of_page(text)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, csv.Error) as error:
-        raise NotImportable(f"is no report of memray: {error}") from None
+        raise NotImportable(f"is not a report of memray: {error}") from None
 
 
 def parse(document: Any) -> Imported:
@@ -76,7 +76,7 @@ def parse(document: Any) -> Imported:
         if "profiles" in document:
             return _imported("speedscope", partial(_of_speedscope, document))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise NotImportable(f"is no report of memray: {error}") from None
+        raise NotImportable(f"is not a report of memray: {error}") from None
     raise NotImportable(f"has statistics of memray without call stacks: {_INSTEAD}")
 
 
@@ -129,7 +129,7 @@ def _of_flame_graph(document: Any, stacks: CallStacks) -> Iterator[_Sum]:
         for function, file, line in zip(nodes["function"], nodes["filename"], nodes["lineno"], strict=True)
     ]
     below = np.zeros((2, len(frames)), np.int64)
-    numbers = [-1] * len(frames)  # of the stacks; the first node is no call, but all of them
+    numbers = [-1] * len(frames)  # of the stacks; the first node is not a call, but all of them
     for node, children in enumerate(nodes["children"]):
         for child in children:
             if not node < child < len(frames) or (node and numbers[node] < 0):

@@ -196,7 +196,7 @@ def main() -> None:
     """Write the capture, or why it cannot be read, to standard output."""
     exit_with_parent()
     output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever memray prints is no part of the answer
+    os.dup2(2, 1)  # whatever memray prints is not part of the answer
 
     def progress(rows: int, allocations: int, total: int) -> None:
         output.write(json.dumps({"rows_read": rows, "allocations": allocations, "of": total}).encode() + b"\n")
@@ -207,7 +207,7 @@ def main() -> None:
     except ImportError as error:
         head, columns = {"error": f"needs memray, which cannot be imported ({error}): pip install 'memtui[memray]'"}, []
     except (OSError, ValueError, OverflowError, RuntimeError, IndexError, UnicodeError) as error:
-        head, columns = {"error": f"is no capture that memray reads: {error}"}, []
+        head, columns = {"error": f"is not a capture that memray reads: {error}"}, []
     except MemoryError:
         head, columns = {"error": "is of more data than there is memory for"}, []
     head["lengths"] = [len(column) for column in columns]

@@ -62,7 +62,7 @@ def parse(data: bytes) -> Imported:
         elif b"[mem] Release GPU memory" in line:
             releases += 1
         elif b"[mem] Allocate" in line:
-            wrong.add(f"line {number} is no whole allocation")
+            wrong.add(f"line {number} is not a whole allocation")
         elif match := _MARK.search(line):
             events.append(Event(number, "mark", _text(match[1].strip())))
     if not len(ledger):

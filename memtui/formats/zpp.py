@@ -59,7 +59,7 @@ class _Text:
         if self._first_ns is None:
             self._start(number, t_us, usage_bytes - change_bytes)
         if not self._last_us <= t_us < MOST_US:
-            why = "is no time" if t_us >= MOST_US else f"is earlier than line {number - 1}"
+            why = "is not a time" if t_us >= MOST_US else f"is earlier than line {number - 1}"
             raise NotImportable(f"line {number} {why}: lines are in the order of time")
         self._last_us = t_us
         self._usage_bytes += change_bytes

@@ -128,7 +128,7 @@ class Configuration:
     def from_dict(cls, value: Any, what: str = "configuration") -> Configuration:
         """Raise Damaged."""
         if not isinstance(value, list | tuple) or len(value) != 2:
-            raise Damaged(f"{what} is no pair of lists")
+            raise Damaged(f"{what} is not a pair of lists")
         sides = {"inputs": value[0], "outputs": value[1]}
         return cls(list_of(sides, "inputs", name), list_of(sides, "outputs", name))
 

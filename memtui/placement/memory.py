@@ -131,7 +131,7 @@ def about_folder(folder: str) -> tuple[bool, str]:
     Raises NoMemory where the path is not a folder.
     """
     if not _is_folder(folder):
-        raise NoMemory(f"{folder} is no folder")
+        raise NoMemory(f"{folder} is not a folder")
     kind, options = _file_system(os.path.realpath(folder))
     if kind in _IN_MEMORY:
         return False, f"{kind}: main memory, no slow memory"

@@ -189,7 +189,7 @@ class ProfileFile:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise unreadable(self.path, error) from None
         except (ValueError, TypeError, RecursionError):
-            raise UserError(f"{self.path}: is damaged: it holds what is no profile") from None
+            raise UserError(f"{self.path}: is damaged: it holds what is not a profile") from None
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -212,7 +212,7 @@ class ProfileFile:
             raise UserError(f"{self.path}: has format {version}, and this memtui knows {SCHEMA_VERSION}")
         if tables_in(connection, self.path) != _expected_tables():
             raise UserError(
-                f"{self.path}: is no placement profile: its tables are not those of format {SCHEMA_VERSION}"
+                f"{self.path}: is not a placement profile: its tables are not those of format {SCHEMA_VERSION}"
             )
 
 
@@ -228,7 +228,7 @@ def _json(value: Any) -> str:
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Damaged("a curve is no list")
+        raise Damaged("a curve is not a list")
     return value
 
 

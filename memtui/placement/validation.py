@@ -19,7 +19,7 @@ class Damaged(ValueError):
 def table(value: Any, what: str) -> Mapping[str, Any]:
     """Return a JSON object. Raises Damaged, as all functions of this module do."""
     if not isinstance(value, Mapping):
-        raise Damaged(f"{what} is no table")
+        raise Damaged(f"{what} is not a table")
     return value
 
 
@@ -27,7 +27,7 @@ def rows(fields: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:
     """Return the list that stands under a key."""
     value = fields.get(key)
     if not isinstance(value, list | tuple):
-        raise Damaged(f"{key} is no list")
+        raise Damaged(f"{key} is not a list")
     return value
 
 
@@ -50,7 +50,7 @@ def optional(fields: Mapping[str, Any], key: str, kind: Callable[[Any, str], T])
 
 def text(value: Any, what: str) -> str:
     if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
-        raise Damaged(f"{what} is no text, or too long")
+        raise Damaged(f"{what} is not a text, or too long")
     return value
 
 
@@ -70,14 +70,14 @@ def truth(value: Any, what: str) -> bool:
 def count(value: Any, what: str) -> int:
     """Return a whole number from 0."""
     if type(value) is not int or not 0 <= value <= MOST:
-        raise Damaged(f"{what} is no whole number from 0")
+        raise Damaged(f"{what} is not a whole number from 0")
     return value
 
 
 def number(value: Any, what: str) -> float:
     """Return a number from 0, as nanoseconds and bytes a second are."""
     if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= LARGEST):
-        raise Damaged(f"{what} is no number from 0")
+        raise Damaged(f"{what} is not a number from 0")
     return float(value)
 
 

@@ -173,7 +173,7 @@ class Listener:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise PermissionError(f"{folder}: is no folder of this user alone")
+            raise PermissionError(f"{folder}: is not a folder of this user alone")
         self.path = folder / name
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

@@ -181,7 +181,7 @@ def find(text: str | None, rank: int | None) -> tuple[int, str]:
         where = f"PID {pid} and the processes below it"
     else:
         if text == "":
-            raise UserError("an empty name is no process; name a PID or a program")
+            raise UserError("an empty name is not a process; name a PID or a program")
         inside = processes() if text is None else _named(text, processes())
         where = f"those called {text!r}" if text else "all of them"
     if rank is not None:

@@ -84,7 +84,7 @@ class AllocationReader:
             for (text,) in self._file.rows(LayerTypesRecord, "WHERE pid = ?", pid, names=["types"]):
                 types = parse_json(text)
                 if not isinstance(types, dict) or not all(isinstance(kind, str) for kind in types.values()):
-                    raise ValueError("is no table of texts")
+                    raise ValueError("is not a table of texts")
                 return types
         except ValueError as error:
             raise self._file.damaged(f"classes of layers of process {pid}: {error}") from None

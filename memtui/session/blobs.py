@@ -152,7 +152,7 @@ def decode_touch_sum(data: bytes) -> TouchSum:
     raw = inflate(data, _COUNTS.size + group_bytes * MAX_GROUPS)
     count, rest = divmod(len(raw) - _COUNTS.size, group_bytes)
     if count < 0 or rest:
-        raise ValueError(f"{len(raw)} bytes are no whole groups")
+        raise ValueError(f"{len(raw)} bytes are not whole groups")
     windows, shift = _COUNTS.unpack_from(raw)
     if not (0 < windows <= _MAX_WINDOWS and CHUNK_SHIFT <= shift <= GIANT_SHIFT):
         raise ValueError("holds numbers out of range")

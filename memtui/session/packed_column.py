@@ -61,7 +61,7 @@ class _Block(NamedTuple):
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> _Block | NDArray[Any]:
-        """Pack a block; the values themselves where they are no whole numbers."""
+        """Pack a block; the values themselves where they are not whole numbers."""
         unknown = None
         if values.dtype.kind == "f":
             missing = np.isnan(values)

@@ -52,7 +52,7 @@ def check_rows(rows: Sequence[tuple[Any, ...]], kinds: str) -> None:
 def check_vma(start: int, end: int, first_sample: int, last_sample: int | None) -> None:
     """Check a row of the table of VMAs."""
     if not start < end <= MAX_ADDRESS or (start | end) & 0xFFF:
-        raise ValueError("a VMA is no range of pages")
+        raise ValueError("a VMA is not a range of pages")
     if first_sample >= MAX_SAMPLE or (last_sample is not None and not first_sample <= last_sample < MAX_SAMPLE):
         raise ValueError("a VMA ends before it begins")
 

@@ -212,14 +212,14 @@ def _take_away(path: Path) -> None:
             ) from None
     for other in sqlite_temporary_files(path):
         if os.path.lexists(other) and not is_own_file(other):
-            raise SessionError(f"{other}: is no file of yours; remove it or choose another name")
+            raise SessionError(f"{other}: is not a file of yours; remove it or choose another name")
     _remove(path)
 
 
 def check_own_session(path: Path) -> None:
     """Raise SessionError unless a path is a regular file of this user that begins like a session, whole or not."""
     if not is_own_file(path):
-        raise SessionError(f"{path}: is no file of yours")
+        raise SessionError(f"{path}: is not a file of yours")
     check_header(path)
 
 

@@ -225,7 +225,7 @@ class _StudyRunner:
         try:
             result = from_plain(RunResult, row)
         except ValueError as error:
-            why = f"is no state of a study (the result of a run: {error})"
+            why = f"is not a state of a study (the result of a run: {error})"
             raise UserError(f"{self._state.path}: {why}; name another folder with -o") from None
         return FinishedRun(run, result, self._state.folder / row["files"][0])
 

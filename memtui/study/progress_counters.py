@@ -148,7 +148,7 @@ def parse_counter(text: str) -> tuple[str, str]:
     """Return (kind, path or nothing) of ``--counter``. Raises ValueError."""
     kind, equals, path = text.partition("=")
     if kind not in KINDS or (equals and (kind not in ("steps", "lines", "file") or not path)):
-        raise ValueError(f"{text!r} is no counter: {HOW}")
+        raise ValueError(f"{text!r} is not a counter: {HOW}")
     if kind == "file" and not path:
         raise ValueError(f"{text!r}: which file? {HOW}")
     return kind, path

@@ -77,4 +77,4 @@ class State:
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.close()
-            raise UserError(f"{path}: is no state of a study ({error}); name another folder with -o") from None
+            raise UserError(f"{path}: is not a state of a study ({error}); name another folder with -o") from None

@@ -157,7 +157,7 @@ def data_shape(sequence: str | Sequence[Mapping[str, Any]]) -> Shape:
 def _whole(given: object, outputs: int, where: str) -> LayerSpec:
     """Return one layer with all its parameters, each converted to its type. Raises UserError."""
     if not isinstance(given, Mapping) or not isinstance(given.get("layer"), str):
-        raise UserError(f"layer {where} is no table with a layer in it: {{layer = 'ReLu'}}")
+        raise UserError(f"layer {where} is not a table with a layer in it: {{layer = 'ReLu'}}")
     name: str = ALSO_CALLED.get(given["layer"]) or given["layer"]
     if name not in LAYERS:
         raise UserError(f"layer {where}: there is no layer {name}; {nearest(name, LAYERS)}")

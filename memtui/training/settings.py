@@ -121,7 +121,7 @@ def check_networks(networks: Mapping[str, Any], where: str) -> None:
     """Raise UserError for a network that is not a table of settings; the message begins with ``where``."""
     for name, table in networks.items():
         if not isinstance(table, dict):
-            raise UserError(f"{where}: {name} is no table: a network is written [name], its settings below it")
+            raise UserError(f"{where}: {name} is not a table: a network is written [name], its settings below it")
         check_keys(table, f"{where}: [{name}]", ("extends",))
         if not isinstance(table.get("extends", ""), str):
             raise UserError(f"{where}: [{name}]: extends is the name of a network")

@@ -55,8 +55,8 @@ def test_a_row_is_shown_when_all_terms_match(drawn, terms):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("mm >", "> is no size, as >1MiB is"),
-        ("<much", "<much is no size, as <1MiB is"),
+        ("mm >", "> is not a size, as >1MiB is"),
+        ("<much", "<much is not a size, as <1MiB is"),
         ("lay=x", "lay= is none of op, layer, kind, phase"),
         ("op=", "op= lacks its pattern, as in op=*mm"),
         ("! mm", "! stands before nothing"),

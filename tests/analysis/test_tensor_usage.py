@@ -125,7 +125,7 @@ def changed(row: int, column: int, value: int) -> np.ndarray:
         ({"usage": changed(5, 0, -1)}, "hold what cannot be"),
         ({"usage": changed(5, 0, 1 << 60)}, "hold what cannot be"),
         ({"usage": np.zeros((3, 2), np.int64)}, "shape"),
-        ({"names": (5,)}, "no text"),
+        ({"names": (5,)}, "not a text"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, why):

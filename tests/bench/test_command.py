@@ -310,7 +310,7 @@ def test_schedulers_say_which_part(environment, shard):
 
 @pytest.mark.parametrize("rank", ["6", "-1", "x"])
 def test_schedulers_that_say_nonsense(rank):
-    with pytest.raises(UserError, match=r"RANK=.*is no part of the whole; --shard"):
+    with pytest.raises(UserError, match=r"RANK=.*is not part of the whole; --shard"):
         from_environment({"RANK": rank, "WORLD_SIZE": "6"})
 
 

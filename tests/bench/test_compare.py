@@ -44,7 +44,7 @@ def test_verdicts(paths):
     with closing(Database(paths[0])) as a, closing(Database(paths[1])) as b:
         result = {one.configuration: one for one in compare(a, b)[0]}
     assert [result[c].verdict for c in CONFIGURATIONS[:4]] == [SAME, SLOWER, FASTER, UNKNOWN]
-    assert CONFIGURATIONS[4] not in result, "a failure is no figure"
+    assert CONFIGURATIONS[4] not in result, "a failure is not a figure"
     assert result[CONFIGURATIONS[1]].time[0] == pytest.approx(1.2, rel=1e-4)
     assert result[CONFIGURATIONS[3]].time is None
 

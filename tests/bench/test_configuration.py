@@ -111,7 +111,7 @@ def test_a_file_has_grids_and_lists(tmp_path):
     ("text", "message"),
     [
         ("[conv2d.grid]\ncin = [32,\nk = \n", "is not TOML.*line 3"),
-        ("[conv4d.grid]\ncin = [32]\n", r"\[conv4d\] is no operator"),
+        ("[conv4d.grid]\ncin = [32]\n", r"\[conv4d\] is not an operator"),
         ("[conv2d]\ncin = [32]\n", r"\[conv2d\] has grid and list, not cin"),
         ("conv2d = 3\n", r"\[conv2d\] has grid and list"),
         ("[relu.grid]\nelements = [3]\n", r"there is no \[conv2d.grid\]"),
@@ -137,7 +137,7 @@ def test_a_file_that_is_not_there(tmp_path):
     "text", ['{"op":"conv9d","parameters":{},"conditions":{}}', '{"op":[],"parameters":{}}', "[1]"]
 )
 def test_a_text_of_another_version_is_refused(text):
-    with pytest.raises(ValueError, match=r"there is no operator conv9d|is no configuration"):
+    with pytest.raises(ValueError, match=r"there is no operator conv9d|is not a configuration"):
         from_text(text)
 
 

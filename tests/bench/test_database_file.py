@@ -299,4 +299,4 @@ def test_a_cache_that_was_made_to_harm(kind, tmp_path):
         changed(script)(path, random.Random(1))
     with within(SECONDS), pytest.raises(UserError) as caught:
         Cache(path)
-    assert "is not a file" in str(caught.value) or "is no cache" in str(caught.value)
+    assert "is not a file" in str(caught.value) or "is not a cache" in str(caught.value)

@@ -72,7 +72,7 @@ def test_only_as_good_a_measurement_is_done(database):
     assert database.done(database.device("cpu", "there", ""), where[1], PLAN) == set()
     assert database.done(where[0], database.environment({"torch": "3"}), PLAN) == set()
     add(database, row(reference=True))
-    assert database.done(*where, PLAN) == {CONFIGURATIONS[1].key}, "a reference is no result"
+    assert database.done(*where, PLAN) == {CONFIGURATIONS[1].key}, "a reference is not a result"
     assert len(list(database.rows())) == 3
 
 

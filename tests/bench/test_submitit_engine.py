@@ -78,7 +78,7 @@ class TestRun:
         assert len(keys_in(path)) == 3, "what was measured is not measured again"
 
     def test_a_failed_part_is_a_line_and_the_others_stay(self, tmp_path, here):
-        (tmp_path / "x-0-of-2.db").write_text("this is no database")
+        (tmp_path / "x-0-of-2.db").write_text("this is not a database")
         result = memtui(*WORDS, "--jobs", "2", "--db", tmp_path / "x.db", timeout=240, env=here)
         assert result.returncode == 1
         assert result.stderr.count("\n") == 1

@@ -92,7 +92,7 @@ def test_alone_every_block_counts(monkeypatch):
     row = measured(lambda t: 1.0, monkeypatch)
     assert row.call_ns == pytest.approx(CALL_NS, rel=1e-3)
     assert (row.quiet, row.flags, len(row.windows)) == (1.0, (), PLAN.windows)
-    assert row.mean_ns == pytest.approx(CALL_NS, rel=1e-3), "the readings are no part of a call"
+    assert row.mean_ns == pytest.approx(CALL_NS, rel=1e-3), "the readings are not part of a call"
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.9])
@@ -154,7 +154,7 @@ def test_no_more_windows_than_planned_where_nobody_asked(monkeypatch):
 
 
 def test_calls_that_take_long(monkeypatch):
-    """Two of them fill a window: there are never five blocks, and on a quiet CPU that is no disturbance."""
+    """Two of them fill a window: there are never five blocks, and on a quiet CPU that is not disturbance."""
     row = measured(lambda t: 1.0, monkeypatch, call_ns=100 * MS)
     assert row.flags == ()
     assert row.call_ns == pytest.approx(100 * MS, rel=1e-3)

@@ -72,7 +72,7 @@ def test_a_command_with_commands_of_its_own_follows_it(config):
     assert not hasattr(solve, "seconds")
     assert options("place", "show", "p").ascii is True
     config.write_text("[place]\nlimit = 3\n")
-    with pytest.raises(UserError, match=r"\[place\] limit: is no option that can be set here"):
+    with pytest.raises(UserError, match=r"\[place\] limit: is not an option that can be set here"):
         options("place", "show", "p")
 
 
@@ -111,24 +111,24 @@ def test_a_command_follows_it(config, session):
         ('ascii = "yes"', 'ascii: must be true or false, not "yes"'),
         ("children = 1", "children: must be true or false, not 1"),
         ('filter = "exe"', "filter: unknown filter term 'exe'"),
-        ("intervall = 1", "intervall: is no option that can be set here; did you mean interval? --no-config"),
-        ('colr = "16"', "colr: is no option that can be set here; did you mean color?"),
-        ('max_overhead = "1%"', "max_overhead: is no option that can be set here; did you mean max-overhead?"),
-        ("zzz = 1", "zzz: is no option that can be set here; allowed: long options of a command"),
-        ('grid = "m=1"', "grid: is no option that can be set here"),
-        ("[attach]\nrank = 3", "[attach] rank: is no option that can be set here"),
-        ("force = true", "force: is no option that can be set here"),
-        ('output = "x"', "output: is no option that can be set here"),
+        ("intervall = 1", "intervall: is not an option that can be set here; did you mean interval? --no-config"),
+        ('colr = "16"', "colr: is not an option that can be set here; did you mean color?"),
+        ('max_overhead = "1%"', "max_overhead: is not an option that can be set here; did you mean max-overhead?"),
+        ("zzz = 1", "zzz: is not an option that can be set here; allowed: long options of a command"),
+        ('grid = "m=1"', "grid: is not an option that can be set here"),
+        ("[attach]\nrank = 3", "[attach] rank: is not an option that can be set here"),
+        ("force = true", "force: is not an option that can be set here"),
+        ('output = "x"', "output: is not an option that can be set here"),
         (
             "[report]\ninterval = 1",
-            "[report] interval: is no option that can be set here; allowed: gco2-per-kwh, redact",
+            "[report] interval: is not an option that can be set here; allowed: gco2-per-kwh, redact",
         ),
-        ("[recrod]\ninterval = 1", "[recrod]: is no command; did you mean record?"),
-        ("[zzz]\ninterval = 1", "[zzz]: is no command; allowed: attach, bench"),
-        ('[record]\ncolor = "16"', "[record] color: is no option"),
+        ("[recrod]\ninterval = 1", "[recrod]: is not a command; did you mean record?"),
+        ("[zzz]\ninterval = 1", "[zzz]: is not a command; allowed: attach, bench"),
+        ('[record]\ncolor = "16"', "[record] color: is not an option"),
         ("interval = ", "is not TOML: "),
         ("a = " + "[" * 5000, "is not TOML: "),
-        ('"\\u001b[31m" = 1', "\\x1b[31m: is no option"),
+        ('"\\u001b[31m" = 1', "\\x1b[31m: is not an option"),
         (f"# {BIG}", "is larger than 64.0 KiB"),
     ],
 )

@@ -159,7 +159,7 @@ def test_an_error_of_the_program_is_its_own(tmp_path):
     assert done.returncode == 1
     assert "AssertionError: it went wrong" in done.stderr
     assert "memtui/recording/tracer" not in done.stderr
-    assert report["allocations"]["steps"] == 2, "the step in which it ended is no whole one"
+    assert report["allocations"]["steps"] == 2, "the step in which it ended is not a whole one"
 
 
 def test_a_training_that_is_killed(tmp_path):

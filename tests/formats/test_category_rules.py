@@ -87,7 +87,7 @@ def test_what_no_rule_matches_has_no_category_or_that_of_the_rest(tmp_path):
         ('[[rule]]\ncategory = "a"\nlayer = []', "layer is a pattern"),
         ('[[rule]]\ncategory = "a"\nlayer = [1]', "layer is a pattern"),
         ('[[rule]]\ncategory = "a"\nkind = "wieghts"', "kind is one of weights, gradients"),
-        ("rule = [1]", "rule 1: is no table"),
+        ("rule = [1]", "rule 1: is not a table"),
         (
             '[[rule]]\ncategory = "a"\nkey = "k"\nlayer = "x"\n[[rule]]\ncategory = "b"\nkey = "k"\nlayer = "y"',
             "the key 'k' has two categories",

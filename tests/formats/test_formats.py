@@ -103,7 +103,7 @@ def test_a_line_that_was_cut_is_told_and_the_rest_counts():
     imported = import_bytes(data)
     assert len(only(imported)) == 10
     last = data.count(b"\n") + 1
-    assert imported.about.warnings == (f"line {last} is no whole allocation",)
+    assert imported.about.warnings == (f"line {last} is not a whole allocation",)
 
 
 # The analysis of MXNet logs
@@ -119,12 +119,12 @@ def test_an_analysis_knows_sums():
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ({"in_arg": [0.5, []]}, "no whole number"),
-        ({"in_arg": [-1.0, []]}, "no number of bytes"),
-        ({"in_arg": ["1", []]}, "no number of bytes"),
-        ({"in_arg": [1.0, [3]]}, "no list of texts"),
+        ({"in_arg": [0.5, []]}, "not a whole number"),
+        ({"in_arg": [-1.0, []]}, "not a number of bytes"),
+        ({"in_arg": ["1", []]}, "not a number of bytes"),
+        ({"in_arg": [1.0, [3]]}, "not a list of texts"),
         ({"in_arg": [1.0, []], "x": 3}, "not a total and a list"),
-        ({"in_arg": [1e300, []]}, "no number of bytes"),
+        ({"in_arg": [1e300, []]}, "not a number of bytes"),
     ],
 )
 def test_a_damaged_analysis(document, why):
@@ -332,7 +332,7 @@ def test_a_time_that_is_no_number_is_not_repeated(key, value):
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, key: value}
     data = chrome(memory(1, 10, 1, 110), event)
     tracemalloc.start()
-    with pytest.raises(NotImportable, match="a time is no number"):
+    with pytest.raises(NotImportable, match="a time is not a number"):
         import_bytes(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -497,7 +497,7 @@ def test_a_pickle_that_wants_to_run_runs_nothing(protocol, capsys):
         (b"\x80\x04cos\nsystem\nX\x04\x00\x00\x00truetR.", "of more than data"),
         (b"\x80\x04h\x09.", "damaged"),
         (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged"),
-        (pickle.dumps({"device_traces": [[{"action": "alloc"}]]}), "no snapshot of CUDA memory"),
+        (pickle.dumps({"device_traces": [[{"action": "alloc"}]]}), "not a snapshot of CUDA memory"),
         (pickle.dumps({"device_traces": [], "segments": []}), "neither blocks nor a trace"),
         (snapshot([traced("alloc", 1, 1, 5)])[:-9], "damaged"),
     ],
@@ -520,7 +520,7 @@ def test_damaged_pickles(data, why):
         (b'{"traceEvents": [', "is damaged JSON"),
         (b'{"traceEvents": [{"name": "[memory]"}]}', "an event of its trace is damaged"),
         (b"[" * 100_000, "is JSON that is nested without end"),
-        (b'{"in_arg": [NaN, []]}', "NaN is no number"),
+        (b'{"in_arg": [NaN, []]}', "NaN is not a number"),
         (b"SQLite format 3\0" + b"\0" * 100, "is a database"),
         (b"[[1, 2], [[0, 1]]]", "are not 9 whole numbers"),
         (b"[" + b"[1, 1, 3, 4]," * 100 + b"[1, 2]]", "differ in length"),

@@ -95,7 +95,7 @@ def test_what_python_refuses_is_refused(data, step):
         (b'{"traceEvents": [{}]} x', "Extra data: character 22"),
         (b'{"traceEvents": [{}]}{', "Extra data"),
         (b'{"traceEvents": [{}], 1: 2}', "Expecting property name"),
-        (b'{"traceEvents": [{"a": NaN}]}', "NaN is no number"),
+        (b'{"traceEvents": [{"a": NaN}]}', "NaN is not a number"),
         (b'{"traceEvents": [{}, ' + b"[" * 3_000_000, "nested without end"),
         (b'{"traceEvents": [{"name": "' + b"x" * 5_000_000, "Unterminated string"),
         (b'{"traceEvents": [{"name": "\xff"}]}', "is damaged JSON"),

@@ -155,7 +155,7 @@ def test_reports_without_stacks_are_refused(capture, argv, why):
 @needs_memray
 def test_a_capture_that_is_cut_off_gives_what_there_is_or_one_line(capture):
     data = capture.read_bytes()
-    with pytest.raises(NotImportable, match="is no capture that memray reads"):
+    with pytest.raises(NotImportable, match="is not a capture that memray reads"):
         import_bytes(data[:60])
     whole = import_bytes(data)
     half = import_bytes(data[: len(data) // 2])

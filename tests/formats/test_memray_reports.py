@@ -90,7 +90,7 @@ def test_their_format_can_be_named():
     ],
 )
 def test_damage_is_one_line(data):
-    with pytest.raises(NotImportable, match=r"is no report of memray: [^\n]+$"):
+    with pytest.raises(NotImportable, match=r"is not a report of memray: [^\n]+$"):
         sums(data)
 
 

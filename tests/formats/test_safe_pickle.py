@@ -140,7 +140,7 @@ def test_texts_and_numbers_are_keys():
 
 
 @pytest.mark.parametrize(
-    ("deep", "why"), [(DEEP_TUPLE, "an action is no text"), (DEEP_LIST, "nested without end")], ids=["tuple", "list"]
+    ("deep", "why"), [(DEEP_TUPLE, "an action is not a text"), (DEEP_LIST, "nested without end")], ids=["tuple", "list"]
 )
 def test_a_value_that_is_nested_without_end_is_one_error(deep, why):
     """Wherever a text is expected."""

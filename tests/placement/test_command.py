@@ -256,9 +256,9 @@ def test_bad_input_is_one_line(file: Path, tmp_path: Path, capsys: Capture) -> N
     solve = ("place", "solve")
     assert "say how much fast memory there is: --limit 8GiB" in refused(capsys, *solve, file)
     assert "no slow pool numa:7; it has slow" in refused(capsys, *solve, file, "--limit", "1", "--slow", "numa:7")
-    assert "is no size" in refused(capsys, *solve, file, "--limit", "much")
+    assert "is not a size" in refused(capsys, *solve, file, "--limit", "much")
     for wrong in ("1:x", "-1:2", "1:-2"):
-        assert "is no ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", wrong)
+        assert "is not a ratio of slow to fast memory" in refused(capsys, *solve, file, "--ratio", wrong)
     assert "not allowed with" in refused(capsys, *solve, file, "--ratio", "1:1", "--limit", "1")
     assert "no such file" in refused(capsys, *solve, tmp_path / "none", "--limit", "1")
     assert "is not a memtui placement profile" in refused(capsys, *solve, other, "--limit", "1")

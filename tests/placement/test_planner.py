@@ -264,8 +264,11 @@ def _newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.write_text("not a database, but long enough to be one" * 10), "is no cache of memtui place"),
-        (_database, "is no cache of memtui place"),
+        (
+            lambda path: path.write_text("not a database, but long enough to be one" * 10),
+            "is not a cache of memtui place",
+        ),
+        (_database, "is not a cache of memtui place"),
         (_newer, "another version of memtui"),
         (lambda path: path.mkdir(), "is not a file, but a folder"),
     ],

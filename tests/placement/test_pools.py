@@ -110,7 +110,7 @@ def test_files_in_memory_are_recognised_by_their_file_system() -> None:
 
 
 def test_what_is_no_folder_is_refused(tmp_path) -> None:
-    with pytest.raises(NoMemory, match="is no folder"):
+    with pytest.raises(NoMemory, match="is not a folder"):
         memory.about_folder(str(tmp_path / "none"))
 
 

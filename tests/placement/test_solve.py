@@ -515,7 +515,7 @@ def test_ratio_is_slow_to_fast(text: str, limit: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "0:0", "1:-1", "a:b", "1:2:3", "0.5:1"])
 def test_no_ratio(text: str) -> None:
-    with pytest.raises(ValueError, match="is no ratio of slow to fast memory"):
+    with pytest.raises(ValueError, match="is not a ratio of slow to fast memory"):
         parse_ratio(text)
 
 

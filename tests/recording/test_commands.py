@@ -155,7 +155,7 @@ def test_whatever_stands_in_an_order_is_checked(field, option, value, inside):
         (b"recorder 9999999999999999999\n", GOOD.options.interval_ns, False, True),
         (b"pau", GOOD.options.interval_ns, False, False),
         (b"stop\n", GOOD.options.interval_ns, False, True),
-        # What is no word ends it, and changes nothing else.
+        # What is not a word ends it, and changes nothing else.
         (b"interval 999999\n", GOOD.options.interval_ns, False, True),
         (b"interval 3600000000001\n", GOOD.options.interval_ns, False, True),
         (b"interval -5\n", GOOD.options.interval_ns, False, True),

@@ -148,8 +148,8 @@ def test_every_is_a_whole_number_from_one_on(every):
 
 
 def test_something_else_is_refused():
-    with pytest.raises(TypeError, match=r"a int is no torch\.nn\.Module"), memtui.trace(5):
+    with pytest.raises(TypeError, match=r"a int is not a torch\.nn\.Module"), memtui.trace(5):
         pass
     module = torch.nn.Linear(1, 1)
-    with pytest.raises(TypeError, match=r"a Linear is no torch\.optim\.Optimizer"), memtui.trace(None, module):
+    with pytest.raises(TypeError, match=r"a Linear is not a torch\.optim\.Optimizer"), memtui.trace(None, module):
         pass

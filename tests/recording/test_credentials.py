@@ -74,7 +74,7 @@ def test_a_file_that_is_not_understood_is_not_quoted(tmp_path, text):
 
 def test_no_file(tmp_path):
     (tmp_path / ".netrc").mkdir(mode=0o700)
-    with pytest.raises(NoCredentials, match="no file of passwords"):
+    with pytest.raises(NoCredentials, match="not a file of passwords"):
         credentials_for("bmc.example", {}, tmp_path)
 
 

@@ -182,7 +182,7 @@ def test_a_size_that_cannot_be_kept_ends_the_recording(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("12", "at least 16MiB"), ("2XB", "is no size"), ("-1", "size"), ("nan", "none lets")]
+    ("text", "says"), [("12", "at least 16MiB"), ("2XB", "is not a size"), ("-1", "size"), ("nan", "none lets")]
 )
 def test_bad_sizes(text, says, tmp_path):
     refused(memtui_here("record", f"--max-size={text}", "1", cwd=tmp_path), says)

@@ -281,7 +281,7 @@ def test_pause_and_go_on(recording):
     assert reader.samples.sample.tolist() == list(range(len(reader.samples)))
     assert reader.samples.start_ns[count] - reader.samples.end_ns[count - 1] > 10**9
     lengths = reader.samples.end_ns - reader.samples.start_ns
-    assert lengths[count] < 10**9, "the window over the pause is no sample"
+    assert lengths[count] < 10**9, "the window over the pause is not a sample"
     assert again_ns > began_ns + 10**9
     reader.close()
 

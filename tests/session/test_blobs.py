@@ -155,7 +155,7 @@ def test_touch_sums_that_cannot_be_are_refused(made, words):
 def test_a_touch_sum_of_no_whole_group_is_refused():
     head = struct.pack("<qq", 1, CHUNK_SHIFT)
     for raw in (b"", head[:-1], head + bytes(8 + 4 * GROUP - 1), head + bytes(8 + 4 * GROUP + 1)):
-        with pytest.raises(ValueError, match=f"{len(raw)} bytes are no whole groups"):
+        with pytest.raises(ValueError, match=f"{len(raw)} bytes are not whole groups"):
             blobs.decode_touch_sum(zlib.compress(raw))
 
 

@@ -295,7 +295,7 @@ def test_a_link_in_place_of_the_session_is_not_followed(path, tmp_path):
     link.symlink_to(victim)
     with pytest.raises(FileExistsError):
         SessionWriter(link)
-    with pytest.raises(SessionError, match="no file of yours"):
+    with pytest.raises(SessionError, match="not a file of yours"):
         SessionWriter(link, overwrite=True)
     link.unlink()
     link.symlink_to(tmp_path / "nowhere")
@@ -319,7 +319,7 @@ def test_force_leaves_files_of_others(path, tmp_path):
     there = tmp_path / "s.memtui"
     there.write_bytes(path.read_bytes())
     os.chown(there, 12345, 12345)
-    with pytest.raises(SessionError, match="no file of yours"):
+    with pytest.raises(SessionError, match="not a file of yours"):
         SessionWriter(there, overwrite=True)
 
 

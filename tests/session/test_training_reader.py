@@ -102,7 +102,7 @@ def test_points_of_learning_in_a_time_as_they_came(session):
     [
         ("UPDATE training_progress SET data = x'00'", "training from step 10"),
         ("DELETE FROM training_progress", "training from step 10"),
-        ("UPDATE learning_about SET about = '[]'", "what is trained is no table"),
+        ("UPDATE learning_about SET about = '[]'", "what is trained is not a table"),
     ],
 )
 def test_damage_is_named(session, damage, trouble):

@@ -246,7 +246,7 @@ def _rests(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--counter", "cpu"), "is no counter"),
+        (("--counter", "cpu"), "is not a counter"),
         (("--counter", "lines=/no/such/file"), "No such file"),
         (("--counter", "lines=/dev/null"), "is not a file"),
         (("--blocks", "0"), "--blocks"),

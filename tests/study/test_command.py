@@ -45,7 +45,7 @@ def program(tmp_path) -> list[str]:
         (["basik"], "there is no study 'basik'; did you mean basic? there are basic, sample-time"),
         (["cpus", "--cpus", "4096"], "--cpus 4096: memtui may use"),
         (["basic", "--data", "/proc/self"], "has no data_batch_1.bin"),
-        (["basic", "--data", "/no/such/folder"], "is no folder"),
+        (["basic", "--data", "/no/such/folder"], "is not a folder"),
         (["basic", "--seconds", "3"], "--seconds is for a program of yours"),
         (["basic", "--", "no-such-program-here"], "no such program"),
         (["basic", "--data", "/tmp", "--", "true"], "your program has its own"),
@@ -128,7 +128,7 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
     (tmp_path / "out/state.json").write_text(json.dumps(state))
     spoilt = memtui(*arguments, "--", *program, timeout=60)
     assert spoilt.returncode == 2
-    assert "is no state of a study" in spoilt.stderr.splitlines()[-1]
+    assert "is not a state of a study" in spoilt.stderr.splitlines()[-1]
 
 
 @needs_figures
@@ -252,7 +252,7 @@ def test_cifar_files_are_read_as_they_are_distributed(tmp_path):
     np.testing.assert_allclose(images[22, :, :, 1].ravel(), green / 255, atol=1e-6)
     assert len(read_images(tmp_path, 99, validation=True)[0]) == 5
     (tmp_path / "data_batch_2.bin").write_bytes(b"x" * 100)
-    with pytest.raises(ValueError, match="no whole records"):
+    with pytest.raises(ValueError, match="not whole records"):
         check_folder(tmp_path)
 
 

@@ -115,7 +115,7 @@ def test_a_crash_while_writing_leaves_the_state_before(tmp_path, monkeypatch):
 )
 def test_a_foreign_state_is_one_line(tmp_path, text):
     (tmp_path / NAME).write_text(text)
-    with pytest.raises(UserError, match="is no state of a study"):
+    with pytest.raises(UserError, match="is not a state of a study"):
         State(tmp_path)
 
 

@@ -65,7 +65,7 @@ def test_the_same_seed_trains_the_same():
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [("--batch-size 0", "at least 1"), ("--images many", "no whole number"), ("--epochs -1", "at least 0")],
+    [("--batch-size 0", "at least 1"), ("--images many", "not a whole number"), ("--epochs -1", "at least 0")],
 )
 def test_bad_options_are_refused_before_anything_is_loaded(arguments, complaint):
     done = run_module("numpy_cnn", *arguments.split())

@@ -1,7 +1,7 @@
 """What behaves like docker's command line and its daemon, as far as memtui uses them, without any container.
 
 ``python engine_stand_in.py daemon FOLDER`` is the daemon: it starts programs as children of its own, as docker does, so
-that they are no children of whoever asked. Everything else is the command line, which finds the daemon by
+that they are not children of whoever asked. Everything else is the command line, which finds the daemon by
 ``STAND_IN_FOLDER``. Names that are taken, unknown containers and a daemon that is not there end as with docker.
 """
 

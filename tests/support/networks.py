@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """A residual block, whose addition and ReLU are no modules."""
+    """A residual block, whose addition and ReLU are not modules."""
 
     def __init__(self, c):
         super().__init__()
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 class Strange(nn.Module):
-    """A leaf of which a part is no operator."""
+    """A leaf of which a part is not an operator."""
 
     def __init__(self):
         super().__init__()

@@ -16,7 +16,7 @@ CALL_NS = 5_000.0  # what a call costs in any case
 
 
 def call_ns(configuration: Configuration) -> float:
-    """A roofline of 50 GFLOP/s and 10 GB/s, less efficient in groups and where channels are no multiple of 16."""
+    """A roofline of 50 GFLOP/s and 10 GB/s, less efficient in groups and where channels are not a multiple of 16."""
     p = configuration.parameters
     efficiency = 0.3 if p["groups"] > 1 else 1.0
     if p["groups"] == p["cin"] > 1:

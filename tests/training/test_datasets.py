@@ -162,7 +162,7 @@ FC = {"layer": "FullyConnected", "units": "outputs"}
         ([{"layer": "Residual", "layers": [{"layer": "No"}]}, FC], "layer 0.layers.0.: there is no layer No"),
         ([{"layer": "ReLu"}], "no layer with weights"),
         ([], "no layer with weights"),
-        ([3], "layer 0 is no table"),
+        ([3], "layer 0 is not a table"),
     ],
 )
 def test_a_wrong_network_is_a_line(sequence, message):

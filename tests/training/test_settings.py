@@ -92,7 +92,7 @@ def test_a_wrong_setting_is_one_line_that_helps(changes: dict[str, Any], message
     ("text", "message"),
     [
         ("[a", "is not TOML"),
-        ("seed = 1", "seed is no table"),
+        ("seed = 1", "seed is not a table"),
         ("[a]\nbatch = 1", "did you mean batch_size"),
         ("[a]\nextends = 3", "extends is the name of a network"),
         ('[a]\nextends = "b"\n[b]\nextends = "a"', "extends itself"),

@@ -217,7 +217,7 @@ def test_where_results_go(tmp_path):
         (("--resume", "nowhere"), "has no grid.json"),
         (("--resume", "nowhere", "--grid", "type=BP"), "no --grid beside it"),
         (("--resume", "nowhere", "fcReLu"), "no fcReLu beside it"),
-        (("/",), "is no folder of memtui tune"),
+        (("/",), "is not a folder of memtui tune"),
         (("/", "--set", "epochs=3"), "a folder is looked at, so --set has no meaning"),
     ],
 )
@@ -347,7 +347,7 @@ def test_a_second_one_on_the_folder_names_the_first(tmp_path):
         assert (
             f"0 of 12 runs have ended; memtui tune --resume results/{folder.name}"
             in tuned(tmp_path, f"results/{folder.name}").stdout
-        ), "to look at it is no second one"
+        ), "to look at it is not a second one"
     finally:
         first.terminate()
         first.communicate(timeout=20)

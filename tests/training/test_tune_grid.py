@@ -1,4 +1,4 @@
-"""Grids of trainings: which runs they are, in which order, and what a user reads whose grid is no product."""
+"""Grids of trainings: which runs they are, in which order, and what a user reads whose grid is not a product."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def test_a_file_may_name_the_network_of_all_runs(tmp_path):
         ("grid = 3", "there is no [grid]"),
         ("[grid]", "has no axis, so no run"),
         ("[grid]\ntype = []", "type has no value, so there is no run"),
-        ("[grid]\ntype = 'BP'", "type is no list"),
-        ("[grid]\nbatch_size = 50", "batch_size is no list; for one value of all runs write it before [grid]"),
+        ("[grid]\ntype = 'BP'", "type is not a list"),
+        ("[grid]\nbatch_size = 50", "batch_size is not a list; for one value of all runs write it before [grid]"),
         ("[grid]\nbatch_size = [50, [100, 200]]", "batch_size has a list in its list"),
         ("[grid]\nminimum_accuracy = [[10, 30]]", "it is written '10:30,20:50'"),
         ("[grid]\nbatch_size = [{a = 1}]", "batch_size has a list in its list"),
@@ -129,7 +129,7 @@ def test_a_file_may_name_the_network_of_all_runs(tmp_path):
         ("sequence = [{layer = 'ReLu'}]\n[grid]\ntype = ['BP']", "belongs into a [networks.NAME]"),
         ("[mine]\nepochs = 2\n[grid]\ntype = ['BP']", "[mine] has no meaning; there are [grid] and [networks.NAME]"),
         ("networks = 3\n[grid]\ntype = ['BP']", "written [networks.name]"),
-        ("[networks]\nmine = 3\n[grid]\ntype = ['BP']", "mine is no table"),
+        ("[networks]\nmine = 3\n[grid]\ntype = ['BP']", "mine is not a table"),
         ("[networks.mine]\nlearning_reate = 3\n[grid]\ntype = ['BP']", "did you mean learning_rate"),
         ("[networks.mine]\nsequence = [{layer='x', a = 2026-01-01}]\n[grid]\ntype = ['BP']", "has a date"),
         (f"[grid]\nseed = {list(range(101))}\nepochs = {list(range(1, 101))}", "10100 runs are more than 10000"),

@@ -222,7 +222,7 @@ def test_a_stop_for_too_low_an_accuracy_is_no_failure(left):
 
 
 def test_figures_that_are_none(left):
-    """A diverged loss is kept for people and is null in JSON; what is no number is not known."""
+    """A diverged loss is kept for people and is null in JSON; what is not a number is not known."""
     odd = {"accuracy": True, "loss": float("nan"), "epochs": 1.5, "iterations": 10**30, "peak_bytes": "many"}
     row = left(json.dumps(odd | {"stopped": 3, "session": ["x"]}))
     assert (row.accuracy, row.epochs, row.iterations, row.peak_bytes, row.stopped, row.session) == (*[None] * 4, "", "")

@@ -146,7 +146,7 @@ async def test_the_cursor_is_on_the_run_that_goes_on_until_it_is_moved(tmp_path)
     ],
 )  # fmt: skip
 async def test_orders(tmp_path, keys, name, first):
-    """What is not known comes last, whichever way; so does a loss that is no number."""
+    """What is not known comes last, whichever way; so does a loss that is not a number."""
     async with running(live(folder(tmp_path))) as (app, pilot):
         if keys:
             await pilot.press(*keys)

@@ -1,4 +1,4 @@
-"""The screen of ``memtui compare`` on sessions that are no trainings, and on both kinds together."""
+"""The screen of ``memtui compare`` on sessions that are not trainings, and on both kinds together."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_jump():
         await d.until(lambda: not d.screen.panels.prompt.active)
         await d.until(lambda: 10 <= d.view.header.position_s < 10.3)
         await d.press("j", *"soon", "enter")
-        await d.until(lambda: "'soon' is no time" in d.text)
+        await d.until(lambda: "'soon' is not a time" in d.text)
         assert d.screen.panels.prompt.active
         await d.press("escape")
         assert not d.screen.panels.prompt.active
@@ -53,13 +53,13 @@ async def test_keys_typed_before_the_prompt_is_there_are_not_lost():
 async def test_a_refused_jump_keeps_its_reason_while_the_session_grows():
     async with running(FakeSession(100, growing=True), live=True) as d:
         await d.press("j", *"soon", "enter")
-        await d.until(lambda: "'soon' is no time" in d.text)
+        await d.until(lambda: "'soon' is not a time" in d.text)
         seen = d.view.header.duration_s
         await d.until(lambda: d.view.header.duration_s > seen + 0.5)
-        assert "'soon' is no time" in d.text.splitlines()[-1]
+        assert "'soon' is not a time" in d.text.splitlines()[-1]
         assert "Esc closes" in d.text
         await d.press("x")  # other words are not wrong yet
-        await d.until(lambda: "is no time" not in d.text)
+        await d.until(lambda: "is not a time" not in d.text)
         await d.press("escape")
         assert not d.screen.panels.prompt.active
         assert "q quit" in d.text.splitlines()[-1]
@@ -116,7 +116,7 @@ async def test_what_is_typed_is_seen_on_a_narrow_terminal(width):
 async def test_an_error_is_not_cut_for_a_key_that_is_known(width, whole):
     async with running(size=(width, 24)) as d:
         await d.press("j", *"xyz", "enter")
-        await d.until(lambda: "'xyz' is no time: 7:12, 90, 5m, 50%, +30, -1:30" in d.text)
+        await d.until(lambda: "'xyz' is not a time: 7:12, 90, 5m, 50%, +30, -1:30" in d.text)
         last = d.text.splitlines()[-1].rstrip()
         assert last.endswith("(Esc closes)" if whole else "-1:30")
 

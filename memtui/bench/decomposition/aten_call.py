@@ -14,7 +14,7 @@ MISSING = "there is no such operator"
 
 
 class NotAnOperator(Exception):
-    """The call is no operator here; the message says why."""
+    """The call is not an operator here; the message says why."""
 
 
 @dataclass(frozen=True)

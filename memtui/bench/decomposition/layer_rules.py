@@ -122,7 +122,7 @@ def attention(call: AtenCall) -> Operators:
 def native_attention(call: AtenCall) -> Operators:
     query = call["query"]
     if call["mask"] is not None or not (_same(query, call["key"]) and _same(query, call["value"])):
-        raise NotAnOperator("it is no self-attention, or has a mask")
+        raise NotAnOperator("it is not a self-attention, or has a mask")
     b, s, dim = query.shape
     return [("mha", {"b": b, "s": s, "dim": dim, "heads": call["num_head"]})]
 

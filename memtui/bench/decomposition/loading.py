@@ -44,7 +44,7 @@ def load(torch: Any, name: str, n: int, size: int, device: Any, dtype: Any) -> L
         n: images for a library's network.
         size: their height and width; 0: the network's own.
         device: of the weights and inputs.
-        dtype: of the weights and inputs that are no whole numbers.
+        dtype: of the weights and inputs that are not whole numbers.
 
     Raises:
         NoNetwork: it cannot be loaded.

@@ -40,7 +40,7 @@ def is_network(text: str) -> bool:
 def network_name(text: str, grid: Mapping[str, Sequence[Value]]) -> NetworkName:
     """Return the network of a word and of the values of ``--grid n=... --grid size=...``.
 
-    Raises UserError: the file cannot be read, the library is not installed, or the grid is no input of it.
+    Raises UserError: the file cannot be read, the library is not installed, or the grid is not an input of it.
     """
     if (match := _FILE.fullmatch(text)) is not None:
         path = Path(match[1]).absolute()

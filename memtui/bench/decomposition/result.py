@@ -1,4 +1,4 @@
-"""A network taken apart, as plain data: its operators, and what of it is no operator here."""
+"""A network taken apart, as plain data: its operators, and what of it is not an operator here."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class OperatorCalls:
 
 @dataclass(frozen=True, slots=True)
 class NotCovered:
-    """Calls that are no operator here.
+    """Calls that are not an operator here.
 
     Attributes:
         function: what is called, as PyTorch names it.
         module: kind of the module that calls it.
-        reason: why it is no operator.
+        reason: why it is not an operator.
         calls: number of calls.
         time_share: share of the time of the pass that was watched.
     """

@@ -180,7 +180,7 @@ def _notes(costs: Sequence[Cost], axes: Sequence[BarAxis]) -> list[str]:
         what = "energy" if POWER in axes else "power and energy"
         notes.append(f"{what}: {NONE}{of_all}: {reason}")
     if any(cost.columns["energy_j"] is None and cost.columns["estimate_j"] is not None for cost in costs):
-        notes.append("~ is an estimate: the watts that were assumed, times the time; it is no measurement")
+        notes.append("~ is an estimate: the watts that were assumed, times the time; it is not a measurement")
     flags = Counter(flag for cost in costs for flag in cost.flags)
     notes += [f"* {flag} ({count}): {FLAGS.get(flag, 'of another version')}" for flag, count in flags.most_common()]
     return notes

@@ -44,6 +44,6 @@ _ALL: tuple[Operator, ...] = (
     ResNet50(),
 )
 CATALOGUE: dict[str, Operator] = {operator.name: operator for operator in _ALL}
-# A network of the user's is named by its file or library, so it is no operator of the command line.
+# A network of the user's is named by its file or library, so it is not an operator of the command line.
 NETWORK = Network()
 EVERY: dict[str, Operator] = {**CATALOGUE, NETWORK.name: NETWORK}

@@ -77,7 +77,7 @@ def _operators(calls: list[SeenCall]) -> tuple[OperatorCalls, ...]:
 
 
 def _not_covered(calls: list[SeenCall], whole_ns: int) -> tuple[NotCovered, ...]:
-    """Return the calls that are no operators, by function, module and reason, the longest first."""
+    """Return the calls that are not operators, by function, module and reason, the longest first."""
     some: dict[tuple[str, str, str], list[int]] = {}
     for call in calls:
         if call.reason:

@@ -49,7 +49,7 @@ class SeenCall:
         module: kind of the module that makes it.
         time_ns: how long it took.
         operators: what it is here.
-        reason: why it is no operator; "" where it is.
+        reason: why it is not an operator; "" where it is.
     """
 
     function: str
@@ -158,7 +158,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _checked(call: AtenCall) -> tuple[Operators, str]:
-    """Return the operators of a call, and the reason where it is none. One odd call is no error of the network."""
+    """Return the operators of a call, and the reason where it is none. One odd call is not an error of the network."""
     try:
         found = operators_of(call)
     except NotAnOperator as error:

@@ -102,7 +102,7 @@ class Cache:
             raise self._unusable(error) from None
 
     def _not_a_cache_error(self) -> UserError:
-        return UserError(f"{self._path} is no cache of memtui place; {ANOTHER}")
+        return UserError(f"{self._path} is not a cache of memtui place; {ANOTHER}")
 
     def _unusable(self, error: Exception) -> UserError:
         if "not a database" in str(error):

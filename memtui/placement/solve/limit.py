@@ -13,7 +13,7 @@ def parse_ratio(text: str) -> Fraction:
     match = _RATIO.fullmatch(text.strip())
     slow, fast = (int(match[1]), int(match[2])) if match else (0, 0)
     if not slow + fast:
-        raise ValueError(f"{text!r} is no ratio of slow to fast memory, such as 1:1, 4:1 or 0:1 (all of it fast)")
+        raise ValueError(f"{text!r} is not a ratio of slow to fast memory, such as 1:1, 4:1 or 0:1 (all of it fast)")
     return Fraction(fast, slow + fast)
 
 

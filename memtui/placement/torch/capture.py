@@ -197,7 +197,7 @@ class _Reader:
     def _constant(self, node: torch.fx.Node) -> Any:
         real = getattr(self._module, str(node.target), None)
         if not isinstance(real, torch.Tensor):
-            raise NoStep(f"{node.target} of the recorded step is no tensor")
+            raise NoStep(f"{node.target} of the recorded step is not a tensor")
         name = f"constant {str(node.target).removeprefix('_tensor_constant')}"
         if name not in self._tensors:
             self._new(name, real, CONSTANT)
@@ -208,7 +208,9 @@ class _Reader:
 
     def _call(self, node: torch.fx.Node) -> None:
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise NoStep(f"{getattr(node.target, '__name__', node.target)} is no operator that can be timed by itself")
+            raise NoStep(
+                f"{getattr(node.target, '__name__', node.target)} is not an operator that can be timed by itself"
+            )
         value = node.meta.get("val")
         flat, _ = tree_flatten(value)
         for each in filter(lambda value: value is not None, flat):

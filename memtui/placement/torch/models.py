@@ -158,7 +158,7 @@ def _own(name: str) -> TrainingStep:
     assert match is not None
     path, function = Path(match[1]), match[2]
     if not path.is_file():
-        raise NoStep(f"{path} is no file")
+        raise NoStep(f"{path} is not a file")
     try:
         returned = load_function(path, function, f"memtui_placed_{path.stem}")()
     except NoFunction as error:

@@ -30,7 +30,7 @@ class StopCondition:
         """Return the condition of a text. Raises ValueError with what is wrong and what would be right."""
         match = _FORM.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no condition: say wss>8GiB, rss<500MB or wss>8GiB for 5s")
+            raise ValueError(f"{text!r} is not a condition: say wss>8GiB, rss<500MB or wss>8GiB for 5s")
         for_ns = round(float(match["time"]) * _UNITS[match["unit"] or "s"]) if match["time"] else 0
         if for_ns > _MOST_NS:
             raise ValueError(f"{text!r}: for more than a year")

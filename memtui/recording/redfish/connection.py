@@ -67,7 +67,7 @@ class Connection:
                 self.close()
                 if not kept or self._aborted:
                     raise
-                return self._follow(path)  # a service may close a connection that rested: that is no failure
+                return self._follow(path)  # a service may close a connection that rested: that is not a failure
         except NoAnswer:
             self.close()
             raise

@@ -62,7 +62,7 @@ def _of_netrc(path: Path, host: str) -> Credentials | None:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            raise NoCredentials("~/.netrc is no file of passwords")
+            raise NoCredentials("~/.netrc is not a file of passwords")
         if status.st_uid != os.geteuid():
             raise NoCredentials("~/.netrc belongs to another user")
         if status.st_mode & 0o077:

@@ -435,7 +435,7 @@ def checked(model: Any, optimizer: Any) -> tuple[tuple[Any, ...], tuple[Any, ...
     ):
         for obj in objects:
             if not isinstance(obj, kind):
-                raise TypeError(f"a {type(obj).__name__} is no {what}")
+                raise TypeError(f"a {type(obj).__name__} is not a {what}")
     return modules, optimizers
 
 

@@ -16,7 +16,7 @@ from memtui.reports.figures.svg import Drawing, text_width, whole_lines
 _ROW_GAP_PT, _BAR_PT, _GAP_PT = 3.6, 6.0, 8.0
 _MOST_NAMES = 0.42  # of the width
 _LABEL_PT = 36.0  # width of a number with its unit at a logarithmic axis
-LINEAR = 40.0  # most times by which the values of a linear axis may differ: less is no visible bar
+LINEAR = 40.0  # most times by which the values of a linear axis may differ: less is not a visible bar
 
 
 def draw(chart: BarChart) -> Drawing:

@@ -97,7 +97,7 @@ def _line(axes: Axes, factor: float, stroke: str, dash: str) -> None:
 
 
 def _explanations(chart: PredictionChart) -> list[str]:
-    """Return the names of what is no group: lines, and hollow markers."""
+    """Return the names of what is not a group: lines, and hollow markers."""
     texts = ["predicted = measured", f"90 % of the predictions are within {percent(chart.error)} of the measurement"]
     if any(point.outside for some in chart.groups.values() for point in some):
         texts.append("hollow: outside of what the model was fitted to")

@@ -190,7 +190,7 @@ def _heat(
             continue
         note = (
             f"{picture.pages:,} pages of the process with the most of them were touched at some time; what never was "
-            "is left out, so a row is no address that another session has, too."
+            "is left out, so a row is not an address that another session has, too."
         )
         title = f"{label}: where and when, {window_text([session.memory])}"
         across, down = "seconds since the session began", "pages, by rising address"

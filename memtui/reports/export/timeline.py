@@ -130,7 +130,7 @@ def _sizes(group: Group, row: Mapping[str, Any], resident: str) -> Iterator[Item
 
 
 def _tree(reader: ReportSource) -> Iterator[Item]:
-    """Yield the samples. Their windows overlap where processes are paused one after another, so they are no slices."""
+    """Yield the samples. Their windows overlap where processes are paused one after another, so they are not slices."""
     samples = reader.samples
     whole = ("sample", "start_ns", "end_ns", "gaps")
     optional = ("wss_bytes", "wss_low_bytes", "wss_high_bytes", "rss_bytes", "pss_bytes", "pss_ns", "lost_ns")

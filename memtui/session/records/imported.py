@@ -62,10 +62,10 @@ class ImportedFrom:
         if not isinstance(values, dict) or set(values) != {field.name for field in fields(cls)}:
             raise ValueError("where it was imported from is told in other words")
         if not all(isinstance(values[name], str) for name in ("format", "file")) or values["clock"] not in CLOCKS:
-            raise ValueError("where it was imported from is no text")
+            raise ValueError("where it was imported from is not a text")
         lists = {name: values[name] for name in ("absent", "warnings", "coarse")}
         if not all(map(_is_texts, lists.values())) or not isinstance(values["driver"], bool):
-            raise ValueError("what is told of its import is no list of texts")
+            raise ValueError("what is told of its import is not a list of texts")
         sums = None if values["sums"] is None else checked_sums(values["sums"])
         return cls(**{**values, **{name: tuple(texts) for name, texts in lists.items()}, "sums": sums})
 
@@ -76,18 +76,18 @@ def checked_sums(values: Any) -> Sums:
     Raises ValueError.
     """
     if not isinstance(values, dict):
-        raise ValueError("its categories are no object")
+        raise ValueError("its categories are not an object")
     sums: Sums = {}
     for key, value in values.items():
         if not isinstance(value, (list, tuple)) or len(value) != 2:
             raise ValueError(f"category {key!r} is not a total and a list of tags")
         total, tags = value
         if isinstance(total, bool) or not isinstance(total, (int, float)) or not 0 <= total < MAX_SUM:
-            raise ValueError(f"the total of category {key!r} is no number of bytes")
+            raise ValueError(f"the total of category {key!r} is not a number of bytes")
         if total != int(total):
-            raise ValueError(f"the total of category {key!r} is no whole number of bytes")
+            raise ValueError(f"the total of category {key!r} is not a whole number of bytes")
         if not _is_texts(tags):
-            raise ValueError(f"the tags of category {key!r} are no list of texts")
+            raise ValueError(f"the tags of category {key!r} are not a list of texts")
         sums[key] = float(total), tuple(tags)
     if sum(total for total, _ in sums.values()) >= MAX_SUM:
         raise ValueError("its totals are too large to be true")

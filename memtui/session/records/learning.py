@@ -56,7 +56,7 @@ def learning_records(numbers: Iterator[int], message: LearningProgress) -> list[
 def about_record(message: LearningProgress) -> LearningAboutRecord:
     """Return the record of what is trained. Raises ValueError."""
     if not isinstance(message.about, str) or len(message.about) > MAX_ABOUT:
-        raise ValueError("what is trained is no text, or too long a one")
+        raise ValueError("what is trained is not a text, or too long a one")
     about_of(message.pid, message.about)
     return LearningAboutRecord(message.pid, storable(message.about))
 
@@ -65,7 +65,7 @@ def about_of(pid: int, text: str) -> About:
     """Return what a process reported that it trains. Raises ValueError."""
     values = parse_json(text)
     if not isinstance(values, dict):
-        raise ValueError("what is trained is no table")
+        raise ValueError("what is trained is not a table")
     network, rule, settings = values.get("network"), values.get("type"), values.get("settings", {})
     segments, direct = values.get("segments", []), values.get("direct", False)
     if not (isinstance(network, str) and isinstance(rule, str) and isinstance(settings, dict)):

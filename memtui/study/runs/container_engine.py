@@ -77,7 +77,7 @@ def find() -> tuple[Engine | None, list[str]]:
         if path is None:
             continue
         if os.getuid() != 0:
-            reasons.append(f"{name}: what it starts is no child of memtui, which only root may watch (sudo)")
+            reasons.append(f"{name}: what it starts is not a child of memtui, which only root may watch (sudo)")
             continue
         engine, why = _try(name, path)
         if engine is not None:

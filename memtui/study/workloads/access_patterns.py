@@ -158,9 +158,9 @@ def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
     if not 0 < value < _FOREVER:
-        raise argparse.ArgumentTypeError(f"{text} is no length of time: it must be above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a length of time: it must be above 0")
     return value
 
 

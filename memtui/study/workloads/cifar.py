@@ -19,7 +19,7 @@ TRAINING, VALIDATION = "data_batch_*.bin", "test_batch.bin"
 def check_folder(folder: Path) -> None:
     """Raise ValueError, with one line, where a folder lacks the files, and OSError where it cannot be read."""
     if not folder.is_dir():
-        raise ValueError(f"{folder}: is no folder")
+        raise ValueError(f"{folder}: is not a folder")
     next(folder.iterdir(), None)  # glob in an unreadable folder returns nothing and raises nothing
     paths = [*sorted(folder.glob(TRAINING)), *folder.glob(VALIDATION)]
     if not any(path.name != VALIDATION for path in paths):
@@ -28,7 +28,7 @@ def check_folder(folder: Path) -> None:
         size = path.stat().st_size
         if not size or size % RECORD_BYTES:
             raise ValueError(
-                f"{path}: {size} bytes are no whole records of {RECORD_BYTES}: not CIFAR-10's binary version"
+                f"{path}: {size} bytes are not whole records of {RECORD_BYTES}: not CIFAR-10's binary version"
             )
 
 

@@ -58,13 +58,13 @@ def tune(args: argparse.Namespace, console: Console) -> int:
 def _existing_results(args: argparse.Namespace) -> Results | None:
     """Return the results that are only to be shown; None where runs are requested. Raises UserError."""
     if args.what == "":
-        raise UserError(f"an empty name is no grid; {_NO_GRID}")
+        raise UserError(f"an empty name is not a grid; {_NO_GRID}")
     if args.what is None or not Path(args.what).is_dir() or args.grid:
         return None
     if given := _given(args):
         raise UserError(f"{args.what}: a folder is looked at, so {given} has no meaning; --resume DIR goes on with it")
     if not is_results(Path(args.what)):
-        raise UserError(f"{args.what}: is no folder of memtui tune; they lie one level below, named by their time")
+        raise UserError(f"{args.what}: is not a folder of memtui tune; they lie one level below, named by their time")
     return reopen(Path(args.what))
 
 

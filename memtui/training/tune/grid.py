@@ -112,7 +112,7 @@ def from_dict(document: Any) -> Grid:
         if not all(isinstance(text, str) for text in texts):
             raise TypeError
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise UserError("is no grid of memtui tune") from None
+        raise UserError("is not a grid of memtui tune") from None
     grid.check()
     return grid
 
@@ -173,10 +173,10 @@ def _check_lists(lists: Mapping[str, Any]) -> None:
         if isinstance(values, dict):
             raise UserError(f"[grid] {key} is a table; {_HOW}")
         if not isinstance(values, list):
-            raise UserError(f"[grid] {key} is no list; for one value of all runs write it before [grid]")
+            raise UserError(f"[grid] {key} is not a list; for one value of all runs write it before [grid]")
         if any(isinstance(value, list | dict) for value in values):
             hint = "; it is written '10:30,20:50'" if key == "minimum_accuracy" else ""
-            raise UserError(f"[grid] {key} has a list in its list, which is no product{hint}")
+            raise UserError(f"[grid] {key} has a list in its list, which is not a product{hint}")
 
 
 def _check_axes(grid: Grid) -> None:

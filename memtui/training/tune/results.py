@@ -274,7 +274,7 @@ def _grid_in(path: Path) -> Grid:
     try:
         return grids.from_dict(json.loads(read_small_bytes(file, _TABLE_BYTES)))
     except FileNotFoundError:
-        raise UserError(f"{path}: is no folder of memtui tune: it has no {GRID_FILE}") from None
+        raise UserError(f"{path}: is not a folder of memtui tune: it has no {GRID_FILE}") from None
     except OSError as error:
         raise refused(file, error, READ) from None
     except (ValueError, RecursionError):

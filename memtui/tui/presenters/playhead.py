@@ -218,7 +218,7 @@ def parse_time(text: str, now_s: float, whole_s: float) -> float:
     elif (match := _UNITS.fullmatch(body)) and any(match.groups()):
         value = int(match[1] or 0) * 3600 + int(match[2] or 0) * 60 + float(match[3] or 0)
     else:
-        raise ValueError(f"{text.strip()!r} is no time: 7:12, 90, 5m, 50%, +30, -1:30")
+        raise ValueError(f"{text.strip()!r} is not a time: 7:12, 90, 5m, 50%, +30, -1:30")
     if sign:
         return now_s + value if sign == "+" else max(0.0, now_s - value)
     return value

@@ -81,7 +81,7 @@ Processes                               of the tree, in the window at the cursor
     "tensors": """\
 Working set by tensor                   of a traced training (memtui trace): which tensors were touched in the window
   touched: its bytes that lie in touched pages; recent and trend: share of it that was touched in the last 48
-  windows; touched last: in which of them. Grey rows are what is no tensor, as far as its mapping tells; all
+  windows; touched last: in which of them. Grey rows are what is not a tensor, as far as its mapping tells; all
   rows add up to the working set of the process. Gradients that are made anew in every step are seen in part.
 """,
     "output": """\

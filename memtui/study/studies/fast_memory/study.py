@@ -100,7 +100,7 @@ class FastMemory:
         "not tracked, because a tracker clears the bits that the kernel's choice of pages rests on.",
         "The prediction is taken at the room that was there: the limit less page cache and the kernel's own memory in "
         "the cgroup. Touches at a distance above it, a step, are its misses, with both bounds of the distance. Pages "
-        "that were never touched before are no misses: the kernel gives an empty page and reads nothing.",
+        "that were never touched before are not misses: the kernel gives an empty page and reads nothing.",
         "Swap readahead brings in neighbours of a page that is missed. So the misses of a memory without it lie "
         "between major faults and pages that came from swap, and a prediction holds where its range meets that one to "
         f"{NEAR:.0%}. The factor is to the nearer bound, and 1 between the bounds.",

@@ -91,7 +91,7 @@ class SampleTime:
         "blocks that come in pairs in random order: the mean size of the longer windows over that of the unions in "
         "the other block of the pair, median over pairs with its 95 % interval (binomial order statistics). The "
         "window in which the length changed is in no block.",
-        "There is a part of it that is no chance. A window reports pages that are still there when it ends. What a "
+        "There is a part of it that is not chance. A window reports pages that are still there when it ends. What a "
         "program touches and gives back before (munmap, and malloc with large pieces) a long window misses, and the "
         "short ones in it see more of it: then their union is larger. It is tried with a malloc that keeps "
         "everything, too (glibc, MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ of 4 GB).",
