@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -204,18 +203,9 @@ def rows_of(times_ns: NDArray[np.int64], readings: Readings, end_ns: int) -> NDA
     return np.append(readings.t_ns, end_ns)[at]
 
 
-def callers(stacks: CallStacks, key: Callable[[Frame], str]) -> list[tuple[str, ...]]:
-    """Return for each stack its distinct keys, the outermost first: a sum by key counts a block once in each."""
-    of_frame = list(map(key, stacks.frames))
-    keys: list[tuple[str, ...]] = []
-    for parent, frame in zip(stacks.parent, stacks.frame, strict=True):
-        above = keys[parent] if parent >= 0 else ()
-        own = of_frame[frame]
-        keys.append(above if own in above else (*above, own))
-    return keys
-
-
 def call_text(frame: Frame) -> str:
-    """Return a call in short: ``step (train.py:31)``."""
+    """Return a call in short: ``step (train.py:31)``; without a file it is the function alone."""
+    if not frame.file:
+        return frame.function
     line = f":{frame.line}" if frame.line else ""
     return f"{frame.function} ({frame.file.rpartition('/')[2]}{line})"

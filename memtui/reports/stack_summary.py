@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from memtui.analysis.stack_capture import call_text
+from memtui.analysis.stack_groups import Groups
 from memtui.core.call_stacks import CallStacks
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
-from memtui.reports.stack_sums import Columns, Groups, StackSums, Windows, file_of, function_of, stack_sums
+from memtui.reports.stack_sums import Columns, StackSums, Windows, stack_sums
 
 LISTED = 10  # in the document; exports have all
 COLD_SHARE = 0.5  # touched in a window, and less: cold
@@ -90,7 +91,7 @@ def summary_of(sums: StackSums) -> StackSummary:
     def name(number: int) -> str:
         return stack_name(capture.stacks, number) if number < len(capture.stacks) else ""
 
-    functions, files = (Groups(capture, key) for key in (function_of, file_of))
+    functions, files = (Groups(capture.stacks, by) for by in ("function", "file"))
     return StackSummary(
         pid=capture.pid,
         peak_bytes=capture.peak_bytes,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memtui.analysis.stack_capture import StackCapture, callers
+from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
-from memtui.core.call_stacks import Frame
 from memtui.reports.source import ReportSource
 
 WINDOWS = 64  # spread over the capture: a page set takes a millisecond or more to decode
@@ -144,36 +142,3 @@ def _with_uses(head: StackSums, uses: list[StackUse]) -> StackSums:
 def _mean(values: list[NDArray[np.int64]]) -> _F:
     mean: _F = np.mean(values, axis=0)
     return mean
-
-
-class Groups:
-    """Stacks added up by a key of their calls, each block once for a key, wherever in its stack that is.
-
-    Attributes:
-        names: the keys.
-    """
-
-    def __init__(self, capture: StackCapture, key: Callable[[Frame], str]) -> None:
-        keys = callers(capture.stacks, key)
-        numbers: dict[str, int] = {}
-        pairs = [(stack, numbers.setdefault(name, len(numbers))) for stack, names in enumerate(keys) for name in names]
-        self.names = list(numbers)
-        self._stack, self._group = np.array(pairs, np.int64).reshape(-1, 2).T
-
-    def columns(self, columns: Columns) -> Columns:
-        """Return the sums by key of columns by stack."""
-        return [None if column is None else self.sums(column) for column in columns]
-
-    def sums(self, values: _F) -> _F:
-        """Return the sums by key of one number for each stack, without that of no known stack."""
-        return np.bincount(self._group, values[self._stack], len(self.names)).astype(float)
-
-
-def file_of(frame: Frame) -> str:
-    """Return the key of sums by file."""
-    return frame.file
-
-
-def function_of(frame: Frame) -> str:
-    """Return the key of sums by function."""
-    return f"{frame.function} ({frame.file.rpartition('/')[2]})"

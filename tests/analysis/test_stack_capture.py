@@ -7,19 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.analysis.stack_capture import Readings, call_text, callers, rows_of
-from tests.support.stack_captures import MAIN, MAKE, STEP, capture_of, stacks_of
-
-
-def test_a_sum_by_function_counts_a_recursion_once():
-    stacks = stacks_of([MAIN, STEP, MAKE, STEP])
-    assert callers(stacks, lambda call: call.function)[-1] == ("main", "step", "make")
-    assert callers(stacks, lambda call: call.file)[-1] == ("/x/train.py", "/x/model.py")
+from memtui.analysis.stack_capture import Readings, call_text, rows_of
+from tests.support.stack_captures import MAKE, capture_of
 
 
 def test_a_call_is_written_without_its_folder_and_without_a_line_that_is_not_known():
     assert call_text(MAKE) == "make (model.py:4)"
     assert call_text(MAKE._replace(line=0)) == "make (model.py)"
+    assert call_text(MAKE._replace(file="")) == "make"
 
 
 def test_the_peak_is_after_the_row_that_makes_it():

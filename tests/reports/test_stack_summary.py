@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import numpy as np
 import pytest
 
 from memtui.core.call_stacks import Frame
@@ -21,10 +20,10 @@ from memtui.reports.stack_summary import (
     stack_name,
     stack_summaries,
 )
-from memtui.reports.stack_sums import Groups, file_of, function_of, stack_sums
+from memtui.reports.stack_sums import stack_sums
 from memtui.reports.text import format_report
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import capture_of_messages, imported_of_messages, stacks_of
+from tests.support.stack_captures import imported_of_messages, stacks_of
 
 MIB = 1 << 20
 
@@ -126,12 +125,3 @@ def test_the_name_of_a_deep_stack_says_how_many_calls_it_leaves_out():
     assert name.startswith("f (a.py:103) < f (a.py:102) < ")
     assert name.endswith(" < f (a.py:4) < 3 more")
     assert stack_name(stacks, NAMED_CALLS - 1).endswith(" < f (a.py:1)")
-
-
-def test_groups_count_a_block_once_for_a_key():
-    capture = capture_of_messages()
-    values = np.arange(len(capture.stacks) + 1, dtype=float)
-    by_file = Groups(capture, file_of)
-    assert by_file.sums(values).tolist() == [values[:-1].sum()]
-    assert "main (train.py)" in Groups(capture, function_of).names
-    assert by_file.columns([None, values])[0] is None

@@ -119,9 +119,7 @@ def _at_peak(trace: StepTrace, stack: NDArray[np.int64], count: int) -> NDArray[
 def _write_folded(profile: Profile, file: BinaryIO) -> None:
     lines: dict[str, int] = defaultdict(int)
     for calls, value in profile.samples():
-        lines[
-            ";".join(visible(call_text(call) if call.file else call.function).replace(";", ",") for call in calls)
-        ] += value
+        lines[";".join(visible(call_text(call)).replace(";", ",") for call in calls)] += value
     for line, value in sorted(lines.items()):
         file.write(f"{line} {value}\n".encode())
 

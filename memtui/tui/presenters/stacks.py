@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from memtui.analysis.stack_capture import StackCapture
+from memtui.analysis.stack_groups import Groups
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.reports.stack_summary import stack_name
-from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns, Groups, file_of, function_of
+from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
@@ -121,7 +122,7 @@ class _Captured:
 
     def _group(self, by: str) -> Groups:
         if by not in self._groups:
-            self._groups[by] = Groups(self.capture, function_of if by == "function" else file_of)
+            self._groups[by] = Groups(self.capture.stacks, by)
         return self._groups[by]
 
     def _window(self, reader: Session, head: Playhead) -> tuple[StackUse | None, float | None, str, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from itertools import dropwhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.stack_capture import call_text
+from memtui.analysis.stack_groups import Groups
 from memtui.core.call_stacks import CallStacks, Frame
+from memtui.reports.stack_summary import CALLED_BY
 from memtui.widgets import text
 from memtui.widgets.table import Column, Row
 
@@ -27,7 +27,7 @@ SUMS = (
     Column("", 0),
 )
 _MOST_CALLS = 12  # of a stack in one line
-_NO_STACK, _NO_FILE = "(no call stack)", "(no file)"
+_NO_STACK = "(no call stack)"
 
 
 class StackLists:
@@ -36,7 +36,7 @@ class StackLists:
     def __init__(self, stacks: CallStacks, stack: NDArray[np.int64]) -> None:
         """Take the table, and the number of the stack of each row of the step."""
         self._stacks, self._stack = stacks, stack
-        self._keys: dict[tuple[str, int], tuple[str, ...]] = {}  # of a stack, by the kind of group
+        self._groups: dict[str, Groups] = {}
 
     def number(self, row: int) -> int:
         """Return the number of the stack of a row."""
@@ -60,51 +60,38 @@ class StackLists:
             size_bytes: of each block.
             group: one of ``GROUPS``.
         """
-        total = max(1, int(size_bytes.sum()))
-        bytes_of, blocks_of = Counter[object](), Counter[object]()
-        numbers, which = np.unique(self._stack[born], return_inverse=True)
-        of_stack = np.bincount(which, size_bytes, len(numbers)).astype(np.int64).tolist()
-        counts = np.bincount(which, minlength=len(numbers)).tolist()
-        for number, size, count in zip(numbers.tolist(), of_stack, counts, strict=True):
-            for key in (number,) if group == "by stack" else self._keys_of(number, group):
-                bytes_of[key] += size
-                blocks_of[key] += count
-        return [
-            Row(
-                key,
-                (
-                    text.size(size),
-                    text.percent(size / total),
-                    f"{blocks_of[key]:,}",
-                    self.line(key) if isinstance(key, int) else str(key),
-                ),
-            )
-            for key, size in bytes_of.most_common()
-        ]
+        total, stack, count = max(1, int(size_bytes.sum())), self._stack[born], len(self._stacks) + 1
+        # A remainder makes the stack that is not known, -1, the last one.
+        sizes = np.bincount(stack % count, size_bytes, count).astype(float)
+        blocks = np.bincount(stack % count, minlength=count).astype(float)
+        names = None
+        if group != "by stack":
+            groups = self._groups_by(group)
+            sizes, blocks = (np.append(groups.sums(values), values[-1]) for values in (sizes, blocks))
+            names = [*groups.names, _NO_STACK]
+        used = np.flatnonzero(blocks)
+        rows = []
+        for number in used[np.argsort(-sizes[used], kind="stable")].tolist():
+            size, key = int(sizes[number]), number if number < len(sizes) - 1 else -1
+            cells = text.size(size), text.percent(size / total), f"{int(blocks[number]):,}"
+            if names is None:
+                rows.append(Row(key, (*cells, self.line(key))))
+            else:
+                rows.append(Row((group, key), (*cells, names[number])))
+        return rows
 
     def line(self, number: int) -> str:
         """Return a stack in a line, from the innermost call outside of PyTorch on."""
         frames = self._stacks.stack(number)
         own = list(dropwhile(_inside, frames)) or frames
-        return " < ".join(map(call_text, own[:_MOST_CALLS])) or _NO_STACK
+        return CALLED_BY.join(map(call_text, own[:_MOST_CALLS])) or _NO_STACK
 
-    def _keys_of(self, number: int, group: str) -> tuple[str, ...]:
-        cached = self._keys.get((group, number))
-        if cached is None:
-            key: Callable[[Frame], str] = _file if group == "by file" else _function
-            keys = tuple(dict.fromkeys(map(key, self._stacks.stack(number)))) or (_NO_STACK,)
-            cached = self._keys[group, number] = keys
-        return cached
+    def _groups_by(self, group: str) -> Groups:
+        if group not in self._groups:
+            self._groups[group] = Groups(self._stacks, group.removeprefix("by "))
+        return self._groups[group]
 
 
 def _inside(frame: Frame) -> bool:
     """Whether a call is inside of PyTorch, or not in Python."""
     return not frame.file.endswith(".py") or "/torch/" in f"/{frame.file}"
-
-
-def _file(frame: Frame) -> str:
-    return frame.file or _NO_FILE
-
-
-def _function(frame: Frame) -> str:
-    return f"{frame.function} ({frame.file.rpartition('/')[2]})" if frame.file else frame.function
