@@ -140,27 +140,20 @@ class StackCapture:
         self.readings.check(self.rows)
         self.blocks.check(self.rows, len(self.stacks))
 
-    @property
-    def peak_row(self) -> int:
-        """The first row after which the most memory is allocated; -1 without blocks."""
-        rows, after = self._usage()
-        return int(rows[int(after.argmax())]) if len(rows) else -1
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes that were allocated at once."""
-        return int(self._usage()[1].max(initial=0))
-
-    def _usage(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows that changed something, and the bytes allocated after each: both i8[m]."""
+    def peak(self) -> tuple[int, int]:
+        """Return the most bytes that were allocated at once, and the first row after which; (0, -1) without blocks."""
         blocks = self.blocks
         gone = blocks.freed < self.rows
         row = np.concatenate((blocks.freed[gone], blocks.allocated))
         change = np.concatenate((-blocks.size_bytes[gone], blocks.size_bytes))
         order = np.argsort(row, kind="stable")  # of one row, what goes comes first
         row, usage = row[order], np.cumsum(change[order])
-        last = np.append(row[1:] != row[:-1], True) if len(row) else np.zeros(0, bool)
-        return row[last], usage[last]
+        if not len(row):
+            return 0, -1
+        last = np.append(row[1:] != row[:-1], True)  # one change of each row
+        row, usage = row[last], usage[last]
+        most = int(usage.argmax())
+        return int(usage[most]), int(row[most])
 
     def within(self, first_ns: int, last_ns: int) -> StackCapture:
         """Return the capture of a range of time, with the blocks that were, for all that is known, there in it.

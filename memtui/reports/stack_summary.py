@@ -94,12 +94,12 @@ def summary_of(sums: StackSums) -> StackSummary:
     functions, files = (Groups(capture.stacks, by) for by in ("function", "file"))
     return StackSummary(
         pid=capture.pid,
-        peak_bytes=capture.peak_bytes,
+        peak_bytes=sums.most_bytes,
         windows=sums.windows,
         shared_bytes=sums.shared_bytes,
         outside_bytes=sums.outside_bytes,
         reason=sums.reason,
-        resident_reason=sums.resident_reason if not sums.reason else sums.reason,
+        resident_reason=sums.reason or sums.resident_reason,
         stacks=_largest(name, rows, sums.there_windows),
         coldest=_coldest(name, rows, sums.there_windows),
         functions=_largest(functions.names.__getitem__, functions.columns(rows)),

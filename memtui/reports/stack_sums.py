@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ class StackSums:
 
     Attributes:
         capture: what was captured.
+        most_bytes: the most that was allocated at once.
         peak_bytes: allocated when most was.
         left_bytes: allocated at the end of the capture.
         allocations: how often it allocated.
@@ -43,6 +44,7 @@ class StackSums:
     """
 
     capture: StackCapture
+    most_bytes: int
     peak_bytes: _F
     left_bytes: _F
     allocations: _F
@@ -75,22 +77,34 @@ def stack_sums(reader: ReportSource) -> list[StackSums]:
 
 def sums_of(reader: ReportSource, capture: StackCapture) -> StackSums:
     """Return the sums of one capture. Raises SessionError."""
-    blocks = capture.blocks
-    peak_bytes = capture.sums(blocks.alive_after(capture.peak_row))[0].astype(float)
-    left_bytes = capture.sums(blocks.freed >= capture.rows)[0].astype(float)
-    allocations = capture.sums(np.ones(len(blocks), bool))[1].astype(float)
-    head = StackSums(capture, peak_bytes, left_bytes, allocations, resident_reason=NOT_RESIDENT)
+    allocated = allocated_by(capture)
     windows, reason = windows_of(reader, capture)
     if reason:
-        return _without_windows(head, reason)
+        return replace(allocated, reason=reason)
     resident = {window.sample for window in windows} & set(reader.resident_samples(windows[0].process))
     if resident:
         windows = [window for window in windows if window.sample in resident]
     chosen = np.unique(np.linspace(0, len(windows) - 1, WINDOWS).astype(int)).tolist()
     uses = [use for number in chosen if (use := use_of(reader, capture, windows[number])) is not None]
     if not uses:
-        return _without_windows(head, "no pages are stored of a window within the capture")
-    return _with_uses(head, uses)
+        return replace(allocated, reason="no pages are stored of a window within the capture")
+    return _with_uses(allocated, uses)
+
+
+def allocated_by(capture: StackCapture) -> StackSums:
+    """Return what a capture says by itself."""
+    blocks = capture.blocks
+    most_bytes, peak_row = capture.peak()
+    peak_bytes, _ = capture.sums(blocks.alive_after(peak_row))
+    left_bytes, _ = capture.sums(blocks.freed >= capture.rows)
+    _, allocations = capture.sums(np.ones(len(blocks), bool))
+    return StackSums(
+        capture,
+        most_bytes,
+        peak_bytes=peak_bytes.astype(float),
+        left_bytes=left_bytes.astype(float),
+        allocations=allocations.astype(float),
+    )
 
 
 def windows_of(reader: ReportSource, capture: StackCapture) -> tuple[list[Window], str]:
@@ -116,17 +130,10 @@ def use_of(reader: ReportSource, capture: StackCapture, window: Window) -> Stack
     return stack_use(capture, window.start_ns, window.end_ns, pages, reader.resident_set(window.sample, window.process))
 
 
-def _without_windows(head: StackSums, reason: str) -> StackSums:
-    return StackSums(head.capture, head.peak_bytes, head.left_bytes, head.allocations, reason=reason)
-
-
-def _with_uses(head: StackSums, uses: list[StackUse]) -> StackSums:
+def _with_uses(allocated: StackSums, uses: list[StackUse]) -> StackSums:
     resident = [use.resident_bytes for use in uses if use.resident_bytes is not None]
-    return StackSums(
-        head.capture,
-        head.peak_bytes,
-        head.left_bytes,
-        head.allocations,
+    return replace(
+        allocated,
         windows=len(uses),
         there_windows=np.sum([use.steady_bytes > 0 for use in uses], axis=0),
         there_bytes=_mean([use.steady_bytes for use in uses]),

@@ -19,7 +19,8 @@ def test_a_call_is_written_without_its_folder_and_without_a_line_that_is_not_kno
 
 def test_the_peak_is_after_the_row_that_makes_it():
     capture = capture_of([(10, 0, 0, 3), (5, 1, 1, 5), (9, 0, 4, 5)], 5)
-    assert (capture.peak_row, capture.peak_bytes) == (1, 15)
+    assert capture.peak() == (15, 1)
+    assert capture_of([], 5).peak() == (0, -1)
     assert capture.blocks.alive_after(1).tolist() == [True, True, False]
     size, count = capture.sums(capture.blocks.alive_after(4))
     assert size.tolist() == [9, 5, 0]

@@ -48,10 +48,10 @@ def test_totals_are_memrays_own(capture):
     about = memray.FileReader(capture).metadata
     assert imported.about.warnings == ()
     assert imported.about.clock == "wall"
-    assert imported.capture.peak_bytes == imported.parts[0].trace.peak_bytes == about.peak_memory
+    assert imported.capture.peak()[0] == imported.parts[0].trace.peak_bytes == about.peak_memory
     assert imported.capture.rows == about.total_allocations
     assert imported.capture.pid == about.pid
-    peak = imported.capture.sums(imported.capture.blocks.alive_after(imported.capture.peak_row))[0]
+    peak = imported.capture.sums(imported.capture.blocks.alive_after(imported.capture.peak()[1]))[0]
     assert peak.sum() == sum(
         record.size for record in memray.FileReader(capture).get_high_watermark_allocation_records()
     )
@@ -109,7 +109,7 @@ def test_native_and_aggregated_captures(folder):
     aggregated = import_file(run_memray(folder, "--aggregate", name="aggregated.bin"))
     assert "aggregated" in aggregated.about.absent[0]
     assert aggregated.about.clock == "none"
-    assert aggregated.capture.peak_bytes == aggregated.parts[0].trace.peak_bytes > 30 * MIB
+    assert aggregated.capture.peak()[0] == aggregated.parts[0].trace.peak_bytes > 30 * MIB
     assert (aggregated.capture.blocks.address == -1).all()
     assert large(aggregated.capture, "make")[-1][2] == aggregated.capture.rows
 
@@ -128,7 +128,7 @@ def test_native_and_aggregated_captures(folder):
 )
 def test_reports_of_memray_have_its_peak_by_stack(capture, argv, calls):
     imported = import_file(memray_report(capture, *argv))
-    assert imported.capture.peak_bytes == import_file(capture).capture.peak_bytes
+    assert imported.capture.peak()[0] == import_file(capture).capture.peak()[0]
     sizes = imported.capture.blocks.size_bytes
     depths = {
         len(imported.stacks.stack(int(imported.capture.blocks.stack[n]))) for n in np.flatnonzero(sizes > 2 * MIB)

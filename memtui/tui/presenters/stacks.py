@@ -10,7 +10,7 @@ from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_groups import Groups
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.reports.stack_summary import stack_name
-from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns
+from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns, allocated_by
 from memtui.session.session import Session
 from memtui.tui.presenters.lru_cache import LruCache
 from memtui.tui.presenters.playhead import Playhead
@@ -69,11 +69,9 @@ class _Captured:
 
     def __init__(self, capture: StackCapture) -> None:
         self.capture = capture
-        self._peak = capture.sums(capture.blocks.alive_after(capture.peak_row))[0].astype(float)
-        self._count = capture.sums(np.ones(len(capture.blocks), bool))[1].astype(float)
+        self._allocated = allocated_by(capture)
         self._groups: dict[str, Groups] = {}
         self._uses: LruCache[tuple[int, int], StackUse | None] = LruCache(_KEPT_WINDOWS)
-        self._peak_bytes = capture.peak_bytes
         self._joinable = has_places(capture)
         self._shown: tuple[object, StacksView] = None, StacksView(GROUPS[0])
 
@@ -92,7 +90,7 @@ class _Captured:
         if use is not None:
             touched, there = (use.touched_bytes + use.passing_bytes).astype(float), use.steady_bytes.astype(float)
             still = None if use.resident_bytes is None else use.resident_bytes.astype(float)
-        columns: Columns = [touched, still, there, self._peak, self._count]
+        columns: Columns = [touched, still, there, self._allocated.peak_bytes, self._allocated.allocations]
         unknown = _row(NO_STACK, columns, -1)
         others = [unknown] if unknown.peak_bytes or unknown.touched_bytes else []
         if use is not None:
@@ -114,7 +112,7 @@ class _Captured:
         first = (ranked[::-1] if descending else ranked)[:MOST_ROWS].tolist()
         rows = [_row(self._name(by, number), columns, number) for number in first]
         return StacksView(
-            by, sort, descending, len(ranked), (*rows, *others), self.capture.pid, peak_bytes=self._peak_bytes
+            by, sort, descending, len(ranked), (*rows, *others), self.capture.pid, peak_bytes=self._allocated.most_bytes
         )  # fmt: skip
 
     def _name(self, by: str, number: int) -> str:
