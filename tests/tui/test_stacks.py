@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from memtui.core.call_stacks import Frame
 from memtui.core.samples import Options
 from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
@@ -17,7 +18,7 @@ from memtui.tui.screens.stacks import StacksScreen
 from memtui.tui.session_app import MemtuiApp
 from tests.support.allocation_screen import until
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import imported_of_messages
+from tests.support.stack_captures import capture_of, imported, imported_of_messages, stacks_of
 
 MIB = 1 << 20
 HOT, MOVING = "hot (train.py) < main (train.py:3)", "moving (train.py:2) < main (train.py:3)"
@@ -99,8 +100,14 @@ def test_the_order_is_that_of_a_column_and_rows_that_nobody_reads_are_left_out(j
     monkeypatch.setattr(presenter, "MOST_ROWS", 2)
     log.reverse()
     view = log.view(session, Head(6))
-    assert [row.name for row in view.rows] == [MOVING, HOT, OUTSIDE]
+    assert [row.name for row in view.rows] == [MOVING, HOT, "2 more", OUTSIDE]
     assert view.count == 4
+    assert sum(row.touched_bytes for row in view.rows) == session.samples.stored_bytes[6]
+    assert (view.rows[2].peak_bytes, view.rows[2].allocations) == (4 * MIB, 2)
+    monkeypatch.setattr(presenter, "MOST_ROWS", 1)
+    log.next_group()
+    more = rows_of(log.view(session, Head(6)))["4 more"]
+    assert more.touched_bytes is None, "a block is in several functions"
 
 
 def test_windows_that_were_looked_at_are_cached(joined, monkeypatch):
@@ -129,20 +136,24 @@ async def test_the_screen_lists_and_sorts(joined):
         screen = app.screen
         await pilot.press("home", "shift+right")
         await until(pilot, lambda: screen._view.time_s is not None and not screen._view.note)
-        assert [row.key for row in screen.rows.view.rows][:2] == [MOVING, HOT]
+        assert [row.cells[-1] for row in screen.rows.view.rows][:2] == [MOVING, HOT]
         assert screen.rows.view.rows[0].cells[0] == "8.00 MiB"
         await pilot.press("s", "s", "S")
         await until(pilot, lambda: "sorted by there ▲" in screen.rows.view.title)
         assert screen.rows.view.rows[0].cells[2] == "0 B"
         await pilot.press("S", "s")
         await until(pilot, lambda: "sorted by at peak ▼" in screen.rows.view.title)
-        assert screen.rows.view.rows[0].key == MOVING
+        assert screen.rows.view.rows[0].cells[-1] == MOVING
         await pilot.press("home")
-        screen.rows.select(MOVING)
-        await pilot.press("enter")
-        assert [row.cells[0] for row in screen.rows.view.rows] == ["moving (train.py:2)", "main (train.py:3)"]
-        await pilot.press("escape")
-        assert screen.rows.selected == MOVING
+        moving = screen.rows.view.rows[0].key
+        screen.rows.select(moving)
+        for key in ("escape", "s", "S", "n"):  # what they change is in sight
+            await pilot.press("enter")
+            await until(pilot, lambda: screen.rows.view.title == "call stack")
+            assert [row.cells[0] for row in screen.rows.view.rows] == ["moving (train.py:2)", "main (train.py:3)"]
+            await pilot.press(key)
+            await until(pilot, lambda: screen.rows.view.title != "call stack")
+            assert screen.rows.selected == moving
         await pilot.press("g")
         await until(pilot, lambda: screen._view.by == "function")
         assert "by function" in screen.rows.view.title
@@ -162,5 +173,22 @@ async def test_an_imported_capture_has_its_stacks(tmp_path, size):
         await pilot.press("C")
         await until(pilot, lambda: isinstance(app.screen, StacksScreen) and app.screen._view.pid)
         rows = app.screen.rows.view.rows
-        assert rows[0].key == MOVING
+        assert rows[0].cells[-1].startswith("moving (train.py:2)")
         assert rows[0].cells[3] == "64.0 MiB"
+
+
+async def test_different_stacks_of_one_name_are_two_rows(tmp_path):
+    one, two = (Frame("forward", f"/lib/{name}/model.py", 3) for name in "ab")
+    capture = capture_of([(30, 0, 0, 2), (20, 1, 1, 2)], 2, stacks=stacks_of([one], [two]))
+    write(imported(capture), tmp_path / "i.memtui")
+    async with opened(tmp_path / "i.memtui", imported=True) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, AllocationScreen))
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, StacksScreen) and app.screen._view.pid)
+        rows = app.screen.rows
+        assert [row.cells[-1] for row in rows.view.rows] == ["forward (model.py:3)"] * 2
+        rows.select(rows.view.rows[0].key)
+        await pilot.press("down")
+        assert rows.selected_row is rows.view.rows[1]
+        await pilot.press("down")
+        assert rows.selected_row is rows.view.rows[1]

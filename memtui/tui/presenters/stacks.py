@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from memtui.analysis.stack_capture import StackCapture
+from memtui.analysis.stack_capture import StackCapture, call_text
 from memtui.analysis.stack_groups import Groups
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.reports.stack_summary import stack_name
@@ -23,7 +23,8 @@ NOTHING = "no capture of memray: memtui import CAPTURE --join SESSION"
 _UNCOVERED = "the capture has nothing of this window"
 _NO_PAGES = "no pages of this window are stored"
 _KEPT_WINDOWS = 32
-MOST_ROWS = 1000  # more are in the exports
+MOST_ROWS = 1000  # more are one row, and in the exports
+_NO_STACK, _SHARED, _OUTSIDE, _MORE = -1, -2, -3, -4  # keys of rows
 _SORTED_OTHERWISE = "at peak"  # where a column is not known
 Order = tuple[str, str, bool]
 """Of ``GROUPS``, of ``SORTS``, and whether the largest comes first."""
@@ -63,6 +64,13 @@ class StackLog:
         order = self.by, self.sort, self.descending
         return captured.view(reader, head, order, several=len(self._captures) > 1)
 
+    def calls(self, number: int) -> tuple[str, ...]:
+        """Return the calls of a stack of the shown process, the innermost first."""
+        if not self._captures:
+            return ()
+        stacks = self._captures[self._number % len(self._captures)].capture.stacks
+        return tuple(map(call_text, stacks.stack(number)))
+
 
 class _Captured:
     """One captured process."""
@@ -91,11 +99,11 @@ class _Captured:
             touched, there = (use.touched_bytes + use.passing_bytes).astype(float), use.steady_bytes.astype(float)
             still = None if use.resident_bytes is None else use.resident_bytes.astype(float)
         columns: Columns = [touched, still, there, self._allocated.peak_bytes, self._allocated.allocations]
-        unknown = _row(NO_STACK, columns, -1)
+        unknown = _row(_NO_STACK, NO_STACK, columns, -1)
         others = [unknown] if unknown.peak_bytes or unknown.touched_bytes else []
         if use is not None:
-            sums = (SHARED, use.shared_bytes), (OUTSIDE, use.outside_bytes)
-            others += [StackUseRow(name, size, None, None, None, None) for name, size in sums if size]
+            sums = (_SHARED, SHARED, use.shared_bytes), (_OUTSIDE, OUTSIDE, use.outside_bytes)
+            others += [StackUseRow(key, name, size, None, None, None, None) for key, name, size in sums if size]
         if by != "stack":
             columns = self._group(by).columns(columns)
         else:
@@ -109,8 +117,12 @@ class _Captured:
         assert count is not None
         used = np.flatnonzero(count)  # others are the callers of these
         ranked = used[np.lexsort((peak[used], chosen[used]))]
-        first = (ranked[::-1] if descending else ranked)[:MOST_ROWS].tolist()
-        rows = [_row(self._name(by, number), columns, number) for number in first]
+        ranked = ranked[::-1] if descending else ranked
+        rows = [_row(number, self._name(by, number), columns, number) for number in ranked[:MOST_ROWS].tolist()]
+        if more := len(ranked[MOST_ROWS:]):
+            # A block is in several functions and files: these add up to nothing.
+            left = [None if column is None or by != "stack" else column[ranked[MOST_ROWS:]] for column in columns]
+            rows.append(_row(_MORE, f"{more:,} more", [None if c is None else c.sum(keepdims=True) for c in left], 0))
         return StacksView(
             by, sort, descending, len(ranked), (*rows, *others), self.capture.pid, peak_bytes=self._allocated.most_bytes
         )  # fmt: skip
@@ -154,6 +166,6 @@ class _Captured:
         return use, time_s, "", f"resident: {when}" if before else f"resident: {NOT_RESIDENT}"
 
 
-def _row(name: str, columns: Columns, number: int) -> StackUseRow:
+def _row(key: int, name: str, columns: Columns, number: int) -> StackUseRow:
     touched, resident, there, peak, count = (None if c is None else float(c[number]) for c in columns)
-    return StackUseRow(name, touched, resident, there, peak, int(count or 0))
+    return StackUseRow(key, name, touched, resident, there, peak, None if count is None else int(count))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,7 +11,6 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from memtui.reports.stack_summary import CALLED_BY
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.stacks import StackLog
 from memtui.tui.screens.layout import too_small
@@ -34,6 +33,12 @@ class _Ready(Message):
     def __init__(self, view: StacksView) -> None:
         super().__init__()
         self.view = view
+
+
+class _Opened(Message):
+    def __init__(self, key: Hashable, calls: Sequence[str]) -> None:
+        super().__init__()
+        self.key, self.calls = key, calls
 
 
 class StacksScreen(Screen[None]):
@@ -68,7 +73,7 @@ class StacksScreen(Screen[None]):
         super().__init__()
         self._submit, self._log = submit, StackLog()
         self._view = StacksView(GROUPS[0], note=_LOOKING)
-        self._opened: str | None = None  # name of the stack whose calls are listed
+        self._opened: _Opened | None = None  # the stack whose calls are listed
         self.head = TextLine("title", id="header")
         self.rows = Listing(ListingView("by stack", (*_NUMBERS, Column("stack", 0)), note=_LOOKING))
         self.foot = TextLine("dim", id="footer")
@@ -117,12 +122,12 @@ class StacksScreen(Screen[None]):
         title = f"by {view.by}, {view.count:,} · sorted by {view.sort} {arrow}" if view.pid else f"by {view.by}"
         columns = (*_NUMBERS, Column(view.by, 0))
         if self._opened is not None:
-            calls = self._opened.split(CALLED_BY)
-            self.rows.show(ListingView("call stack", (Column("call, the innermost first", 0),), _calls(calls)))
+            rows = _calls(self._opened.calls)
+            self.rows.show(ListingView("call stack", (Column("call, the innermost first", 0),), rows))
             self._show_edges()
             return
         room = self.app.size.width - 6 - sum(column.cells for column in _NUMBERS)
-        rows = tuple(_row(row, max(room, _LEAST_ROOM) if view.by == "stack" else 0) for row in view.rows)
+        rows = tuple(_row(row, view.by, max(room, _LEAST_ROOM) if view.by == "stack" else 0) for row in view.rows)
         self.rows.show(ListingView(title, columns, rows, view.note, counted=False))
         self._show_edges()
 
@@ -144,19 +149,22 @@ class StacksScreen(Screen[None]):
         self._update_view()
 
     def action_group(self) -> None:
-        self._opened = None
+        self._close()
         self._submit(lambda presenter: self._log.next_group())
         self._update_view()
 
     def action_process(self, by: int) -> None:
+        self._close()
         self._submit(lambda presenter: self._log.next_process(by))
         self._update_view()
 
     def action_sort(self) -> None:
+        self._close()
         self._submit(lambda presenter: self._log.next_sort())
         self._update_view()
 
     def action_reverse(self) -> None:
+        self._close()
         self._submit(lambda presenter: self._log.reverse())
         self._update_view()
 
@@ -170,9 +178,16 @@ class StacksScreen(Screen[None]):
         self.action_open()
 
     def action_open(self) -> None:
-        row = self.rows.selected_row
-        if self._opened is None and row is not None and CALLED_BY in str(row.key):
-            self._opened = str(row.key)
+        key = self.rows.selected
+        if self._opened is not None or not isinstance(key, tuple):
+            return
+        by, number = key
+        if by == GROUPS[0]:
+            self._submit(lambda _: self.post_message(_Opened(key, self._log.calls(number))))
+
+    def on__opened(self, message: _Opened) -> None:
+        if self._opened is None and self.rows.selected == message.key:
+            self._opened = message
             self._show()
             self.rows.select(0)
 
@@ -180,9 +195,14 @@ class StacksScreen(Screen[None]):
         if self._opened is None:
             self.action_leave()
             return
-        chosen, self._opened = self._opened, None
-        self._show()
-        self.rows.select(chosen)
+        self._close()
+
+    def _close(self) -> None:
+        """List stacks again: what a key changes has to be in sight."""
+        if self._opened is not None:
+            key, self._opened = self._opened.key, None
+            self._show()
+            self.rows.select(key)
 
     def action_leave(self) -> None:
         self.app.pop_screen()
@@ -197,10 +217,11 @@ def _calls(calls: Sequence[str]) -> tuple[Row, ...]:
     return tuple(Row(number, (call,)) for number, call in enumerate(calls))
 
 
-def _row(row: StackUseRow, room: int) -> Row:
+def _row(row: StackUseRow, by: str, room: int) -> Row:
     """Return a row; of a stack that does not fit into so many cells (0: it is cut elsewhere) the outer calls go."""
     sizes = (row.touched_bytes, row.resident_bytes, row.there_bytes, row.peak_bytes)
     cells = ["" if size is None else text.size(size) for size in sizes]
     count = "" if row.allocations is None else f"{row.allocations:,}"
     name = text.sentence(row.name, room).rstrip() if room else row.name
-    return Row(row.name, (*cells, count, name), "text" if row.touched_bytes else "dim")
+    key = row.key if row.key < 0 else (by, row.key)  # texts of different stacks may be equal
+    return Row(key, (*cells, count, name), "text" if row.touched_bytes else "dim")

@@ -13,6 +13,7 @@ class StackUseRow:
     """Bytes of a stack, or of all stacks in which a function or a file is. None: not known.
 
     Attributes:
+        key: number of the stack, the function or the file; below 0: of a row that is neither.
         name: the stack with its innermost call first, the function, or the file; a sentence where it is neither.
         touched_bytes: touched in the window, of blocks that were there all the time and of those that came or went.
         resident_bytes: resident bytes of the blocks that were there all the time.
@@ -21,6 +22,7 @@ class StackUseRow:
         allocations: how often it allocated.
     """
 
+    key: int
     name: str
     touched_bytes: float | None
     resident_bytes: float | None
@@ -36,7 +38,7 @@ class StacksView:
     Attributes:
         by: of ``GROUPS``.
         sort, descending: the column by which rows are in order, of ``SORTS``.
-        rows: the first ones in that order, and sums that are of no single stack.
+        rows: the first ones in that order, what is left of them, and sums that are of no single stack.
         count: how many stacks, functions or files there are.
         pid: the process; several: whether there are others.
         peak_bytes: the most that it had allocated at once.
