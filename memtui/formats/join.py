@@ -19,6 +19,7 @@ from memtui.core.errors import UserError
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.session_writer import write_as
 from memtui.session.file_format import SessionError
+from memtui.session.page_windows import windows_of
 from memtui.session.records.call_stacks import stack_records
 from memtui.session.records.captures import capture_records
 from memtui.session.session import Session
@@ -45,9 +46,9 @@ def write_joined(imported: Imported, recording: Path, path: Path, *, force: bool
             readings=capture.readings.moved(shift_ns),
         )
         windows = _covered_windows(session, moved)
-        known = session.allocations.call_stacks()
+        stacks = session.allocations.call_stacks()
         first_id = session.captures.next_id()
-    joined = _renumbered(moved, known)
+    joined = _renumbered(moved, stacks)
 
     def fill(writer: SessionWriter) -> None:
         writer.insert(stack_records(joined.stacks))
@@ -74,11 +75,11 @@ def _covered_windows(session: Session, capture: StackCapture) -> int:
     if capture.pid in session.captures.pids():
         raise SessionError(f"{path}: has a capture of process {capture.pid} already")
     inside = [
-        row
-        for row in session.processes.samples(0, session.samples.newest)
-        if row["process"] in keys and covers(capture, row["start_ns"], row["end_ns"])
+        window
+        for window in windows_of(session.processes.samples, session.samples, keys)
+        if covers(capture, window.start_ns, window.end_ns)
     ]
-    stored = sum(session.pages.page_set(row["sample"], row["process"]) is not None for row in inside)
+    stored = sum(window.process in session.pages.processes(window.sample) for window in inside)
     if not inside:
         raise _elsewhere(session, capture)
     if not stored:
@@ -94,9 +95,9 @@ def _elsewhere(session: Session, capture: StackCapture) -> UserError:
     return SessionError(f"{session.path}: no window of process {capture.pid} lies within the capture: {times}")
 
 
-def _renumbered(capture: StackCapture, known: CallStacks) -> StackCapture:
+def _renumbered(capture: StackCapture, stored: CallStacks) -> StackCapture:
     """Return a capture whose stacks follow those that a session has already."""
-    stacks = CallStacks(known.frames, known.parent, known.frame)
+    stacks = CallStacks(stored.frames, stored.parent, stored.frame)
     frames = [stacks.add_frame(frame) for frame in capture.stacks.frames]
     numbers: list[int] = []
     for parent, frame in zip(capture.stacks.parent, capture.stacks.frame, strict=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.reports.source import ReportSource
+from memtui.session.page_windows import Window, windows_of
 
 WINDOWS = 64  # spread over the capture: a page set takes a millisecond or more to decode
 NOT_JOINED = "no recording of this process: memtui import CAPTURE --join SESSION"
@@ -60,16 +61,6 @@ class StackSums:
     resident_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A window of a process: numbers of its sample and process, and when it was."""
-
-    sample: int
-    process: int
-    start_ns: int
-    end_ns: int
-
-
 def stack_sums(reader: ReportSource) -> list[StackSums]:
     """Return the sums of every captured process. Raises SessionError."""
     return [sums_of(reader, capture) for capture in reader.captures()]
@@ -78,7 +69,7 @@ def stack_sums(reader: ReportSource) -> list[StackSums]:
 def sums_of(reader: ReportSource, capture: StackCapture) -> StackSums:
     """Return the sums of one capture. Raises SessionError."""
     allocated = allocated_by(capture)
-    windows, reason = windows_of(reader, capture)
+    windows, reason = covered_windows(reader, capture)
     if reason:
         return replace(allocated, reason=reason)
     resident = {window.sample for window in windows} & set(reader.resident_samples(windows[0].process))
@@ -107,7 +98,7 @@ def allocated_by(capture: StackCapture) -> StackSums:
     )
 
 
-def windows_of(reader: ReportSource, capture: StackCapture) -> tuple[list[Window], str]:
+def covered_windows(reader: ReportSource, capture: StackCapture) -> tuple[list[Window], str]:
     """Return the windows that a capture covers, and why there is none. Raises SessionError."""
     if not has_places(capture):
         return [], NO_PLACES
@@ -115,9 +106,9 @@ def windows_of(reader: ReportSource, capture: StackCapture) -> tuple[list[Window
     if not keys or not len(reader.samples):
         return [], NOT_JOINED
     windows = [
-        Window(row["sample"], row["process"], row["start_ns"], row["end_ns"])
-        for row in reader.process_samples(0, reader.samples.newest)
-        if row["process"] in keys and covers(capture, row["start_ns"], row["end_ns"])
+        window
+        for window in windows_of(reader.process_samples, reader.samples, keys)
+        if covers(capture, window.start_ns, window.end_ns)
     ]
     return windows, "" if windows else "no window lies within the capture"
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Hello, Process
 from memtui.session.sample_table import SampleTable
+
+_SAMPLES_AT_ONCE = 64  # of which all columns are in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of a process: numbers of its sample and process, and when it was."""
+
+    sample: int
+    process: int
+    start_ns: int
+    end_ns: int
 
 
 class PageSource(Protocol):
@@ -21,6 +34,18 @@ class PageSource(Protocol):
     def processes(self) -> list[Process]: ...
     def process_samples(self, first_sample: int, last_sample: int) -> list[dict[str, Any]]: ...
     def page_set(self, sample: int, process: int) -> PageSet | None: ...
+
+
+def windows_of(
+    process_samples: Callable[[int, int], list[dict[str, Any]]], samples: SampleTable, processes: Collection[int]
+) -> Iterator[Window]:
+    """Yield the windows of some processes. Raises SessionError."""
+    numbers = samples.sample
+    for first in range(0, len(numbers), _SAMPLES_AT_ONCE):
+        some = numbers[first : first + _SAMPLES_AT_ONCE]
+        for row in process_samples(int(some[0]), int(some[-1])):
+            if row["process"] in processes:
+                yield Window(row["sample"], row["process"], row["start_ns"], row["end_ns"])
 
 
 def busiest(reader: PageSource) -> Process | None:

@@ -10,10 +10,12 @@ import pytest
 
 from memtui.analysis.stack_capture import Readings
 from memtui.core.errors import UserError
+from memtui.core.page_set import PageSet
 from memtui.core.samples import Clock, Options
 from memtui.formats.join import write_joined
-from memtui.session import file_format
+from memtui.session import file_format, page_windows
 from memtui.session.file_format import SCHEMA_VERSION, SessionError
+from memtui.session.process_reader import ProcessReader
 from memtui.session.session import Session
 from tests.support.sessions import hello, messages, write_session
 from tests.support.stack_captures import WALL_NS, capture_of_messages, imported, same
@@ -46,6 +48,20 @@ def test_the_copy_has_both_and_the_recording_is_as_it_was(recording, tmp_path):
         assert np.array_equal(
             list(joined.pages.page_set(sample, 1).runs()), list(original.pages.page_set(sample, 1).runs())
         )
+
+
+def test_windows_are_counted_a_few_at_a_time_and_no_pages_are_decoded(recording, tmp_path, monkeypatch):
+    spans, samples = [], ProcessReader.samples
+
+    def read(self, first, last):
+        spans.append(last - first)
+        return samples(self, first, last)
+
+    monkeypatch.setattr(page_windows, "_SAMPLES_AT_ONCE", 3)
+    monkeypatch.setattr(ProcessReader, "samples", read)
+    monkeypatch.delattr(PageSet, "decode")
+    assert write_joined(imported(capture_of_messages(3.0)), recording, tmp_path / "joined.memtui") == 14
+    assert (len(spans), max(spans)) == (7, 2)
 
 
 def test_two_processes_can_be_joined_one_after_the_other(recording, tmp_path):

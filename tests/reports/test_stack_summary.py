@@ -22,6 +22,8 @@ from memtui.reports.stack_summary import (
 )
 from memtui.reports.stack_sums import stack_sums
 from memtui.reports.text import format_report
+from memtui.session import page_windows
+from memtui.session.process_reader import ProcessReader
 from tests.support.sessions import hello, messages, write_session
 from tests.support.stack_captures import imported_of_messages, stacks_of
 
@@ -56,6 +58,17 @@ def test_bytes_are_those_of_the_pages(joined):
     assert found.shared_bytes == 0
     assert found.outside_bytes == 8 * 4096  # the stack; code is left out by the filter
     assert [row.name.partition(" (")[0] for row in found.coldest] == ["moving", "cold"]
+
+
+def test_windows_are_read_a_few_at_a_time(joined, monkeypatch):
+    whole = summary(joined)
+    monkeypatch.setattr(page_windows, "_SAMPLES_AT_ONCE", 3)
+    spans, samples = [], ProcessReader.samples
+    monkeypatch.setattr(
+        ProcessReader, "samples", lambda self, *span: spans.append(span[1] - span[0]) or samples(self, *span)
+    )
+    assert summary(joined) == whole
+    assert (len(spans), max(spans)) == (7, 2)
 
 
 def test_a_function_has_what_all_it_calls_have(joined):
