@@ -13,9 +13,8 @@ from memtui.core.call_stacks import CallStacks
 from memtui.core.units import size
 from memtui.reports.source import ReportSource
 from memtui.reports.stack_sums import Columns, StackSums, Windows, stack_sums
+from memtui.reports.window_means import COLD_SHARE, LISTED
 
-LISTED = 10  # in the document; exports have all
-COLD_SHARE = 0.5  # touched in a window, and less: cold
 CALLED_BY = " < "  # between a call and the one that made it
 NAMED_CALLS = 100  # in the name of a stack
 MOST_STACKS, MOST_CALLS = 4, 3  # in a report for people
@@ -141,9 +140,9 @@ def _coldest(name: Callable[[int], str], columns: Columns, windows: Windows) -> 
     there, touched = columns[3:5]
     if there is None or touched is None:
         return ()
-    order = np.argsort(touched - there, kind="stable")[:LISTED].tolist()
-    cold = [number for number in order if touched[number] <= COLD_SHARE * there[number] and there[number]]
-    return tuple(row_of(name(number), columns, number, windows) for number in cold)
+    cold = np.flatnonzero((touched <= COLD_SHARE * there) & (there > 0))
+    coldest = cold[np.argsort((touched - there)[cold], kind="stable")][:LISTED].tolist()
+    return tuple(row_of(name(number), columns, number, windows) for number in coldest)
 
 
 def row_of(name: str, columns: Columns, number: int, windows: Windows) -> StackRow:
@@ -189,6 +188,7 @@ def _use(row: StackRow, windows: int) -> str:
     steady = f" {size(touched)} of {size(there)}{resident}" if there else ""
     late = f" (in {row.windows} windows)" if there and row.windows != windows else ""
     passing = f" {size(row.passing_bytes)} that came and went" if row.passing_bytes else ""
+    passing += " in a mean window" * bool(passing and late)
     return f"{_short(row.name)}{steady}{late}{' and' * bool(steady and passing)}{passing}"
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
 from memtui.reports.source import ReportSource
+from memtui.reports.window_means import spread
 from memtui.session.page_windows import Window, windows_of
 
-WINDOWS = 64  # spread over the capture: a page set takes a millisecond or more to decode
 NOT_JOINED = "no recording of this process: memtui import CAPTURE --join SESSION"
 NO_PLACES = "the file has no addresses or no times, which a capture of memray has"
 NOT_RESIDENT = "not recorded: memtui record --keep-resident"
@@ -75,8 +75,8 @@ def sums_of(reader: ReportSource, capture: StackCapture) -> StackSums:
     resident = {window.sample for window in windows} & set(reader.resident_samples(windows[0].process))
     if resident:
         windows = [window for window in windows if window.sample in resident]
-    chosen = np.unique(np.linspace(0, len(windows) - 1, WINDOWS).astype(int)).tolist()
-    uses = [use for number in chosen if (use := use_of(reader, capture, windows[number])) is not None]
+    chosen = [windows[number] for number in spread(len(windows)).tolist()]
+    uses = [use for window in chosen if (use := use_of(reader, capture, window)) is not None]
     if not uses:
         return replace(allocated, reason="no pages are stored of a window within the capture")
     return _with_uses(allocated, uses)

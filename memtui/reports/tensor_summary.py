@@ -17,10 +17,8 @@ from memtui.core.units import size
 from memtui.reports.allocation_summary import LargestTensor, largest_unknown, of_it
 from memtui.reports.source import ReportSource
 from memtui.reports.traced_windows import TensorHistory, TracedWindows, tensor_histories
+from memtui.reports.window_means import COLD_SHARE, LISTED, spread
 
-WINDOWS = 64  # spread over the session: a page set takes a millisecond or more to decode
-COLD_SHARE = 0.5  # of a tensor touched in a window, and less: cold
-LISTED = 10  # tensors; all of them are in the table of an export
 MOST_TENSORS = 4  # in a report for people, and of layers
 NO_PAGES = "no pages are stored of a window in which the places of tensors were known"
 MOVED = "every tensor moved within every window; w in the replay shows where they lay when it began"
@@ -128,8 +126,7 @@ def tensor_summary(reader: ReportSource) -> TensorSummary | None:
     history = histories[-1]
     traced = TracedWindows(reader, history)
     inside = traced.inside
-    indices = inside[np.unique(np.linspace(0, len(inside) - 1, WINDOWS).astype(int))] if len(inside) else inside
-    windows = list(traced.count(indices))
+    windows = list(traced.count(inside[spread(len(inside))]))
     if not windows:
         return TensorSummary(history.pid, 0, (), None, MOVED if traced.moved else NO_PAGES)
     return _summary_of(history, traced.numbers, windows)
@@ -189,7 +186,7 @@ def _extremes(numbers: TensorNumbers, sums: TensorSums) -> tuple[tuple[TensorUse
         if sums.windows[n]
     ]
     hottest = sorted((t for t in tensors if t.touched_bytes), key=lambda t: -t.touched_bytes)
-    cold = [t for t in tensors if t.touched_bytes < COLD_SHARE * t.size_bytes]
+    cold = [t for t in tensors if t.size_bytes and t.touched_bytes <= COLD_SHARE * t.size_bytes]
     coldest = sorted(cold, key=lambda t: t.touched_bytes - t.size_bytes)
     return tuple(hottest[:LISTED]), tuple(coldest[:LISTED])
 

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.analysis.allocation_trace import CATEGORIES
+from memtui.analysis.tensor_sums import Identity, TensorNumbers, TensorSums
 from memtui.core.page_set import PageSet
 from memtui.core.tracer_messages import TensorRanges
 from memtui.reports.allocation_summary import LargestTensor, of_it
 from memtui.reports.export.writers import export
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
-from memtui.reports.tensor_summary import MOVED, tensor_summary
+from memtui.reports.tensor_summary import MOVED, _extremes, tensor_summary
 from memtui.reports.text import format_report
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
 from memtui.session.file_format import SessionError
@@ -28,6 +29,14 @@ from tests.support.tensor_maps import made, maps, session
 from tests.support.told_steps import step
 
 WEIGHTS, INPUTS, GRADIENTS = (CATEGORIES.index(kind) for kind in ("weights", "inputs", "gradients"))
+
+
+def test_a_tensor_of_which_half_is_touched_is_cold_and_one_without_bytes_is_not():
+    numbers, count = TensorNumbers(), np.array([1, 1, 1])
+    sizes = {"half": 8, "more": 8, "none": 0}
+    numbers.identities += [Identity(WEIGHTS, name, "", size, 0) for name, size in sizes.items()]
+    sums = TensorSums(np.array([4, 5, 0]), count, count, count)
+    assert [tensor.layer for tensor in _extremes(numbers, sums)[1]] == ["half"]
 
 
 @given(maps(), st.frozensets(st.integers(0, 60), max_size=40))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import numpy as np
 import pytest
 
 from memtui.core.call_stacks import Frame
@@ -19,13 +20,14 @@ from memtui.reports.stack_summary import (
     stack_lines,
     stack_name,
     stack_summaries,
+    summary_of,
 )
-from memtui.reports.stack_sums import stack_sums
+from memtui.reports.stack_sums import StackSums, stack_sums
 from memtui.reports.text import format_report
 from memtui.session import page_windows
 from memtui.session.process_reader import ProcessReader
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import imported_of_messages, stacks_of
+from tests.support.stack_captures import capture_of, imported_of_messages, stacks_of
 
 MIB = 1 << 20
 
@@ -95,6 +97,24 @@ def test_a_stack_that_came_late_has_means_of_the_windows_in_which_it_was_there()
     assert stack_lines([found, found])[0].startswith("by stack     of pid 7, touched in a window")
     for line in (first, cold):
         assert "late (a.py:1) 20.0 MiB of 100 MiB, resident 40.0 MiB (in 2 windows)" in line
+
+
+def test_what_came_and_went_is_of_a_mean_window_also_of_a_stack_that_came_late():
+    row = StackRow("late (a.py:1)", 100, 100, 1, 2, 25 * MIB, 5 * MIB, None, 3.0 * MIB)
+    found = StackSummary(7, 100, 8, 0.0, 0.0, "", "", (row,), (), (), ())
+    line = "20.0 MiB of 100 MiB (in 2 windows) and 3.00 MiB that came and went in a mean window;"
+    assert line in stack_lines([found])[0]
+
+
+def test_the_coldest_stacks_are_found_among_larger_ones_that_are_warm():
+    stacks = stacks_of(*([Frame(f"f{number}", "/x/a.py", 1)] for number in range(12)))
+    there, touched = np.array([*[100.0] * 11, 10.0, 0.0]), np.array([*[60.0] * 11, 5.0, 0.0])
+    nothing = np.zeros(13)
+    sums = StackSums(
+        capture_of([], 0, stacks=stacks), 0, nothing, nothing, nothing, 1, touched.astype(int), there, touched,
+        passing_bytes=nothing,
+    )  # fmt: skip
+    assert [row.name for row in summary_of(sums).coldest] == ["f11 (a.py:1)"]
 
 
 def test_redacted_sums_are_the_same(joined):
