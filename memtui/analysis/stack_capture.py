@@ -190,10 +190,10 @@ class StackCapture:
         )
 
 
-def rows_of(times_ns: NDArray[np.int64], readings: Readings, end_ns: int) -> NDArray[np.int64]:
+def times_of(rows: NDArray[np.int64], readings: Readings, end_ns: int) -> NDArray[np.int64]:
     """Return the rows, i8[n], as times: each that of the first reading after it, or the end."""
-    at = np.searchsorted(readings.rows, times_ns, side="right")
-    return np.append(readings.t_ns, end_ns)[at]
+    index = np.searchsorted(readings.rows, rows, side="right")
+    return np.append(readings.t_ns, end_ns)[index]
 
 
 def call_text(frame: Frame) -> str:

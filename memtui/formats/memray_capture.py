@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES, StepTrace
-from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture, call_text, rows_of
+from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture, call_text, times_of
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.text import one_line
 from memtui.core.units import size
@@ -179,7 +179,7 @@ def trace_of(capture: StackCapture) -> StepTrace:
     names = [paths.number(call_path(map(call_text, capture.stacks.stack(number)))) for number in used.tolist()]
     op = np.array(names, np.int64)[inverse][block]
     timed = len(capture.readings) > 0
-    t_ns = rows_of(row, capture.readings, capture.end_ns) if timed else row
+    t_ns = times_of(row, capture.readings, capture.end_ns) if timed else row
     columns = np.stack((
         t_ns, change, block, np.full(len(row), _UNKNOWN), np.full(len(row), _BETWEEN), op, np.full(len(row), -1)
     ))  # fmt: skip

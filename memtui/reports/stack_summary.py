@@ -155,7 +155,7 @@ def row_of(name: str, columns: Columns, number: int, windows: Windows) -> StackR
 def stack_lines(summaries: Sequence[StackSummary]) -> list[str]:
     """Return the lines of the report."""
     several = len(summaries) > 1
-    return [line for one in summaries for line in _lines(one, f"of pid {one.pid}, " if several else "")]
+    return [line for summary in summaries for line in _lines(summary, f"of pid {summary.pid}, " if several else "")]
 
 
 def _lines(summary: StackSummary, whose: str) -> list[str]:

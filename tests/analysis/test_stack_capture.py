@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memtui.analysis.stack_capture import Readings, call_text, rows_of
+from memtui.analysis.stack_capture import Readings, call_text, times_of
 from tests.support.stack_captures import MAKE, capture_of
 
 
@@ -57,7 +57,7 @@ def test_rows_are_known_between_two_readings():
 
 def test_a_row_has_the_time_of_the_reading_after_it():
     readings = Readings(np.array([0, 4, 9]), np.array([100, 200, 400]))
-    assert rows_of(np.array([0, 3, 4, 8, 9, 20]), readings, 500).tolist() == [200, 200, 400, 400, 500, 500]
+    assert times_of(np.array([0, 3, 4, 8, 9, 20]), readings, 500).tolist() == [200, 200, 400, 400, 500, 500]
 
 
 def test_times_that_fall_are_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from memtui.reports.export import export
 from memtui.session.session import Session
 from tests.mutations import mutate
 from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import imported_of_messages
+from tests.support.stack_captures import capture_of, imported, imported_of_messages
 from tests.support.stacked_snapshot import imported as snapshot
 
 MIB = 1 << 20
@@ -84,10 +85,27 @@ def test_a_snapshot_has_the_peak_of_each_device(tmp_path):
     assert sum(lines_of(path).values()) == step.peak_bytes
 
 
+def test_a_device_is_a_part_of_the_name_of_a_file(tmp_path):
+    read = snapshot()
+    (part,) = read.parts
+    write(replace(read, parts=(part, replace(part, device="mps/0: a b"))), tmp_path / "s.memtui")
+    names = [path.name for path in export(tmp_path / "s.memtui", "folded", tmp_path / "out")]
+    assert sorted(names) == ["s-peak-cuda-0.folded", "s-peak-mps-0-a-b.folded"]
+
+
+def test_stacks_without_any_bytes_say_so(tmp_path):
+    capture = capture_of([(0, 0, 0, 5)], 5)
+    write(imported(capture), tmp_path / "s.memtui")
+    for form in ("folded", "speedscope"):
+        with pytest.raises(UserError, match="no bytes of any: there is nothing to export"):
+            export(tmp_path / "s.memtui", form, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_session_without_stacks_says_so(tmp_path):
     path = write_session(tmp_path / "s.memtui", messages(3))
     for form in ("folded", "speedscope"):
-        with pytest.raises(UserError, match="has no call stacks"):
+        with pytest.raises(UserError, match=r"has no call stacks; .* of a capture of memray, a CUDA"):
             export(path, form, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -18,6 +18,7 @@ from memtui.analysis.stack_capture import call_text
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.errors import UserError
 from memtui.core.text import visible
+from memtui.reports.export.steps import file_part, stem_of
 from memtui.reports.source import ReportSource
 from memtui.reports.stack_sums import StackSums, stack_sums
 from memtui.session.records.allocations import RecordedStep
@@ -55,17 +56,17 @@ class Profile:
 
 def folded(reader: ReportSource) -> Files:
     """Yield ``*.folded``, one for each kind of bytes: a line for each stack, ``main;step;make 4096``."""
-    stem = reader.short_title.removesuffix(".memtui")
+    stem = stem_of(reader)
     for profile in profiles(reader):
         yield f"{stem}-{profile.name}.folded", partial(_write_folded, profile)
 
 
 def speedscope(reader: ReportSource) -> Files:
     """Yield ``*.speedscope.json``, with all kinds of bytes as profiles of one file."""
-    found, stem = profiles(reader), reader.short_title.removesuffix(".memtui")
+    written, stem = profiles(reader), stem_of(reader)
 
     def write(file: BinaryIO) -> None:
-        file.write(json.dumps(_speedscope(stem, found)).encode())
+        file.write(json.dumps(_speedscope(stem, written)).encode())
 
     yield f"{stem}.speedscope.json", write
 
@@ -73,13 +74,22 @@ def speedscope(reader: ReportSource) -> Files:
 def profiles(reader: ReportSource) -> list[Profile]:
     """Return all kinds of bytes by stack that a session has. Raises UserError where it has no call stacks."""
     sums = stack_sums(reader)
-    result = [profile for one in sums for profile in _of_capture(one, f"-{one.capture.pid}" if len(sums) > 1 else "")]
+    several = len(sums) > 1
+    result = [
+        profile
+        for of_process in sums
+        for profile in _of_capture(of_process, f"-{of_process.capture.pid}" if several else "")
+    ]
     result = result or list(_of_steps(reader))
     if not result:
         raise UserError(
-            f"{reader.short_title}: has no call stacks; memtui import of a capture of memray or a CUDA snapshot has"
+            f"{reader.short_title}: has no call stacks; sessions of memtui import have them: of a capture of memray, a "
+            "CUDA snapshot, a Chrome trace made with with_stack=True"
         )
-    return [profile for profile in result if any(profile.samples())]
+    result = [profile for profile in result if any(profile.samples())]
+    if not result:
+        raise UserError(f"{reader.short_title}: has call stacks, and no bytes of any: there is nothing to export")
+    return result
 
 
 def _of_capture(sums: StackSums, which: str) -> Iterator[Profile]:
@@ -104,7 +114,7 @@ def _of_steps(reader: ReportSource) -> Iterator[Profile]:
         trace = reader.step_trace(step)
         if trace.stack is not None:
             stacks = stacks or reader.call_stacks()
-            name = "peak" if len(fullest) == 1 else f"peak-{device.replace(':', '-').replace(' ', '-')}"
+            name = "peak" if len(fullest) == 1 else f"peak-{file_part(device)}"
             yield Profile(name, stacks, _at_peak(trace, trace.stack, len(stacks)))
 
 
@@ -124,10 +134,10 @@ def _write_folded(profile: Profile, file: BinaryIO) -> None:
         file.write(f"{line} {value}\n".encode())
 
 
-def _speedscope(name: str, found: Sequence[Profile]) -> dict[str, Any]:
+def _speedscope(name: str, profiles: Sequence[Profile]) -> dict[str, Any]:
     numbers: dict[Frame, int] = {}
     written = []
-    for profile in found:
+    for profile in profiles:
         samples, weights = [], []
         for calls, value in profile.samples():
             samples.append([numbers.setdefault(call, len(numbers)) for call in calls])

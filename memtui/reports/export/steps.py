@@ -59,7 +59,7 @@ def chrome(reader: ReportSource) -> Files:
     """
     if reader.imported() is None:
         lines = partial(chrome_timeline.trace, attributes(reader), _start(reader), timeline(reader))
-        yield f"{_stem(reader)}{chrome_timeline.SUFFIX}", partial(_write_lines, lines)
+        yield f"{stem_of(reader)}{chrome_timeline.SUFFIX}", partial(_write_lines, lines)
         if not reader.allocation_steps():
             return
     for name, steps in _runs(reader):
@@ -72,11 +72,17 @@ def perfetto(reader: ReportSource) -> Files:
     def write(file: BinaryIO) -> None:
         file.writelines(perfetto_trace.trace(attributes(reader), _start(reader), timeline(reader)))
 
-    yield f"{_stem(reader)}{perfetto_trace.SUFFIX}", write
+    yield f"{stem_of(reader)}{perfetto_trace.SUFFIX}", write
 
 
-def _stem(reader: ReportSource) -> str:
+def stem_of(reader: ReportSource) -> str:
+    """Return what the names of exported files begin with."""
     return reader.short_title.removesuffix(".memtui")
+
+
+def file_part(name: str) -> str:
+    """Return a name, as of a device, as a part of the name of a file."""
+    return _FOREIGN.sub("-", name)
 
 
 def _start(reader: ReportSource) -> tuple[int, int | None]:
@@ -93,9 +99,9 @@ def _runs(reader: ReportSource) -> Iterator[tuple[str, list[RecordedStep]]]:
     pids, devices = {step.pid for step in steps}, {step.device for step in steps}
     runs: dict[str, list[RecordedStep]] = {}
     for step in steps:
-        parts = [_stem(reader)]
+        parts = [stem_of(reader)]
         parts += [f"pid-{step.pid}"] * (len(pids) > 1)
-        parts += [_FOREIGN.sub("-", step.device)] * (len(devices) > 1)
+        parts += [file_part(step.device)] * (len(devices) > 1)
         parts += [f"step-{step.step}"] * (reader.imported() is None)
         runs.setdefault("-".join(parts), []).append(step)
     yield from runs.items()
