@@ -36,6 +36,7 @@ _LZ4_MAGIC, _MAGIC = b"\x04\x22\x4d\x18", b"memray\0"
 _HEAD_BYTES = 64  # within which a packed capture has its magic, too: LZ4 copies what it has not seen before
 _NS_PER_MS = 1_000_000
 _UNKNOWN, _BETWEEN = CATEGORIES.index("unknown"), PHASES.index("between")
+_TIMING = "reading the times of its rows"
 _TIMES = "times: memray reads its clock every 10 ms or so; rows have the time of the next reading after them"
 _ABSENT = (
     "kinds: memray does not know what a block is for",
@@ -74,8 +75,7 @@ def _run_worker(file: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[np.int64]
         line = _follow(worker.stdout)
         body = worker.stdout.read()
     if worker.returncode:
-        how = signal.Signals(-worker.returncode).name if worker.returncode < 0 else f"status {worker.returncode}"
-        raise NotImportable(f"is damaged: memray's reader ended with {how}")
+        raise NotImportable(f"is damaged: memray's reader ended with {_ending(worker.returncode)}")
     head = json.loads(line)
     if "error" in head:
         raise NotImportable(one_line(head["error"]))
@@ -83,26 +83,35 @@ def _run_worker(file: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[np.int64]
     return head, [np.frombuffer(body[low:high], np.int64).copy() for low, high in pairwise(edges)]
 
 
+def _ending(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"status {status}"
+
+
 class _Progress:
     """How far the worker is."""
 
     def __init__(self) -> None:
-        self.rows = self.allocations = 0
+        self.allocations = self.frees = 0
 
     def so_far(self) -> reading.FileSummary:
-        return reading.FileSummary(FORMAT, self.allocations, self.rows - self.allocations)
+        """Return what the worker read so far."""
+        return reading.FileSummary(FORMAT, self.allocations, self.frees)
 
 
 def _follow(output: IO[bytes]) -> bytes:
     """Report the progress of the worker; return its first line that is about something else."""
-    so_far = _Progress()
-    reading.parsed_by(so_far)
+    progress, timing = _Progress(), False
+    reading.parsed_by(progress)
     for line in output:
-        if not line.startswith(b'{"rows_read"'):
+        if not line.startswith(b'{"share"'):
             return line
-        progress = json.loads(line)
-        so_far.rows, so_far.allocations = progress["rows_read"], progress["allocations"]
-        reading.advance(so_far.rows / max(progress["of"], 1))
+        message = json.loads(line)
+        if "allocations" in message:
+            progress.allocations, progress.frees = message["allocations"], message["frees"]
+        elif not timing:
+            timing = True
+            reading.start(_TIMING)
+        reading.advance(message["share"])
     return b""
 
 
@@ -112,7 +121,8 @@ def _imported(head: dict[str, Any], columns: list[NDArray[np.int64]]) -> Importe
     if not len(capture.blocks):
         raise NotImportable("has no allocation")
     warnings = [*capture.stacks.warnings()]
-    if not head["whole"]:
+    dumped = not head["dump_status"]
+    if dumped and not head["whole"]:
         warnings.append("has no end: its program was killed, or the file is cut off; what there is of it was read")
     trace = trace_of(capture)
     if trace.peak_bytes != head["peak_bytes"]:
@@ -127,6 +137,9 @@ def _imported(head: dict[str, Any], columns: list[NDArray[np.int64]]) -> Importe
             "single allocations: it is aggregated; there are two rows of each stack, the peak and the end",
             *absent,
         )
+    elif not dumped:
+        reason = f"memray, which was to list every record, ended with {_ending(head['dump_status'])}"
+        absent = (f"times, and whether it has its end: {reason}", *absent)
     elif not timed:
         absent = ("times: this memray does not say where in the file its readings of the clock are", *absent)
     clock = WALL if timed else NO_CLOCK

@@ -1,8 +1,9 @@
 """A child process that reads a memray capture with memray's own reader: the only one that imports memray.
 
 memray reads a capture in C++ and trusts it: a file that is damaged, or made for the purpose, may end the process. The
-capture is standard input, a regular file. To standard output go lines of JSON, some of progress
-(``{"rows_read": ...}``) and then ``{"error": ...}`` or what ``memray_capture`` reads, followed by its columns, i8 each.
+capture is standard input, a regular file. To standard output go lines of JSON, some of progress (``{"share": ...}``,
+of the rows themselves and then of their times) and then ``{"error": ...}`` or what ``memray_capture`` reads, followed
+by its columns, i8 each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import IO, Any
 
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.processes import exit_with_parent
@@ -23,14 +24,20 @@ from memtui.core.processes import exit_with_parent
 CAPTURE = "/proc/self/fd/0"
 MOST_BLOCKS = 1 << 24
 MOST_READINGS = 1 << 23  # a day of them
-DUMP_RECORDS = f"import memray; memray.dump_all_records({CAPTURE!r})"
+DUMP_RECORDS = f"""
+import sys
+from memtui.core.processes import exit_with_parent
+exit_with_parent(int(sys.argv[1]))
+import memray
+memray.dump_all_records({CAPTURE!r})
+"""
 _PYMALLOC_FREE, _FREE, _MMAP, _MUNMAP = 1, 5, 14, 15  # memray.AllocatorType
 _PROGRESS_ROWS = 1 << 16
 _READING = re.compile(rb"MEMORY_RECORD time=(\d+) ")
 
 
-Progress = Callable[[int, int, int], None]
-"""Takes how many rows were read, how many of them allocate, and how many rows there are."""
+Progress = Callable[[int, int | None], None]
+"""Takes how many rows were read, and how many of them allocate; None: only the times of rows are read."""
 
 
 class _Blocks:
@@ -127,11 +134,11 @@ class _Stacks:
 
 
 def read_capture(
-    reader: Any, progress: Progress = lambda rows, allocations, total: None
+    reader: Any, progress: Progress = lambda rows, allocations: None
 ) -> tuple[dict[str, Any], list[array[int]]]:
     """Return the description of an open ``memray.FileReader`` and its columns. Raises ValueError, OverflowError."""
     about = reader.metadata
-    stacks, blocks, rows = _Stacks(about.has_native_traces), _Blocks(), 0
+    stacks, blocks, rows, allocations = _Stacks(about.has_native_traces), _Blocks(), 0, 0
     aggregated = about.file_format.name == "AGGREGATED_ALLOCATIONS"
     if aggregated:
         rows = _read_sums(reader, stacks, blocks)
@@ -143,11 +150,13 @@ def read_capture(
             elif allocator == _MUNMAP:
                 blocks.unmap(row, record.address, record.size)
             elif allocator == _MMAP:
+                allocations += 1
                 blocks.map(row, record.address, record.size, stacks.number(record))
             else:
+                allocations += 1
                 blocks.allocate(row, record.address, record.size, stacks.number(record))
             if not rows % _PROGRESS_ROWS:
-                progress(rows, len(blocks.columns[0]), about.total_allocations)
+                progress(rows, allocations)
     readings_ms = [snapshot.time for snapshot in reader.get_memory_snapshots()]
     head = {
         "pid": about.pid,
@@ -175,7 +184,9 @@ def _read_sums(reader: Any, stacks: _Stacks, blocks: _Blocks) -> int:
     return 2
 
 
-def count_rows(text: Iterable[bytes]) -> tuple[list[int], list[int], bool]:
+def count_rows(
+    text: Iterable[bytes], progress: Progress = lambda rows, allocations: None
+) -> tuple[list[int], list[int], bool]:
     """Return the times of memray's readings in ms, the rows before each, and whether a capture has its end.
 
     ``text``: what ``memray parse`` writes, a line for each record in their order.
@@ -184,6 +195,8 @@ def count_rows(text: Iterable[bytes]) -> tuple[list[int], list[int], bool]:
     for line in text:
         if line.startswith(b"ALLOCATION "):
             count += 1
+            if not count % _PROGRESS_ROWS:
+                progress(count, None)
         elif match := _READING.match(line):
             times_ms.append(int(match[1]))
             rows.append(count)
@@ -198,12 +211,8 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever memray prints is not part of the answer
 
-    def progress(rows: int, allocations: int, total: int) -> None:
-        output.write(json.dumps({"rows_read": rows, "allocations": allocations, "of": total}).encode() + b"\n")
-        output.flush()
-
     try:
-        head, columns = _read(progress)
+        head, columns = _read(output)
     except ImportError as error:
         head, columns = {"error": f"needs memray, which cannot be imported ({error}): pip install 'memtui[memray]'"}, []
     except (OSError, ValueError, OverflowError, RuntimeError, IndexError, UnicodeError) as error:
@@ -217,17 +226,30 @@ def main() -> None:
             output.write(column.tobytes())
 
 
-def _read(progress: Progress) -> tuple[dict[str, Any], list[array[int]]]:
+def _read(output: IO[bytes]) -> tuple[dict[str, Any], list[array[int]]]:
     import memray
 
+    def progress(rows: int, allocations: int | None) -> None:
+        so_far = {} if allocations is None else {"allocations": allocations, "frees": rows - allocations}
+        output.write(json.dumps({"share": rows / max(total, 1), **so_far}).encode() + b"\n")
+        output.flush()
+
     with memray.FileReader(CAPTURE, max_memory_records=MOST_READINGS) as reader:
+        total = reader.metadata.total_allocations
         head, columns = read_capture(reader, progress)
-    with subprocess.Popen([sys.executable, "-P", "-c", DUMP_RECORDS], stdin=0, stdout=subprocess.PIPE) as dump:
+    with start_dump() as dump:
         assert dump.stdout is not None
-        times_ms, rows, head["whole"] = count_rows(dump.stdout)
+        times_ms, rows, head["whole"] = count_rows(dump.stdout, progress)
+    head["dump_status"] = dump.returncode
     if times_ms != columns[-1].tolist() or head["aggregated"]:
         rows = []  # another version of memray, which writes other lines
     return head, [*columns, array("q", rows)]
+
+
+def start_dump() -> subprocess.Popen[bytes]:
+    """Start the process that writes each record of the capture as a line."""
+    argv = [sys.executable, "-P", "-c", DUMP_RECORDS, str(os.getpid())]
+    return subprocess.Popen(argv, stdin=0, stdout=subprocess.PIPE)
 
 
 if __name__ == "__main__":

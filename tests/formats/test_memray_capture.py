@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import random
 
 import numpy as np
 import pytest
 
-from memtui.formats import memray_capture
+from memtui.formats import memray_capture, reading
 from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import NotImportable
 from memtui.formats.session_writer import write
@@ -196,7 +198,7 @@ def test_a_file_of_lz4_is_no_capture_by_that():
 def head_of(**changes):
     head = {
         "pid": 7, "rows": 4, "start_ms": 1000, "end_ms": 0, "peak_bytes": 30, "aggregated": False, "whole": True,
-        "dropped": 0,
+        "dropped": 0, "dump_status": 0,
         "frames": [["main", "/x/a.py", 3], ["make", "/x/a.py", 9]],
     }  # fmt: skip
     return {**head, **changes}
@@ -228,6 +230,28 @@ def test_a_memray_that_writes_other_lines_gives_rows_without_times():
     assert imported.about.clock == "none"
     assert imported.parts[0].trace.t_ns.tolist() == [0, 1, 2]
     assert "where in the file" in imported.about.absent[0]
+
+
+def test_a_list_of_records_that_was_ended_is_not_a_file_without_end():
+    imported = memray_capture._imported(head_of(peak_bytes=20, whole=False, dump_status=-9), columns_of())
+    assert imported.about.warnings == ()
+    assert imported.about.absent[0] == (
+        "times, and whether it has its end: memray, which was to list every record, ended with SIGKILL"
+    )
+
+
+def test_both_passes_over_a_capture_are_told_of():
+    lines = [
+        {"share": 0.5, "allocations": 7, "frees": 3}, {"share": 0.25}, {"share": 0.75}, {"error": "none"},
+    ]  # fmt: skip
+    sent = []
+    with reading.watched(sent.append):
+        reading.start("reading")
+        answer = memray_capture._follow(io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines)))
+        reading.start("writing")
+    assert json.loads(answer) == {"error": "none"}
+    assert [word.doing for word in sent] == ["reading", "reading the times of its rows", "writing"]
+    assert [(word.summary.allocations, word.summary.frees) for word in sent[1:]] == [(7, 3), (7, 3)]
 
 
 def test_a_reader_that_dies_is_one_line(monkeypatch):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from enum import Enum
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,13 +131,53 @@ def test_an_aggregated_capture_has_the_peak_and_the_end():
     assert [tuple(block) for block in zip(*columns[2:8], strict=True)] == [(-1, 50, 0, 0, 1, 5), (-1, 10, 0, 1, -1, 1)]
 
 
-def test_progress_is_told_in_rows(monkeypatch):
+def test_progress_is_told_in_rows_of_both_passes(monkeypatch):
     monkeypatch.setattr("memtui.formats.memray_worker._PROGRESS_ROWS", 2)
     told = []
     reader = Reader([record(MALLOC, 100, 10), record(FREE, 100), record(MALLOC, 100, 10), record(MALLOC, 200, 10)])
-    reader.metadata.total_allocations = 4
     read_capture(reader, lambda *how_far: told.append(how_far))
-    assert told == [(2, 1, 4), (4, 3, 4)]
+    assert told == [(2, 1), (4, 3)]
+    count_rows([b"ALLOCATION "] * 5, lambda *how_far: told.append(how_far))
+    assert told[2:] == [(2, None), (4, None)]
+
+
+def test_the_parts_of_a_mapping_are_one_allocation(monkeypatch):
+    monkeypatch.setattr("memtui.formats.memray_worker._PROGRESS_ROWS", 5)
+    told = []
+    unmapped = [record(MUNMAP, start, 1) for start in (12, 14, 16, 18)]
+    read_capture(Reader([record(MMAP, 10, 10), *unmapped]), lambda *how_far: told.append(how_far))
+    assert told == [(5, 1)]
+
+
+@pytest.fixture
+def endless_dump(tmp_path, monkeypatch):
+    """A memray whose list of records does not end, for child processes."""
+    (tmp_path / "memray.py").write_text(
+        "import time\n\ndef dump_all_records(path):\n    print('ALLOCATION ', flush=True)\n    time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+
+
+def test_the_list_of_records_ends_with_who_asked_for_it(endless_dump):
+    program = (
+        "import time; from memtui.formats.memray_worker import start_dump; dump = start_dump(); "
+        "dump.stdout.readline(); print(dump.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as parent:
+        dump = int(parent.stdout.readline())
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while running(dump) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(dump)
+
+
+def running(pid):
+    """Whether a process is there, and not one that nobody waited for."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_size_that_is_no_number_of_a_block_is_refused():
