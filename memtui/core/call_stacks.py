@@ -115,10 +115,10 @@ class CallStacks:
         number = self._stacks.get(key)
         if number is None:
             depth = self.depth[caller] + 1 if caller >= 0 else 1
-            if len(self._stacks) >= MOST_STACKS or depth > MOST_CALLS:
+            if len(self.parent) >= MOST_STACKS or depth > MOST_CALLS:
                 self.dropped += 1
                 return -1
-            number = self._stacks[key] = len(self._stacks)
+            number = self._stacks[key] = len(self.parent)
             self.depth.append(depth)
             self.parent.append(caller)
             self.frame.append(frame)

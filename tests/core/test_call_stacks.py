@@ -33,6 +33,14 @@ def test_every_stack_comes_back_also_from_a_stored_table(added):
     assert (len(stored), stored.frames) == (len(stacks), stacks.frames)
 
 
+def test_a_new_stack_follows_a_stored_table_that_has_one_twice(monkeypatch):
+    stacks = CallStacks([MAIN, STEP], [-1, -1], [0, 0])
+    number = stacks.add([STEP])
+    assert (number, stacks.stack(number)) == (2, (STEP,))
+    monkeypatch.setattr(call_stacks, "MOST_STACKS", 3)
+    assert stacks.add([STEP, STEP]) == -1
+
+
 def test_what_does_not_fit_is_counted(monkeypatch):
     monkeypatch.setattr(call_stacks, "MOST_STACKS", 3)
     stacks = CallStacks()
