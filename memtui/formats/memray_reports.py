@@ -33,6 +33,11 @@ _ABSENT = (
     "kinds: memray does not know what a block is for",
 )
 
+_ABSENT_IN = {
+    "table": ("callers: a table has the innermost call only",),
+    "gprof2dot": ("numbers of allocations and lines: gprof2dot has none; each sum counts as one allocation",),
+}
+
 
 class _Sum(NamedTuple):
     stack: int
@@ -81,15 +86,19 @@ def parse(document: Any) -> Imported:
 
 
 def _of_csv(text: str, stacks: CallStacks) -> Iterator[_Sum]:
-    for row in csv.DictReader(io.StringIO(text)):
-        calls = [call.rsplit(";", 2) for call in filter(None, row["stack_trace"].split("|"))]
-        yield _sum(stacks, [_call(*call) for call in calls], row["size"], row["num_allocations"])
+    most = csv.field_size_limit(len(text) + 1)  # the stack of a deep recursion is a field of more than csv allows
+    try:
+        for row in csv.DictReader(io.StringIO(text)):
+            calls = [call.rsplit(";", 2) for call in filter(None, row["stack_trace"].split("|"))]
+            yield _sum(stacks, [_call(*call) for call in calls], row["size"], row["num_allocations"])
+    finally:
+        csv.field_size_limit(most)
 
 
 def _of_gprof2dot(document: Any, stacks: CallStacks) -> Iterator[_Sum]:
     calls = [_call(entry["name"], entry["module"], 0) for entry in document["functions"]]
     for event in document["events"]:
-        yield _sum(stacks, [calls[number] for number in event["callchain"]], event["cost"][0], 1)
+        yield _sum(stacks, _at(calls, event["callchain"]), event["cost"][0], 1)
 
 
 def _of_speedscope(document: Any, stacks: CallStacks) -> Iterator[_Sum]:
@@ -98,7 +107,7 @@ def _of_speedscope(document: Any, stacks: CallStacks) -> Iterator[_Sum]:
     sizes, counts = document["profiles"]
     counted = {tuple(stack): count for stack, count in zip(counts["samples"], counts["weights"], strict=True)}
     for stack, size_bytes in zip(sizes["samples"], sizes["weights"], strict=True):
-        yield _sum(stacks, [calls[number] for number in reversed(stack)], size_bytes, counted.get(tuple(stack), 1))
+        yield _sum(stacks, _at(calls, stack[::-1]), size_bytes, counted.get(tuple(stack), 1))
 
 
 def _of_page(text: str) -> Imported:
@@ -130,18 +139,29 @@ def _of_flame_graph(document: Any, stacks: CallStacks) -> Iterator[_Sum]:
     ]
     below = np.zeros((2, len(frames)), np.int64)
     numbers = [-1] * len(frames)  # of the stacks; the first node is not a call, but all of them
+    reached = [True] + [False] * (len(frames) - 1)
     for node, children in enumerate(nodes["children"]):
         for child in children:
-            if not node < child < len(frames) or (node and numbers[node] < 0):
+            if not node < child < len(frames) or not reached[node]:
                 raise ValueError("a call comes before its caller")
+            reached[child] = True
             number = stacks.add_frame(frames[child])
-            numbers[child] = stacks.add_call(numbers[node], number) if number >= 0 else -1
+            if number < 0 or (node and numbers[node] < 0):
+                stacks.dropped += 1
+            else:
+                numbers[child] = stacks.add_call(numbers[node], number)
             below[:, node] += nodes["value"][child], nodes["n_allocations"][child]
     for stack, below_bytes, below_count, size_bytes, count in zip(
         numbers, *below.tolist(), nodes["value"], nodes["n_allocations"], strict=True
     ):
         if size_bytes - below_bytes or count - below_count:
             yield _Sum(stack, int(size_bytes - below_bytes), max(int(count - below_count), 1))
+
+
+def _at(calls: Sequence[Frame], numbers: Sequence[int]) -> list[Frame]:
+    if min(numbers, default=0) < 0:
+        raise IndexError("a call below the first one")
+    return [calls[number] for number in numbers]
 
 
 def _call(function: Any, file: Any, line: Any) -> Frame:
@@ -160,6 +180,6 @@ def _imported(what: str, sums: _Sums) -> Imported:
     blocks = StackBlocks.of(np.array(columns, np.int64).T.copy())
     capture = StackCapture(0, 1, 0, 1, stacks, blocks, Readings())
     capture.check()
-    absent = ("callers: a table has the innermost call only", *_ABSENT) if what == "table" else _ABSENT
+    absent = (*_ABSENT_IN.get(what, ()), *_ABSENT)
     about = ImportedFrom(f"memray {what}", clock=NO_CLOCK, absent=absent, warnings=stacks.warnings())
     return Imported((Part(trace_of(capture)),), about, stacks=stacks, capture=capture)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
 
 from memtui.analysis.stack_capture import call_text
+from memtui.core import call_stacks
 from memtui.formats.detect import import_bytes
 from memtui.formats.imported import NotImportable
 
@@ -84,14 +86,42 @@ def test_their_format_can_be_named():
         CSV.replace(";9|", "|").encode(),
         {**GPROF2DOT, "events": [{"callchain": [5], "cost": [1]}]},
         {**GPROF2DOT, "events": [{"callchain": [0], "cost": []}]},
+        {**GPROF2DOT, "events": [{"callchain": [-1], "cost": [1]}]},
         {**GPROF2DOT, "functions": None},
         {**SPEEDSCOPE, "profiles": []},
+        {**SPEEDSCOPE, "profiles": [{"samples": [[-1]], "weights": [100]}] * 2},
         {**SPEEDSCOPE, "profiles": [{"samples": [[0]], "weights": []}] * 2},
     ],
 )
 def test_damage_is_one_line(data):
     with pytest.raises(NotImportable, match=r"is not a report of memray: [^\n]+$"):
         sums(data)
+
+
+def test_a_field_of_a_deep_stack_is_larger_than_csv_allows():
+    deep = "|".join(["recurse;/x/a.py;9"] * 8_000)
+    most = csv.field_size_limit()
+    assert sums(CSV.encode() + f"MALLOC,1,7,1,0x1,{deep}\n".encode())[-1][1:] == (7, 1)
+    assert csv.field_size_limit() == most
+
+
+def test_gprof2dot_has_no_numbers_of_allocations():
+    assert import_bytes(json.dumps(GPROF2DOT).encode()).about.absent[0].startswith("numbers of allocations and lines")
+    assert not import_bytes(CSV.encode()).about.absent[0].startswith("numbers")
+
+
+def test_a_flame_graph_of_more_stacks_than_have_room_is_read_without_them(monkeypatch):
+    names = [f"f{number}" for number in range(5)]
+    nodes = {
+        "function": [*range(5)], "filename": [0] * 5, "lineno": [1] * 5, "value": [100, 100, 90, 80, 70],
+        "n_allocations": [5, 5, 4, 3, 2], "children": [[1], [2], [3], [4], []],
+    }  # fmt: skip
+    graph = page({**FLAME_GRAPH, "nodes": nodes, "strings": names})
+    monkeypatch.setattr(call_stacks, "MOST_STACKS", 2)
+    imported = import_bytes(graph)
+    assert imported.capture.blocks.size_bytes.tolist() == [10, 10, 10, 70]
+    assert imported.capture.blocks.stack.tolist() == [0, 1, -1, -1]
+    assert imported.about.warnings == ("it has more or deeper call stacks than fit into a session; left out: 2",)
 
 
 def test_an_empty_one_has_no_allocation():
