@@ -65,7 +65,9 @@ def may_be_imported(path: Path) -> bool:
             head = source.head()
     except NotImportable:
         return False
-    return bool(_PICKLE.match(head) or _JSON.match(head)) or _text_format(head) is not None
+    if _PICKLE.match(head) or _JSON.match(head) or memray_capture.recognises(head):
+        return True
+    return _text_format(head) is not None or _is_memray_text(head)
 
 
 def import_bytes(data: bytes, form: str = "") -> Imported:
@@ -202,6 +204,12 @@ def _import_as(form: str, source: Input) -> Imported:
 
 def _text_format(data: bytes) -> ModuleType | None:
     return next((text for text in _TEXTS.values() if text.recognises(data)), None)
+
+
+def _is_memray_text(data: bytes) -> bool:
+    from memtui.formats import memray_reports
+
+    return memray_reports.recognises_text(data)
 
 
 def _memray_text(data: bytes) -> Imported | None:
