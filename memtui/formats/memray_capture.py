@@ -53,18 +53,33 @@ def parse(source: Input) -> Imported:
     """Return the content of a capture. Raises NotImportable."""
     if find_spec("memray") is None:
         raise NotImportable(MISSING)
-    with tempfile.TemporaryFile() as copy:
-        file = source.regular_file()
-        if file is None:  # memray reads files and no pipes
-            while chunk := source.read():
-                copy.write(chunk)
-            copy.flush()
-            file = copy
+    file = source.regular_file()
+    if file is not None:
         head, columns = _run_worker(file)
+    else:  # memray reads files and no pipes
+        with _unpacked(source) as copy:
+            head, columns = _run_worker(copy)
     try:
         return _imported(head, columns)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise NotImportable(f"is not a capture that memray reads: {error}") from None
+
+
+def _unpacked(source: Input) -> IO[bytes]:
+    """Return a copy of a capture as a file without a name. Raises NotImportable."""
+    try:
+        copy = tempfile.TemporaryFile(buffering=0)
+        try:
+            while chunk := source.read():
+                while chunk:
+                    chunk = chunk[copy.write(chunk) :]
+        except BaseException:
+            copy.close()
+            raise
+    except OSError as error:
+        why = f"cannot be unpacked into the folder for temporary files (set TMPDIR to another one): {error.strerror}"
+        raise NotImportable(why) from None
+    return copy
 
 
 def _run_worker(file: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[np.int64]]]:

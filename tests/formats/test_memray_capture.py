@@ -6,16 +6,18 @@ import gzip
 import io
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from memtui.formats import memray_capture, reading
-from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.detect import import_bytes, import_file, may_be_imported
 from memtui.formats.imported import NotImportable
 from memtui.formats.session_writer import write
 from memtui.session.session import Session
 from tests.support.in_process import run
+from tests.support.memory_logs import mxnet_log
 from tests.support.memray_captures import MIB, memray_report, needs_memray, run_memray
 from tests.support.stack_captures import same
 
@@ -189,6 +191,28 @@ def test_without_memray_one_line_says_what_to_install(tmp_path, capsys, monkeypa
         assert (code, out) == (2, "")
         assert err.strip() == f"memtui import: {path}: {memray_capture.MISSING}"
     assert not (tmp_path / "s.memtui").exists()
+
+
+def test_no_room_for_an_unpacked_capture_is_one_line_and_other_files_are_read(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(memray_capture, "find_spec", lambda name: object())
+    monkeypatch.setattr(
+        memray_capture.tempfile, "TemporaryFile", lambda buffering: Path("/dev/full").open("r+b", buffering)
+    )
+    packed, log = tmp_path / "c.bin.gz", tmp_path / "x.log"
+    packed.write_bytes(gzip.compress(b"memray\0" + bytes(100)))
+    log.write_bytes(mxnet_log())
+    code, out, err = run(capsys, "import", str(packed), str(log), "-o", str(tmp_path / "sessions"))
+    assert (code, out.count("MXNet"), err.count("\n")) == (2, 1, 1)
+    assert "c.bin.gz: cannot be unpacked into the folder for temporary files" in err
+    assert err.endswith("No space left on device\n")
+
+
+def test_replay_knows_a_capture_by_its_beginning(tmp_path):
+    for head in (PACKED_HEAD, b"memray\0", b"<!DOCTYPE html>\n<title>memray - report</title>"):
+        (tmp_path / "c").write_bytes(head + bytes(100))
+        assert may_be_imported(tmp_path / "c")
+    (tmp_path / "c").write_bytes(b"<!DOCTYPE html>\n<title>a page</title>")
+    assert not may_be_imported(tmp_path / "c")
 
 
 def test_a_file_of_lz4_is_no_capture_by_that():
