@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,8 @@ def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool
         if join is None:
             write(imported, output, force=force)
         else:
-            windows = write_joined(imported, join, output, force=force)
+            windows, lost = write_joined(imported, join, output, force=force)
+            imported = replace(imported, about=replace(imported.about, warnings=(*imported.about.warnings, *lost)))
         written = True
     except NotImportable as error:
         return Outcome(path, reason=f"{name_of(path)}: {error}")

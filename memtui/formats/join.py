@@ -28,8 +28,10 @@ from memtui.session.writer import SessionWriter
 _S = 1e9
 
 
-def write_joined(imported: Imported, recording: Path, path: Path, *, force: bool = False) -> int:
-    """Write the copy, whole or not at all; return how many of its windows the capture covers.
+def write_joined(
+    imported: Imported, recording: Path, path: Path, *, force: bool = False
+) -> tuple[int, tuple[str, ...]]:
+    """Write the copy, whole or not at all; return how many of its windows the capture covers, and warnings.
 
     Raises UserError and SessionError.
     """
@@ -55,7 +57,7 @@ def write_joined(imported: Imported, recording: Path, path: Path, *, force: bool
         writer.insert(capture_records(joined, first_id))
 
     write_as(path, fill, force=force, copy_of=recording)
-    return windows
+    return windows, joined.stacks.warnings()
 
 
 def _covered_windows(session: Session, capture: StackCapture) -> int:
@@ -103,6 +105,7 @@ def _renumbered(capture: StackCapture, stored: CallStacks) -> StackCapture:
     for parent, frame in zip(capture.stacks.parent, capture.stacks.frame, strict=True):
         caller = numbers[parent] if parent >= 0 else -1
         lost = frames[frame] < 0 or (parent >= 0 and caller < 0)
+        stacks.dropped += lost
         numbers.append(-1 if lost else stacks.add_call(caller, frames[frame]))
     of_stack = np.array([*numbers, -1], np.int64)  # the last one is of -1
     return replace(capture, stacks=stacks, blocks=replace(capture.blocks, stack=of_stack[capture.blocks.stack]))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memtui.analysis.stack_capture import Readings
+from memtui.core import call_stacks
 from memtui.core.errors import UserError
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Clock, Options
@@ -30,7 +31,7 @@ def test_the_copy_has_both_and_the_recording_is_as_it_was(recording, tmp_path):
     before = recording.read_bytes()
     capture = capture_of_messages(3.0)
     path = tmp_path / "joined.memtui"
-    assert write_joined(imported(capture), recording, path) == 14
+    assert write_joined(imported(capture), recording, path) == (14, ())
     assert recording.read_bytes() == before
     assert (path.stat().st_mode & 0o777) == 0o600
     joined, original = Session(path), Session(recording)
@@ -148,7 +149,19 @@ def test_a_session_that_is_there_stays_unless_forced(recording, tmp_path):
     assert len(Session(path).samples) == 20
 
 
+def test_call_stacks_that_find_no_room_are_told_of(recording, tmp_path, monkeypatch):
+    path = tmp_path / "joined.memtui"
+    given = imported(capture_of_messages(3.0))
+    monkeypatch.setattr(call_stacks, "MOST_STACKS", 3)
+    windows, warnings = write_joined(given, recording, path)
+    assert (windows, warnings) == (
+        14, ("it has more or deeper call stacks than fit into a session; left out: 2",)
+    )  # fmt: skip
+    (stored,) = Session(path).captures.all()
+    assert sorted(stored.blocks.stack.tolist()) == [-1, -1, 1, 2]
+
+
 def test_the_clock_of_a_recording_moves_the_capture(tmp_path):
     clock = Clock(5 * 10**9, WALL_NS + 5 * 10**9, 0, "11111111-2222-3333-4444-555555555555")
     recording = write_session(tmp_path / "run.memtui", [hello(clock=clock), *list(messages(20))[1:]])
-    assert write_joined(imported(capture_of_messages(3.0)), recording, tmp_path / "joined.memtui") == 14
+    assert write_joined(imported(capture_of_messages(3.0)), recording, tmp_path / "joined.memtui") == (14, ())
