@@ -95,10 +95,13 @@ def _on_screen(args: argparse.Namespace, console: Console) -> int:
     if others or path.is_dir() or args.json or not console.interactive:
         message = "--tui shows one file, on a terminal and without --json" if output is not None else _NO_OUTPUT
         raise UserError(message)
+    from memtui.formats.input_file import IS_TERMINAL, STANDARD_INPUT, name_of
+
+    if path == STANDARD_INPUT:
+        raise UserError(f"{name_of(path)}: {IS_TERMINAL}")
     if output is None:
         return show_file(args, path, console, **_how(args))
-    session = output / f"{path.name}.memtui" if output.is_dir() else output
-    return _read_and_show(args, path, session, console, **_how(args))
+    return _read_and_show(args, path, output, console, **_how(args))
 
 
 def show_file(args: argparse.Namespace, path: Path, console: Console, **how: Any) -> int:
@@ -111,11 +114,14 @@ def show_file(args: argparse.Namespace, path: Path, console: Console, **how: Any
         how: arguments of ``import_all``.
     """
     with tempfile.TemporaryDirectory(prefix="memtui-import-") as folder:
-        return _read_and_show(args, path, Path(folder) / f"{path.name}.memtui", console, **how)
+        return _read_and_show(args, path, Path(folder), console, **how)
 
 
-def _read_and_show(args: argparse.Namespace, path: Path, session: Path, console: Console, **how: Any) -> int:
-    """Read a file in a child process, which ends with the screen, and show its session."""
+def _read_and_show(args: argparse.Namespace, path: Path, output: Path, console: Console, **how: Any) -> int:
+    """Read a file in a child process, which ends with the screen, and show its session.
+
+    ``output``: the session, or a folder for it.
+    """
     prepare_screen(args)
 
     def work(send: Send) -> list[str]:
@@ -124,7 +130,7 @@ def _read_and_show(args: argparse.Namespace, path: Path, session: Path, console:
 
         notes: list[str] = []
         with watched(send):
-            import_all([path], session, notes.append, **how)
+            import_all([path], output, notes.append, **how)
         return notes
 
     task, code = BackgroundTask(work), 0
@@ -143,9 +149,10 @@ def _read_and_show(args: argparse.Namespace, path: Path, session: Path, console:
         return code or INTERRUPTED
     if code:
         return code
+    from memtui.formats.command import session_path
     from memtui.tui.app import run_viewer
 
-    return run_viewer(session, live=False)
+    return run_viewer(session_path(path, output), live=False)
 
 
 def _show_progress(task: BackgroundTask, name: str) -> int:

@@ -19,7 +19,7 @@ from memtui.formats.input_file import STANDARD_INPUT, name_of
 from memtui.formats.join import write_joined
 from memtui.formats.session_writer import Range, in_range, write
 
-ENDING = ".memtui"
+_ENDING = ".memtui"
 Notify = Callable[[str], object]
 
 
@@ -66,14 +66,12 @@ def import_all(
     several = len(given) > 1 or given[0].is_dir()
     if several and output.exists() and not output.is_dir():
         raise UserError(f"{output}: is a file; several sessions need a folder")
-    into_folder = several or output.is_dir()
     outcomes = []
     for number, path in enumerate(paths, start=1):
         which = f"{path} ({number} of {len(paths)})" if several else str(path)
         progress_line.update(which)
         reading.start("reading")
-        session = output / f"{_name(path)}{ENDING}" if into_folder else output
-        outcomes.append(_import_path(path, session, wanted, form, force, join))
+        outcomes.append(_import_path(path, session_path(path, output, several=several), wanted, form, force, join))
     bad = [outcome for outcome in outcomes if outcome.session is None]
     if len(bad) == len(outcomes):
         raise UserError(_all_failed(given, bad))
@@ -86,8 +84,10 @@ def import_all(
     return outcomes
 
 
-def _name(path: Path) -> str:
-    return "standard-input" if path == STANDARD_INPUT else path.name
+def session_path(path: Path, output: Path, *, several: bool = False) -> Path:
+    """Return the session of a file: in ``output`` where that is a folder, or several sessions need one."""
+    name = "standard-input" if path == STANDARD_INPUT else path.name
+    return output / f"{name}{_ENDING}" if several or output.is_dir() else output
 
 
 def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool, join: Path | None) -> Outcome:

@@ -27,6 +27,7 @@ MOST_BYTES = 2 << 30  # of a file that is read whole
 MOST_STREAMED_BYTES = 64 << 30  # of one that is not
 CHUNK_BYTES = 1 << 20
 STANDARD_INPUT = Path("-")
+IS_TERMINAL = "is a terminal: give a file, or pipe one into it"
 _HEAD_BYTES = 1 << 16  # by which a format is recognised
 # By how a packed file begins: its name, and what unpacks it.
 _PACKED: dict[bytes, tuple[str, Callable[[IO[bytes]], Any]]] = {
@@ -152,7 +153,7 @@ def open_input(path: Path) -> Iterator[Input]:
     """Open a file, or standard input for ``-``. Raises NotImportable."""
     if path == STANDARD_INPUT:
         if sys.stdin is None or sys.stdin.isatty():
-            raise NotImportable("is a terminal: give a file, or pipe one into it")
+            raise NotImportable(IS_TERMINAL)
         yield Input(sys.stdin.buffer, _size_of(sys.stdin.buffer))
         return
     try:

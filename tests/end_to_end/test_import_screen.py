@@ -80,6 +80,12 @@ def test_a_damaged_file_is_one_line(start, folder):
     assert "x.pickle: is a pickle, but no CUDA memory snapshot" in screen.output.decode()
 
 
+def test_a_terminal_is_not_a_file(start):
+    screen = start("import", "-")
+    assert screen.end() == 2
+    assert "standard input: is a terminal: give a file, or pipe one into it" in screen.output.decode()
+
+
 def test_without_a_terminal_an_output_is_wanted(folder):
     path = small(folder)
     refused(memtui("import", path), "where to? -o FILE")
