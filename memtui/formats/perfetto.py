@@ -104,7 +104,7 @@ class _Tracks:
             case Slice(track, start_ns, end_ns, name, args):
                 number = yield from self._number(track)
                 yield _event(start_ns, number, _SLICE_BEGIN, text(23, name), *_annotations(args))
-                yield _event(end_ns, number, _SLICE_END)
+                yield _event(max(end_ns, start_ns), number, _SLICE_END)
             case Instant(track, t_ns, name, args):
                 number = yield from self._number(track)
                 yield _event(t_ns, number, _INSTANT, text(23, name), *_annotations(args))

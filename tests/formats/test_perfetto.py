@@ -42,6 +42,13 @@ def test_text_that_is_not_utf8_is_written_as_the_session_shows_it():
     assert perfetto.text(2, "a\udcff") == perfetto.text(2, "a\\xff")
 
 
+def test_a_slice_does_not_end_before_it_starts():
+    def parts(end_ns):
+        return list(perfetto.trace({}, (1000, None), [Slice(STEPS, 2000, end_ns, "step 0", {})]))
+
+    assert parts(1500) == parts(2000) != parts(2001)
+
+
 @pytest.fixture
 def packets():
     schema = pytest.importorskip(
