@@ -25,10 +25,9 @@ UNKNOWN_BYTES = -1  # of a VMA whose accessed bytes the tracker cannot measure
 MAX_PAIRS = 1 << 20  # VMAs of one process
 MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
 _COUNTS = struct.Struct("<qq")
-_WITH_PARTS, _PARTS_MARK = (
-    struct.Struct("<q"),
-    -(1 << 63),
-)  # before the head of reuse distances with parts, since format 13
+# Before the head of reuse distances with parts, since format 13:
+_WITH_PARTS = struct.Struct("<q")
+_PARTS_MARK = -(1 << 63)
 _MAX_WINDOWS = 1 << 12  # of one stored sum: its counts of accesses fit in 32 bits
 _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
 

@@ -22,17 +22,16 @@ class PageReader:
 
     def page_set(self, sample: int, process: int) -> PageSet | None:
         """Return the accessed pages that the filter included; None when none are stored."""
-        rows = self._file.rows(PageSetRecord, "WHERE id = ?", row_id(sample, process), names=["data"])
-        try:
-            return PageSet.decode(rows[0][0]) if rows else None
-        except ValueError as error:
-            raise self._file.damaged(f"sample {sample}: {error}") from None
+        return self._set(PageSetRecord, sample, process)
 
     def resident_set(self, sample: int, process: int) -> PageSet | None:
         """Return the resident pages at the end of a sample; None when they are not stored."""
         if not self._file.has(ResidentSetRecord):
             return None
-        rows = self._file.rows(ResidentSetRecord, "WHERE id = ?", row_id(sample, process), names=["data"])
+        return self._set(ResidentSetRecord, sample, process)
+
+    def _set(self, record: type, sample: int, process: int) -> PageSet | None:
+        rows = self._file.rows(record, "WHERE id = ?", row_id(sample, process), names=["data"])
         try:
             return PageSet.decode(rows[0][0]) if rows else None
         except ValueError as error:
