@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from memtui.core.call_stacks import CallStacks, Frame
 
+MOST_BLOCKS = 1 << 24
+MOST_READINGS = 1 << 23  # a day of them
 MAX_ADDRESS = 1 << 57  # with five levels of page tables
 _MAX_BYTES = 1 << 52  # all blocks together: sums stay exact in 64 bits and in a float
 NO_ADDRESS = -1

@@ -18,12 +18,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
+from memtui.analysis.stack_capture import MOST_BLOCKS, MOST_READINGS
 from memtui.core.call_stacks import CallStacks, Frame
 from memtui.core.processes import exit_with_parent
 
 CAPTURE = "/proc/self/fd/0"
-MOST_BLOCKS = 1 << 24
-MOST_READINGS = 1 << 23  # a day of them
 DUMP_RECORDS = f"""
 import sys
 from memtui.core.processes import exit_with_parent

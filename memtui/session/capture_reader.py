@@ -22,10 +22,10 @@ class CaptureReader:
 
     def next_id(self) -> int:
         """Return a number above those of all blocks."""
-        rows = (
-            self._file.rows(CaptureBlocksRecord, "ORDER BY id", names=["id"]) if self._file.has(CaptureRecord) else []
-        )
-        return rows[-1][0] + 1 if rows else 0
+        if not self._file.has(CaptureRecord):
+            return 0
+        rows = self._file.rows(CaptureBlocksRecord, "ORDER BY id DESC LIMIT 1", names=["id"])
+        return rows[0][0] + 1 if rows else 0
 
     def all(self) -> list[StackCapture]:
         """Return all captures, by pid."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture
+from memtui.analysis.stack_capture import MOST_BLOCKS, MOST_READINGS, Readings, StackBlocks, StackCapture
 from memtui.core.call_stacks import CallStacks
 from memtui.session.blobs import pack, unpack
 
 BLOCKS_OF_ROW = 1 << 18  # of one record
-MAX_BLOCKS = 1 << 24  # of all records
-MAX_READINGS = 1 << 23
 _COLUMNS = 6
 _ALLOCATED, _FREED = 3, 4
 
@@ -44,17 +42,18 @@ def capture_records(capture: StackCapture, first_id: int = 0) -> Iterator[Captur
     times = np.diff(readings.t_ns, prepend=capture.start_ns), np.diff(readings.rows, prepend=0)
     packed = pack((len(readings),), None, *times)
     yield CaptureRecord(capture.pid, capture.rows, capture.start_ns, capture.end_ns, packed)
+    columns = capture.blocks.columns
     for number, low in enumerate(range(0, len(capture.blocks), BLOCKS_OF_ROW), start=first_id):
-        columns = capture.blocks.columns[:, low : low + BLOCKS_OF_ROW]
-        columns[_FREED] -= columns[_ALLOCATED]
-        columns[_ALLOCATED] = np.diff(columns[_ALLOCATED], prepend=0)
-        yield CaptureBlocksRecord(number, capture.pid, pack((columns.shape[1],), None, columns))
+        part = columns[:, low : low + BLOCKS_OF_ROW]
+        part[_FREED] -= part[_ALLOCATED]
+        part[_ALLOCATED] = np.diff(part[_ALLOCATED], prepend=0)
+        yield CaptureBlocksRecord(number, capture.pid, pack((part.shape[1],), None, part))
 
 
 def decode_capture(record: CaptureRecord, blocks: Sequence[bytes], stacks: CallStacks) -> StackCapture:
     """Undo ``capture_records``. Raises ValueError on damaged data."""
-    if len(blocks) * BLOCKS_OF_ROW > MAX_BLOCKS + BLOCKS_OF_ROW:
-        raise ValueError(f"more than {MAX_BLOCKS} blocks")
+    if len(blocks) * BLOCKS_OF_ROW > MOST_BLOCKS + BLOCKS_OF_ROW:
+        raise ValueError(f"more than {MOST_BLOCKS} blocks")
     columns = [_columns(data) for data in blocks] or [np.zeros((_COLUMNS, 0), np.int64)]
     capture = StackCapture(
         pid=record.pid,
@@ -70,7 +69,7 @@ def decode_capture(record: CaptureRecord, blocks: Sequence[bytes], stacks: CallS
 
 
 def _readings(record: CaptureRecord) -> Readings:
-    packed = unpack(record.readings, 1, lambda n: 2 * n, most_names_bytes=16, most_numbers=2 * MAX_READINGS)
+    packed = unpack(record.readings, 1, lambda n: 2 * n, most_names_bytes=16, most_numbers=2 * MOST_READINGS)
     times, rows = np.cumsum(packed.numbers.reshape(2, -1), axis=1)
     return Readings(rows, times + record.start_ns)
 
