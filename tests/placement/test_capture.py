@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,24 @@ def test_many_tensors_are_joined_one_by_one_and_few_at_once(dim: int) -> None:
     assert len(copies) == 6
     assert all(len(op.inputs) == 1 for op in copies), "where it writes it does not read"
     assert {len([*configurations(graph, op, POOLS)]) for op in copies} == {4}
+
+
+@pytest.mark.parametrize("together", [torch.cat, torch.stack])
+def test_a_join_of_many_has_the_type_and_strides_that_the_join_at_once_has(together: Any) -> None:
+    decomposed = DECOMPOSITIONS[getattr(torch.ops.aten, together.__name__).default]
+    images = [torch.randn(2, 3, 4, 5) for _ in range(6)]
+    last = [image.to(memory_format=torch.channels_last) for image in images]
+    mixed_types = [*images, images[0].double()]
+    assert decomposed(mixed_types) is NotImplemented
+    for parts in (images, last, [*images, *last], [image.mT for image in images], [torch.empty(0), *last]):
+        if together is torch.stack and parts[0].shape == (0,):
+            continue  # which it does not take
+        for dim in range(-4, 4):
+            result, expected = decomposed(parts, dim), together(parts, dim)
+            assert result is NotImplemented or result.stride() == expected.stride()
+            assert result is NotImplemented or torch.equal(result, expected)
+    assert (decomposed(last) is NotImplemented) == (together is torch.stack)
+    assert decomposed(images) is not NotImplemented
 
 
 def test_where_a_view_begins_matters_to_its_alignment_alone() -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 MOST_JOINED = 4  # tensors that one op joins, as Inception's blocks do
 
@@ -32,12 +33,13 @@ def lstm_in_steps() -> Iterator[None]:
 def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     """Join many tensors by a copy of each to its place, as ``torch.cat`` does."""
     joined = [tensor for tensor in tensors if tensor.shape != (0,)]  # torch.cat leaves these out, whatever dim is
-    if len(joined) <= MOST_JOINED or len({tensor.dtype for tensor in joined}) > 1:
+    if not _may_be_copied(joined):
         return NotImplemented
     lengths = [tensor.shape[dim] for tensor in joined]
     shape = list(joined[0].shape)
     shape[dim] = sum(lengths)
-    result = joined[0].new_empty(shape)
+    first = joined[0]
+    result = torch.empty(shape, dtype=first.dtype, device=first.device, memory_format=_memory_format(tensors))
     for place, tensor in zip(result.split(lengths, dim), joined, strict=True):
         place.copy_(tensor)
     return result
@@ -45,8 +47,8 @@ def _cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
 
 def _stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     """Join many tensors in a new dimension by a copy of each to its place, as ``torch.stack`` does."""
-    if len(tensors) <= MOST_JOINED:
-        return NotImplemented
+    if not _may_be_copied(tensors) or _memory_format(tensors) != torch.contiguous_format:
+        return NotImplemented  # torch.stack joins channels_last tensors in strides of its own
     dim %= tensors[0].dim() + 1
     shape = list(tensors[0].shape)
     shape.insert(dim, len(tensors))
@@ -54,6 +56,17 @@ def _stack(tensors: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
     for place, tensor in zip(result.unbind(dim), tensors, strict=True):
         place.copy_(tensor)
     return result
+
+
+def _may_be_copied(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether tensors are many, and of one type: the result of several types has another type."""
+    return len(tensors) > MOST_JOINED and len({tensor.dtype for tensor in tensors}) == 1
+
+
+def _memory_format(tensors: Sequence[torch.Tensor]) -> torch.memory_format:
+    """Return the memory format of the result of ``torch.cat``: that of all tensors, or else the default."""
+    formats = {suggest_memory_format(tensor) for tensor in tensors}
+    return formats.pop() if len(formats) == 1 else torch.contiguous_format
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
