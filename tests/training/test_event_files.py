@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import struct
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -79,12 +81,29 @@ def test_a_training_is_written_by_iteration_and_epoch(tmp_path):
     assert scalars["epoch/loss"][2] == pytest.approx(result["loss"])
     assert all(seconds > 0 for seconds in scalars["epoch/seconds"].values())
     assert list(scalars["test/accuracy_percent"]) == [100, 149, 200, 298]
-    assert max(scalars["train/loss"]) == max(scalars["train/seconds_per_iteration"]) == result["iterations"] == 298
+    assert max(scalars["train/loss"]) == result["iterations"] == 298
+    timed = set(scalars["train/seconds_per_iteration"])
+    assert timed <= set(scalars["train/loss"]) - {1, *scalars["test/accuracy_percent"]}
     assert scalars["train/loss"][298] < scalars["train/loss"][1]
     assert list(scalars["memory/peak_bytes"]) == [3, 5], "without a recording"
     assert scalars["memory/peak_above_start_bytes"][5] == result["peak_above_start_bytes"]
     parts = [values[5] for tag, values in scalars.items() if tag.startswith("memory/at_peak/")]
     assert sum(parts) == scalars["memory/peak_bytes"][5] == result["peak_bytes"]
+
+
+def test_the_time_of_an_iteration_is_without_the_start_and_without_the_evaluation(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed (pip: memtui[tensorboard])")
+    pytest.importorskip("torch")
+    from memtui.training.torch.event_files import EventFiles
+
+    events = EventFiles(tmp_path, "run", {})
+    none, start_ns = math.nan, time.monotonic_ns() + 10**9
+    for t_ms, iteration, accuracy in ((0, 1, none), (60, 7, none), (80, 9, none), (580, 11, 40.0), (640, 17, none)):
+        events.add_point((start_ns + t_ms * 10**6, iteration, 1, 0.5, accuracy, none))
+    events.close()
+    scalars = scalars_of(tmp_path)
+    assert list(scalars["train/loss"]) == [1, 7, 9, 11, 17]
+    assert scalars["train/seconds_per_iteration"] == pytest.approx({7: 0.01, 9: 0.01, 17: 0.01})
 
 
 def document(folder: Path, *argv: str) -> dict:

@@ -33,8 +33,8 @@ class EventFiles:
             raise UserError(f"{NO_TENSORBOARD} ({error})", FAILURE) from None
         self.path = folder / run
         self._since_epoch_ns = time.time_ns() - time.monotonic_ns()
-        self._epoch_start_ns = self._point_ns = time.monotonic_ns()
-        self._iteration = 0  # of the last point
+        self._epoch_start_ns = time.monotonic_ns()
+        self._iteration, self._point_ns = 0, 0  # of the last point; 0: there is none yet
         try:
             self._writer = SummaryWriter(str(self.path), flush_secs=_FLUSH_S)
             self._writer.add_text("settings", f"```json\n{json.dumps(settings, indent=1)}\n```", 0)
@@ -42,11 +42,15 @@ class EventFiles:
             raise self._refused(error) from None
 
     def add_point(self, point: Point) -> None:
-        """Add the mean loss, and the mean time of an iteration, since the point before."""
-        t_ns, iteration, _, loss, *_ = point
+        """Add the mean loss, and the mean time of an iteration, since the point before.
+
+        The time is not added at the first point, before which the process started, nor at a point with an accuracy,
+        before which the accuracy was measured.
+        """
+        t_ns, iteration, _, loss, accuracy, _ = point
         if not math.isnan(loss):
             self._scalar("train/loss", loss, iteration, t_ns)
-        if iteration > self._iteration:
+        if self._point_ns and math.isnan(accuracy) and iteration > self._iteration:
             seconds = (t_ns - self._point_ns) / SECOND_NS / (iteration - self._iteration)
             self._scalar("train/seconds_per_iteration", seconds, iteration, t_ns)
         self._iteration, self._point_ns = iteration, t_ns
