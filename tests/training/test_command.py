@@ -129,8 +129,9 @@ def test_memory_only_writes_the_fifth_iteration_and_stops(batch, tmp_path):
 
 
 def test_the_graph_has_the_names_of_the_recorded_rows(tmp_path):
-    result = document(tmp_path, "fcReLu", "--type", "DFAMEM", "--memory-only", "--save-graph")
-    text, _, graph, dot = (tmp_path / name for name in result["files"])
+    result = document(tmp_path, "fcReLu", "--type", "DFAMEM", "--memory-only", "--save-graph", "--gather-stats")
+    text, _, graph, dot, statistics = (tmp_path / name for name in result["files"])
+    assert [statistics] == [*(tmp_path / "stats").iterdir()]
     lines = [line.split(" ") for line in graph.read_text().splitlines()]
     nodes = {line[1] for line in lines if line[0] == "op"}
     rows = {line.rstrip().split(" ")[3] for line in text.read_text().splitlines()}

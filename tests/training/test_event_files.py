@@ -74,6 +74,9 @@ def test_a_training_is_written_by_iteration_and_epoch(tmp_path):
     argv = ("fcReLu", "--type", "DFAMEM", "--epochs", "2", "--set", "eval_period=100")
     without = document(tmp_path, *argv)
     result = document(tmp_path, *argv, "--tensorboard", "events")
+    (run,) = result.pop("files")
+    assert [tmp_path / run] == [*(tmp_path / "events").iterdir()]
+    assert without.pop("files") == []
     assert result == without, "watching changes neither what is learned nor what it takes"
     scalars = scalars_of(tmp_path / "events")
     assert list(scalars["epoch/accuracy_percent"]) == [1, 2]
@@ -106,17 +109,31 @@ def test_the_time_of_an_iteration_is_without_the_start_and_without_the_evaluatio
     assert scalars["train/seconds_per_iteration"] == pytest.approx({7: 0.01, 9: 0.01, 17: 0.01})
 
 
+def test_where_statistics_cannot_be_written_no_run_is_left(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed (pip: memtui[tensorboard])")
+    pytest.importorskip("torch")
+    (tmp_path / "stats").touch()
+    done = train(tmp_path, "fcReLu", "--gather-stats", "--tensorboard", "events")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("memtui train: stats: cannot be ")
+    assert list((tmp_path / "events").iterdir()) == []
+
+
 def document(folder: Path, *argv: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-m", "memtui", "train", *argv, "--json"],
+    done = train(folder, *argv, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def train(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "memtui", "train", *argv],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
         capture_output=True,
         text=True,
         timeout=240,
-        check=True,
     )
-    return json.loads(done.stdout)
 
 
 def test_without_tensorboard_a_line_says_what_to_install(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,33 +112,30 @@ def train(
     segments = tuple(segment.names for segment in network.segments)
     about = About(os.getpid(), name, settings.type, settings.to_dict(), segments, not rule.keeps_all)
     run = f"{name}_{settings.type}_{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    events = None if tensorboard is None else EventFiles(tensorboard, run, about.settings)
-    listener = _TraceListener(network, training.optimiser, None if events is None else events.add_memory)
-    curve = Curve(os.getpid(), about_text(about), listener.send, None if events is None else events.add_point)
     statistics = _statistics(settings, run)
     _describe(print_line, name, settings, network, data.shape)
     written: list[Path] = []
+    with nullcontext() if tensorboard is None else closing(EventFiles(tensorboard, run, about.settings)) as events:
+        listener = _TraceListener(network, training.optimiser, None if events is None else events.add_memory)
+        curve = Curve(os.getpid(), about_text(about), listener.send, None if events is None else events.add_point)
 
-    def traced(again: Callable[[], object]) -> None:
-        listener.end_own()
-        if settings.memory_only:
-            if listener.trace is None:
-                raise UserError(f"the iteration was not recorded: {UNRECORDED}", FAILURE)
-            written.extend(write_plots(listener.trace, run, f"{name} by {settings.type}", segments))
+        def traced(again: Callable[[], object]) -> None:
+            listener.end_own()
+            if settings.memory_only:
+                if listener.trace is None:
+                    raise UserError(f"the iteration was not recorded: {UNRECORDED}", FAILURE)
+                written.extend(write_plots(listener.trace, run, f"{name} by {settings.type}", segments))
 
-        if settings.save_graph:
-            from memtui.training.torch.graph import graph_of, write_graph
+            if settings.save_graph:
+                from memtui.training.torch.graph import graph_of, write_graph
 
-            written.extend(write_graph(*graph_of(network, again), run))
+                written.extend(write_graph(*graph_of(network, again), run))
 
-    try:
         training.run(curve, statistics, traced, events)
         listener.end_own()
         curve.end(training.iterations, training.epochs or 1)
-    finally:
-        if events is not None:
-            events.close()
-    for path in (*written, *(output.path for output in (statistics, events) if output is not None)):
+    written.extend(output.path for output in (statistics, events) if output is not None)
+    for path in written:
         print_line(f"wrote {visible(str(path))}")
     peak = peak_of(listener.trace, segments) if listener.trace is not None else None
     _conclude(print_line, training, peak, rule.keeps_all)
