@@ -6,13 +6,15 @@ import importlib.util
 from pathlib import Path
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.file_set import make_folder, take_away
+from memtui.core.file_set import make_folder
 from memtui.core.files import check_folder, check_place
 from memtui.core.os_errors import CREATE, refused
 from memtui.core.small_file import check_readable
 from memtui.training.datasets import CLASSES, check_batch, check_files, examples, shape_of
 from memtui.training.network_specs import check_shapes, data_shape, layers_of
 from memtui.training.settings import FROM_FOLDER, Settings
+
+INSTALL_TENSORBOARD = "pip install 'memtui[tensorboard]'"
 
 
 def check(settings: Settings) -> None:
@@ -30,19 +32,16 @@ def check(settings: Settings) -> None:
         check_place(Path(settings.save_model_path or ""), force=True)
 
 
-NO_TENSORBOARD = "event files need TensorBoard, which is not installed: pip install 'memtui[tensorboard]'"
-
-
 def check_event_files(folder: Path) -> None:
     """Create the folder. Raise UserError where TensorBoard is not installed, or no file can be written there."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UserError(f"event files need TensorBoard, which is not installed: {INSTALL_TENSORBOARD}", FAILURE)
     try:
         created = make_folder(folder)
     except OSError as error:
         raise refused(folder, error, CREATE, remedy="name another folder with --tensorboard") from None
-    check_folder(folder)
-    if importlib.util.find_spec("tensorboard") is None:
-        take_away(created)
-        raise UserError(NO_TENSORBOARD, FAILURE)
+    if not created:
+        check_folder(folder)
 
 
 def check_torch() -> None:

@@ -136,12 +136,25 @@ def train(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_tensorboard_a_line_says_what_to_install(tmp_path, monkeypatch):
+@pytest.mark.parametrize("folder", ["events", "file/events"])
+def test_without_tensorboard_a_line_says_what_to_install_before_a_folder_is_made(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"not installed: pip install 'memtui\[tensorboard\]'$") as caught:
-        check_event_files(tmp_path / "events")
+        check_event_files(tmp_path / folder)
     assert caught.value.code == 1
-    assert not (tmp_path / "events").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_tensorboard_that_cannot_be_imported_is_not_called_missing(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from memtui.training.torch.event_files import EventFiles
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    why = r"TensorBoard cannot be imported \(.*halted.*\): pip install 'memtui\[tensorboard\]'$"
+    with pytest.raises(UserError, match=why):
+        EventFiles(tmp_path, "run", {})
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_cannot_be_is_a_line_before_anything_starts(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from memtui.analysis.peak_segment import peak_of
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import WRITE, refused
 from memtui.training.learning_curve import Point
-from memtui.training.preflight import NO_TENSORBOARD
+from memtui.training.preflight import INSTALL_TENSORBOARD
 
 SECOND_NS = 1e9
 _FLUSH_S = 5  # TensorBoard shows a training that runs, and one that was killed lacks as much at its end
@@ -23,14 +23,14 @@ _FLUSH_S = 5  # TensorBoard shows a training that runs, and one that was killed 
 class EventFiles:
     """The event file of one training, in a folder of its own, which TensorBoard shows as a run.
 
-    Raises UserError where TensorBoard is missing, and, as every method does, where the file cannot be written.
+    Raises UserError where TensorBoard cannot be imported, and, as every method does, where the file cannot be written.
     """
 
     def __init__(self, folder: Path, run: str, settings: Mapping[str, Any]) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise UserError(f"{NO_TENSORBOARD} ({error})", FAILURE) from None
+            raise UserError(f"TensorBoard cannot be imported ({error}): {INSTALL_TENSORBOARD}", FAILURE) from None
         self.path = folder / run
         self._since_epoch_ns = time.time_ns() - time.monotonic_ns()
         self._epoch_start_ns = time.monotonic_ns()
