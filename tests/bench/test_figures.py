@@ -180,7 +180,7 @@ class TestPredictions:
         document = {"call_ns": 2e6, "low_ns": 1e6, "high_ns": 4e6, "power_w": None, "energy_j": None,
                     "energy_reason": "no RAPL", "outside": [], "measured_ns": 3e6, "measured_j": None}  # fmt: skip
         documents = [document, {**document, "outside": ["log2 flops"], "measured_ns": None}]
-        chart = predicted.of_configurations("What it costs", Titles(wanted), wanted, documents, "cpu here")
+        (chart,) = predicted.of_configurations("What it costs", Titles(wanted), wanted, documents, "cpu here")
         assert [axis.name for axis in chart.axes] == ["time of a call"]
         first, second = (row.bars[0] for row in chart.rows)
         assert (first.value, first.low, first.high, first.mark) == pytest.approx((2e-3, 1e-3, 4e-3, 3e-3))
@@ -189,12 +189,33 @@ class TestPredictions:
         assert "power and energy: n/a: no RAPL" in chart.notes
         assert any("which the model was fitted to" in note for note in chart.notes)
 
+    @pytest.mark.parametrize("form", ["svg", "html"])
+    def test_many_configurations_are_divided_and_one_table_has_all(self, form, tmp_path, monkeypatch):
+        monkeypatch.setattr(costs, "ROWS", 4)
+        document = {"call_ns": 2e6, "low_ns": 1e6, "high_ns": 4e6, "energy_reason": "no RAPL", "outside": []}
+        wanted, documents = CONFIGURATIONS, [document] * len(CONFIGURATIONS)
+        charts = predicted.of_configurations("What it costs", Titles(wanted), wanted, documents, "here")
+        assert [(chart.name, chart.title, len(chart.rows)) for chart in charts] == [
+            ("predict-1-of-2", "What it costs, part 1 of 2", 3),
+            ("predict-2-of-2", "What it costs, part 2 of 2", 3),
+        ]
+        files = output.FigureOptions(form, tmp_path / "out", False).write_predictions("here", charts)
+        names = ["predict.html"] if form == "html" else ["predict-1-of-2.svg", "predict-2-of-2.svg"]
+        assert files == [str(tmp_path / "out" / name) for name in names]
+        if form == "html":
+            page = (tmp_path / "out" / "predict.html").read_text()
+            assert "part 2 of 2" in page
+            assert f"Predictions ({len(wanted)})" in page
+            cells = page.partition("<tbody>")[2]
+            assert all(titled in cells for titled in ("m=1 in=8", "m=3 in=16"))
+
     def test_a_network_is_the_sum_of_its_calls(self):
         wanted = CONFIGURATIONS[:2]
         document = {"call_ns": 1e6, "low_ns": 0.5e6, "high_ns": 2e6, "power_w": 50.0, "power_low_w": 40.0,
                     "power_high_w": 60.0, "energy_j": 0.05, "energy_reason": "", "outside": [], "calls": 2}  # fmt: skip
         whole = {"call_ns": 7e6, "power_w": 50.0, "energy_j": 0.35, "outside": 0, "operators": 2}
-        chart = predicted.of_network("net", whole, Titles(wanted), wanted, [document, {**document, "calls": 5}], "here")
+        documents = [document, {**document, "calls": 5}]
+        (chart,) = predicted.of_network("net", whole, Titles(wanted), wanted, documents, "here")
         assert [row.name for row in chart.rows] == ["the network, one pass", "5 x linear in=16", "2 x linear in=8"]
         assert [row.bars[0].value for row in chart.rows] == pytest.approx([7e-3, 5e-3, 2e-3])
         assert [row.bars[1].value for row in chart.rows] == [50.0] * 3, "watts of many calls are those of one"

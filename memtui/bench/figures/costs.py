@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from memtui.bench.configuration import Configuration, Titles, from_text
 from memtui.bench.store import Database
@@ -16,6 +16,7 @@ from memtui.reports.charts.model import Bar, BarAxis, BarChart, BarRow
 from memtui.reports.html import Cell
 from memtui.session.validation import parse_json
 
+Row = TypeVar("Row")
 ROWS = 60  # of a figure: more are divided
 TIME, POWER, ENERGY = BarAxis("time of a call", "s"), BarAxis("power", "W"), BarAxis("energy of a call", "J")
 
@@ -101,15 +102,24 @@ def charts(costs: Sequence[Cost]) -> list[BarChart]:
     result = []
     for (place, op), some in groups.items():
         name = f"costs-{op}" if len(places) == 1 else f"costs-{op}-device-{places.index(place) + 1}"
-        parts = math.ceil(len(some) / ROWS)
-        size = math.ceil(len(some) / parts)
         titles = Titles([cost.configuration for cost in some])
-        for part in range(parts):
-            of_part = f", part {part + 1} of {parts}" if parts > 1 else ""
-            rows = some[part * size : (part + 1) * size]
-            part_name = f"{name}-{part + 1}-of-{parts}" if parts > 1 else name
-            result.append(_chart(part_name, f"What {op} costs{of_part}", place, rows, titles))
+        result += [
+            _chart(part_name, title, place, rows, titles)
+            for part_name, title, rows in divided(name, f"What {op} costs", some)
+        ]
     return result
+
+
+def divided(name: str, title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, Sequence[Row]]]:
+    """Yield name, title and rows of each of the charts that rows are divided into, at most ``ROWS`` in each."""
+    parts = math.ceil(len(rows) / ROWS)
+    if parts <= 1:
+        yield name, title, rows
+        return
+    size = math.ceil(len(rows) / parts)
+    for part in range(parts):
+        of_part = rows[part * size : (part + 1) * size]
+        yield f"{name}-{part + 1}-of-{parts}", f"{title}, part {part + 1} of {parts}", of_part
 
 
 def _chart(name: str, title: str, place: str, costs: Sequence[Cost], titles: Titles) -> BarChart:

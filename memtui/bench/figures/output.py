@@ -96,9 +96,9 @@ class FigureOptions:
 
     def write_predictions(self, place: str, charts: Sequence[Chart]) -> list[str]:
         """Draw predictions and return the paths of the files. Raises UserError. ``place``: of the measurements."""
-        rows = [_rows_of(chart) for chart in charts if isinstance(chart, BarChart)]
+        bar_charts = [chart for chart in charts if isinstance(chart, BarChart)]
         sentences = [f"fitted to measurements on {place}"]
-        return self._write(PREDICT, "Predictions", sentences, charts, rows[0] if rows else None)
+        return self._write(PREDICT, "Predictions", sentences, charts, _rows_of(bar_charts) if bar_charts else None)
 
     def _write(
         self, start: str, title: str, sentences: Sequence[str], charts: Sequence[Chart], rows: HtmlTable | None
@@ -118,10 +118,13 @@ def _draw(chart: Chart) -> Drawing:
     return bars.draw(chart) if isinstance(chart, BarChart) else predictions.draw(chart)
 
 
-def _rows_of(chart: BarChart) -> HtmlTable:
-    """Return the values of a chart as a table."""
-    heads = (chart.names, *(f"{axis.name}#" for axis in chart.axes))
-    return chart.title, heads, [[row.name, *((bar.text, bar.value) for bar in row.bars)] for row in chart.rows]
+def _rows_of(charts: Sequence[BarChart]) -> HtmlTable:
+    """Return the values of charts of one kind as a table."""
+    heads = (charts[0].names, *(f"{axis.name}#" for axis in charts[0].axes))
+    cells: list[list[Cell]] = [
+        [row.name, *((bar.text, bar.value) for bar in row.bars)] for chart in charts for row in chart.rows
+    ]
+    return f"Predictions ({len(cells)})", heads, cells
 
 
 def _put(text: str, file: BinaryIO) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from memtui.bench.configuration import Configuration, Titles
-from memtui.bench.figures.costs import ENERGY, POWER, TIME
+from memtui.bench.figures.costs import ENERGY, POWER, TIME, divided
 from memtui.bench.predict.estimator import Samples
 from memtui.bench.predict.evaluation import Answers, score
 from memtui.bench.predict.ranges import LEVEL
@@ -67,8 +67,8 @@ def against_measured(
 
 def of_configurations(
     title: str, titles: Titles, wanted: Sequence[Configuration], predictions: Sequence[Mapping[str, Any]], place: str
-) -> BarChart:
-    """Return the chart of the predicted cost of a call of each configuration. ``predictions``: as in the JSON."""
+) -> list[BarChart]:
+    """Return the charts of the predicted cost of a call of each configuration. ``predictions``: as in the JSON."""
     subtitle = [f"fitted to measurements on {place}"] + ([f"all: {titles.common}"] if titles.common else [])
     rows = [(titles.of(c), document, 1) for c, document in zip(wanted, predictions, strict=True)]
     return _bars(title, subtitle, "configuration", rows, predictions)
@@ -81,8 +81,8 @@ def of_network(
     wanted: Sequence[Configuration],
     predictions: Sequence[Mapping[str, Any]],
     place: str,
-) -> BarChart:
-    """Return the chart of a pass of a network, and of all calls of each of its operators."""
+) -> list[BarChart]:
+    """Return the charts of a pass of a network, and of all calls of each of its operators."""
     rows = [("the network, one pass", network, 1)]
     rows += [(titles.of(c), document, document["calls"]) for c, document in zip(wanted, predictions, strict=True)]
     rows[1:] = sorted(rows[1:], key=lambda row: -(row[1]["call_ns"] or 0.0) * row[2])
@@ -99,8 +99,8 @@ def _bars(
     names: str,
     rows: Sequence[tuple[str, Mapping[str, Any], int]],
     documents: Sequence[Mapping[str, Any]],
-) -> BarChart:
-    """Return the chart of rows (name, prediction, number of calls)."""
+) -> list[BarChart]:
+    """Return the charts of rows (name, prediction, number of calls), divided where the rows are many."""
     axes = [axis for axis, (keys, *_) in _COLUMNS.items() if any(d.get(keys[0]) is not None for d in documents)]
     shown = [
         BarRow(
@@ -117,7 +117,10 @@ def _bars(
     notes += [f"power and energy: {NONE}: {reason}" for reason in sorted(reasons)]
     if any(count > 1 for _, _, count in rows):  # each bar is of all calls of a pass
         axes = [replace(axis, name=axis.name.replace("a call", "these calls")) for axis in axes]
-    return BarChart("predict", title, subtitle, names, axes, shown, notes)
+    return [
+        BarChart(name, part_title, subtitle, names, axes, part, notes)
+        for name, part_title, part in divided("predict", title, shown)
+    ]
 
 
 def _bar(document: Mapping[str, Any], axis: BarAxis, count: int) -> Bar:

@@ -171,8 +171,8 @@ def run(training: Training, wanted: Sequence[Configuration], columns: int | None
     if beyond := sum(map(bool, found.outside)):
         lines.append(f"{beyond} of {len(wanted)} are outside of what was measured: there a range says little")
     title = f"What {wanted[0].op} is predicted to cost"
-    chart = figures.of_configurations(title, Titles(wanted), wanted, predictions, training.place.text)
-    return Report(lines, {"level": LEVEL, "predictions": predictions}, [chart])
+    charts = figures.of_configurations(title, Titles(wanted), wanted, predictions, training.place.text)
+    return Report(lines, {"level": LEVEL, "predictions": predictions}, charts)
 
 
 def run_network(training: Training, parts: NetworkParts, columns: int | None = None) -> Report:
@@ -215,8 +215,8 @@ def run_network(training: Training, parts: NetworkParts, columns: int | None = N
         "measured_ns": previous.call_ns if previous else None, "measured_j": previous.energy_j if previous else None,
         **({"coverage": parts.decomposition.coverage()} if parts.decomposition else {}),
     }  # fmt: skip
-    chart = figures.of_network(parts.network.title, network, Titles(wanted), wanted, predictions, training.place.text)
-    return Report(lines, {"level": LEVEL, "network": network, "predictions": predictions}, [chart])
+    charts = figures.of_network(parts.network.title, network, Titles(wanted), wanted, predictions, training.place.text)
+    return Report(lines, {"level": LEVEL, "network": network, "predictions": predictions}, charts)
 
 
 def _sums(
