@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -274,6 +275,19 @@ class TestCommand:
         (tmp_path / "out").write_text("")
         with pytest.raises(UserError, match="is not a folder"):
             output.FigureOptions("svg", tmp_path / "out", False).check(output.COSTS)
+
+    def test_a_folder_that_takes_no_file_is_refused_before_measuring(self):
+        with pytest.raises(UserError, match=r"^/proc/1/out: cannot be written: .*with -o"):
+            output.FigureOptions("svg", Path("/proc/1/out"), False).check(output.COSTS)
+        with pytest.raises(UserError, match=r"^/proc/1: cannot be written: .*with -o"):
+            output.FigureOptions("svg", Path("/proc/1"), False).check(output.COSTS)
+
+    def test_the_check_of_a_folder_leaves_nothing(self, tmp_path):
+        output.FigureOptions("html", tmp_path / "out" / "deep", False).check(output.COSTS)
+        assert not (tmp_path / "out").exists()
+        (tmp_path / "costs.html").write_text("old")
+        output.FigureOptions("html", tmp_path, True).check(output.COSTS)
+        assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
     def test_a_measurement_is_drawn_when_it_ends(self, path, tmp_path, monkeypatch, capsys):
         pytest.importorskip("torch")

@@ -53,12 +53,14 @@ class FigureOptions:
         return cls(args.to, Path(args.output), args.force)
 
     def check(self, start: str) -> None:
-        """Raise UserError, before anything is measured, where files would be in the way of new ones."""
+        """Raise UserError, before anything is measured, where files are in the way, or the folder takes none."""
         if self.folder.exists() and not self.folder.is_dir():
             raise UserError(f"{self.folder}: is not a folder; choose another place with -o")
         existing = sorted(self.folder.glob(f"{start}*.{self.form}")) if self.folder.is_dir() and not self.force else []
         if existing:
             raise UserError(f"{existing[0]}: exists already; choose another folder or add --force")
+        with all_or_none(self.folder, force=self.force) as files:  # an empty file is written there, and not named
+            files.write(f"{start}.{self.form}", partial(_put, ""))
 
     def write_costs(
         self, path: Path, *, ops: Collection[str] = (), wanted: Collection[Configuration] | None = None
