@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from memtui.analysis.stack_capture import StackCapture, call_text
+from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.stack_groups import Groups
 from memtui.analysis.stack_use import StackUse, covers, has_places, stack_use
+from memtui.core.call_stacks import Frame
 from memtui.reports.stack_summary import stack_name
 from memtui.reports.stack_sums import NO_PLACES, NOT_JOINED, NOT_RESIDENT, Columns, allocated_by
 from memtui.session.session import Session
@@ -64,12 +65,11 @@ class StackLog:
         order = self.by, self.sort, self.descending
         return captured.view(reader, head, order, several=len(self._captures) > 1)
 
-    def calls(self, number: int) -> tuple[str, ...]:
+    def calls(self, number: int) -> tuple[Frame, ...]:
         """Return the calls of a stack of the shown process, the innermost first."""
         if not self._captures:
             return ()
-        stacks = self._captures[self._number % len(self._captures)].capture.stacks
-        return tuple(map(call_text, stacks.stack(number)))
+        return self._captures[self._number % len(self._captures)].capture.stacks.stack(number)
 
 
 class _Captured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import dropwhile
 
 import numpy as np
@@ -44,11 +45,7 @@ class StackLists:
 
     def calls(self, number: int) -> list[Row]:
         """Return the calls of a stack, the innermost first; those inside of PyTorch are dim."""
-        rows = []
-        for depth, frame in enumerate(self._stacks.stack(number)):
-            cells = frame.function, str(frame.line) if frame.line else "", frame.file
-            rows.append(Row(depth, cells, "dim" if _inside(frame) else "text"))
-        return rows
+        return call_rows(self._stacks.stack(number))
 
     def sums(self, born: NDArray[np.int32], size_bytes: NDArray[np.int64], group: str) -> list[Row]:
         """Return the bytes of some blocks by group, the largest first.
@@ -90,6 +87,15 @@ class StackLists:
         if group not in self._groups:
             self._groups[group] = Groups(self._stacks, group.removeprefix("by "))
         return self._groups[group]
+
+
+def call_rows(calls: Iterable[Frame]) -> list[Row]:
+    """Return rows of the calls of a stack; those inside of PyTorch are dim."""
+    rows = []
+    for depth, frame in enumerate(calls):
+        cells = frame.function, str(frame.line) if frame.line else "", frame.file
+        rows.append(Row(depth, cells, "dim" if _inside(frame) else "text"))
+    return rows
 
 
 def _inside(frame: Frame) -> bool:

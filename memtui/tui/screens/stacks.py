@@ -11,10 +11,12 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from memtui.core.call_stacks import Frame
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.stacks import StackLog
 from memtui.tui.screens.layout import too_small
 from memtui.tui.screens.presenter_thread import Action
+from memtui.tui.screens.stack_lists import CALLS, call_rows
 from memtui.widgets import text
 from memtui.widgets.label import Notice, TextLine
 from memtui.widgets.table import Column, Listing, ListingView, Row
@@ -36,7 +38,7 @@ class _Ready(Message):
 
 
 class _Opened(Message):
-    def __init__(self, key: Hashable, calls: Sequence[str]) -> None:
+    def __init__(self, key: Hashable, calls: Sequence[Frame]) -> None:
         super().__init__()
         self.key, self.calls = key, calls
 
@@ -122,8 +124,8 @@ class StacksScreen(Screen[None]):
         title = f"by {view.by}, {view.count:,} · sorted by {view.sort} {arrow}" if view.pid else f"by {view.by}"
         columns = (*_NUMBERS, Column(view.by, 0))
         if self._opened is not None:
-            rows = _calls(self._opened.calls)
-            self.rows.show(ListingView("call stack", (Column("call, the innermost first", 0),), rows))
+            calls = call_rows(self._opened.calls)
+            self.rows.show(ListingView("call stack, the innermost call first", CALLS, calls))
             self._show_edges()
             return
         room = self.app.size.width - 6 - sum(column.cells for column in _NUMBERS)
@@ -211,10 +213,6 @@ class StacksScreen(Screen[None]):
         from memtui.tui.screens.help import HelpScreen
 
         self.app.push_screen(HelpScreen("stacks"))
-
-
-def _calls(calls: Sequence[str]) -> tuple[Row, ...]:
-    return tuple(Row(number, (call,)) for number, call in enumerate(calls))
 
 
 def _row(row: StackUseRow, by: str, room: int) -> Row:
