@@ -57,7 +57,7 @@ def sums(data, form=""):
 def test_sums_by_stack():
     assert sums(CSV.encode()) == [("main (a.py:3)/make (a.py:9)", 100, 2), ("", 50, 1)]
     assert sums(GPROF2DOT) == [("main (a.py)/make (a.py)", 100, 1)]
-    assert sums(SPEEDSCOPE) == [("main (a.py:3)/make ()", 100, 4)]
+    assert sums(SPEEDSCOPE) == [("main (a.py:3)/make", 100, 4)]
     assert sums(page(FLAME_GRAPH)) == [("main (a.py:3)", 60, 4), ("main (a.py:3)/<listcomp> (a.py:9)", 100, 2)]
     assert sums(page(TABLE)) == [("<module> (a b.py:3)", 100, 2)]
 
