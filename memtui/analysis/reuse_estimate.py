@@ -67,6 +67,8 @@ def spread(samples: Sequence[ReuseSample], edges_bytes: NDArray[np.int64]) -> _F
     inside = first_bin == last_bin
     np.add.at(bins, first_bin[inside], share[inside])
     across = ~inside
+    if not across.any():
+        return bins
     low, length, share = low[across], length[across], share[across]
     bins += _even(low, length, share, first_bin[across], last_bin[across], edges, last)
     return bins

@@ -18,6 +18,7 @@ from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of
 from memtui.formats.join import write_joined
 from memtui.formats.session_writer import Range, in_range, write
+from memtui.session.session import Session
 
 _ENDING = ".memtui"
 Notify = Callable[[str], object]
@@ -61,7 +62,10 @@ def import_all(
 
     Raises:
         UserError: nothing could be imported.
+        SessionError: the recording cannot be read, which is known before any file is.
     """
+    if join is not None:
+        Session(join).close()
     paths = [path for source in given for path in files_of(source)]
     several = len(given) > 1 or given[0].is_dir()
     if several and output.exists() and not output.is_dir():

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
@@ -114,6 +114,7 @@ def test_what_is_known_is_not_spread():
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.sets(st.integers(0, 3000), min_size=1, max_size=60), min_size=2, max_size=8))
+@example([{1, 2}, set(range(3, 18)), {1, 2}])  # every place in the windows is in one bin
 def test_it_lies_between_the_bounds(windows):
     samples = samples_of([list(w) for w in windows])
     bins = spread(samples, BIN_EDGES)

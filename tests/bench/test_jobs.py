@@ -22,7 +22,8 @@ from tests.support.in_process import memtui_here
 
 # What a part is told by the words around it, or has no use for.
 OWN = {"what", "rest", "device", "shard", "db", "json", "tui", "print_sbatch", "engine", "jobs", "from_run", "clock",
-       "unflagged", "force", "help", "debug", "no_config", "color", "theme", "ascii", "no_mouse"}  # fmt: skip
+       "unflagged", "to", "output", "force", "help", "debug", "no_config", "color", "theme", "ascii",
+       "no_mouse"}  # fmt: skip
 
 
 def parsed(*argv: str) -> argparse.Namespace:

@@ -61,7 +61,7 @@ def test_windows_are_counted_a_few_at_a_time_and_no_pages_are_decoded(recording,
     monkeypatch.setattr(page_windows, "_SAMPLES_AT_ONCE", 3)
     monkeypatch.setattr(ProcessReader, "samples", read)
     monkeypatch.delattr(PageSet, "decode")
-    assert write_joined(imported(capture_of_messages(3.0)), recording, tmp_path / "joined.memtui") == 14
+    assert write_joined(imported(capture_of_messages(3.0)), recording, tmp_path / "joined.memtui") == (14, ())
     assert (len(spans), max(spans)) == (7, 2)
 
 
