@@ -193,7 +193,7 @@ class StackCapture:
 
 
 def times_of(rows: NDArray[np.int64], readings: Readings, end_ns: int) -> NDArray[np.int64]:
-    """Return the rows, i8[n], as times: each that of the first reading after it, or the end."""
+    """Return the time of each row, i8[n] in ns: that of the first reading after it, or the end."""
     index = np.searchsorted(readings.rows, rows, side="right")
     return np.append(readings.t_ns, end_ns)[index]
 

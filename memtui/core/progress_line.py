@@ -41,7 +41,7 @@ def advance(share: float) -> None:
 
 
 def start(doing: str) -> None:
-    """Set what is done from now on with what the line of this process, if it has one, is about."""
+    """Set the activity that the progress line of this process, if it has one, shows from now on."""
     if _current is not None:
         _current.update(_current.far, doing)
 

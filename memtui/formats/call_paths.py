@@ -31,14 +31,14 @@ class CallPaths:
 
 def call_path(calls: Iterable[str]) -> str:
     """Return a path of calls, of which the innermost comes first; the outer ones are left out where it grows long."""
-    kept: list[str] = []
+    path: list[str] = []
     room = MOST_PATH
     for call in map(call_name, calls):
         room -= len(call) + 1
-        if kept and room < 0:
+        if path and room < 0:
             break
-        kept.append(call)
-    return "/".join(reversed(kept))
+        path.append(call)
+    return "/".join(reversed(path))
 
 
 def call_name(call: str) -> str:

@@ -70,8 +70,8 @@ class Events:
         self._by_list: dict[int, tuple[list[Any], _Events]] = {}  # by identity of the list they were in
         self.stacks = CallStacks()
         # By identity, name and stack, and the number of a frame; the references keep the identities valid.
-        self._known: dict[int, tuple[Any, int, int]] = {}
-        self._frames: dict[int, tuple[Any, int]] = {}
+        self._cached_stacks: dict[int, tuple[Any, int, int]] = {}
+        self._cached_frames: dict[int, tuple[Any, int]] = {}
 
     @property
     def names(self) -> dict[str, int]:
@@ -135,24 +135,24 @@ class Events:
         """Return the number of the name that stands for some frames, and that of their stack."""
         if not frames:
             return self._paths.number(""), -1
-        known = self._known.get(id(frames))
-        if known is None:
-            if len(self._known) >= _MOST_STACKS:
-                self._known.clear()
+        cached = self._cached_stacks.get(id(frames))
+        if cached is None:
+            if len(self._cached_stacks) >= _MOST_STACKS:
+                self._cached_stacks.clear()
             stack = self.stacks.add_numbers([self._frame(frame) for frame in frames])
-            known = self._known[id(frames)] = frames, self._paths.number(_path(frames)), stack
-        return known[1:]
+            cached = self._cached_stacks[id(frames)] = frames, self._paths.number(_path(frames)), stack
+        return cached[1:]
 
     def _frame(self, frame: _Object) -> int:
-        known = self._frames.get(id(frame))
-        if known is None:
-            if len(self._frames) >= _MOST_STACKS:
-                self._frames.clear()
+        cached = self._cached_frames.get(id(frame))
+        if cached is None:
+            if len(self._cached_frames) >= _MOST_STACKS:
+                self._cached_frames.clear()
             file, line = str(frame["filename"]), frame["line"]
             line = line if type(line) is int and 0 <= line < MOST_LINE else 0
             number = self.stacks.add_frame(Frame(str(frame["name"]), "" if file == _NO_FILE else file, line))
-            known = self._frames[id(frame)] = frame, number
-        return known[1]
+            cached = self._cached_frames[id(frame)] = frame, number
+        return cached[1]
 
 
 @contextmanager
@@ -170,38 +170,38 @@ def recognises(snapshot: Any) -> bool:
 
 def parse(snapshot: Any, events: Events) -> Imported:
     """Return the content of a snapshot. ``events``: what was taken of it while it was read. Raises NotImportable."""
-    found = _Found(snapshot.get("segments", []), events)
+    devices = _Devices(snapshot.get("segments", []), events)
     with _read_here():
         for device, trace in enumerate(snapshot["device_traces"]):
-            found.add(f"cuda:{device}", trace, device)
+            devices.add(f"cuda:{device}", trace, device)
     warnings = []
     try:
         with _read_here():
-            _add_pinned(found, snapshot)
+            _add_pinned(devices, snapshot)
     except NotImportable as error:  # what PyTorch writes there is new, and no part of a snapshot of the devices
         warnings.append(f"its pinned host memory is left out: {str(error).removeprefix(_NO_SNAPSHOT)}")
-    if not found.parts:
+    if not devices.parts:
         raise NotImportable("its snapshot has neither blocks nor a trace: torch.cuda.memory._record_memory_history()")
     stacks = events.stacks
     warnings += stacks.warnings()
-    found.oom_events.sort(key=lambda event: event.t_ns)
-    about = ImportedFrom(FORMAT, clock=found.clock, absent=_ABSENT, warnings=tuple(warnings))
-    return Imported(tuple(found.parts), about, tuple(found.oom_events), stacks=stacks if len(stacks) else None)
+    devices.oom_events.sort(key=lambda event: event.t_ns)
+    about = ImportedFrom(FORMAT, clock=devices.clock, absent=_ABSENT, warnings=tuple(warnings))
+    return Imported(tuple(devices.parts), about, tuple(devices.oom_events), stacks=stacks if len(stacks) else None)
 
 
-def _add_pinned(found: _Found, snapshot: _Object) -> None:
+def _add_pinned(devices: _Devices, snapshot: _Object) -> None:
     """Add what PyTorch 2.14 records with ``record_pinned_host_memory``: its history is one list, or several."""
-    found.segments, traces = snapshot.get("host_segments", []), snapshot.get("host_traces", [])
+    devices.segments, traces = snapshot.get("host_segments", []), snapshot.get("host_traces", [])
     if not isinstance(traces, list):
         raise TypeError(type(traces).__name__)
     several = traces if traces and all(isinstance(trace, list) for trace in traces) else [traces]
     for number, trace in enumerate(several):
         name = PINNED_MEMORY if number == 0 else f"{PINNED_MEMORY} {number + 1}"
-        found.add(name, trace, number if len(several) > 1 else None)
+        devices.add(name, trace, number if len(several) > 1 else None)
 
 
-class _Found:
-    """The parts of a snapshot, and what its traces say of memory that ran out.
+class _Devices:
+    """The devices of a snapshot, and what its traces say of memory that ran out.
 
     Attributes:
         segments: of the next parts.

@@ -99,7 +99,7 @@ class Input:
         return data
 
     def regular_file(self) -> IO[bytes] | None:
-        """Return the file itself, for who reads it from its beginning; None of a pipe, and of a file that is packed."""
+        """Return the file itself, for a reader that starts at its beginning; None of a pipe and of a packed file."""
         return self._stored if self._total_bytes and not self._packed and self.at_begin else None
 
     def _read(self, count: int) -> bytes:

@@ -193,7 +193,7 @@ def _capture(head: dict[str, Any], columns: list[NDArray[np.int64]]) -> StackCap
 def trace_of(capture: StackCapture) -> StepTrace:
     """Return a capture as a trace: rows are allocations and frees, operations the stacks of calls.
 
-    Without readings its times are the numbers of rows. Raises ValueError.
+    Its times are in ns; those of a capture without readings are the numbers of rows. Raises ValueError.
     """
     blocks = capture.blocks
     gone = np.flatnonzero((blocks.freed < capture.rows) & (blocks.size_bytes > 0))

@@ -1,8 +1,7 @@
 """What memray writes about a capture: flame graph and table (HTML), and transform to CSV, gprof2dot and speedscope.
 
-They have sums by call stack: of what was allocated at the peak, or was left at the end where memray was told
-``--leaks``. No address, no time. A table has the innermost call only; ``memray stats --json`` has no stacks, so it is
-refused.
+They have sums by call stack: of what was allocated at the peak, or was left at the end with ``--leaks``. No
+address, no time. A table has the innermost call only; ``memray stats --json`` has no stacks, so it is refused.
 """
 
 from __future__ import annotations
@@ -111,10 +110,10 @@ def _of_speedscope(document: Any, stacks: CallStacks) -> Iterator[_Sum]:
 
 
 def _of_page(text: str) -> Imported:
-    found = _DATA.search(text)
-    if found is None:
+    match = _DATA.search(text)
+    if match is None:
         raise ValueError("it has no data")
-    document = json.loads(found[1])
+    document = json.loads(match[1])
     if isinstance(document, list):
         return _imported("table", partial(_of_table, document))
     if "intervals" in document:

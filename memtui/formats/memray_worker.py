@@ -102,9 +102,9 @@ class _Blocks:
             self._put(low, self.add(allocated, low, high - low, stack))
 
     def _put(self, address: int, number: int) -> None:
-        at = bisect_left(self._starts, address)
-        self._starts.insert(at, address)
-        self._mappings.insert(at, number)
+        index = bisect_left(self._starts, address)
+        self._starts.insert(index, address)
+        self._mappings.insert(index, number)
 
     def _end(self, number: int) -> int:
         return self.columns[0][number] + self.columns[1][number]

@@ -18,13 +18,13 @@ from memtui.core import progress_line
 
 MATCHING = "matching frees to allocations"
 EVERY_S = 0.2
-_ROWS = 1 << 15  # between two looks at how far it is
+_ROWS = 1 << 15  # between two reports of progress
 MOST_POINTS = 512  # of the curve of a device
 
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """What a file tells of, as far as it was read.
+    """What is known of a file, as far as it was read.
 
     Attributes:
         format: of the file.
@@ -145,9 +145,9 @@ def advance(share: float) -> None:
 def rows(*columns: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield the rows of some columns, and tell from time to time how far they were taken."""
     count = len(columns[0])
-    for begin in range(0, count, _ROWS):
-        advance(begin / count)
-        yield from zip(*(column[begin : begin + _ROWS] for column in columns), strict=True)
+    for first in range(0, count, _ROWS):
+        advance(first / count)
+        yield from zip(*(column[first : first + _ROWS] for column in columns), strict=True)
 
 
 class Usage:
@@ -179,7 +179,7 @@ class Usage:
         self._points += most
         self.seen += len(in_use)
         while len(self._points) > MOST_POINTS:
-            self._points = [max(self._points[at : at + 2]) for at in range(0, len(self._points), 2)]
+            self._points = [max(self._points[index : index + 2]) for index in range(0, len(self._points), 2)]
             self._events_of_point *= 2
 
     @property

@@ -122,9 +122,9 @@ def _mode(profile: Profile, slow: str) -> str | None:
 
 def _plan(plan: PlacementPlan, labels: dict[str, str]) -> dict[str, Any]:
     """Return a plan without its spans and moves, which ``memtui place solve --json`` prints."""
-    kept = ("formulation", "mode", "limit_bytes", "predicted_ns", "fast_peak_bytes", "slow_peak_bytes")
+    names = ("formulation", "mode", "limit_bytes", "predicted_ns", "fast_peak_bytes", "slow_peak_bytes")
     return {
-        **{name: getattr(plan, name) for name in kept},
+        **{name: getattr(plan, name) for name in names},
         "slow": labels.get(plan.slow, plan.slow),
         "moves": len(plan.moves),
         "move_ns": plan.move_ns,

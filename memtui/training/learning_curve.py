@@ -30,7 +30,7 @@ class Curve:
         pid: the process.
         about: what it trains, see ``LearningProgress``.
         send: sends a message and returns whether it was accepted.
-        also: receives each point, once.
+        on_point: receives each point, once.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Curve:
         pid: int,
         about: str,
         send: Callable[[LearningProgress], bool],
-        also: Callable[[Point], object] | None = None,
+        on_point: Callable[[Point], object] | None = None,
     ) -> None:
-        self._pid, self._about, self._send, self._also = pid, about, send, also
+        self._pid, self._about, self._send, self._on_point = pid, about, send, on_point
         self._points: list[Point] = []
         self._losses: list[float] = []
         self._point_ns = self._sent_ns = 0
@@ -66,8 +66,8 @@ class Curve:
         point = t_ns, iteration, epoch, loss, accuracy, minimum
         self._points.append(point)
         self._losses, self._point_ns = [], t_ns
-        if self._also is not None:
-            self._also(point)
+        if self._on_point is not None:
+            self._on_point(point)
 
     def flush(self) -> None:
         """Send the waiting points."""

@@ -157,13 +157,13 @@ def train(
 class _TraceListener:
     """Receives the recorded steps of this process, from the recorder or, for a few iterations, from its own tracer."""
 
-    def __init__(self, network: Network, optimiser: Any, also: Callable[[StepTrace], object] | None = None) -> None:
-        """``also`` receives each recorded step of main memory."""
+    def __init__(self, network: Network, optimiser: Any, on_step: Callable[[StepTrace], object] | None = None) -> None:
+        """``on_step`` receives each recorded step of main memory."""
         from memtui.recording.tracer import tracer
 
         self.trace: StepTrace | None = None
         self._own: Tracer | None = None
-        self._also = also
+        self._on_step = on_step
         active = tracer.current()
         if active is None:
             active = self._own = tracer.quietly(EVERY, (network,), (optimiser,))
@@ -186,13 +186,13 @@ class _TraceListener:
         if not isinstance(message, AllocationStep) or message.device != MAIN_MEMORY:
             return
         is_early = message.step < TRACED
-        if not is_early and self._also is None:
+        if not is_early and self._on_step is None:
             return
         trace = trace_of(message)
         if is_early:
             self.trace = trace
-        if self._also is not None:
-            self._also(trace)
+        if self._on_step is not None:
+            self._on_step(trace)
 
 
 def _statistics(settings: Settings, run: str) -> Any:
