@@ -36,7 +36,7 @@ _LZ4_MAGIC, _MAGIC = b"\x04\x22\x4d\x18", b"memray\0"
 _HEAD_BYTES = 64  # within which a packed capture has its magic, too: LZ4 copies what it has not seen before
 _NS_PER_MS = 1_000_000
 _UNKNOWN, _BETWEEN = CATEGORIES.index("unknown"), PHASES.index("between")
-_TIMING = "reading the times of its rows"
+_TIMING, _ADDING_UP = "reading the times of its rows", "adding up its allocations"
 _TIMES = "times: memray reads its clock every 10 ms or so; rows have the time of the next reading after them"
 _ABSENT = (
     "kinds: memray does not know what a block is for",
@@ -59,6 +59,7 @@ def parse(source: Input) -> Imported:
     else:  # memray reads files and no pipes
         with _unpacked(source) as copy:
             head, columns = _run_worker(copy)
+    reading.start(_ADDING_UP)
     try:
         return _imported(head, columns)
     except (KeyError, TypeError, ValueError, OverflowError) as error:

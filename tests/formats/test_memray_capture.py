@@ -278,6 +278,15 @@ def test_both_passes_over_a_capture_are_told_of():
     assert [(word.summary.allocations, word.summary.frees) for word in sent[1:]] == [(7, 3), (7, 3)]
 
 
+def test_what_follows_the_reading_is_told_of_as_something_else(monkeypatch):
+    monkeypatch.setattr(memray_capture, "find_spec", lambda name: object())
+    monkeypatch.setattr(memray_capture, "_run_worker", lambda file: (head_of(peak_bytes=20), columns_of(1, 3)))
+    sent = []
+    with reading.watched(sent.append):
+        import_bytes(b"memray\0" + bytes(50))
+    assert (sent[-1].doing, sent[-1].share) == ("adding up its allocations", None)
+
+
 def test_a_reader_that_dies_is_one_line(monkeypatch):
     monkeypatch.setattr(memray_capture, "find_spec", lambda name: object())
     monkeypatch.setattr(memray_capture.sys, "executable", "/bin/false")
