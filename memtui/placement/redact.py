@@ -16,18 +16,15 @@ _HARMLESS = frozenset(("batch", "seed", "results_copied", "torch", "threads", "c
 
 def redacted(profile: Profile) -> Profile:
     """Return the profile with labels for pools in folders, and without the name of a user's model."""
-    folders = {pool.name: pool.name.partition("file:")[2] for pool in profile.pools}
-    labels = {name: f"file:{number}" for number, name in enumerate((n for n in folders if folders[n]), 1)}
+    in_folders = [pool.name for pool in profile.pools if pool.name.partition("file:")[2]]
+    labels = {name: f"file:{number}" for number, name in enumerate(in_folders, 1)}
     graph = profile.graph
     if is_own(graph.name):
         graph = replace(graph, name=OWN_MODEL)
     graph = replace(
         graph, tensors=tuple(replace(t, pools=t.pools and _labelled(t.pools, labels)) for t in graph.tensors)
     )
-    pools = tuple(
-        replace(p, name=labels[p.name], note=p.note.replace(folders[p.name], "its folder")) if p.name in labels else p
-        for p in profile.pools
-    )
+    pools = tuple(replace(p, name=labels.get(p.name, p.name)) for p in profile.pools)  # a note names no folder
     samples = tuple(replace(s, configuration=_configuration(s.configuration, labels)) for s in profile.samples)
     about = {key: value for key, value in profile.about.items() if key in _HARMLESS}
     for pool in profile.pools:

@@ -10,6 +10,7 @@ import pytest
 
 from memtui.cli.main import main
 from memtui.placement.profile import Profile
+from memtui.placement.redact import redacted
 from memtui.placement.store import ProfileFile
 from tests.support.placement_cases import PAGE, STATIC_CASE, in_pages
 from tests.support.placement_profiles import written
@@ -88,12 +89,18 @@ def test_redacted_it_has_neither_the_path_of_the_model_nor_of_a_pool(tmp_path: P
     assert not [file for file in (tmp_path / "out").iterdir() if "secret" in file.read_text()]
 
 
-def secret(profile: Profile) -> Profile:
+def test_redacted_the_note_of_a_pool_stays() -> None:
+    note = "page cache of fuse.sshfs: main memory, no slow memory"
+    profile = redacted(secret(in_pages(STATIC_CASE), ".", note))
+    assert (profile.pools[1].name, profile.pools[1].note) == ("file:1", note)
+
+
+def secret(profile: Profile, folder: str = "/home/secret/slow", note: str = "") -> Profile:
     """Return the profile with a slow pool in a folder, of a model in a file."""
-    pool = "file:/home/secret/slow"
+    pool = f"file:{folder}"
     moved = json.loads(json.dumps(_plain(profile)).replace(f'"{SLOW}"', f'"{pool}"'))
+    moved["pools"][1]["note"] = note
     moved["graph"]["name"] = "/home/secret/net.py:make"
-    moved["pools"][1] |= {"note": "/home/secret/slow lies in the page cache"}
     moved["about"] = {"model": "/home/secret/net.py:make", f"{pool} read": 5.0, "host": "secret"}
     return Profile.from_dict(moved)
 
