@@ -15,6 +15,7 @@ from memtui.core.file_set import Write, all_or_none
 from memtui.placement.configurations import free_storages
 from memtui.placement.kernel_times import timed_configurations
 from memtui.placement.profile import Profile
+from memtui.placement.profiling.alike import configurations_of
 from memtui.placement.redact import redacted
 from memtui.placement.report import facts_of
 from memtui.placement.store import ProfileFile
@@ -29,13 +30,11 @@ _REALS = frozenset(("median_ns", "mean_ns", "least_ns", "spread", "time_ns"))
 def _kernels(profile: Profile) -> Iterator[Row]:
     """Yield a row for each op of the step, in its order."""
     pools = [pool.name for pool in profile.pools]
-    counts: dict[str, int] = dict.fromkeys(profile.graph.index, 0)
-    for row in timed_configurations(profile):
-        counts[row.op.name] += 1
+    configurations = configurations_of(profile.graph, pools)
     for index, op in enumerate(profile.graph.ops):
         free = len(free_storages(profile.graph, op, pools))
         tensors = (";".join(op.inputs), ";".join(op.outputs))
-        yield index, op.name, op.kind, op.key, *tensors, free, counts[op.name]
+        yield index, op.name, op.kind, op.key, *tensors, free, len(configurations[op.name])
 
 
 def _configurations(profile: Profile) -> Iterator[Row]:

@@ -23,7 +23,7 @@ from memtui.placement.redact import redacted
 from memtui.placement.solve.problem import PAGE_BYTES
 from memtui.placement.solve.solver import mode_of
 from memtui.placement.store import ProfileFile
-from memtui.placement.timing_agreement import modes_of
+from memtui.placement.timing_agreement import Comparison, modes_of
 from memtui.placement.worker_protocol import Environment
 
 KIND = "placement profile"
@@ -56,11 +56,13 @@ def print_report(path: Path, console: Console, *, as_json: bool, redact: bool) -
             profile = redacted(profile)
         else:
             labels = {}
-        document = {**facts_of(profile), **_measured(profile), "plans": [_plan(plan, labels) for plan in plans]}
+        compared = comparisons(profile) if len(modes_of(profile)) > 1 else []
+        document = {**facts_of(profile), **_measured(profile, compared)}
+        document["plans"] = [_plan(plan, labels) for plan in plans]
     if as_json:
         console.print_json(document)
     else:
-        print("\n".join(map(visible, lines(profile, document))))
+        print("\n".join(map(visible, lines(profile, document, compared))))
 
 
 def facts_of(profile: Profile) -> dict[str, Any]:
@@ -83,10 +85,8 @@ def facts_of(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _measured(profile: Profile) -> dict[str, Any]:
+def _measured(profile: Profile, compared: Sequence[Comparison]) -> dict[str, Any]:
     rows = list(timed_configurations(profile))
-    modes = modes_of(profile)
-    compared = comparisons(profile) if len(modes) > 1 else []
     return {
         "configurations": len(rows),
         "measured": {mode: sum(mode in row.times for row in rows) for mode in MODES},
@@ -134,8 +134,8 @@ def _plan(plan: PlacementPlan, labels: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def lines(profile: Profile, document: dict[str, Any]) -> Iterator[str]:
-    """Yield the report as lines of text."""
+def lines(profile: Profile, document: dict[str, Any], compared: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the report as lines of text. ``compared``: the ways of timing, as they stand in the document."""
     yield from text.head_lines(profile)
     environment = document["environment"]
     where = [f"PyTorch {environment['torch']}" if environment["torch"] else "", environment["cpu"] or ""]
@@ -151,7 +151,7 @@ def lines(profile: Profile, document: dict[str, Any]) -> Iterator[str]:
     yield f"{'all in ' + profile.fast.name:>14}  {'ops':>5}  {'configurations':>14}  kind"
     for kind in document["kinds"]:
         yield f"{duration_ns(kind['all_fast_ns']):>14}  {kind['ops']:>5}  {kind['configurations']:>14}  {kind['kind']}"
-    for comparison in comparisons(profile) if document["comparisons"] else []:
+    for comparison in compared:
         yield ""
         yield from text.comparison_lines(comparison)
     if document["plans"]:
