@@ -11,10 +11,12 @@ from memtui.core.console import Console
 from memtui.core.invoking_user import drop_root
 from memtui.tui.arguments import add_screen, prepare_screen
 
+_FILE = "session, placement profile, or a file of another tool"
+
 
 def _add_arguments(parser: Parser) -> None:
     add_screen(parser)
-    parser.add_argument("file", metavar="FILE", type=argtypes.path)
+    parser.add_argument("file", metavar="FILE", type=argtypes.path, help=_FILE)
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
@@ -44,4 +46,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return run_viewer(args.file, live=False)
 
 
-REPLAY = Command("replay", "watch a saved session, or one that is still recorded", _add_arguments, _run)
+REPLAY = Command(
+    "replay",
+    "watch a saved session, or one that is still recorded; or a placement profile, or a file of another tool",
+    _add_arguments,
+    _run,
+)
