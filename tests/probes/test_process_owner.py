@@ -125,9 +125,9 @@ def test_a_child_that_has_become_another_is_left_out():
         source = (
             "import os, subprocess, sys, time\n"
             "pid = os.fork()\n"
-            "if not pid:\n    time.sleep(5)\n    os.execv(sys.argv[1], ['sleep', '20'])\n"
+            "if not pid:\n    time.sleep(5)\n    os.execv(sys.argv[1], ['sleep', '20.25'])\n"
             "time.sleep(4.5)\n"
-            "child = subprocess.Popen([sys.argv[1], '20'])\n"
+            "child = subprocess.Popen([sys.argv[1], '20.25'])\n"
             "print(pid, child.pid, flush=True)\n"
             "time.sleep(20)"
         )
@@ -148,7 +148,7 @@ def test_a_child_that_has_become_another_is_left_out():
             ]
             assert len(events) == 1
         finally:
-            subprocess.run(["pkill", "-9", "-u", "0", "-f", "^sleep 20$"], check=False)
+            subprocess.run(["pkill", "-9", "-u", "0", "-f", r"sleep 20\.25$"], check=False)
             target.kill()
             target.communicate()
 
