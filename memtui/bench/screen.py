@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
@@ -106,10 +105,6 @@ class BenchScreen(ListScreen):
     @property
     def active(self) -> Listing:
         return self.rows
-
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
 
     def follow(self) -> None:
         """Post the messages of half a second together."""

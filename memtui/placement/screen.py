@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
@@ -104,10 +103,6 @@ class PlacementScreen(ListScreen):
     @property
     def active(self) -> RowPanel | CursorPanel:
         return self.samples if self._sampling else self.panels[self._panel]
-
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
 
     def follow(self) -> None:
         """Read the file, and again whenever it changes: a profile may still be in the making."""

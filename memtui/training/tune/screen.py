@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
@@ -99,10 +98,6 @@ class GridScreen(ListScreen):
     @property
     def active(self) -> Listing:
         return self.rows
-
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
 
     def follow(self) -> None:
         while not self.ended.is_set():

@@ -9,10 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.analysis.allocation_trace import StepTrace
@@ -23,14 +21,14 @@ from memtui.session.records.allocations import RecordedStep
 from memtui.tui.presenters import Presenter
 from memtui.tui.screens.allocation_lists import BREAKDOWN, EVENTS, LAYERS, TENSORS, StepLists
 from memtui.tui.screens.allocation_titles import allocator_title, imported_title
-from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.parts_screen import PartsScreen
 from memtui.tui.screens.presenter_thread import Action
 from memtui.tui.screens.prompt import Prompt
 from memtui.tui.screens.stack_lists import CALLS, GROUPS
 from memtui.widgets import text
 from memtui.widgets.allocation_chart import AllocationChart
 from memtui.widgets.allocation_table import LISTS, AllocationList, AllocationListView
-from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.label import TextLine
 from memtui.widgets.row_panel import RowPanel
 
 _NONE = "no step of a training was recorded: memtui trace -- python train.py records some"
@@ -57,10 +55,10 @@ class _Ready(Message):
         self.number, self.of, self.title, self.lists, self.annotations = number, of, title, lists, annotations
 
 
-class AllocationScreen(Screen[None]):
+class AllocationScreen(PartsScreen):
     """One recorded step at a time, at its peak."""
 
-    AUTO_FOCUS = ""
+    HELP = "allocations"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right,t", "step(1)", "next allocation in sight"),
         Binding("left,T", "step(-1)", "previous one"),
@@ -114,7 +112,6 @@ class AllocationScreen(Screen[None]):
         self._group = 0  # of GROUPS
         self.foot = TextLine("dim", id="footer")
         self.prompt = Prompt(self._typed, id="prompt")
-        self.notice = Notice(id="notice")
 
     @property
     def active(self) -> AllocationList:
@@ -125,27 +122,21 @@ class AllocationScreen(Screen[None]):
     def parts(self) -> Sequence[Widget]:
         return self.head, self.chart, *self.lists, self.foot, self.prompt
 
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
-
     def on_mount(self) -> None:
         for listing in self.lists:
             listing.choose(True)
         self.on_resize()
         self._load(self._number)
 
-    def on_resize(self) -> None:
-        notice = too_small(*self.app.size)
-        self.notice.show(notice)
-        self.notice.display = bool(notice)
-        out_of_sight = {self.foot if self.prompt.active else self.prompt, *self.lists} - {self.active}
-        for part in self.parts:
-            part.display = not notice and part not in out_of_sight
-        chart = max(6, (self.app.size.height - 2) * 6 // 10)
+    def share_rows(self, height: int) -> None:
+        for part in {self.foot if self.prompt.active else self.prompt, *self.lists} - {self.active}:
+            part.display = False
+        chart = max(6, (height - 2) * 6 // 10)
         self.chart.styles.height = chart
         for listing in self.lists:
-            listing.styles.height = max(3, self.app.size.height - 2 - chart)
+            listing.styles.height = max(3, height - 2 - chart)
+
+    def fill(self) -> None:
         self._show_title()
         keys = _KEYS[self._shown_index].replace("1-4", f"1-{len(self._lists.names)}")
         self.foot.show(f" {keys if self._lists.origin is None else keys.replace('Esc back', 'q quit')}")
@@ -217,9 +208,9 @@ class AllocationScreen(Screen[None]):
         self._stack_row = None
         if len(index):
             self.chart.point(max(index.start_row, min(len(index) - 1, row)))
-            self._fill()
+            self._fill_list()
 
-    def _fill(self) -> None:
+    def _fill_list(self) -> None:
         """Fill the list for the row at the cursor."""
         lists, row = self._lists, self.chart.row
         if not len(lists.index):
@@ -279,7 +270,7 @@ class AllocationScreen(Screen[None]):
                 self._before = self._shown_index
             self._shown_index = index
             self.on_resize()
-            self._fill()
+            self._fill_list()
 
     def action_other(self, by: int) -> None:
         self.action_choose((self._shown_index + by) % len(self._lists.names))
@@ -320,10 +311,10 @@ class AllocationScreen(Screen[None]):
             self.action_choose(self._before)
         elif self._stack_number is not None:
             self._stack_number = None
-            self._fill()
+            self._fill_list()
         elif isinstance(key, int):
             self._stack_number = key
-            self._fill()
+            self._fill_list()
 
     def action_group(self) -> None:
         """Add up what is alive by stack, by function, by file; then the stack of one tensor again."""
@@ -331,28 +322,28 @@ class AllocationScreen(Screen[None]):
             shown, self._stack_number = self._shown_index == _STACK, None
             self._group = (self._group + 1) % len(GROUPS) if shown else max(1, self._group)
             self.action_choose(_STACK)  # what a key changes has to be in sight
-            self._fill()
+            self._fill_list()
 
     def action_toggle_all(self) -> None:
         self._lists.toggle_all()
         self.action_choose(_EVENTS)  # what a key changes has to be in sight
-        self._fill()
+        self._fill_list()
 
     def action_rules(self) -> None:
         self._lists.next_rules()
         self.action_choose(_BREAKDOWN)  # what a key changes has to be in sight
-        self._fill()
+        self._fill_list()
 
     def action_fold(self) -> None:
         node, lists = self.modules.selected, self._lists
         if self._shown_index == _LAYERS and node is not None:
             lists.fold({node}, unfold=node not in lists.unfolded)
-            self._fill()
+            self._fill_list()
 
     def action_fold_all(self, fold: bool) -> None:
         if self._shown_index == _LAYERS:
             self._lists.fold(set(self._lists.tree.parents.tolist()), unfold=not fold)
-            self._fill()
+            self._fill_list()
 
     def action_lift(self) -> None:
         """Look at all rows and layers again, or leave."""
@@ -363,7 +354,7 @@ class AllocationScreen(Screen[None]):
         elif self._lists.layer is not None:
             self._lists.about(None)
             self.action_choose(_LAYERS)
-            self._fill()
+            self._fill_list()
         else:
             self.dismiss()
 
@@ -374,11 +365,6 @@ class AllocationScreen(Screen[None]):
         from memtui.tui.screens.stacks import StacksScreen
 
         self.app.push_screen(StacksScreen(self._submit))
-
-    def action_help(self) -> None:
-        from memtui.tui.screens.help import HelpScreen
-
-        self.app.push_screen(HelpScreen("allocations"))
 
     # The filter
 
@@ -409,7 +395,7 @@ class AllocationScreen(Screen[None]):
         except ValueError as error:
             self.prompt.complain(str(error))
             return False
-        self._fill()
+        self._fill_list()
         return True
 
     def _close_prompt(self) -> None:

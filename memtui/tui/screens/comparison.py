@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.analysis.lines import Line
@@ -29,9 +27,10 @@ from memtui.reports.comparison.differences import (
 )
 from memtui.reports.comparison.model import CommonWindows, ComparedSession, RecordedMemory, change_text
 from memtui.tui.base_app import TerminalApp
-from memtui.tui.screens.layout import LARGE_COLUMNS, too_small
+from memtui.tui.screens.layout import LARGE_COLUMNS
+from memtui.tui.screens.parts_screen import PartsScreen
 from memtui.widgets import text
-from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.label import TextLine
 from memtui.widgets.overlay_chart import OverlayChart
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.comparison import OverlayView
@@ -76,10 +75,10 @@ class _Derived(Message):
         self.same = same
 
 
-class ComparisonScreen(Screen[None]):
+class ComparisonScreen(PartsScreen):
     """Curves on axes that all sessions share: of their trainings, or of the memory of their programs."""
 
-    AUTO_FOCUS = ""
+    HELP = "comparison"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab,shift+tab", "turn", "trainings or memory"),
         Binding("x", "across", "another horizontal axis"),
@@ -117,16 +116,11 @@ class ComparisonScreen(Screen[None]):
         self.figures = Listing(ListingView("sessions", _SESSIONS))
         self.notes = [TextLine("warning") for _ in range(NOTE_LINES)]
         self.foot = TextLine("dim", id="footer")
-        self.notice = Notice(id="notice")
         self.upper = Horizontal(self.left, self.right, id="curves")
 
     @property
     def parts(self) -> Sequence[Widget]:
         return self.head, self.upper, self.below, self.figures, *self.notes, self.foot
-
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
 
     def on_mount(self) -> None:
         self.figures.choose(True)
@@ -146,17 +140,12 @@ class ComparisonScreen(Screen[None]):
         self._same = message.same
         self.on_resize()
 
-    def on_resize(self) -> None:
-        notice = too_small(*self.app.size)
-        self.notice.show(notice)
-        self.notice.display = bool(notice)
+    def share_rows(self, height: int) -> None:
         note_lines = self._note_lines()
-        for part in self.parts:
-            part.display = not notice
         for line, note in zip(self.notes, note_lines, strict=True):
-            line.display = not notice and bool(note)
+            line.display = line.display and bool(note)
             line.show(note)
-        room = self.app.size.height - 2 - sum(map(bool, note_lines))
+        room = height - 2 - sum(map(bool, note_lines))
         rows = len(self._sessions) if not self._differences else len(self._rows_of_differences())
         figures = min(rows + 3, max(4, room // (2 if self._differences else 3)))
         upper = max(5 if room >= COMFORTABLE_ROWS else 4, (room - figures) * 45 // 100)
@@ -164,7 +153,6 @@ class ComparisonScreen(Screen[None]):
         self.below.styles.height = room - figures - upper
         for chart in (self.left, self.right):
             chart.styles.width, chart.styles.height = "1fr", upper
-        self._show()
 
     def _note_lines(self) -> list[str]:
         """Return the note, or a part of a long one, in at most ``NOTE_LINES`` lines, padded with empty ones."""
@@ -195,18 +183,18 @@ class ComparisonScreen(Screen[None]):
 
     def action_across(self) -> None:
         self._other_axis = not self._other_axis
-        self._show()
+        self.fill()
 
     def action_below(self) -> None:
         if self._page == TRAINING:
             self._one_iteration = not self._one_iteration
         else:
             self._vm = not self._vm
-        self._show()
+        self.fill()
 
     def action_missed(self) -> None:
         self._missed = not self._missed
-        self._show()
+        self.fill()
 
     def action_merged(self) -> None:
         if self._same is not None and not self._same.reason:
@@ -223,7 +211,7 @@ class ComparisonScreen(Screen[None]):
 
     def action_sideways(self, by: int) -> None:
         self._first = min(max(1, self._first + by), max(1, len(self._sessions) - 1))
-        self._show()
+        self.fill()
 
     def action_move(self, by: int) -> None:
         self.figures.move(by)
@@ -231,12 +219,7 @@ class ComparisonScreen(Screen[None]):
     def action_page(self, by: int) -> None:
         self.figures.move(by * self.figures.in_sight)
 
-    def action_help(self) -> None:
-        from memtui.tui.screens.help import HelpScreen
-
-        self.app.push_screen(HelpScreen("comparison"))
-
-    def _show(self) -> None:
+    def fill(self) -> None:
         if self._page == TRAINING:
             self._show_training()
         else:

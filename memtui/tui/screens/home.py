@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
@@ -85,10 +84,6 @@ class HomeScreen(ListScreen):
     @property
     def active(self) -> Listing:
         return next((listing for listing in self._lists if listing.chosen), self.processes)
-
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
 
     def follow(self) -> None:
         while not self.ended.is_set():

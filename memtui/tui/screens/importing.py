@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.core.processes import BackgroundTask
 from memtui.formats.reading import FileSummary, ReadingProgress
 from memtui.tui.base_app import TerminalApp
-from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.parts_screen import FollowingScreen
 from memtui.widgets import text
-from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.label import TextLine
 from memtui.widgets.reading_chart import ReadingChart
 
 REFRESH_S = 0.5
@@ -33,10 +30,9 @@ class _Received(Message):
         self.progress, self.over = progress, over
 
 
-class ImportScreen(Screen[None]):
+class ImportScreen(FollowingScreen):
     """Shows a task that sends ``ReadingProgress`` until it is over, or the user leaves."""
 
-    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "end the import"),
         Binding("c", "app.next_theme", "other colours"),
@@ -47,41 +43,22 @@ class ImportScreen(Screen[None]):
         self._reading, self._name_of_file = task, name
         self._progress: ReadingProgress | None = None
         self._start_s = self._stage_start_s = time.monotonic()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="import", daemon=True)
         self.head, self.bar, self.figures = TextLine("title", id="header"), TextLine("live"), TextLine("text")
         self.chart = ReadingChart(())
         self.foot = TextLine("dim", id="footer")
-        self.notice = Notice(id="notice")
 
     @property
     def parts(self) -> Sequence[Widget]:
         return self.head, self.bar, self.figures, self.chart, self.foot
 
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
-
     def on_mount(self) -> None:
-        self.on_resize()
-        self.set_interval(REFRESH_S, self._fill)
-        self._thread.start()
+        self.set_interval(REFRESH_S, self.fill)
 
-    def on_unmount(self) -> None:
-        self._ended.set()
-        self._thread.join(2.0)
+    def share_rows(self, height: int) -> None:
+        self.chart.styles.height = max(3, height - 4)
 
-    def on_resize(self) -> None:
-        notice = too_small(*self.app.size)
-        self.notice.show(notice)
-        self.notice.display = bool(notice)
-        for part in self.parts:
-            part.display = not notice
-        self.chart.styles.height = max(3, self.app.size.height - 4)
-        self._fill()
-
-    def _follow(self) -> None:
-        while not self._ended.is_set() and not (self._reading.over or self._reading.finished):
+    def follow(self) -> None:
+        while not self.ended.is_set() and not (self._reading.over or self._reading.finished):
             messages = [message for message in self._reading.receive_messages(_WAIT_S) if "doing" in message]
             if messages:
                 self.post_message(_Received(_progress(messages[-1]), False))
@@ -92,11 +69,11 @@ class ImportScreen(Screen[None]):
             if self._progress is not None and self._progress.doing != message.progress.doing:
                 self._stage_start_s = time.monotonic()
             self._progress = message.progress
-        self._fill()
+        self.fill()
         if message.over:
             self.app.exit()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         progress, width = self._progress, self.app.size.width
         summary = None if progress is None else progress.summary
         parts = [(f" memtui import  {text.clean(self._name_of_file)}", 1)]

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.core.call_stacks import Frame
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.stacks import StackLog
-from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.parts_screen import CursorScreen
 from memtui.tui.screens.presenter_thread import Action
 from memtui.tui.screens.stack_lists import CALLS, call_rows
 from memtui.widgets import text
-from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.label import TextLine
 from memtui.widgets.table import Column, Listing, ListingView, Row
 from memtui.widgets.views.stacks import GROUPS, StacksView, StackUseRow
 
-REFRESH_S = 1.0
 _LOOKING = "looking ..."
 _LEAST_ROOM = 24  # cells of a stack
 _NUMBERS = tuple(Column(name, cells, right=True, rank=rank) for name, cells, rank in (
@@ -43,28 +40,16 @@ class _Opened(Message):
         self.key, self.calls = key, calls
 
 
-class StacksScreen(Screen[None]):
-    """One list, with the time axis and the cursor of the memory screen."""
+class StacksScreen(CursorScreen):
+    """The list of call stacks."""
 
-    AUTO_FOCUS = ""
+    HELP = "stacks"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "group", "by stack, by function, by file"),
         Binding("s", "sort", "sort by the next column"),
         Binding("S", "reverse", "reverse the order"),
-        Binding("space", "head('toggle_pause')", "pause or play"),
-        Binding("t,right", "head('step', 1)", "next sample"),
-        Binding("T,left", "head('step', -1)", "previous sample"),
-        Binding("shift+right", "head('step', 10)", "ten samples on"),
-        Binding("shift+left", "head('step', -10)", "ten samples back"),
-        Binding("home", "head('home')", "first sample"),
-        Binding("end,l", "head('to_end')", "live, or the end"),
-        Binding("down", "move(1)", "next row"),
-        Binding("up", "move(-1)", "previous row"),
-        Binding("pagedown", "page(1)", "next page"),
-        Binding("pageup", "page(-1)", "previous page"),
         Binding("n", "process(1)", "next captured process"),
         Binding("N", "process(-1)", "previous one"),
-        Binding("question_mark,f1", "help", "help"),
         Binding("enter", "open", "all calls of the chosen stack"),
         Binding("escape", "lift", "back"),
         Binding("C,q", "leave", "back"),
@@ -72,53 +57,33 @@ class StacksScreen(Screen[None]):
 
     def __init__(self, submit: Callable[[Action], object]) -> None:
         """Take ``submit``, which runs an action in the thread of the presenter."""
-        super().__init__()
-        self._submit, self._log = submit, StackLog()
+        columns = (*_NUMBERS, Column("stack", 0))
+        super().__init__(submit, Listing(ListingView("by stack", columns, note=_LOOKING)))
+        self._log = StackLog()
         self._view = StacksView(GROUPS[0], note=_LOOKING)
         self._opened: _Opened | None = None  # the stack whose calls are listed
         self.head = TextLine("title", id="header")
-        self.rows = Listing(ListingView("by stack", (*_NUMBERS, Column("stack", 0)), note=_LOOKING))
         self.foot = TextLine("dim", id="footer")
-        self.notice = Notice(id="notice")
 
     @property
     def parts(self) -> Sequence[Widget]:
         return self.head, self.rows, self.foot
 
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
+    def share_rows(self, height: int) -> None:
+        self.rows.styles.height = max(3, height - 2)
 
-    def on_mount(self) -> None:
-        self.rows.choose(True)
-        self.on_resize()
-        self.set_interval(REFRESH_S, self._update_view)
-        self._update_view()
-
-    def on_resize(self) -> None:
-        notice = too_small(*self.app.size)
-        self.notice.show(notice)
-        self.notice.display = bool(notice)
-        for part in self.parts:
-            part.display = not notice
-        self.rows.styles.height = max(3, self.app.size.height - 2)
-        self._show()
-
-    def _update_view(self) -> None:
-        if self.app.screen is not self:
-            return  # another one lies on top
-
-        def find(presenter: Presenter) -> None:
+    def find(self) -> None:
+        def view(presenter: Presenter) -> None:
             self.post_message(_Ready(self._log.view(presenter.reader, presenter.playhead)))
 
-        self._submit(find)
+        self._submit(view)
 
     def on__ready(self, message: _Ready) -> None:
         if message.view is not self._view:
             self._view = message.view
-            self._show()
+            self.fill()
 
-    def _show(self) -> None:
+    def fill(self) -> None:
         view = self._view
         arrow = "▼" if view.descending else "▲"
         title = f"by {view.by}, {view.count:,} · sorted by {view.sort} {arrow}" if view.pid else f"by {view.by}"
@@ -146,35 +111,25 @@ class StacksScreen(Screen[None]):
         parts += [(f" · {line}", rank) for line, rank in ((view.note, 2), (view.resident, 5)) if line]
         self.head.show(text.fitting_ranked(parts, width, ""))
 
-    def action_head(self, what: str, *by: int) -> None:
-        self._submit(lambda presenter: getattr(presenter.playhead, what)(*by))
-        self._update_view()
-
     def action_group(self) -> None:
         self._close()
         self._submit(lambda presenter: self._log.next_group())
-        self._update_view()
+        self.update_view()
 
     def action_process(self, by: int) -> None:
         self._close()
         self._submit(lambda presenter: self._log.next_process(by))
-        self._update_view()
+        self.update_view()
 
     def action_sort(self) -> None:
         self._close()
         self._submit(lambda presenter: self._log.next_sort())
-        self._update_view()
+        self.update_view()
 
     def action_reverse(self) -> None:
         self._close()
         self._submit(lambda presenter: self._log.reverse())
-        self._update_view()
-
-    def action_move(self, by: int) -> None:
-        self.rows.move(by)
-
-    def action_page(self, by: int) -> None:
-        self.rows.move(by * self.rows.in_sight)
+        self.update_view()
 
     def on_listing_opened(self) -> None:
         self.action_open()
@@ -190,7 +145,7 @@ class StacksScreen(Screen[None]):
     def on__opened(self, message: _Opened) -> None:
         if self._opened is None and self.rows.selected == message.key:
             self._opened = message
-            self._show()
+            self.fill()
             self.rows.select(0)
 
     def action_lift(self) -> None:
@@ -203,16 +158,11 @@ class StacksScreen(Screen[None]):
         """List stacks again: what a key changes has to be in sight."""
         if self._opened is not None:
             key, self._opened = self._opened.key, None
-            self._show()
+            self.fill()
             self.rows.select(key)
 
     def action_leave(self) -> None:
         self.app.pop_screen()
-
-    def action_help(self) -> None:
-        from memtui.tui.screens.help import HelpScreen
-
-        self.app.push_screen(HelpScreen("stacks"))
 
 
 def _row(row: StackUseRow, by: str, room: int) -> Row:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
@@ -14,10 +13,10 @@ from textual.widget import Widget
 
 from memtui.tui.presenters import Presenter
 from memtui.tui.presenters.training import TrainingLog
-from memtui.tui.screens.layout import too_small
+from memtui.tui.screens.parts_screen import CursorScreen
 from memtui.tui.screens.presenter_thread import Action
 from memtui.widgets import text
-from memtui.widgets.label import Notice, TextLine
+from memtui.widgets.label import TextLine
 from memtui.widgets.learning_chart import LearningChart
 from memtui.widgets.panel import Panel
 from memtui.widgets.table import Column, Listing, ListingView, Row
@@ -25,7 +24,6 @@ from memtui.widgets.tensor_kinds import INDEX, LETTERS, ORDER
 from memtui.widgets.usage_chart import UsageChart
 from memtui.widgets.views.training import TrainingView
 
-REFRESH_S = 1.0
 _COLUMNS = (
     Column("", 3),
     Column("kind of tensor", 20),
@@ -44,82 +42,50 @@ class _Ready(Message):
         self.view = view
 
 
-class TrainingScreen(Screen[None]):
+class TrainingScreen(CursorScreen):
     """The screen of a training, with the time axis, cursor and keys of the memory screen."""
 
-    AUTO_FOCUS = ""
+    HELP = "training"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "every allocation of the recorded step near here"),
-        Binding("space", "head('toggle_pause')", "pause or play"),
-        Binding("t,right", "head('step', 1)", "next sample"),
-        Binding("T,left", "head('step', -1)", "previous sample"),
-        Binding("shift+right", "head('step', 10)", "ten samples on"),
-        Binding("shift+left", "head('step', -10)", "ten samples back"),
-        Binding("home", "head('home')", "first sample"),
-        Binding("end,l", "head('to_end')", "live, or the end"),
         Binding("plus,equals_sign", "head('widen', -1)", "less time, closer"),
         Binding("minus", "head('widen', 1)", "more time"),
         Binding("P", "peak", "the peak in sight"),
-        Binding("down", "move(1)", "next row"),
-        Binding("up", "move(-1)", "previous row"),
-        Binding("pagedown", "page(1)", "next page"),
-        Binding("pageup", "page(-1)", "previous page"),
         Binding("n", "process(1)", "next process that trains"),
         Binding("N", "process(-1)", "previous one"),
         Binding("d", "device", "memory of the next device, where a GPU is used"),
-        Binding("question_mark,f1", "help", "help"),
         Binding("escape,a,q", "leave", "back"),
     ]
 
     def __init__(self, submit: Callable[[Action], object]) -> None:
         """Take ``submit``, which runs an action in the thread of the presenter."""
-        super().__init__()
-        self._submit, self._log = submit, TrainingLog()
+        super().__init__(submit, Listing(ListingView("by kind", _COLUMNS, counted=False)))
+        self._log = TrainingLog()
         self._view: TrainingView | None = None
         self.head = TextLine("title", id="header")
         self.learning = LearningChart()
         self.chart = UsageChart()
-        self.kinds = Listing(ListingView("by kind", _COLUMNS, counted=False))
         self.foot = TextLine("dim", id="footer")
-        self.notice = Notice(id="notice")
 
     @property
     def parts(self) -> Sequence[Widget]:
-        return self.head, self.learning, self.chart, self.kinds, self.foot
+        return self.head, self.learning, self.chart, self.rows, self.foot
 
-    def compose(self) -> ComposeResult:
-        yield from self.parts
-        yield self.notice
-
-    def on_mount(self) -> None:
-        self.kinds.choose(True)
-        self.on_resize()
-        self.set_interval(REFRESH_S, self._update_view)
-        self._update_view()
-
-    def on_resize(self) -> None:
-        notice = too_small(*self.app.size)
-        self._show_edges()
-        self.notice.show(notice)
-        self.notice.display = bool(notice)
+    def share_rows(self, height: int) -> None:
         learns = self._view is not None and self._view.learning is not None
-        for part in self.parts:
-            part.display = not notice and (learns or part is not self.learning)
-        room = self.app.size.height - 2
+        self.learning.display = self.learning.display and learns
+        room = height - 2
         kinds = min(len(ORDER) + 3, max(3, room * (3 if learns else 4) // 10))
         learning = max(5, (room - kinds) * 45 // 100) if learns else 0
-        self.kinds.styles.height, self.learning.styles.height = kinds, learning
+        self.rows.styles.height, self.learning.styles.height = kinds, learning
         self.chart.styles.height = max(6, room - kinds - learning)
 
-    def _update_view(self) -> None:
-        if self.app.screen is not self:
-            return  # another one lies on top
-
-        def find(presenter: Presenter) -> None:
+    def find(self) -> None:
+        def view(presenter: Presenter) -> None:
             self._log.fit(presenter.reader, presenter.playhead)
             self.post_message(_Ready(self._log.view(presenter.reader, presenter.playhead)))
 
-        self._submit(find)
+        self._submit(view)
 
     def on__ready(self, message: _Ready) -> None:
         changes = self._view is None or (self._view.learning is None) != (message.view.learning is None)
@@ -129,14 +95,14 @@ class TrainingScreen(Screen[None]):
         if view.note and view.recorded:  # a session of an older version, which has recorded steps only
             self.app.switch_screen(self._recorded(-1))
             return
-        self._show_edges()
+        self.fill()
         if view.learning is not None:
             self.learning.show(view.learning)
         self.chart.show(view)
         title = f"by kind {_where(view)}" if view.index >= 0 else "by kind"
-        self.kinds.show(ListingView(title, _COLUMNS, _rows(view), "no tensors in sight", counted=False))
+        self.rows.show(ListingView(title, _COLUMNS, _rows(view), "no tensors in sight", counted=False))
 
-    def _show_edges(self) -> None:
+    def fill(self) -> None:
         recorded = self._view is not None and self._view.recorded
         keys = (_OPEN, *_KEYS) if recorded else _KEYS
         self.foot.show(f" {text.fitting_keys(keys, self.app.size.width - 2)}")
@@ -145,11 +111,7 @@ class TrainingScreen(Screen[None]):
 
     def on_panel_time_clicked(self, message: Panel.TimeClicked) -> None:
         self._submit(lambda presenter: presenter.playhead.seek(message.t_ns))
-        self._update_view()
-
-    def action_head(self, what: str, *by: int) -> None:
-        self._submit(lambda presenter: getattr(presenter.playhead, what)(*by))
-        self._update_view()
+        self.update_view()
 
     def action_peak(self) -> None:
         view = self._view
@@ -157,13 +119,7 @@ class TrainingScreen(Screen[None]):
             index = int(np.argmax(view.allocated_bytes.sum(axis=1)))
             t_ns = int(view.end_ns[index])
             self._submit(lambda presenter: presenter.playhead.seek(t_ns))
-            self._update_view()
-
-    def action_move(self, by: int) -> None:
-        self.kinds.move(by)
-
-    def action_page(self, by: int) -> None:
-        self.kinds.move(by * self.kinds.in_sight)
+            self.update_view()
 
     def action_process(self, by: int) -> None:
         def change(presenter: Presenter) -> None:
@@ -173,14 +129,14 @@ class TrainingScreen(Screen[None]):
                 self._log.pid = pids[(now + by) % len(pids)]
 
         self._submit(change)
-        self._update_view()
+        self.update_view()
 
     def action_device(self) -> None:
         view = self._view
         if view is not None:
             following = (view.devices.index(view.device) + 1) % len(view.devices)
             self._log.device = view.devices[following]
-            self._update_view()
+            self.update_view()
 
     def action_open(self) -> None:
         self.app.push_screen(self._recorded(self._view.nearest if self._view is not None else -1))
@@ -189,11 +145,6 @@ class TrainingScreen(Screen[None]):
         from memtui.tui.screens.allocations import AllocationScreen
 
         return AllocationScreen(self._submit, number)
-
-    def action_help(self) -> None:
-        from memtui.tui.screens.help import HelpScreen
-
-        self.app.push_screen(HelpScreen("training"))
 
     def action_leave(self) -> None:
         self._submit(lambda presenter: self._log.leave(presenter.playhead))
