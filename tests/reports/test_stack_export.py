@@ -9,14 +9,12 @@ from dataclasses import replace
 import pytest
 
 from memtui.core.errors import UserError
-from memtui.core.samples import Options
-from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
 from memtui.reports.export import export
 from memtui.session.session import Session
 from tests.mutations import mutate
-from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import capture_of, imported, imported_of_messages
+from tests.support.sessions import messages, write_session
+from tests.support.stack_captures import capture_of, imported, imported_of_messages, joined_session
 from tests.support.stacked_snapshot import imported as snapshot
 
 MIB = 1 << 20
@@ -25,10 +23,7 @@ MUTATIONS = int(os.environ.get("MEMTUI_MUTATIONS", "60"))
 
 @pytest.fixture
 def joined(tmp_path):
-    stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
-    recording = write_session(tmp_path / "run.memtui", stream)
-    write_joined(imported_of_messages(), recording, tmp_path / "joined.memtui")
-    return tmp_path / "joined.memtui"
+    return joined_session(tmp_path)
 
 
 def lines_of(path):

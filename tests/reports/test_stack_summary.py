@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from memtui.core.call_stacks import Frame
-from memtui.core.samples import Options
 from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
 from memtui.reports.redact import open_source
@@ -26,8 +25,8 @@ from memtui.reports.stack_sums import StackSums, stack_sums
 from memtui.reports.text import format_report
 from memtui.session import page_windows
 from memtui.session.process_reader import ProcessReader
-from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import capture_of, imported_of_messages, stacks_of
+from tests.support.sessions import messages, write_session
+from tests.support.stack_captures import capture_of, imported_of_messages, joined_session, stacks_of
 
 MIB = 1 << 20
 
@@ -35,10 +34,7 @@ MIB = 1 << 20
 @pytest.fixture
 def joined(tmp_path):
     """Windows with resident pages every fifth time."""
-    stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
-    recording = write_session(tmp_path / "run.memtui", stream)
-    write_joined(imported_of_messages(), recording, tmp_path / "joined.memtui")
-    return tmp_path / "joined.memtui"
+    return joined_session(tmp_path)
 
 
 def summary(path, redact=False):

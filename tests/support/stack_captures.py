@@ -6,9 +6,12 @@ import numpy as np
 
 from memtui.analysis.stack_capture import Readings, StackBlocks, StackCapture
 from memtui.core.call_stacks import CallStacks, Frame
+from memtui.core.samples import Options
 from memtui.formats.imported import Imported, Part
+from memtui.formats.join import write_joined
 from memtui.formats.memray_capture import trace_of
 from memtui.session.records.imported import ImportedFrom
+from tests.support.sessions import hello, messages, write_session
 
 MAIN, STEP, MAKE = Frame("main", "/x/train.py", 3), Frame("step", "/x/train.py", 9), Frame("make", "/x/model.py", 4)
 
@@ -96,3 +99,11 @@ def imported_of_messages(**changes):
 
 def imported(capture):
     return Imported((Part(trace_of(capture)),), ImportedFrom("memray capture"), stacks=capture.stacks, capture=capture)
+
+
+def joined_session(folder):
+    """A recording with resident pages every fifth window, joined with a capture of its process."""
+    stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
+    recording = write_session(folder / "run.memtui", stream)
+    write_joined(imported_of_messages(), recording, folder / "joined.memtui")
+    return folder / "joined.memtui"

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from memtui.core.call_stacks import Frame
-from memtui.core.samples import Options
-from memtui.formats.join import write_joined
 from memtui.formats.session_writer import write
 from memtui.session.session import Session
 from memtui.tui.presenters import stacks as presenter
@@ -17,8 +15,8 @@ from memtui.tui.screens.allocations import AllocationScreen
 from memtui.tui.screens.stacks import StacksScreen
 from memtui.tui.session_app import MemtuiApp
 from tests.support.allocation_screen import until
-from tests.support.sessions import hello, messages, write_session
-from tests.support.stack_captures import capture_of, imported, imported_of_messages, stacks_of
+from tests.support.sessions import messages, write_session
+from tests.support.stack_captures import capture_of, imported, imported_of_messages, joined_session, stacks_of
 
 MIB = 1 << 20
 HOT, MOVING = "hot (train.py) < main (train.py:3)", "moving (train.py:2) < main (train.py:3)"
@@ -26,10 +24,7 @@ HOT, MOVING = "hot (train.py) < main (train.py:3)", "moving (train.py:2) < main 
 
 @pytest.fixture
 def joined(tmp_path):
-    stream = [hello(options=Options(200_000_000, keep_resident=True)), *list(messages(20))[1:]]
-    recording = write_session(tmp_path / "run.memtui", stream)
-    write_joined(imported_of_messages(), recording, tmp_path / "joined.memtui")
-    return tmp_path / "joined.memtui"
+    return joined_session(tmp_path)
 
 
 class Head:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,18 +164,26 @@ class StepLists:
     def tensors(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, the largest first."""
         alive = self.index.alive(row)
-        shown = alive if self._keep is None else alive & self._keep[self.index.born]
-        rows = LazyRows(np.flatnonzero(shown), self._tensor)
-        none = "nothing alive is of that filter" if self._keep is not None else "nothing is alive"
+        rows = LazyRows(np.flatnonzero(self._kept(alive)), self._tensor)
+        return self._of_alive("", TENSORS, rows, of=int(np.count_nonzero(alive)), foot=self._absent)
+
+    def _kept(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of the tensors that are alive pass the filter."""
+        return alive if self._keep is None else alive & self._keep[self.index.born]
+
+    def _of_alive(
+        self, by: str, columns: tuple[Column, ...], rows: Sequence[Row], *, of: int, foot: str
+    ) -> AllocationListView:
+        """Return a list about what is alive and passes the filter."""
         return AllocationListView(
-            self._alive,
-            TENSORS,
+            f"{self._alive}{by}",
+            columns,
             rows,
-            none,
-            of=int(np.count_nonzero(alive)),
+            "nothing is alive" if self._keep is None else "nothing alive is of that filter",
+            of=of,
             filter_text=self.filter_text,
             layer=self.layer_name,
-            foot=self._absent,
+            foot=foot,
             lists=self.names,
         )
 
@@ -281,8 +289,7 @@ class StepLists:
     def breakdown(self, row: int) -> AllocationListView:
         """Return the tensors alive after a row, added up by category."""
         index, origin = self.index, self.origin
-        alive = index.alive(row)
-        shown = alive if self._keep is None else alive & self._keep[index.born]
+        shown = self._kept(index.alive(row))
         if origin is not None and origin.sums is not None:
             items = items_of_sums(origin.sums)
         else:
@@ -304,17 +311,8 @@ class StepLists:
         ]
         dropped = sum(item.bytes for item in result.dropped)
         left_out = f"; {text.size(dropped)} with tags that these rules do not know are left out" if dropped else ""
-        return AllocationListView(
-            f"{self._alive}, rules {self.rules}",
-            BREAKDOWN,
-            rows,
-            "nothing is alive" if self._keep is None else "nothing alive is of that filter",
-            of=len(rows),
-            filter_text=self.filter_text,
-            layer=self.layer_name,
-            foot=f"total {text.size(result.total_bytes)}{left_out}",
-            lists=self.names,
-        )
+        foot = f"total {text.size(result.total_bytes)}{left_out}"
+        return self._of_alive(f", rules {self.rules}", BREAKDOWN, rows, of=len(rows), foot=foot)
 
     # Layers
 
@@ -370,22 +368,12 @@ class StepLists:
 
     def by_stack(self, row: int, group: str) -> AllocationListView:
         """Return the tensors alive after a row, added up by stack, function or file."""
-        alive = self.index.alive(row)
-        shown = alive if self._keep is None else alive & self._keep[self.index.born]
+        shown = self._kept(self.index.alive(row))
         born, sizes = self.index.born[shown], self.index.size_bytes[shown]
         rows = [] if self.stacks is None else self.stacks.sums(born, sizes, group)
         each = "" if group == "by stack" else ": each with all that it calls"
-        return AllocationListView(
-            f"{self._alive} {group}",
-            SUMS,
-            rows,
-            "nothing is alive" if self._keep is None else "nothing alive is of that filter",
-            of=len(rows),
-            filter_text=self.filter_text,
-            layer=self.layer_name,
-            foot=f"total {text.size(int(sizes.sum()))}{each}",
-            lists=self.names,
-        )
+        foot = f"total {text.size(int(sizes.sum()))}{each}"
+        return self._of_alive(f" {group}", SUMS, rows, of=len(rows), foot=foot)
 
 
 def _size(bytes_: int) -> str:
