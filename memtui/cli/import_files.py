@@ -66,9 +66,8 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy would start threads for products that an import never computes
+    # numpy would start threads for products that an import never computes.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     drop_root()
     if args.tui or args.output is None:
         return _on_screen(args, console)

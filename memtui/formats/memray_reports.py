@@ -38,6 +38,9 @@ _ABSENT_IN = {
 }
 
 
+_DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, csv.Error)
+
+
 class _Sum(NamedTuple):
     stack: int
     size_bytes: int
@@ -68,7 +71,7 @@ def parse_text(data: bytes) -> Imported:
     try:
         text = data.decode()
         return _imported("CSV", partial(_of_csv, text)) if data.startswith(_CSV_HEAD) else _of_page(text)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, csv.Error) as error:
+    except _DAMAGED as error:
         raise NotImportable(f"is not a report of memray: {error}") from None
 
 
@@ -79,7 +82,7 @@ def parse(document: Any) -> Imported:
             return _imported("gprof2dot", partial(_of_gprof2dot, document))
         if "profiles" in document:
             return _imported("speedscope", partial(_of_speedscope, document))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+    except _DAMAGED as error:
         raise NotImportable(f"is not a report of memray: {error}") from None
     raise NotImportable(f"has statistics of memray without call stacks: {_INSTEAD}")
 
