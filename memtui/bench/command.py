@@ -29,13 +29,13 @@ from memtui.bench.figures.output import COSTS, NETWORK, FigureOptions
 from memtui.bench.jobs import from_environment, part
 from memtui.bench.operators import CATALOGUE
 from memtui.bench.plan import SETTLING_NS
-from memtui.bench.printer import Printer, terminal_columns
+from memtui.bench.printer import Printer
 from memtui.bench.result import BenchRow
 from memtui.bench.spaces import SPACES
 from memtui.bench.store import Database
 from memtui.bench.sweep import OnProgress, Request, Sweep, find_source
 from memtui.bench.sweep_task import SweepProcess
-from memtui.core.console import Console, as_json
+from memtui.core.console import Console, as_json, output_columns
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.core.files import ANOTHER_FILE, check_place, write_safely
 from memtui.core.plain_data import to_plain
@@ -287,7 +287,7 @@ def _screen(
     # The rows on the screen stay in the terminal, however the screen was left.
     rows, foot = process.measured, table.foot(process.lines)
     if process.lines:
-        for text in [*table.lines(process.lines, titles, terminal_columns()), *foot]:
+        for text in [*table.lines(process.lines, titles, output_columns()), *foot]:
             print(visible(text))
     if process.error is not None:
         raise process.error
@@ -335,7 +335,7 @@ def _compare(args: argparse.Namespace, _: FigureOptions | None) -> int:
     if args.json:
         print(as_json({"a": str(first), "b": str(second), "rows": to_plain(comparisons)}))
         return 0
-    for text in compare.table(comparisons, terminal_columns()):
+    for text in compare.table(comparisons, output_columns()):
         print(visible(text))
     if pairs := {comparison.devices for comparison in comparisons if comparison.devices[0] != comparison.devices[1]}:
         print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs))))

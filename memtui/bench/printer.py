@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from memtui.bench import text as table
 from memtui.bench.configuration import Configuration, Titles
 from memtui.bench.sweep import SweepProgress
+from memtui.core.console import output_columns
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.core.units import span
-
-
-def terminal_columns() -> int | None:
-    """Return the columns of standard output; None where it is not a terminal, and nothing has to be cut."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
-    except (OSError, ValueError):
-        return None
 
 
 class Printer:
@@ -35,7 +26,7 @@ class Printer:
         self._notify, self._rows = notify, rows
         self._lines: list[table.BenchLine] = []
         self._titles = Titles(wanted)
-        self._names = table.names(self._titles, terminal_columns()) if rows else {}
+        self._names = table.names(self._titles, output_columns()) if rows else {}
         self._line = ProgressLine("bench", "starting the process that measures")
         self.skipped = 0
 
@@ -65,7 +56,7 @@ class Printer:
         row = progress.row
         assert row is not None
         if not self._lines:
-            for text in table.head(self._titles.common, terminal_columns()):
+            for text in table.head(self._titles.common, output_columns()):
                 print(visible(text))
         self._lines.append(table.BenchLine.of(row))
         print(visible(table.line(self._lines[-1], self._names.get(row.configuration, ""))), flush=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from memtui.core.argtypes import Parser, add_json
 from memtui.core.command import Command
-from memtui.core.console import Console
+from memtui.core.console import Console, output_columns
 from memtui.core.errors import FAILURE, UserError
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def _list(args: argparse.Namespace, console: Console) -> int:
-    import shutil
     from dataclasses import asdict
 
     from memtui.recording.status import NO_LIMIT, describe, format_table
@@ -27,7 +25,7 @@ def _list(args: argparse.Namespace, console: Console) -> int:
     if args.json:
         console.print_json({"recordings": [asdict(recording) for recording in recordings]})
     else:
-        console.print(format_table(recordings, shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT))
+        console.print(format_table(recordings, output_columns() or NO_LIMIT))
     return 0
 
 

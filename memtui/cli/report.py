@@ -82,14 +82,14 @@ def print_report(
 ) -> None:
     """Print the numbers of a session. Raises UserError."""
     from memtui.reports.report import build_report
-    from memtui.reports.text import format_report
+    from memtui.reports.text import TEXT_COLUMN, format_report
 
     with console.progress(f"adding up {path}"):
         report = build_report(path, redact=redact, gco2_per_kwh=gco2_per_kwh)
     if as_json:
         console.print_json(report.to_dict())
     else:
-        print(format_report(report))
+        console.print_page(format_report(report), TEXT_COLUMN)
 
 
 REPORT = Command("report", "the numbers of a session, or of a placement profile", _add_arguments, _run)

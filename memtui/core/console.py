@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from memtui.core.errors import complain
 from memtui.core.progress_line import ProgressLine, above_line
-from memtui.core.text import visible
+from memtui.core.text import visible, wrapped
 
 JSON_VERSION = 1  # of the documents that other programs read: it rises when a key changes its meaning or is removed
+
+
+def output_columns() -> int | None:
+    """Return the columns of standard output; None where it is not a terminal, and nothing has to be cut."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    except (OSError, ValueError):
+        return None
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -43,6 +52,19 @@ class Console:
         """Print a result above a progress line. Line breaks stay, other characters are made printable."""
         with above_line():
             print("\n".join(map(visible, text.split("\n"))), flush=True)
+
+    def print_page(self, text: str, indent: int) -> None:
+        """Print a result whose lines begin with a name; on a terminal what is too wide goes on under its text.
+
+        Args:
+            text: lines, each of which begins with a name or with blanks.
+            indent: the column in which the text of a line begins.
+        """
+        columns = output_columns()
+        lines = text.split("\n")
+        self.print(
+            "\n".join(lines if columns is None else (part for line in lines for part in wrapped(line, columns, indent)))
+        )
 
     def print_json(self, document: Mapping[str, Any]) -> None:
         """Print the one JSON document of ``--json``."""

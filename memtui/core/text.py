@@ -7,6 +7,7 @@ All output to a terminal passes ``visible``, and output that a spreadsheet may r
 from __future__ import annotations
 
 import difflib
+import textwrap
 import unicodedata
 from collections.abc import Iterable
 
@@ -54,6 +55,24 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_show, text))
+
+
+def wrapped(line: str, columns: int, indent: int) -> list[str]:
+    """Return a line in parts of at most that many columns; what follows the first is indented.
+
+    Words are not broken: one that is longer than the room stays whole. Blanks inside a part stay.
+    """
+    if len(line) <= columns or columns <= 2 * indent:
+        return [line]
+    return textwrap.wrap(
+        line,
+        columns,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        expand_tabs=False,
+        replace_whitespace=False,
+    )
 
 
 def one_line(text: str) -> str:

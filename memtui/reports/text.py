@@ -20,6 +20,7 @@ from memtui.reports.stack_summary import stack_lines
 from memtui.reports.tensor_summary import tensor_lines
 from memtui.reports.training_summary import learning_lines, training_lines
 
+TEXT_COLUMN = 13  # in which the text of a line begins, after its name
 LONG_GAP = 0.05  # of the recorded time: an end outside every window that gets a line
 
 

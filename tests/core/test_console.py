@@ -47,3 +47,12 @@ def test_a_screen_is_for_somebody_at_a_terminal(console, monkeypatch, tui, as_js
     monkeypatch.setattr(sys.stdin, "isatty", lambda: stdin)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: stdout)
     assert console.wants_screen(argparse.Namespace(tui=tui, json=as_json)) is wanted
+
+
+def test_lines_that_are_too_wide_go_on_under_their_text_on_a_terminal_alone(console, capsys, monkeypatch):
+    page = "working set  median 12 MiB  of 40 MiB\nreuse        none"
+    console.print_page(page, 13)
+    monkeypatch.setattr("memtui.core.console.output_columns", lambda: 30)
+    console.print_page(page, 13)
+    wrapped = "working set  median 12 MiB  of\n             40 MiB\nreuse        none"
+    assert capsys.readouterr().out == f"{page}\n{wrapped}\n"

@@ -33,7 +33,7 @@ from memtui.core.samples import (
     VmaTable,
     Window,
 )
-from memtui.core.text import csv_cell, short_command, storable, visible
+from memtui.core.text import csv_cell, short_command, storable, visible, wrapped
 from memtui.reports.export import export
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
@@ -413,3 +413,12 @@ def test_error_lines_show_names_as_text(tmp_path):
         assert line.endswith("\n")
         assert line[:-1].isprintable(), ascii(line)
         assert "\\x1b]52;c;" in line or "PID" in line or "terminal" in line, line
+
+
+@given(st.lists(st.text("abc-", min_size=1, max_size=30), min_size=1), st.integers(0, 120), st.integers(0, 13))
+def test_a_line_is_wrapped_between_words(words, columns, indent):
+    parts = wrapped(" ".join(words), columns, indent)
+    assert " ".join(part.strip() for part in parts) == " ".join(words)
+    if columns > 2 * indent:
+        assert all(len(part) <= columns or " " not in part.strip() for part in parts)
+        assert all(part.startswith(" " * indent) for part in parts[1:])

@@ -11,9 +11,8 @@ from typing import Any
 from memtui.bench import request
 from memtui.bench.figures.output import PREDICT, FigureOptions
 from memtui.bench.predict.training import Training, load
-from memtui.bench.printer import terminal_columns
 from memtui.bench.store import Database
-from memtui.core.console import as_json
+from memtui.core.console import as_json, output_columns
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.plain_data import to_plain
 from memtui.core.progress_line import ProgressLine
@@ -55,9 +54,9 @@ def predict(args: argparse.Namespace, figures: FigureOptions | None = None) -> i
         elif verb == "eval":
             answer = report.evaluate(training)
         elif parts is not None:
-            answer = report.run_network(training, parts, terminal_columns())
+            answer = report.run_network(training, parts, output_columns())
         else:
-            answer = report.run(training, wanted, terminal_columns())
+            answer = report.run(training, wanted, output_columns())
     if args.json:
         print(as_json({"database": str(path), **_training_dict(training), **answer.document}))
     else:
