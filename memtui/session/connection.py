@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,20 @@ from memtui.session.validation import check_rows, parse_json
 
 Record = TypeVar("Record")
 Row = tuple[Any, ...]
+_MOST_VALUES = 512  # of a statement; SQLite before 3.32 takes 999
+
+
+def one_of(column: str, numbers: Iterable[int]) -> Iterator[tuple[str, list[int]]]:
+    """Yield conditions in SQL that a column is one of some numbers, each with its values; the numbers rise.
+
+    A connection keeps its last 128 statements compiled: 80 kB each for a thousand numbers that are written out. Here
+    they are values, and a power of two in number, so that few statements differ. The last one is repeated.
+    """
+    rising = sorted(numbers)
+    for first in range(0, len(rising), _MOST_VALUES):
+        some = rising[first : first + _MOST_VALUES]
+        count = 1 << (len(some) - 1).bit_length()
+        yield f"{column} IN ({', '.join('?' * count)})", [*some, *some[-1:] * (count - len(some))]
 
 
 class SessionFile:

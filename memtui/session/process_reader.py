@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from memtui.core.samples import Process
-from memtui.session.connection import SessionFile
+from memtui.session.connection import SessionFile, one_of
 from memtui.session.file_format import row_id, row_ids, split_row_id
 from memtui.session.schema import ProcessSampleRecord, columns_of
 from memtui.session.validation import MAX_PID, MAX_PROCESS
@@ -32,7 +32,8 @@ class ProcessReader:
 
     def with_keys(self, keys: Iterable[int]) -> list[Process]:
         """Return the processes with these keys."""
-        return self._where(f"key IN ({', '.join(map(str, sorted(keys)))}) ORDER BY key")
+        some = (self._where(f"{which} ORDER BY key", *values) for which, values in one_of("key", keys))
+        return [process for part in some for process in part]
 
     def present(self, first_sample: int, last_sample: int) -> set[int]:
         """Return the keys of the processes that ran in an inclusive range of samples."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.row_states import RowState
 from memtui.session.blobs import decode_pairs
-from memtui.session.connection import Row, SessionFile
+from memtui.session.connection import Row, SessionFile, one_of
 from memtui.session.file_format import row_id, row_ids, split_row_id
 from memtui.session.filter_correction import FilterCorrection
 from memtui.session.page_reader import PageReader
@@ -124,8 +124,11 @@ class VmaReader:
 
     def _states(self, ids: Sequence[int]) -> dict[int, tuple[RowState, ...]]:
         """Return the states of rows over the windows, of rows that changed. Few rows are selected by number."""
-        which = f"row IN ({', '.join(map(str, ids))})" if len(ids) <= _FEW_ROWS else "1"
-        records = self._file.records(VmaStateRecord, f"WHERE {which} ORDER BY row, sample") if ids else []
+        conditions = one_of("row", ids) if len(ids) <= _FEW_ROWS else [("1", [])]
+        parts = (
+            self._file.records(VmaStateRecord, f"WHERE {which} ORDER BY row, sample", *of) for which, of in conditions
+        )
+        records = [record for part in parts for record in part]
         return {
             row: tuple(RowState(state.sample, state.perms, state.filtered, state.name) for state in states)
             for row, states in groupby(records, key=lambda record: record.row)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from memtui.session.connection import one_of
 from memtui.session.vma_row import VmaRow
-
-_BATCH_IDS = 1000  # ids in a query
 
 
 class VmaRowCache:
@@ -50,15 +49,9 @@ class VmaRowCache:
         if missing := set(wanted) - self._rows.keys():
             self._rows.update({process: {} for process in missing})
             if scanned := {process for process in missing if process <= self._complete_after}:
-                self._add(self._read(f"vma.process IN ({_listed(scanned)})"))
-        for start in range(0, len(cached), _BATCH_IDS):
-            ids = cached[start : start + _BATCH_IDS]
-            current = self._read(f"vma.id IN ({_listed(ids)})")
-            merged = set(ids) - {row.id for row in current}  # into another one
-            for own in living if merged else ():
-                for row_id in merged & own.keys():
-                    del own[row_id]
-            self._add(current)
+                for condition, keys in one_of("vma.process", scanned):
+                    self._add(self._read(condition, *keys))
+        self._reread(cached, living)
         for process in known:  # a new one may be requested by the next call, of windows before these
             if not any(row.open or row.last_sample > newest_sample for row in self._rows[process].values()):
                 del self._rows[process]
@@ -68,6 +61,15 @@ class VmaRowCache:
             for process in sorted(self._rows.keys() & set(wanted))
             for row in sorted(self._rows[process].values(), key=lambda row: row.start)
         ]
+
+    def _reread(self, cached: Collection[int], living: Sequence[dict[int, VmaRow]]) -> None:
+        for condition, ids in one_of("vma.id", cached):
+            current = self._read(condition, *ids)
+            merged = set(ids) - {row.id for row in current}  # into another one
+            for own in living if merged else ():
+                for row_id in merged & own.keys():
+                    del own[row_id]
+            self._add(current)
 
     def _add_new(self) -> None:
         """Add rows that have come since, also of processes that were not requested yet: they soon will be."""
@@ -80,7 +82,3 @@ class VmaRowCache:
     def _add(self, rows: Iterable[VmaRow]) -> None:
         for row in rows:
             self._rows[row.process][row.id] = row
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))

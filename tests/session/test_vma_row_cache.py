@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memtui.session import vma_row_cache
 from memtui.session.vma_row import VmaRow
 from memtui.session.vma_row_cache import VmaRowCache
 
@@ -29,11 +28,14 @@ class Store:
         self.rows.update({one.id: one for one in rows})
 
     def read(self, condition: str, *values: int) -> list[VmaRow]:
-        self.asked.append(condition.replace("?", "{}").format(*values))
         column, listed = re.fullmatch(r"vma\.(\w+) (?:> \?|IN \((.*)\))", condition).groups()
         if listed is None:
+            self.asked.append(f"vma.id > {values[0]}")
             return [one for one in self.rows.values() if one.id > values[0]]
-        return [one for one in self.rows.values() if getattr(one, column) in set(map(int, listed.split(", ")))]
+        assert listed.count("?") == len(values)
+        numbers = sorted(set(values))
+        self.asked.append(f"vma.{column} IN ({', '.join(map(str, numbers))})")
+        return [one for one in self.rows.values() if getattr(one, column) in numbers]
 
     def newest(self) -> tuple[int, int]:
         self.asked.append("newest")
@@ -115,7 +117,7 @@ def test_a_new_process_that_was_dropped_is_read_whole_when_it_is_requested(store
 
 
 def test_many_rows_are_asked_for_in_parts(store, monkeypatch):
-    monkeypatch.setattr(vma_row_cache, "_BATCH_IDS", 2)
+    monkeypatch.setattr("memtui.session.connection._MOST_VALUES", 2)
     store.put(*(row(n, 1, n << 12) for n in range(4, 7)))
     cache = VmaRowCache(store.read, store.newest)
     cache.of({1}, 0)
