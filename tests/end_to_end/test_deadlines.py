@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +129,7 @@ def test_an_uninterruptible_read(stuck, tmp_path):
         assert child.stdout.readline() == f"{SIZE}\n", "the read came to its end"
         assert computes(child.pid, 0.2) > 0
     finally:
+        stuck.answer()  # a child that waits for it cannot be killed
         child.kill()
         child.communicate()
 
@@ -135,7 +137,7 @@ def test_an_uninterruptible_read(stuck, tmp_path):
 @needs_root
 def test_a_program_that_is_executed_from_a_slow_disk(stuck):
     """Seizing waits for a lock that is held meanwhile; nothing may stand still for that."""
-    child = start_on(stuck, _EXECS)
+    child, others = start_on(stuck, _EXECS), set(threading.enumerate())
     try:
         with Pauser() as pauser:
             for _ in range(5):
@@ -145,6 +147,8 @@ def test_a_program_that_is_executed_from_a_slow_disk(stuck):
                 assert time.monotonic() - begin < LONGEST_S + 0.05
                 assert caught.value.paused_ns == 0
                 assert computes(child.pid, 0.2) > 0.05, "its other threads stand still"
+            tracing = [thread for thread in set(threading.enumerate()) - others if thread.name == "memtui-pause"]
+            assert len(tracing) == 1
             stuck.answer()
             assert child.stdout.readline() == "on\n"
             end = time.monotonic() + 10
@@ -156,6 +160,7 @@ def test_a_program_that_is_executed_from_a_slow_disk(stuck):
                     assert time.monotonic() < end
         assert {tracer(task) for task in tasks(child.pid)} == {"0"}
     finally:
+        stuck.answer()  # a child that waits for it cannot be killed
         child.kill()
         child.communicate()
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from memtui.probes.pause import pauser as pauser_module
 from memtui.probes.pause.pauser import NotPaused, Pauser, PauseRefused
-from memtui.probes.pause.ptrace import BUSY, Seizure
+from memtui.probes.pause.ptrace import BUSY, EXEC, Seizure
 from tests.support.pagetable_targets import need_root
 from tests.support.paused import Counter, VforkParent, state, tasks, tracer
 
@@ -262,6 +264,35 @@ def test_a_busy_tracing_thread_is_given_up(monkeypatch, counter):
         with pauser.paused(counter.pid):
             counter.assert_stands()
     counter.assert_runs()
+
+
+def test_a_process_that_blocks_its_tracing_thread_is_left_alone_until_that_has_ended(monkeypatch):
+    """One thread waits for it, and one reaps for that; a thread for each try would be thousands in an hour."""
+    pid, calls, entered, unblocked = (1 << 22) + 10, [], threading.Event(), threading.Event()  # nobody's pid
+
+    def block(seizure):
+        calls.append(seizure.pid)
+        entered.set()
+        unblocked.wait(60)
+        raise NotPaused("its disk has answered")
+
+    monkeypatch.setattr(Seizure, "stop", block)
+    others = set(threading.enumerate())
+    with Pauser() as pauser:
+        try:
+            for _ in range(5):
+                with pytest.raises(NotPaused, match=re.escape(EXEC)), pauser.paused(pid, deadline_s=0.01):
+                    pytest.fail("the block was entered")
+            assert entered.wait(20)
+            assert calls == [pid]
+            waiting = sorted(thread.name for thread in set(threading.enumerate()) - others)
+            assert waiting == ["memtui-attend", "memtui-pause"]
+        finally:
+            unblocked.set()
+        assert pauser._stuck[pid].join(20)
+        with pytest.raises(NotPaused, match="its disk has answered"), pauser.paused(pid, deadline_s=20):
+            pytest.fail("the block was entered")
+        assert calls == [pid, pid]
 
 
 _PAUSES_FOR_EVER = """

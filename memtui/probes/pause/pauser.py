@@ -123,7 +123,7 @@ class Pauser:
                 yield outcomes
             finally:
                 # Whatever happened, also a ^C in this thread: no target may stay paused.
-                self._let_go([job for job in jobs.values() if not job.given_up])
+                self._let_go(list(jobs.values()))
 
     def _outcome(self, job: _Job, until: float) -> Pause | Exception:
         try:
