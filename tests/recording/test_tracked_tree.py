@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.target_lock import TargetLocks
 from memtui.recording.sampler.tracked_tree import TrackedTree
 from tests.support.folders import names_in
+from tests.support.pid_state import places_of
 from tests.support.sampler_parts import Outbox, Reader
 
 PARENT = """
@@ -60,7 +62,8 @@ class Family:
 def family(owner: int | None = None):
     """All descriptors are closed when all are forgotten."""
     before = set(names_in("/proc/self/fd"))
-    process = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", PARENT], **pipes, start_new_session=True)
     try:
         assert process.stdout.readline() == "up\n"
         made = Family(process, owner)
@@ -69,7 +72,8 @@ def family(owner: int | None = None):
             made.tree.forget(pid)
         made.locks.close()
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the child as well, which has its stdout
         process.communicate()
     assert set(names_in("/proc/self/fd")) <= before
 
@@ -106,10 +110,12 @@ def test_children_come_and_go_and_are_counted():
         assert set(one.tree.processes) == {one.pid, child}
         assert [message.pid for message in one.outbox.take()] == [child]
         assert one.tree.take_gaps() == 1
+        one.tree.usage.read(child)
         one.tell("kill")
         one.round()
         assert set(one.tree.processes) == {one.pid}
         assert one.reader.forgotten == [child]
+        assert places_of(child, one.tree) == {"_reader.begun", "_reader.forgotten"}  # the notes of the stand-in
         assert one.tree.take_gaps() == 1
 
 
@@ -139,6 +145,24 @@ def test_what_another_memtui_watches_is_left_out_and_reported_once():
         one.round()
         assert child in one.tree.processes
         one.tell("kill")
+
+
+def test_the_next_process_with_the_number_of_one_that_was_left_out_is_reported_too():
+    with family() as one:
+        other = TargetLocks()
+        one.round()
+        child = one.tell("fork")
+        other.acquire(child)
+        one.round()
+        (event,) = [event for event in one.outbox.events() if str(child) in event[1]]
+        # As a refresh finds it where one ended and its number was given to another one since.
+        one.tree._ended = one.tree._new = [process for process in one.tree._tree.processes if process.pid == child]
+        one.tree.follow()
+        assert [text for text in one.outbox.events() if text[0] == "warning"] == [event]
+        one.tell("kill")
+        one.round()
+        assert places_of(child, one.tree) == {"_reader.forgotten"}
+        other.close()
 
 
 def test_another_users_process_is_left_out():

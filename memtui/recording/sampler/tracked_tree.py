@@ -125,6 +125,7 @@ class TrackedTree:
         """Release everything that was allocated for a process."""
         if tracked := self.processes.pop(pid, None):
             os.close(tracked.pidfd)
+        self._left_out.discard(pid)
         self._sharers.forget(pid)
         self._usage.forget(pid)
         self._reader.forget(pid)
