@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import subprocess
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -17,11 +19,14 @@ from memtui.probes.pages.pagetable import tracker as pagetable
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
+from memtui.probes.pages.rss import RssTracker
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pause import hold_times
 from memtui.probes.proc_maps import read_maps
 from memtui.probes.window_reader import PageReader, Reading, Subject
+from tests.support.live import needs_root
 from tests.support.pagetable_targets import Target, need_pagetable
+from tests.support.pid_state import places_of
 
 pytestmark = pytest.mark.real_clock
 
@@ -187,3 +192,58 @@ def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
     reader = PageReader(Blind(), pause=False)
     tables = [reader._read_paused(Subject(1, None, 0, ()), False)[1]() for _ in range(2)]
     assert tables == [b"one", b"two"]
+
+
+class PausingTracker(RssTracker):
+    """Reads nothing while its targets are paused, and keeps their pids until they are forgotten."""
+
+    pauses = True
+
+    def __init__(self):
+        super().__init__()
+        self.started = set()
+
+    def start(self, pid, vmas):
+        self.started.add(pid)
+
+    def forget(self, pid):
+        self.started.discard(pid)
+
+
+KEPT = {
+    "_tracker.started",
+    "_protected._owners",
+    *(f"_times.{name}" for name in ("_size", "_took", "_stopped", "_walk_ns")),
+}
+KEPT_UNFILTERED = {"_filters._threads", "_filters._turns"}
+KEPT_FILTERED = {"_filters._filtered", "_tracker.running"}
+
+
+@needs_root
+@pytest.mark.parametrize("filtered", [False, True])
+def test_nothing_is_kept_of_a_process_that_ended(filtered, monkeypatch):
+    """A recording of hours sees hundreds of thousands of processes."""
+    with closing(PageReader(PausingTracker(), pause=True)) as reader, subprocess.Popen(["sleep", "100"]) as target:
+        monkeypatch.setattr(reader._protected, "_terminals", {1 << 30})  # as if memtui had a terminal
+        subject = Subject(target.pid, None, read_stat(target.pid).start_ticks)
+        try:
+            reader.start(subject)
+            monkeypatch.setattr(reader._filters, "_has_filter", lambda *_: filtered)
+            for _ in range(2):
+                assert isinstance(reader.read([subject], want_resident=False)[0], Reading)
+            assert places_of(target.pid, reader) == KEPT | (KEPT_FILTERED if filtered else KEPT_UNFILTERED)
+            reader.forget(target.pid)
+            assert places_of(target.pid, reader) == set()
+        finally:
+            target.kill()
+
+
+def test_nothing_is_kept_in_page_tables_of_a_process_that_ended(target):
+    with PageTableTracker() as tracker, closing(PageReader(tracker, pause=True)) as reader:
+        subject = Subject(target.pid, None, read_stat(target.pid).start_ticks)
+        reader.start(subject)
+        for want_resident in (True, False):
+            assert isinstance(reader.read([subject], want_resident=want_resident)[0], Reading)
+        assert "_tracker._tracked" in places_of(target.pid, reader)
+        reader.forget(target.pid)
+        assert places_of(target.pid, reader) == set()
