@@ -1,9 +1,10 @@
 """Watches a program whose children live for a moment, and measures whether any part of memtui grows with them.
 
 Run as ``python -m benchmarks.growth [SECONDS]`` (root): 20 children a second at an interval of 0.1 s, for an hour
-unless told otherwise. Resident memory and CPU time of viewer, sampler and recorder are printed every 10 s. After the
-first five minutes, or the first third of a shorter run, no part may grow by more than 5 MiB, nor the viewer take a
-tenth more of a CPU. Exits with 1 otherwise. SIGINT ends it early.
+unless told otherwise. Resident memory and CPU time of viewer, sampler and recorder are printed every 10 s, with the
+load average, because a CPU figure of a busy machine is not comparable. After the first five minutes, or the first third
+of a shorter run, no part may grow by more than 5 MiB until the end, nor the viewer take a tenth more of a CPU; `judge`
+says how that is measured. Exits with 1 otherwise. SIGINT ends it early.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ import termios
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 SECONDS, EVERY_S, SETTLED_S = 3600, 10, 300
+EDGE_S = 300  # whose mean is compared at either end: single lines are noise
 MOST_BYTES, MOST_CPU = 5 << 20, 1.1
 PARTS = ("memtui.recording.sampler", "memtui.recording.recorder")
 CHILDREN_A_SECOND = 20
@@ -45,7 +50,7 @@ while True:
 """
 
 
-_Line = tuple[float, dict[str, tuple[int, float]]]
+Line = tuple[float, dict[str, tuple[int, float]]]
 """Seconds, and by part its resident bytes and the share of a CPU that it took since the line before."""
 
 
@@ -88,7 +93,11 @@ def main() -> int:
         viewer = _attach(target.pid, Path(folder) / "s.memtui")
         try:
             time.sleep(5)
-            lines = _measure(_parts(viewer.pid), seconds)
+            parts = _parts(viewer.pid)
+            if missing := sorted({"viewer", *PARTS} - parts.keys()):
+                print(f"no process of memtui is {', '.join(missing)}", file=sys.stderr)
+                return 1
+            lines = _measure(parts, seconds)
         except psutil.NoSuchProcess as error:
             print(f"process {error.pid} of memtui ended ({error.name}); the session says:", file=sys.stderr)
             viewer.wait(30)
@@ -99,12 +108,12 @@ def main() -> int:
             viewer.wait(30)
             target.kill()
             target.wait()
-    return _judge([line for line in lines if line[0] >= settled_s])
+    return judge([line for line in lines if line[0] >= settled_s])
 
 
-def _measure(parts: dict[str, psutil.Process], seconds: float) -> list[_Line]:
+def _measure(parts: dict[str, psutil.Process], seconds: float) -> list[Line]:
     begin = time.monotonic()
-    lines: list[_Line] = []
+    lines: list[Line] = []
     spent = {name: sum(part.cpu_times()[:2]) for name, part in parts.items()}
     before = begin
     try:
@@ -119,28 +128,50 @@ def _measure(parts: dict[str, psutil.Process], seconds: float) -> list[_Line]:
             before = now
             lines.append((now - begin, row))
             cells = (f"{name} {held / 2**20:.1f} MiB {100 * cpu:.1f} %" for name, (held, cpu) in row.items())
-            print(f"{now - begin:6.0f} s  {'  '.join(cells)}", flush=True)
+            print(f"{now - begin:6.0f} s  load {os.getloadavg()[0]:.2f}  {'  '.join(cells)}", flush=True)
     except KeyboardInterrupt:
         pass
     return lines
 
 
-def _judge(lines: list[_Line]) -> int:
-    """Compare the last third of the time with the first third: single lines are noise."""
-    third = len(lines) // 3
-    if not third:
+def judge(lines: list[Line]) -> int:
+    """Print by how much each part grew over these lines; return 1 if one grew by more than it may.
+
+    Two figures, of which the larger counts: the mean of the last five minutes less that of the first five, and the
+    median slope between any two lines (Theil and Sen) times the length, which sees steady growth whole.
+    """
+    if len(lines) < 4:
         print("too short to tell whether anything grows", file=sys.stderr)
         return 1
+    times_s = np.array([time_s for time_s, _ in lines])
     code = 0
     for name in lines[0][1]:
-        held, cpu = (
-            [sum(row[name][of] for _, row in some) / third for some in (lines[:third], lines[-third:])] for of in (0, 1)
-        )
-        grown = held[1] - held[0] > MOST_BYTES or (name == "viewer" and cpu[1] > MOST_CPU * cpu[0])
-        code |= grown
-        figures = f"{held[0] / 2**20:.1f} to {held[1] / 2**20:.1f} MiB, {100 * cpu[0]:.1f} to {100 * cpu[1]:.1f} % CPU"
-        print(f"{name}: {figures}{': grows' * grown}")
+        resident, cpu = (_Change.of(times_s, np.array([row[name][of] for _, row in lines])) for of in (0, 1))
+        grows = resident.growth > MOST_BYTES or (name == "viewer" and cpu.growth > (MOST_CPU - 1) * cpu.first)
+        code |= grows
+        first, last, growth = (value / 2**20 for value in resident)
+        memory = f"{first:.1f} to {last:.1f} MiB (grown by {growth:.1f})"
+        print(f"{name}: {memory}, {100 * cpu.first:.1f} to {100 * cpu.last:.1f} % CPU{': grows' * grows}")
     return int(code)
+
+
+class _Change(NamedTuple):
+    """How a value changed: its means at either end, and its growth."""
+
+    first: float
+    last: float
+    growth: float
+
+    @classmethod
+    def of(cls, times_s: NDArray[np.float64], values: NDArray[np.float64]) -> _Change:
+        length_s = times_s[-1] - times_s[0]
+        edge_s = min(EDGE_S, length_s / 2)
+        first, last = (
+            float(values[part].mean()) for part in (times_s <= times_s[0] + edge_s, times_s >= times_s[-1] - edge_s)
+        )
+        earlier, later = np.triu_indices(len(values), 1)
+        slope = np.median((values[later] - values[earlier]) / (times_s[later] - times_s[earlier]))
+        return cls(first, last, max(last - first, float(slope * length_s)))
 
 
 if __name__ == "__main__":
