@@ -35,6 +35,7 @@ NAMES = (
     "imports",
     "large_files",
     "placement",
+    "many_mappings",
 )
 
 

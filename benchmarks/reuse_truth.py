@@ -6,7 +6,6 @@ touch by touch, and the distance is that of the first touch of a page in a windo
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 
 from benchmarks.recording import environment
 from benchmarks.run import Run, memtui
-from benchmarks.table import Row, Skip, once
-from benchmarks.targets import needs_root
+from benchmarks.table import Row, once
+from benchmarks.targets import compiled, needs_root
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.reports.report import build_report
 from memtui.reports.reuse_summary import DistanceBounds
@@ -87,12 +86,7 @@ def _rows(name: str, seen: DistanceBounds | None, true_bytes: float, *, limits: 
 @contextmanager
 def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A program that touches pages in this order. Raises Skip without a C compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise Skip("it needs a C compiler")
-    program = folder / "paced_touches"
-    source = Path(__file__).with_name("paced_touches.c")
-    subprocess.run([compiler, "-std=gnu11", "-O1", "-o", program, source, "-lm"], check=True)
+    program = compiled(Path(__file__).with_name("paced_touches.c"), folder)
     argv = [str(program), case.order, str(PAGES), str(case.round_s * 1e3)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
         try:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -123,6 +124,16 @@ def pattern_of(*words: object) -> Iterator[dict[str, Any]]:
             yield said
         finally:
             child.kill()
+
+
+def compiled(source: Path, folder: Path) -> Path:
+    """Compile a target that is written in C into a folder and return the program. Raises Skip without a compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise Skip("it needs a C compiler")
+    program = folder / source.stem
+    subprocess.run([compiler, "-std=gnu11", "-O1", "-o", program, source, "-lm"], check=True)
+    return program
 
 
 def status_bytes(pid: int, name: str) -> int:

@@ -186,7 +186,7 @@ def test_a_table_goes_into_its_place_in_a_document(tmp_path):
         documents.put(path, "cost", "")
 
 
-@pytest.mark.parametrize("name", ["trackers", "known_truth", "reuse_truth", "peers"])
+@pytest.mark.parametrize("name", ["trackers", "known_truth", "reuse_truth", "many_mappings", "peers"])
 def test_the_documents_have_a_place_for_what_make_writes(name):
     assert documents.has_place(ROOT / "docs/internals/measurements.md", name)
     assert documents.has_place(ROOT / "docs/internals/cost.md", "cost")
