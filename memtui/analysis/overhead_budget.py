@@ -31,7 +31,7 @@ class Budget:
         """Set the bound of the interval, and the CPU time used until ``now_ns``, which is not a cost."""
         self._share, self._longest_ns = ppm / MILLION, longest_ns
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
-        self._costs: deque[int] = deque(maxlen=RECENT)
+        self._costs: deque[tuple[int, bool]] = deque(maxlen=RECENT)  # and whether it is memtui's own CPU time
         self.last_ns = 0  # what the last window cost
         self._debt_ns = 0.0
         self._warned = False
@@ -46,12 +46,13 @@ class Budget:
             cpu_ns: all CPU time used until now.
             parts: of the window, each of which costs about as much as a window that is not cut.
         """
-        cost_ns = max(lost_ns, cpu_ns - self._cpu_ns, 0)
+        own_ns = cpu_ns - self._cpu_ns
+        cost_ns = max(lost_ns, own_ns, 0)
         earned_ns = self._share * max(now_ns - self._now_ns, 0)
         if self._begun == 1:
             self._costs.clear()
         self._begun += 1
-        self._costs.append(cost_ns // parts)
+        self._costs.append((cost_ns // parts, own_ns > lost_ns))
         self.last_ns = cost_ns
         most_ns = self._share * self._longest_ns  # what one interval can pay: the rest is bygone
         self._debt_ns = min(max(self._debt_ns + cost_ns - earned_ns, 0.0), most_ns)
@@ -88,9 +89,12 @@ class Budget:
                 f"the budget of {share} cannot be met: a window costs {cost}, for which an interval of {needed} would "
                 f"do; the longest there can be is {seconds(self._longest_ns)}"
             )
+        what = (
+            f"memtui needs {cost} of CPU for a window" if self._typical[1] else f"one window costs this program {cost}"
+        )
         return (
-            f"one window costs this program {cost}, so a budget of {share} allows one in {needed}: i or --max-overhead "
-            "for more and dearer ones, --pages sampled for a part of the memory at a time"
+            f"{what}, so a budget of {share} allows one in {needed}: i or --max-overhead for more and dearer ones, "
+            "--pages sampled for a part of the memory at a time"
         )
 
     def interval_ns(self, requested_ns: int) -> int:
@@ -106,7 +110,11 @@ class Budget:
 
     @property
     def _cost_ns(self) -> int:
-        return sorted(self._costs)[len(self._costs) // 2] if self._costs else 0
+        return self._typical[0]
+
+    @property
+    def _typical(self) -> tuple[int, bool]:
+        return sorted(self._costs)[len(self._costs) // 2] if self._costs else (0, False)
 
 
 def allowed(ppm: int | None) -> float | None:

@@ -137,6 +137,53 @@ def test_a_budget_that_cannot_be_met_says_once_which_interval_would_meet_it():
     assert watching.intervals[-1] == 10 * S
 
 
+@pytest.mark.parametrize(
+    ("lost_ns", "cpu_ns", "what"),
+    [(2 * S, S, "one window costs this program 2.0 s"), (S, 2 * S, "memtui needs 2.0 s of CPU for a window")],
+)
+def test_what_a_costly_first_window_means_is_said_before_the_second_by_the_larger_cost(lost_ns, cpu_ns, what):
+    watching = Watching(10_000)
+    assert watching.budget.warning() == ""
+    watching.window(lost_ns, cpu_ns)
+    assert watching.budget.warning() == (
+        f"{what}, so a budget of 1 % allows one in 200 s: i or --max-overhead for more and dearer ones, "
+        "--pages sampled for a part of the memory at a time"
+    )
+    watching.window(lost_ns, cpu_ns)
+    assert watching.budget.warning() == "", "it is said once"
+
+
+def test_the_larger_cost_is_that_of_the_window_that_stands_for_all():
+    watching = Watching(10_000)
+    for lost_ns, cpu_ns in ((0, 0), (5 * S, 0), (0, 2 * S), (0, 2 * S)):
+        watching.window(lost_ns, cpu_ns)
+    assert watching.budget.warning().startswith("memtui needs 2.0 s of CPU for a window, ")
+
+
+@pytest.mark.parametrize("cost_ns", [MS, 600 * MS])  # of 1 %: one in 0.1 s, and one in the minute that is seldom
+def test_a_cheap_window_is_not_worth_a_warning(cost_ns):
+    watching = Watching(10_000)
+    for _ in range(3):
+        watching.window(cost_ns)
+        assert watching.budget.warning() == ""
+
+
+def test_where_the_second_window_comes_soon_it_is_the_one_that_is_told():
+    """Of 10 s at the longest: the first one's cost would take 20 s, which it may not take again."""
+    watching = Watching(10_000, longest_ns=10 * S)
+    watching.window(200 * MS)
+    assert watching.budget.warning() == ""
+    watching.window(300 * MS)
+    assert watching.budget.warning() == (
+        "the budget of 1 % cannot be met: a window costs 300 ms, for which an interval of 30 s would do; "
+        "the longest there can be is 10 s"
+    )
+    cheaper = Watching(10_000, longest_ns=10 * S)
+    for cost_ns in (200 * MS, 50 * MS):
+        cheaper.window(cost_ns)
+        assert cheaper.budget.warning() == ""
+
+
 def test_a_second_window_comes_soon_and_the_first_is_no_example():
     watching = Watching(10_000)
     watching.window(2 * S)

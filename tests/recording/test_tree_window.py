@@ -145,6 +145,23 @@ def test_a_window_in_parts_is_one_sample_with_all_its_pages_and_pauses(watch):
     assert watch.windows.probes == 0
 
 
+def test_a_first_window_that_costs_more_than_a_minute_allows_is_reported_before_the_second(watch):
+    maps = watch.tree.processes[watch.pid].maps
+    watch.windows._clock.set_budget(10_000)
+
+    def outcome(subject):
+        now_ns = time.monotonic_ns()
+        return Reading(PageWindow(PageSet.from_pages([1])), maps, now_ns, now_ns, 2 * 10**9)
+
+    watch.reader.outcome = outcome
+    watch.windows.take(INTERVAL_NS)
+    (event,) = watch.outbox.events()
+    assert event[0] == "warning"
+    assert event[1].startswith("one window costs this program 2.0 s, so a budget of 1 % allows one in 200 s: i or ")
+    watch.windows.take(INTERVAL_NS)
+    assert watch.outbox.events() == []
+
+
 def test_a_lost_window_is_reported_once_and_the_next_goes_back_to_its_start(watch):
     start_ns = watch.tree.processes[watch.pid].start_ns
     watch.reader.outcome = lambda _: Lost(TrackerError("no pages"), 3)
