@@ -117,7 +117,7 @@ def test_with_pause_it_is_held_whatever_becomes_of_it():
         stream = sample(pid, 3, hold_filtered=True)
         assert target.wait(10) == -signal.SIGSYS
     (line,) = told(stream)
-    assert line.endswith("it is paused all the same (--pause)")
+    assert line.endswith("it is paused all the same (--pause; --no-pause holds nobody)")
 
 
 @needs_tracker

@@ -11,8 +11,10 @@ SYSCALL_FILTER = (
     "process {pid} runs under a seccomp filter (containers do): after a pause the kernel goes on with a sleep or wait "
     "by restart_syscall, and a filter that forbids this call fails it or kills; "
 )
-NOT_PAUSED = "so it is not paused, and its numbers are approximate (--pause holds it all the same)"
-PAUSED_FILTERED = "it is paused all the same (--pause)"
+NOT_PAUSED = (
+    "so it is not paused, and its numbers are approximate (--pause holds it all the same, --no-pause holds nobody)"
+)
+PAUSED_FILTERED = "it is paused all the same (--pause; --no-pause holds nobody)"
 LONG_PAUSE = (
     "process {pid} is not held where that would take longer than {most} (--max-pause): its marks are read or cleared "
     "while it runs then, and those windows are approximate"
