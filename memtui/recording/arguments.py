@@ -203,6 +203,7 @@ def options_of(args: argparse.Namespace) -> Options:
 
 def observe(args: argparse.Namespace, what: int | Launch) -> Observation:
     """Start a recording of a process, or of a program that is started for it. Raises UserError."""
+    from memtui.core.progress_line import ProgressLine
     from memtui.recording.supervisor.launch import Observation
 
     return Observation(
@@ -217,6 +218,7 @@ def observe(args: argparse.Namespace, what: int | Launch) -> Observation:
         hold_filtered=args.pause is True,
         max_pause_ns=round(args.max_pause * 1e9),
         redfish=args.redfish,
+        waiting=lambda doing, since_s: ProgressLine(args.verb, doing, silent_since_s=since_s),
     )
 
 

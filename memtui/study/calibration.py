@@ -117,6 +117,7 @@ def calibrate(plan: CalibrationPlan, notify: Callable[[str], object]) -> dict[st
                 max_bytes=MAX_BYTES,
                 hold_filtered=plan.hold_filtered,
                 max_pause_ns=plan.max_pause_ns,
+                waiting=lambda doing, since_s: ProgressLine("calibrate", doing, silent_since_s=since_s),
             )
             notify(observation.notice)
             counter = open_counter(plan.counter, plan.path, plan.pid)

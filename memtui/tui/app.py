@@ -67,6 +67,7 @@ def run_viewer(
     first: str = "",
     process: int | None = None,
     message: str = "",
+    verb: str = "replay",
 ) -> int:
     """Show a session until the user leaves; returns the exit code (143 or 129 after SIGTERM, SIGHUP or a lost tty).
 
@@ -85,6 +86,7 @@ def run_viewer(
         first: "training": tensors over time lie on top in the beginning.
         process: PID of the one that all panels are about in the beginning.
         message: a line about the request, shown for a moment.
+        verb: the command, for the line about opening a session that takes long.
 
     Raises:
         UserError: there is no terminal to draw on.
@@ -95,7 +97,7 @@ def run_viewer(
         with _ready():
             from memtui.core.progress_line import ProgressLine
 
-            with ProgressLine("replay", f"opening {path}", wanted=not live):
+            with ProgressLine(verb, f"opening {path}"):
                 reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
                 imported = reader.imported() is not None
                 reader.release()  # the thread that reads opens its own connection

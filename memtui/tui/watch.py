@@ -64,9 +64,9 @@ def watch(args: argparse.Namespace, console: Console, what: int | Launch, first:
     console.notify(recording.notice)
     prepare_screen(args)  # after sudo, if any, was undone: it looks at the user's variables
     if isinstance(what, int):
-        return _view(recording, [], first)
+        return _view(recording, [], first, console)
     with _passing_on(recording) as passed:
-        return _view(recording, passed, first)
+        return _view(recording, passed, first, console)
 
 
 def _rejoin_request(args: argparse.Namespace) -> RejoinRequest:
@@ -93,7 +93,7 @@ def _passing_on(recording: Recording) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _view(recording: Recording, passed: list[int], first: str) -> int:
+def _view(recording: Recording, passed: list[int], first: str, console: Console) -> int:
     """Show a recording until it ends or the user detaches. Returns the exit code."""
     left: list[str] = []
 
@@ -109,6 +109,7 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
             stopped=stopped,
             order=partial(order, recording.path),
             first=first,
+            verb=console.verb,
         )
     except BaseException:
         _print_way_back(recording.pid, recording.id, recording.path)
@@ -118,7 +119,8 @@ def _view(recording: Recording, passed: list[int], first: str) -> int:
         return code
     failure: UserError | None = None
     try:
-        recording.stop()
+        with console.progress("ending the recording"):
+            recording.stop()
     except UserError as error:
         failure = error
     ended = recording.ended() or Ended()
@@ -164,6 +166,7 @@ def _rejoin(running: Running, pid: int, request: RejoinRequest, console: Console
         owns_recording=False,
         process=pid if pid != running.pid else None,
         message="; ".join(lines),
+        verb=console.verb,
     )
     if follower.stopped():
         _print_lines(STOPPED_OR_QUIT, f"session: {running.path}")

@@ -11,20 +11,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memtui.core.capabilities import forbid_new_privileges
 from memtui.core.errors import BAD_INPUT, FAILURE, UserError
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
-from memtui.core.privilege import (
-    Invoker,
-    become,
-    invoker,
-    root_notice,
-    state_directory,
-)
+from memtui.core.privilege import Invoker, become, invoker, root_notice, state_directory
 from memtui.core.procfs import command_of, read_stat, state_of
 from memtui.core.program_log import create_log, log_path
 from memtui.core.samples import Options
@@ -69,6 +63,7 @@ SAMPLER_KILLED = (
     "the sampler was killed: by somebody, for want of memory, or by its own watchdog, because it was stopped, frozen "
     "(SIGSTOP, a cgroup) or without a CPU while it held the target; the target runs on, what was recorded can be read"
 )
+Waiting = Callable[[str, float], AbstractContextManager[object]]  # for what, and since when nothing was written
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +106,7 @@ class Observation:
         hold_filtered: bool = False,
         max_pause_ns: int = DEFAULT_MAX_PAUSE_NS,
         redfish: str | None = None,
+        waiting: Waiting = lambda *_: nullcontext(),
     ) -> None:
         user, was_root = invoker(), os.geteuid() == 0
         program = what.command[0] if isinstance(what, Launch) else None
@@ -129,7 +125,7 @@ class Observation:
         self._target: subprocess.Popen[bytes] | Adopted | None = None
         self._pty_logger: subprocess.Popen[bytes] | None = None  # of the terminal of the target
         self._exec_gate_fd = -1  # the end that is written to
-        self._lines, self._dies = b"", False
+        self._lines, self._dies, self._waiting = b"", False, waiting
         self._sampler_says, self._recorder_says = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self._entry: Entry | None = None
         self.listener: Listener | None = None
@@ -138,7 +134,7 @@ class Observation:
         started = start_sampler(self._sampler_says, sudo=sudo, tracker=options.tracker, foreign=foreign, verb=verb)
         self._sampler, self.notice = started.process, started.notice
         self._sampler_fd = started.pidfd()
-        self.owner_notice = root_notice()
+        self.owner_notice, self._granted_s = root_notice(), time.monotonic()
         try:
             become(user)  # from here on nothing of this process is root
             if pid and was_root:
@@ -151,7 +147,7 @@ class Observation:
                 raise UserError("no socket can be made in your state directory, over which to be told", FAILURE)
             self._redfish, power_fds = start_redfish(redfish)
             self._start_recorder(started.stream, power_fds, force=force, max_bytes=max_bytes, stop_when=stop_when)
-            self._await_recorder(lambda line: line == READY)
+            self._await_recorder("starting the recorder", lambda line: line == READY)
             command = ""
             if isinstance(what, Launch):
                 pid, command = self._launch(what, force), shlex.join(what.command)
@@ -361,21 +357,25 @@ class Observation:
     def _await_first_process(self, user: Invoker, pid: int, start_ticks: int) -> None:
         """Wait until the target is observed. Raises UserError, and AlreadyRunning where another memtui was first."""
         try:
-            self._await_recorder(lambda line: line != READY and self.progress is not None and self.progress.began)
+            self._await_recorder(
+                f"starting to watch PID {pid}",
+                lambda line: line != READY and self.progress is not None and self.progress.began,
+            )
         except UserError:
             if self._sampler.poll() == CLAIMED:
                 refuse_second(user, pid, start_ticks, ANNOUNCE_SECONDS)  # both began at once
             raise
 
-    def _await_recorder(self, is_it: Callable[[bytes], object]) -> None:
+    def _await_recorder(self, doing: str, is_it: Callable[[bytes], object]) -> None:
         """Wait for a line of the recorder. Raises UserError, with the child's message, if a child ends before it."""
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            for line in self._read_lines(0.05):
-                if is_it(line):
-                    return
-            if self._recorder.poll() is not None:
-                raise self._start_failure()
+        with self._waiting(doing, self._granted_s):
+            while time.monotonic() < deadline:
+                for line in self._read_lines(0.05):
+                    if is_it(line):
+                        return
+                if self._recorder.poll() is not None:
+                    raise self._start_failure()
         raise UserError("the recording did not begin in time", FAILURE)
 
     def _start_failure(self) -> UserError:
