@@ -99,7 +99,7 @@ def test_tune(tmp_path):
     axes = (("name", ("fcReLu", "mine")), ("data", ("none",)), ("minimum_accuracy", ("1:30,2:50",)))
     results = Results(tmp_path, Grid((*axes, ("sequence", ("fcReLu",))), networks=networks))
     failed_row = TuneRow(seconds=1.0, exit=-9, error="was killed by SIGKILL")
-    finished = TuneRow(93.06, float("inf"), 4, 576, "expected 30", 4096, 2.5, 0, "", "/a/b.memtui")
+    finished = TuneRow(93.06, float("inf"), 4, 576, "expected 30", 4096, 1024, 2.5, 0, "", "/a/b.memtui")
     check("tune", printed(document(results, {0: finished, 1: failed_row})))
     check("tune", printed(document(results, {})))
 

@@ -46,7 +46,7 @@ def train(words: list[str]) -> int:
         "network": network, "type": settings.get("type", "BP"), "settings": settings, "seed": 1, "epochs": 4,
         "iterations": 576, "accuracy": number % 10_000 / 100, "loss": float("nan") if batch == "31" else 0.5,
         "stopped": "expected 30 after 3 epochs, got 28" if batch == STOPS else None,
-        "peak_bytes": number, "peak_segment": "a", "session": None,
+        "peak_bytes": number, "peak_above_start_bytes": number // 3, "peak_segment": "a", "session": None,
     }  # fmt: skip
     print(json.dumps(document, indent=2))
     return 0

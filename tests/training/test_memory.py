@@ -74,6 +74,14 @@ def test_the_peak_of_a_deep_network(rule, depth, peak):
     assert trace.returns_to_start
 
 
+@PINNED
+@pytest.mark.parametrize(("rule", "peak"), [("BP", 20_258_048), ("DFAMEM", 2_610_000)])
+def test_the_peak_of_a_network_whose_weights_are_most_of_it(rule, peak):
+    """Back-propagation adds the gradients of all layers to 38 MB of weights and momentum, and MEM-DFA those of one."""
+    trace, _, _ = recorded("long_fc2", (1, 8, 8), rule, 200)
+    assert trace.peak_above_start_bytes == peak
+
+
 @pytest.mark.slow
 def test_the_peak_by_formula_on_any_torch():
     """With an eighth of the allocation as room for what other kernels take."""

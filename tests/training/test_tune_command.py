@@ -117,7 +117,7 @@ def test_the_grid_of_the_seed(tmp_path):
     messages = [line for line in done.stderr.splitlines() if not line.startswith("memtui tune: training: ")]
     assert messages == ["memtui tune: 12 of 36 runs failed, and why is in summary.csv; --retry runs them once more"]
     head, *lines, summary = done.stdout.splitlines()
-    assert head.split() == ["accuracy", "loss", "peak", "time", "run"]
+    assert head.split() == ["accuracy", "loss", "peak", "above", "time", "run"]
     assert len(lines) == 36
     assert "failed: the batch is \\x1b[31munlucky" in done.stdout
     assert "stopped early: expected 30 after 3 epochs, got 28" in done.stdout
@@ -132,7 +132,7 @@ def test_the_grid_of_the_seed(tmp_path):
         assert row["exit"] == ("1" if row["batch_size"] == FAILS else "0")
         assert row["error"] == ("the batch is \\x1b[31munlucky" if row["batch_size"] == FAILS else "")
         assert row["stopped"] == ("expected 30 after 3 epochs, got 28" if row["batch_size"] == STOPS else "")
-        assert (row["accuracy"] == "") == (row["batch_size"] == FAILS)
+        assert (row["accuracy"] == "") == (row["peak_above_start_bytes"] == "") == (row["batch_size"] == FAILS)
         output = (tmp_path / summary).parent / row["output"]
         assert (json.loads(output.read_text())["network"] if row["exit"] == "0" else "") in (row["name"], "")
         assert "iteration: 3" in output.with_suffix(".err").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,7 +42,7 @@ words = st.text(max_size=30).map(visible).filter(lambda text: not text.startswit
 rows = st.builds(
     TuneRow,
     accuracy=numbers, loss=numbers, epochs=wholes, iterations=wholes, stopped=words, peak_bytes=wholes,
-    seconds=st.floats(0, 1e9), exit=st.integers(-64, 255), error=words, session=words,
+    peak_above_start_bytes=wholes, seconds=st.floats(0, 1e9), exit=st.integers(-64, 255), error=words, session=words,
 )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def test_the_table_has_the_axes_first_and_no_formula(tmp_path):
     results.write({2: TuneRow(seconds=1.5, exit=1, error="=cmd()\x1b[31m")})
     head, line = csv.reader(results.summary.read_text().splitlines())
     assert head == ["type", "batch_size", *FIGURES, "output"]
-    assert line == ["DFA", "50", *[""] * 6, "1.5", "1", "'=cmd()\\x1b[31m", "", "3-type=DFA-batch_size=50.out"]
+    assert line == ["DFA", "50", *[""] * 7, "1.5", "1", "'=cmd()\\x1b[31m", "", "3-type=DFA-batch_size=50.out"]
     assert not [name for name in names_in(tmp_path) if name.endswith(".new")]
 
 
@@ -106,8 +107,8 @@ def test_the_table_has_the_axes_first_and_no_formula(tmp_path):
     "text",
     [
         "", "a,b\n", "\0", '"', "type,batch_size," + ",".join(FIGURES) + ",output\nBP,50,x\n",
-        "type,batch_size," + ",".join(FIGURES) + ",output\nBP,50,,,,,,,1.0,0,,,9-other.out\n",
-        "type,batch_size," + ",".join(FIGURES) + ",output\nBP,50,much,,,,,,1.0,0,,,1-type=BP-batch_size=50.out\n",
+        "type,batch_size," + ",".join(FIGURES) + ",output\nBP,50,,,,,,,,1.0,0,,,9-other.out\n",
+        "type,batch_size," + ",".join(FIGURES) + ",output\nBP,50,much,,,,,,,1.0,0,,,1-type=BP-batch_size=50.out\n",
     ],
 )  # fmt: skip
 def test_a_table_that_somebody_changed_is_refused(tmp_path, text):
@@ -116,6 +117,20 @@ def test_a_table_that_somebody_changed_is_refused(tmp_path, text):
     with pytest.raises(UserError, match="is not as memtui wrote it") as result:
         results.rows()
     assert "\n" not in str(result.value)
+
+
+def test_a_table_without_the_peak_above_the_start_is_read_and_goes_on(tmp_path):
+    results = Results(tmp_path, GRID)
+    before = "accuracy,loss,epochs,iterations,stopped,peak_bytes,seconds,exit,error,session,output"
+    results.summary.write_text(
+        f"type,batch_size,{before}\nDFA,50,93.06,0.25,4,576,,4096,2.5,0,,/a.memtui,3-type=DFA-batch_size=50.out\n"
+    )
+    old = TuneRow(93.06, 0.25, 4, 576, "", 4096, None, 2.5, 0, "", "/a.memtui")
+    assert results.rows() == {2: old}
+    results.write({2: old, 3: replace(old, peak_above_start_bytes=1024)})
+    cells = [row["peak_above_start_bytes"] for row in csv.DictReader(results.summary.read_text().splitlines())]
+    assert cells == ["", "1024"]
+    assert [row.peak_above_start_bytes for row in results.rows().values()] == [None, 1024]
 
 
 def test_a_table_that_is_no_text(tmp_path):
@@ -192,7 +207,8 @@ def test_names_say_which_run_it_is():
 
 DOCUMENT = {
     "network": "fcReLu", "type": "BP", "settings": {"a": {"b": 1}}, "seed": 1, "epochs": 4, "iterations": 576,
-    "accuracy": 93.06, "loss": 0.25, "stopped": None, "peak_bytes": 4096, "peak_segment": "x", "session": "/a/b.memtui",
+    "accuracy": 93.06, "loss": 0.25, "stopped": None, "peak_bytes": 4096, "peak_above_start_bytes": 1024,
+    "peak_segment": "x", "session": "/a/b.memtui",
 }  # fmt: skip
 
 
@@ -212,7 +228,7 @@ def left(tmp_path):
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_result_is_the_json_at_the_end(left, indent):
     text = "words before\n{ no json\n" + json.dumps(DOCUMENT, indent=indent) + "\n"
-    assert left(text) == TuneRow(93.06, 0.25, 4, 576, "", 4096, 2.5, 0, "", "/a/b.memtui")
+    assert left(text) == TuneRow(93.06, 0.25, 4, 576, "", 4096, 1024, 2.5, 0, "", "/a/b.memtui")
     assert left(text).state == "finished"
 
 

@@ -76,6 +76,7 @@ class GridLog:
                 row.accuracy,
                 row.loss,
                 row.peak_bytes,
+                row.peak_above_start_bytes,
                 row.seconds,
                 row.iterations,
                 row.error or row.stopped,

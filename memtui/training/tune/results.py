@@ -32,8 +32,10 @@ GRID_FILE, SUMMARY, NETWORKS_FILE = "grid.json", "summary.csv", "networks.toml"
 OUT, ERR = ".out", ".err"
 FINISHED, STOPPED, FAILED = "finished", "stopped early", "failed"
 FIGURES = (
-    "accuracy", "loss", "epochs", "iterations", "stopped", "peak_bytes", "seconds", "exit", "error", "session",
+    "accuracy", "loss", "epochs", "iterations", "stopped", "peak_bytes", "peak_above_start_bytes", "seconds", "exit",
+    "error", "session",
 )  # fmt: skip
+_LATER_FIGURES = ("peak_above_start_bytes",)  # which older tables lack
 _OUTPUT = "output"  # the last column: the file of the run's output, which identifies its row
 _NAME_CHARACTERS = 200  # file names end at 255 bytes
 _TAIL_BYTES = 1 << 20  # of an output, searched for its result
@@ -49,7 +51,8 @@ class TuneRow:
     Attributes:
         accuracy: percent; None: not known, as in all fields that may be None.
         stopped: why the run stopped before its last epoch; "" if it did not.
-        peak_bytes: peak memory of its tensors.
+        peak_bytes: peak memory of its tensors in a recorded iteration.
+        peak_above_start_bytes: the same above what they held when that iteration started.
         seconds: from its start to its end.
         exit: its exit code, negative for a signal.
         error: why the run has no result; "" if it has a result.
@@ -62,6 +65,7 @@ class TuneRow:
     iterations: int | None = None
     stopped: str = ""
     peak_bytes: int | None = None
+    peak_above_start_bytes: int | None = None
     seconds: float = 0.0
     exit: int = 0
     error: str = ""
@@ -119,11 +123,11 @@ class Results:
         runs = {name + OUT: run for run, name in enumerate(self.names)}
         try:
             head, *lines = csv.reader(io.StringIO(text), strict=True)
-            if head != self._head:
+            if head not in (self._head, [name for name in self._head if name not in _LATER_FIGURES]):
                 raise ValueError
-            rows = {}
+            rows, axes = {}, len(self.grid.axes)  # which may be called as figures are
             for line in lines:
-                cells = dict(zip(head[-len(FIGURES) - 1 :], line[-len(FIGURES) - 1 :], strict=True))
+                cells = dict(zip(head[axes:], line[axes:], strict=True))
                 rows[runs[cells.pop(_OUTPUT)]] = _from_cells(cells)
         except (ValueError, KeyError, csv.Error):
             raise UserError(
@@ -242,6 +246,7 @@ def row_of(output: Path, errors: Path, code: int, seconds: float) -> TuneRow:
         iterations=_whole(document.get("iterations")),
         stopped=_shown_text(document.get("stopped")),
         peak_bytes=_whole(document.get("peak_bytes")),
+        peak_above_start_bytes=_whole(document.get("peak_above_start_bytes")),
         seconds=seconds,
         session=_shown_text(document.get("session")),
     )
@@ -305,8 +310,9 @@ def _json(value: Any) -> Any:
 
 def _from_cells(cells: Mapping[str, str]) -> TuneRow:
     """Return the row of a table. Raises ValueError."""
-    kinds = {"accuracy": float, "loss": float, "epochs": int, "iterations": int, "peak_bytes": int}
-    numbers: dict[str, Any] = {name: kind(cells[name]) if cells[name] else None for name, kind in kinds.items()}
+    numbers: dict[str, Any] = {name: float(cells[name]) if cells[name] else None for name in ("accuracy", "loss")}
+    counts = ("epochs", "iterations", "peak_bytes", "peak_above_start_bytes")
+    numbers |= {name: int(cell) if (cell := cells.get(name)) else None for name in counts}
     texts: dict[str, Any] = {name: _from_text(cells[name]) for name in ("stopped", "error", "session")}
     return TuneRow(**numbers, **texts, seconds=float(cells["seconds"]), exit=int(cells["exit"]))
 

@@ -34,6 +34,7 @@ _ORDERS: tuple[tuple[str, Callable[[GridRow], Any], bool], ...] = (
     ("accuracy", lambda row: row.accuracy, True),
     ("loss", lambda row: row.loss, False),
     ("peak", lambda row: row.peak_bytes, False),
+    ("above", lambda row: row.peak_above_start_bytes, False),
     ("time", lambda row: row.seconds, False),
     ("state", lambda row: row.state, False),
 )
@@ -149,9 +150,10 @@ class GridScreen(ListScreen):
         """Show the details of the selected row."""
         lines: list[str] = []
         if row is not None:
-            accuracy, loss, peak, took = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
+            accuracy, loss, peak, above, took = _figures(row)
             rounds = [(f"{row.iterations} iterations", 3)] if row.iterations is not None else []
-            values = [(f"accuracy {accuracy}", 1), (f"loss {loss}", 1), (f"peak {peak}", 1), (took, 2), *rounds]
+            values = [(f"accuracy {accuracy}", 1), (f"loss {loss}", 1), (f"peak {peak}", 1)]
+            values += [(f"above start {above}", 3), (took, 2), *rounds]
             numbers = text.fitting_ranked([(row.state, 1), *values], self.app.size.width - 2)
             lines = [row.label, row.state if row.state == WAITING else numbers, row.message or row.session]
         role = "warning" if row is not None and row.state == FAILED else "text"
@@ -269,10 +271,10 @@ class GridApp(TerminalApp[None]):
 
 def columns_of(view: GridView, width: int) -> tuple[tuple[Column, ...], bool]:
     """Return the columns for a width in cells, and whether all axes share a column for lack of room."""
-    numbers = {"accuracy": 1, "peak": 2, "time": 3, "loss": 4}
+    numbers = {"accuracy": 1, "peak": 2, "above": 3, "time": 4, "loss": 5}
     first = (Column("#", len(str(len(view.rows))) + 2, right=True, rank=2), Column("state", 15))
     last = tuple(Column(name, cells + 2, right=True, rank=numbers[name]) for name, cells in COLUMNS)
-    message = Column("", 0, rank=5)
+    message = Column("", 0, rank=6)
     axes = tuple(
         Column(text.clean(name), _cells((name, *(row.values[index] for row in view.rows))) + 2)
         for index, name in enumerate(view.axes)
@@ -295,9 +297,12 @@ def _cells(texts: Sequence[str]) -> int:
 
 def _row(row: GridRow, joined: bool, count: int) -> Row:
     values = (" ".join(row.values),) if joined else row.values
-    numbers = figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
-    cells = (str(row.run + 1), row.state, *values, *numbers, row.message)
+    cells = (str(row.run + 1), row.state, *values, *_figures(row), row.message)
     return Row(row.run, cells[:count], _ROLES.get(row.state, "text"))
+
+
+def _figures(row: GridRow) -> tuple[str, ...]:
+    return figures(row.accuracy, row.loss, row.peak_bytes, row.peak_above_start_bytes, row.seconds)
 
 
 def _count(view: GridView) -> str:

@@ -7,22 +7,27 @@ from memtui.training.tune.results import TuneRow
 
 NONE = "–"
 _SHORT_S = 9.95  # shorter times are printed more precisely
-COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("time", 8))
+COLUMNS = (("accuracy", 9), ("loss", 8), ("peak", 9), ("above", 9), ("time", 8))
 
 
 def cells(row: TuneRow) -> tuple[str, ...]:
     """Return the figures of a row, in the order of ``COLUMNS``."""
-    return figures(row.accuracy, row.loss, row.peak_bytes, row.seconds)
+    return figures(row.accuracy, row.loss, row.peak_bytes, row.peak_above_start_bytes, row.seconds)
 
 
 def figures(
-    accuracy: float | None, loss: float | None, peak_bytes: int | None, seconds: float | None
+    accuracy: float | None,
+    loss: float | None,
+    peak_bytes: int | None,
+    peak_above_start_bytes: int | None,
+    seconds: float | None,
 ) -> tuple[str, ...]:
-    """Return the figures of single numbers: percent, the loss, bytes, seconds."""
+    """Return the figures of single numbers: percent, the loss, bytes twice, seconds."""
     return (
         NONE if accuracy is None else f"{accuracy:.2f} %",
         NONE if loss is None else f"{loss:.4g}",
         NONE if peak_bytes is None else size(peak_bytes),
+        NONE if peak_above_start_bytes is None else size(peak_above_start_bytes),
         NONE if seconds is None else duration(seconds) if seconds < _SHORT_S else span(seconds),
     )
 

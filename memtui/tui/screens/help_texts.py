@@ -73,7 +73,8 @@ Runs of a grid of trainings             of memtui tune, those that run now and t
 
 Words
   accuracy      percent, as it was measured last; loss: the last one
-  peak          the most memory that the tensors of the run took at once
+  peak          the most memory that its tensors took at once, in a recorded iteration
+  above         the peak above what they took when that iteration started: what learning needs besides the network
   left          until the last run ends, as the runs until now let expect
   stopped early before the last epoch: the line below says why
   interrupted   a run that was ended from outside: it runs again when the grid goes on

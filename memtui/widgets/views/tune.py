@@ -17,6 +17,8 @@ class GridRow:
         label: the values for display.
         state: ``WAITING``, ``RUNNING``, ``INTERRUPTED``, ``finished``, ``stopped early`` or ``failed``.
         accuracy: percent; None: not known, as in all attributes that may be None.
+        peak_bytes: peak memory of its tensors.
+        peak_above_start_bytes: the same above what they held when the iteration started.
         seconds: its duration until now.
         message: why the run failed or stopped, or the last line of a running one.
     """
@@ -28,6 +30,7 @@ class GridRow:
     accuracy: float | None = None
     loss: float | None = None
     peak_bytes: int | None = None
+    peak_above_start_bytes: int | None = None
     seconds: float | None = None
     iterations: int | None = None
     message: str = ""
