@@ -171,6 +171,33 @@ def test_all_files_share_one_scale(capsys):
     assert bars == [32, 16]
 
 
+def test_what_is_compared_has_its_categories_in_one_order(capsys):
+    """The largest category of either log is not that of the other; both have one that the other lacks."""
+    common = [("in_arg:weight", MIB), ("source", 512)]
+    Path("conv.log").write_bytes(mxnet_log([*common, ("workspace:conv", 3 * MIB), ("untagged", 96)]))
+    Path("rnn.log").write_bytes(mxnet_log([*common, ("forward_features:rnn", 3 * MIB), ("workspace:rnn", MIB)]))
+    files = ("rnn.log", "conv.log")
+    order = ["workspace", "rnn", "in_arg", "(source)", "untagged"]
+    _, out, _ = run(capsys, "breakdown", *files, "--rules", "compat", "--json")
+    rnn, conv = json.loads(out)["files"]
+    assert list(sizes(rnn)) == ["workspace", "rnn", "in_arg", "(source)"]
+    assert list(sizes(conv)) == ["workspace", "in_arg", "(source)", "untagged"]
+    _, out, _ = run(capsys, "breakdown", *files, "--rules", "compat", "--all", "--json")
+    rnn, conv = json.loads(out)["files"]
+    assert list(sizes(rnn)) == list(sizes(conv)) == order
+    assert (sizes(rnn)["untagged"], sizes(conv)["rnn"]) == (0, 0)
+    assert (rnn["totals"]["bytes"], conv["totals"]["bytes"]) == (5 * MIB + 512, 4 * MIB + 608)
+
+    _, out, _ = run(capsys, "breakdown", *files, "--rules", "compat", "--all", "--fraction", "20")
+    panels = [[line.split("  ")[1] for line in panel.splitlines()[2:-2]] for panel in out.split("\n\n")]
+    assert panels[0] == panels[1] == ["Workspace", "RNN Layer", "Weights"]
+    run(capsys, "breakdown", *files, "--rules", "compat", "--all", "--to", "svg", "-o", "one")
+    together = widths(Path("one/breakdown.svg"))
+    assert len(together) == 2 * len(order)
+    assert together[1] == pytest.approx(together[5], abs=0.02)
+    assert (together[4], together[6]) == (0, 0)
+
+
 def pdf_page(data: bytes) -> PageObject:
     (page,) = PdfReader(io.BytesIO(data)).pages
     return page

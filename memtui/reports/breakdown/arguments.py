@@ -37,7 +37,9 @@ def _add_arguments(parser: Parser) -> None:
         "--fraction", type=argtypes.percent, default=0.0, metavar="PCT", help="leave out bars of that share or less"
     )
     parser.add_argument("--title", default="", metavar="T", help="above everything")
-    parser.add_argument("--all", action="store_true", help="all files on one scale; of figures, in one")
+    parser.add_argument(
+        "--all", action="store_true", help="all files on one scale, with the same categories; of figures, in one"
+    )
     parser.add_argument(
         "--subtract-padding", action="store_true", help="without the 32 bytes that MXNet's pool adds to an allocation"
     )

@@ -20,7 +20,8 @@ from memtui.formats.detect import files_of
 from memtui.reports.breakdown import text
 from memtui.reports.breakdown.figure import Graph, draw
 from memtui.reports.breakdown.inputs import DeviceAllocations, read
-from memtui.reports.breakdown.rules import Breakdown, break_down, without_padding
+from memtui.reports.breakdown.rules import Breakdown, break_down, in_one_order, without_padding
+from memtui.reports.breakdown.text import Panel
 from memtui.reports.charts import matplotlib_svg
 from memtui.reports.charts.matplotlib_pdf import PdfDrawing
 
@@ -79,13 +80,14 @@ def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, outpu
     """
     options.check()
     parts, failed = _read_all(paths, options, notify)
+    panels = _panels(parts, options)
     if options.form:
-        for path in _write_figures(parts, options):
+        for path in _write_figures(panels, options):
             output(str(path))
     elif options.as_json:
-        output(json.dumps(_to_dict(parts, failed, options), indent=2))
+        output(json.dumps(_to_dict(panels, failed, options), indent=2))
     else:
-        output(_text(parts, options))
+        output(_text(panels, options))
     return not failed
 
 
@@ -123,46 +125,52 @@ def _break_down(allocations: DeviceAllocations, options: BreakdownOptions, notif
     return break_down(items, options.rules)
 
 
-def _text(parts: Sequence[Part], options: BreakdownOptions) -> str:
-    largest = [max((bar.bytes for bar in result.bars), default=0) for _, result in parts]
-    scales = [max(largest)] * len(parts) if options.together else largest
+def _panels(parts: Sequence[Part], options: BreakdownOptions) -> list[Panel]:
+    """Return what is shown of each part: categories in one order, and with ``together`` the same ones everywhere."""
+    results = in_one_order([result for _, result in parts], complete=options.together)
+    listed = [text.above_share(result.bars, options.percent) for result in results]
+    if options.together:
+        listed = [frozenset().union(*listed)] * len(results)
+    return [
+        Panel(allocations, result, keys) for (allocations, _), result, keys in zip(parts, results, listed, strict=True)
+    ]
+
+
+def _text(panels: Sequence[Panel], options: BreakdownOptions) -> str:
+    largest = [max((bar.bytes for bar in panel.result.bars), default=0) for panel in panels]
+    scales = [max(largest)] * len(panels) if options.together else largest
     texts = [visible(options.title)] if options.title else []
     texts += [
-        text.text(allocations, result, options.rules, options.percent, scale)
-        for (allocations, result), scale in zip(parts, scales, strict=True)
+        text.text(panel, options.rules, options.percent, scale) for panel, scale in zip(panels, scales, strict=True)
     ]
     return "\n\n".join(texts)
 
 
-def _to_dict(parts: Sequence[Part], failed: Sequence[Failure], options: BreakdownOptions) -> dict[str, object]:
+def _to_dict(panels: Sequence[Panel], failed: Sequence[Failure], options: BreakdownOptions) -> dict[str, object]:
     return {
         "title": options.title,
         "rules": options.rules.name,
         "fraction_percent": options.percent,
         "padding_subtracted": options.subtract_padding,
-        "files": [text.to_dict(*part, options.rules, options.percent) for part in parts],
+        "files": [text.to_dict(panel, options.rules) for panel in panels],
         "failed": [{"file": str(path), "reason": str(error)} for path, error in failed],
     }
 
 
-def _write_figures(parts: Sequence[Part], options: BreakdownOptions) -> list[Path]:
-    """Write one figure for each part, or one figure for all parts; all files, or no file."""
+def _write_figures(panels: Sequence[Panel], options: BreakdownOptions) -> list[Path]:
+    """Write one figure for each panel, or one figure for all panels; all files, or no file."""
     graphs = [
-        Graph(
-            text.heading(allocations, result, options.rules),
-            text.above_share(result.bars, options.percent),
-            text.notes(allocations, result, options.rules, options.percent),
-        )
-        for allocations, result in parts
+        Graph(text.heading(panel, options.rules), panel.bars, text.notes(panel, options.rules, options.percent))
+        for panel in panels
     ]
     if options.together:
         figures = {COMBINED_NAME: graphs}
     else:
         figures = {}
-        for (allocations, _), graph in zip(parts, graphs, strict=True):
-            path = allocations.path
-            several = [other.path for other, _ in parts].count(path) > 1
-            name = f"{path.name}-{allocations.device or 'cpu'}" if several else path.name
+        paths = [panel.allocations.path for panel in panels]
+        for path, panel, graph in zip(paths, panels, graphs, strict=True):
+            several = paths.count(path) > 1
+            name = f"{path.name}-{panel.allocations.device or 'cpu'}" if several else path.name
             while name in figures:
                 name += "-2"
             figures[name] = [graph]

@@ -75,7 +75,7 @@ class Bar(NamedTuple):
 
 
 class Breakdown(NamedTuple):
-    """Categories, the largest first, and the allocations without a category, which are in no total."""
+    """Categories, and the allocations without a category, which are in no total."""
 
     bars: tuple[Bar, ...]
     dropped: tuple[Item, ...]
@@ -144,7 +144,7 @@ def is_compat(rules: RuleSet) -> bool:
 
 
 def break_down(items: Iterable[Item], rules: RuleSet) -> Breakdown:
-    """Add allocations up by category. Those that the rules give none are dropped."""
+    """Add allocations up by category, the largest first. Those that the rules give none are dropped."""
     sums: dict[str, list[int]] = {}
     names: dict[str, str] = {}
     dropped = []
@@ -161,6 +161,24 @@ def break_down(items: Iterable[Item], rules: RuleSet) -> Breakdown:
     total = sum(size for size, _ in sums.values())
     bars = [Bar(key, names[key], size, count, size / total if total else 0.0) for key, (size, count) in sums.items()]
     return Breakdown(tuple(sorted(bars, key=lambda bar: -bar.bytes)), tuple(dropped))
+
+
+def in_one_order(results: Sequence[Breakdown], *, complete: bool) -> list[Breakdown]:
+    """Return breakdowns by the same rules with their categories in one order: the largest of all together first.
+
+    ``complete``: each has the categories of all, with no bytes where it had none.
+    """
+    sums: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for bar in (bar for result in results for bar in result.bars):
+        sums[bar.key] += bar.bytes
+        names[bar.key] = bar.name
+    ordered = []
+    for result in results:
+        bars = {bar.key: bar for bar in result.bars}
+        keys = [key for key, _ in sums.most_common() if complete or key in bars]
+        ordered.append(result._replace(bars=tuple(bars.get(key, Bar(key, names[key], 0, 0, 0.0)) for key in keys)))
+    return ordered
 
 
 def _category(item: Item, rules: RuleSet) -> tuple[str, str] | None:

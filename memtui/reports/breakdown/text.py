@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from memtui.core.text import visible
 from memtui.core.units import size
@@ -15,27 +16,42 @@ BAR_CELLS = 32
 MOST_DROPPED = 8  # tags in one line
 
 
-def above_share(bars: tuple[Bar, ...], percent: float) -> list[Bar]:
-    """Return the bars above a share of ``percent``; all of them where that is 0."""
-    return [bar for bar in bars if not percent or bar.share * 100 > percent]
+class Panel(NamedTuple):
+    """A breakdown as it is shown. ``listed``: keys of the categories that are not left out."""
+
+    allocations: DeviceAllocations
+    result: Breakdown
+    listed: Collection[str]
+
+    @property
+    def bars(self) -> list[Bar]:
+        """Return the bars that are not left out."""
+        return [bar for bar in self.result.bars if bar.key in self.listed]
 
 
-def heading(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet) -> str:
+def above_share(bars: Iterable[Bar], percent: float) -> frozenset[str]:
+    """Return the keys of the bars above a share of ``percent``; all of them where that is 0."""
+    return frozenset(bar.key for bar in bars if not percent or bar.share * 100 > percent)
+
+
+def heading(panel: Panel, rules: RuleSet) -> str:
     """Return the first line: the allocations and their sum."""
+    allocations, result, _ = panel
     where = f" on {allocations.device}" if allocations.device else ""
     total = f"{result.total_bytes:,} B = {size(result.total_bytes)} {allocations.what}{where}"
     count = f"{result.allocations} allocation{'s' * (result.allocations != 1)}"
     return f"{allocations.path.name} ({allocations.format}): {total}, {count}, rules {rules.name}"
 
 
-def notes(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float) -> list[str]:
+def notes(panel: Panel, rules: RuleSet, percent: float) -> list[str]:
     """Return the notes on a breakdown."""
+    allocations, result, _ = panel
     lines = []
     if is_compat(rules):
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
         rest = result.total_bytes - weights - unknown
         lines.append(f"weights and gradients {size(weights)}, forward {size(rest)}, unknown {size(unknown)}")
-    if hidden := len(result.bars) - len(above_share(result.bars, percent)):
+    if hidden := len(result.bars) - len(panel.bars):
         lines.append(f"{hidden} more of {percent:g} % or less each")
     if result.dropped:
         count, total = sum(item.allocations for item in result.dropped), sum(item.bytes for item in result.dropped)
@@ -47,11 +63,11 @@ def notes(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, per
     return lines
 
 
-def text(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float, scale_bytes: int) -> str:
+def text(panel: Panel, rules: RuleSet, percent: float, scale_bytes: int) -> str:
     """Return bars of at most ``BAR_CELLS`` cells; the longest would be ``scale_bytes``."""
-    bars = above_share(result.bars, percent)
+    bars = panel.bars
     width = max(len("category"), *(len(visible(bar.name)) for bar in bars)) if bars else 0
-    lines = [heading(allocations, result, rules)]
+    lines = [heading(panel, rules)]
     if bars:
         lines.append(f"  {'category':<{width}}  {'size':>9}  {'share':>8}  {'':<{BAR_CELLS}}  allocations")
     for bar in bars:
@@ -60,13 +76,13 @@ def text(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, perc
         lines.append(
             f"  {bar.name:<{width}}  {size(bar.bytes):>9}  {percent_of:>8}  {cells:<{BAR_CELLS}}  {bar.allocations}"
         )
-    lines += [f"  {line}" for line in notes(allocations, result, rules, percent)]
+    lines += [f"  {line}" for line in notes(panel, rules, percent)]
     return "\n".join(visible(line).rstrip() for line in lines)
 
 
-def to_dict(allocations: DeviceAllocations, result: Breakdown, rules: RuleSet, percent: float) -> dict[str, Any]:
+def to_dict(panel: Panel, rules: RuleSet) -> dict[str, Any]:
     """Return a breakdown for ``--json``."""
-    listed = {bar.key for bar in above_share(result.bars, percent)}
+    allocations, result, listed = panel
     totals = {"bytes": result.total_bytes, "allocations": result.allocations}
     if is_compat(rules):
         weights, unknown = result.sum_of(COMPAT_WEIGHTS), result.sum_of(COMPAT_UNKNOWN)
