@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
 import lzma
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -300,6 +303,27 @@ def test_a_folder_is_its_files(capsys, folder):
     code, _, err = run(capsys, "breakdown", "none")
     assert code == 2
     assert err.startswith("memtui breakdown: none: is a folder without files; expected is an MXNet log")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_packed_logs_and_pipes_are_those_that_were_packed(pack, capsys, monkeypatch):
+    plain = breakdown_of(capsys, "rnn.log")
+    _, lines, _ = run(capsys, "breakdown", "rnn.log")
+    data = pack(mxnet_log())
+    Path("packed").write_bytes(data)
+    assert breakdown_of(capsys, "packed") == {**plain, "file": "packed"}
+    for options in ((), ("--json",)):
+        end, start = os.pipe()
+        assert os.write(start, data) == len(data)
+        os.close(start)
+        with os.fdopen(end) as pipe:
+            monkeypatch.setattr("sys.stdin", pipe)
+            code, out, err = run(capsys, "breakdown", "-", *options)
+        assert (code, err) == (0, "")
+        if options:
+            assert json.loads(out)["files"] == [{**plain, "file": "standard input"}]
+        else:
+            assert out == lines.replace("rnn.log", "standard input")
 
 
 def test_a_title_is_nothing_that_a_terminal_would_act_on(capsys):
