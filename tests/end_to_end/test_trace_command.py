@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ from memtui.recording.supervisor.launch import Launch
 from memtui.reports.export import export
 from memtui.reports.source import Source
 from memtui.reports.traced_windows import TracedWindows, tensor_histories
+from memtui.session.session import Session
 from tests.support import live
+from tests.support.in_process import run
 from tests.support.traced_programs import script, traced
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -39,6 +42,36 @@ for step in range(int(sys.argv[1])):
     optimizer.step()
 print("loss", round(loss.item(), 3))
 sys.exit(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+"""
+TRANSLATOR = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.source, self.target = nn.Embedding(500, 32), nn.Embedding(400, 32)
+        self.reader, self.writer = nn.GRU(32, 64, batch_first=True), nn.GRU(32, 64, batch_first=True)
+        self.words = nn.Linear(64, 400)
+
+    def forward(self, text, translation):
+        _, state = self.reader(self.source(text))
+        states, _ = self.writer(self.target(translation), state)
+        return self.words(states)
+
+
+model = Translator()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(23):
+    text, translation = torch.randint(0, 500, (8, 12)), torch.randint(0, 400, (8, 10))
+    optimizer.zero_grad()
+    scores = model(text, translation)
+    nn.functional.cross_entropy(scores.flatten(0, 1), translation.flatten()).backward()
+    optimizer.step()
 """
 PARAMETERS_BYTES = 4 * (784 * 100 + 100 + 100 * 30 + 30 + 30 * 10 + 10)
 
@@ -102,9 +135,42 @@ def test_its_allocations_as_a_table(tmp_path):
     assert gradients >= {"0", "2", "4"}
 
 
-def test_its_timeline_has_the_steps_and_windows_of_the_report(tmp_path):
-    _, report = traced(tmp_path, sys.executable, script(tmp_path, TRAINING), "23")
-    chrome, *steps = export(tmp_path / "s.memtui", "chrome", tmp_path / "out")
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory) -> tuple[Path, dict]:
+    """The recording of a GRU seq2seq, none of whose layers is called what it is, and its report."""
+    folder = tmp_path_factory.mktemp("translator")
+    done, report = traced(folder, sys.executable, script(folder, TRANSLATOR))
+    assert done.returncode == 0, done.stderr
+    return folder / "s.memtui", report
+
+
+def test_layers_are_told_by_their_class(translator, capsys):
+    path, _ = translator
+    with closing(Session(path)) as session:
+        (pid,) = {step.pid for step in session.allocations.steps()}
+        assert session.allocations.layer_types(pid) == {
+            "Translator": "Translator", "source": "Embedding", "target": "Embedding", "reader": "GRU", "writer": "GRU",
+            "words": "Linear",
+        }  # fmt: skip
+    bars, dropped, allocations = {}, {}, {}
+    for rules in ("layers", "compat"):
+        code, out, _ = run(capsys, "breakdown", str(path), "--rules", rules, "--json")
+        (file,) = json.loads(out)["files"]
+        assert code == 0
+        bars[rules] = {bar["key"]: bar["bytes"] for bar in file["categories"]}
+        dropped[rules] = sum(item["allocations"] for item in file["dropped"])
+        allocations[rules] = file["totals"]["allocations"]
+    parameters = {"Embedding": 900 * 32, "RNN": 2 * 3 * 64 * (32 + 64 + 2), "Linear": 65 * 400}
+    for layer, count in parameters.items():
+        assert bars["layers"][layer] >= 3 * 4 * count, "weights, and two moments of Adam"
+    assert bars["compat"]["rnn"] > 0
+    assert dropped["layers"] == 0
+    assert dropped["compat"] < 0.05 * allocations["compat"]
+
+
+def test_its_timeline_has_the_steps_and_windows_of_the_report(tmp_path, translator):
+    path, report = translator
+    chrome, *steps = export(path, "chrome", tmp_path / "out")
     events = json.loads(chrome.read_text())["traceEvents"]
     (training,) = report["training"]
     assert len([event for event in events if event.get("cat") == "training steps"]) == training["steps"] == 22
