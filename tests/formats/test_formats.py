@@ -29,7 +29,7 @@ from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.zpp import zpp_lines
-from tests.support.memory_logs import A1, A1_ANALYSIS, MIB, ZPP, mxnet_log, zpp_text
+from tests.support.memory_logs import A1, A1_ANALYSIS, MIB, ZPP, mxnet_log, sockeye_log, zpp_text
 
 
 def only(found: Imported):
@@ -88,6 +88,20 @@ def test_a_log_that_begins_with_a_time_in_brackets_is_not_json(first):
     imported = import_bytes(first.encode() + b"\n" + mxnet_log())
     assert imported.about.format == "MXNet log"
     assert only(imported).peak_bytes == only(import_bytes(mxnet_log())).peak_bytes
+
+
+@pytest.mark.parametrize("console", [True, False])
+def test_a_whole_log_of_sockeye(console):
+    data = sockeye_log(console=console)
+    imported = import_bytes(data)
+    trace = only(imported)
+    rows = zip(trace.op.tolist(), trace.delta_bytes.tolist(), strict=True)
+    assert [(trace.name(op), size) for op, size in rows] == [*A1]
+    assert (imported.about.format, imported.about.warnings) == ("MXNet log", ())
+    numbers = [number for number, line in enumerate(data.splitlines(), 1) if b"[mem] Allocate" in line]
+    assert trace.t_ns.tolist() == numbers
+    free = 12196 - np.cumsum([size for _, size in A1]) / MIB
+    assert [row.free_bytes for row in imported.driver] == (np.floor(free) * MIB).tolist()
 
 
 def test_an_allocation_in_mb_is_one_and_is_marked():

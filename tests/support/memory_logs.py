@@ -51,6 +51,45 @@ def mxnet_log(rows=A1, *, in_mb: tuple[tuple[str, int], ...] = ()) -> bytes:
     return b"".join(lines)
 
 
+SOCKEYE = (
+    ("__main__", "log_sockeye_version", "Sockeye version 1.18.85 commit unknown"),
+    ("__main__", "log_mxnet_version", "MXNet version 0.12.0"),
+    ("__main__", "log_sockeye_args", "Command: /usr/bin/sockeye-train --rnn-num-hidden 512 --num-embed 256:256"),
+    ("sockeye.vocab", "build_vocab", "Vocabulary: types: 13/13/13/13 (initial/min_pruned/max_pruned/+special)"),
+    ("sockeye.data_io", "get_training_data_iters", "[ 9 11] of 40 buckets have no sentence (0.5% [mem])"),
+    ("__main__", "create_training_model", "bucket keys: [(10, 10), (20, 20)], batch of 64"),
+    ("sockeye.training", "_log_params", "Total # of parameters: 2621440"),
+    ("sockeye.training", "fit", "Training started."),
+    ("sockeye.training", "__call__", "Epoch[0] Batch [50]\tSpeed: 429.27 samples/sec 10879.00 tokens/sec"),
+    ("sockeye.training", "__call__", "Epoch[0] Batch [100]\tSpeed: 534.38 samples/sec 13846.37 tokens/sec"),
+    ("sockeye.training", "_checkpoint", "Checkpoint [1]\tUpdates=1000 Epoch=0 Samples=64000 Time-cost=21.5"),
+    ("sockeye.training", "_checkpoint", "Checkpoint [1]\tTrain-perplexity=17.064554"),
+)
+"""Logger, function and text of some lines of Sockeye 1.18."""
+
+
+def sockeye_log(*, console: bool, rows=A1) -> bytes:
+    """A whole log of Sockeye 1.18 on a patched MXNet: what it shows, or with times what it writes to its file.
+
+    Python and MXNet write to the same stream: at "Training started." the line of one ends with that of the other.
+    """
+    memory, free, lines = list(rows), 12196 * MIB, []
+    for number, (logger, function, text) in enumerate(SOCKEYE):
+        where = f"INFO:{logger}" if console else f"2018-03-01:10:11:{number:02}:INFO:{logger}:{function}"
+        lines.append(f"[{where}] {text}\n")
+        if not logger.startswith("sockeye.training"):
+            continue
+        for tag, size in memory[:2]:
+            free -= size
+            lines.append(f"[mem] Allocate {size} bytes GPU memory ({tag}).\n")
+            lines.append(f"[mem] {free // MIB} MB GPU global memory free, total 12196 MB.\n")
+            lines.append(f"[trace_gpuworker] {tag} to FullyConnected\n")
+        memory = memory[2:]
+        lines.append(f"[10:11:{number:02}] src/operator/././cudnn_algoreg-inl.h:107: Running performance tests\n")
+    assert not memory
+    return "".join(lines).replace("Training started.\n", "Training started.").encode()
+
+
 def zpp_text(rows: int, seed: int = 1) -> str:
     """Lines as ZPP-MEM writes them: half of them change nothing, and in the end everything is given back."""
     chance = random.Random(seed)
