@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_every_figure_of_reuse_names_its_interval(name, sessions):
     for chart in findings.charts:
         if "reuse" in chart.name or "locality" in chart.name:
             assert "windows of" in chart.title or "by window" in chart.title
+
+
+def test_basic_draws_the_first_twenty_samples_of_its_first_run(sessions):
+    study = STUDIES["basic"]
+    runs = observed(study, SETTING, sessions)
+    (chart,) = (chart for chart in study.find(SETTING, runs).charts if chart.name == "first-samples")
+    assert chart.title == "The first 20 samples, windows of 0.2 s"
+    wss, rss = chart.lines
+    with closing(runs[0].trace()) as trace:
+        assert len(trace.samples) > 20
+        assert (wss.name, rss.name) == ("WSS", "RSS")
+        assert wss.x.tolist() == rss.x.tolist() == list(range(1, 21))
+        np.testing.assert_array_equal(wss.y, trace.samples.wss_bytes[:20] / 2**20)
+        np.testing.assert_array_equal(rss.y, trace.samples.rss_bytes[:20] / 2**20)
 
 
 @pytest.mark.parametrize("name", STUDIES)
