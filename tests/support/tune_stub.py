@@ -6,6 +6,7 @@ WORDS``, and each adds a line to the file TUNE_RUNS when it begins. A batch size
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
@@ -26,6 +27,8 @@ def train(words: list[str]) -> int:
     if path := os.environ.get("TUNE_RUNS"):
         with Path(path).open("a") as file:
             file.write(f"{network} {json.dumps(settings)} {os.getpid()}\n")
+    if "--tensorboard" in rest:
+        (Path(rest[rest.index("--tensorboard") + 1]) / "events").mkdir(parents=True)
     for iteration in range(1, 4):
         print(f"iteration: {iteration}, accuracy: {iteration * 10}%", file=sys.stderr, flush=True)
         time.sleep(float(os.environ.get("TUNE_SLEEP", "0")) / 3)
@@ -55,16 +58,17 @@ def train(words: list[str]) -> int:
 def main(words: list[str]) -> int:
     """Memtui, whose runs are this file's."""
     from memtui.cli import main as cli
-    from memtui.training.tune import command, runner
+    from memtui.training.tune import runner
 
     command_of = runner.command_of
 
-    def stand_in(point, networks) -> list[str]:
-        made = command_of(point, networks)
+    def stand_in(*what) -> list[str]:
+        made = command_of(*what)
         return [sys.executable, "-P", str(Path(__file__).absolute()), *made[made.index("train") :]]
 
     runner.command_of = stand_in
-    command.check_torch = lambda: None
+    installed = importlib.util.find_spec  # the runs need neither PyTorch nor TensorBoard
+    importlib.util.find_spec = lambda name, *more: name in ("torch", "tensorboard") or installed(name, *more)
     return cli.main(words)
 
 

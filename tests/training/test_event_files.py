@@ -1,4 +1,4 @@
-"""``memtui train --tensorboard``: the event file, read back record by record, against the result of the training."""
+"""``--tensorboard`` of ``train`` and ``tune``: event files, read back record by record, against results of training."""
 
 from __future__ import annotations
 
@@ -94,6 +94,19 @@ def test_a_training_is_written_by_iteration_and_epoch(tmp_path):
     assert sum(parts) == scalars["memory/peak_bytes"][5] == result["peak_bytes"]
 
 
+@pytest.mark.slow
+def test_a_grid_has_the_event_files_of_its_trainings(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed (pip: memtui[tensorboard])")
+    pytest.importorskip("torch")
+    done = memtui(tmp_path, "tune", "fcReLu", "--grid", "type=BP,DFAMEM", "--tensorboard", "events", "--json")
+    assert done.returncode == 0, done.stderr
+    for name, row in zip(("1-type=BP", "2-type=DFAMEM"), json.loads(done.stdout)["rows"], strict=True):
+        scalars = scalars_of(tmp_path / "events" / name)
+        assert max(scalars["train/loss"]) == row["iterations"]
+        assert scalars["memory/peak_above_start_bytes"][5] == row["peak_above_start_bytes"]
+    assert len(list((tmp_path / "events").iterdir())) == 2
+
+
 def test_the_time_of_an_iteration_is_without_the_start_and_without_the_evaluation(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed (pip: memtui[tensorboard])")
     pytest.importorskip("torch")
@@ -126,8 +139,12 @@ def document(folder: Path, *argv: str) -> dict:
 
 
 def train(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return memtui(folder, "train", *argv)
+
+
+def memtui(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "memtui", "train", *argv],
+        [sys.executable, "-m", "memtui", *argv],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
         capture_output=True,

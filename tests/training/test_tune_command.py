@@ -21,6 +21,7 @@ from memtui.training.tune.grid import GridPoint
 from memtui.training.tune.runner import command_of
 from tests.support import tune_stub
 from tests.support.cli import refused
+from tests.support.folders import names_in
 from tests.support.in_process import memtui_here
 from tests.support.repository import ROOT
 from tests.support.schemas import check
@@ -104,6 +105,8 @@ def test_a_run_is_memtui_train_and_no_shell(monkeypatch):
         "--no-tui", "--json",
     ]  # fmt: skip
     assert "--config" not in command_of(GridPoint("fcReLu", {}, ()), None)
+    with_events = command_of(GridPoint("fcReLu", {"seed": "1"}, ()), None, Path("events/1-seed=1"))
+    assert with_events[-6:] == ["--set", "seed=1", "--tensorboard", "events/1-seed=1", "--no-tui", "--json"]
 
 
 def test_the_grid_of_the_seed(tmp_path):
@@ -219,11 +222,26 @@ def test_where_results_go(tmp_path):
         (("--resume", "nowhere", "fcReLu"), "no fcReLu beside it"),
         (("/",), "is not a folder of memtui tune"),
         (("/", "--set", "epochs=3"), "a folder is looked at, so --set has no meaning"),
+        (("/", "--tensorboard", "events"), "a folder is looked at, so --tensorboard has no meaning"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, argv, says):
     refused(memtui_here("tune", *argv, cwd=tmp_path), says)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_event_files_of_each_run_have_a_folder_of_its_name(tmp_path):
+    (tmp_path / "file").touch()
+    argv = ("fcReLu", "--grid", "type=BP,DFA", "--tensorboard")
+    refusal = tuned(tmp_path, *argv, "file/events")
+    assert (refusal.returncode, "name another folder with --tensorboard" in refusal.stderr) == (2, True)
+    assert names_in(tmp_path) == ["file"], "before a folder is made"
+    assert tuned(tmp_path, *argv, "events").returncode == 0
+    assert names_in(tmp_path / "events") == ["1-type=BP", "2-type=DFA"]
+    (folder,) = (tmp_path / "results").iterdir()
+    (folder / "summary.csv").unlink()
+    assert tuned(tmp_path, "--resume", f"results/{folder.name}", "--tensorboard", "more").returncode == 0
+    assert names_in(tmp_path / "more") == ["1-type=BP", "2-type=DFA"]
 
 
 def test_what_could_not_train_is_told_before_anything_runs(tmp_path):
@@ -296,7 +314,7 @@ def test_a_run_that_does_not_listen_is_killed(tmp_path, monkeypatch):
     from memtui.training.tune.results import create_results
 
     deaf = "import signal, time; signal.signal(2, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-    monkeypatch.setattr(module, "command_of", lambda point, networks: [sys.executable, "-c", deaf])
+    monkeypatch.setattr(module, "command_of", lambda *what: [sys.executable, "-c", deaf])
     monkeypatch.setattr(module, "GRACE_S", 0.2)
     results = create_results(tmp_path, from_options(["seed=1"], "fcReLu", {}, {}), datetime.now(UTC))
     tuning = module.Tuning(results, lambda progress: None)

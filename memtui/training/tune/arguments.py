@@ -45,6 +45,12 @@ def _add_arguments(parser: Parser) -> None:
         metavar="DIR",
         help="where the folder is made (results)",
     )
+    group.add_argument(
+        "--tensorboard",
+        type=argtypes.path,
+        metavar="DIR",
+        help="write event files of TensorBoard, as train does, in a folder of each run",
+    )
     group.add_argument("--json", action="store_true", help="one JSON document at the end")
     group.add_argument(
         "--tui", action=argparse.BooleanOptionalAction, default=True, help="a screen, where there is a terminal"

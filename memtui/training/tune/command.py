@@ -15,13 +15,13 @@ from memtui.core.processes import BackgroundTask, Send
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.core.units import span
-from memtui.training.preflight import check, check_torch
+from memtui.training.preflight import check, check_event_files, check_torch
 from memtui.training.settings import networks_from_file, parse_changes
 from memtui.training.tune import grid as grids
 from memtui.training.tune import text
 from memtui.training.tune.grid import Grid
 from memtui.training.tune.results import Results, TuneRow, create_results, is_results, newest, reopen
-from memtui.training.tune.runner import Interrupted, TuneProgress, Tuning
+from memtui.training.tune.runner import Interrupted, Report, TuneProgress, Tuning
 from memtui.tui.arguments import prepare_screen
 from memtui.tui.terminal import problem
 
@@ -42,7 +42,7 @@ def tune(args: argparse.Namespace, console: Console) -> int:
     with console.progress("training") as line:
         shown = _Printer(results.grid, args.json, line)
         try:
-            rows = Tuning(results, shown.report, jobs=args.jobs, retry=args.retry).run()
+            rows = _tuning(args, results, shown.report).run()
         except Interrupted as error:
             console.notify(f"ended by {error}; {_how_far(results)}")
             return 128 + error.number
@@ -61,7 +61,7 @@ def _existing_results(args: argparse.Namespace) -> Results | None:
         raise UserError(f"an empty name is not a grid; {_NO_GRID}")
     if args.what is None or not Path(args.what).is_dir() or args.grid:
         return None
-    if given := _given(args):
+    if given := _given(args) or "--tensorboard" * (args.tensorboard is not None):
         raise UserError(f"{args.what}: a folder is looked at, so {given} has no meaning; --resume DIR goes on with it")
     if not is_results(Path(args.what)):
         raise UserError(f"{args.what}: is not a folder of memtui tune; they lie one level below, named by their time")
@@ -81,16 +81,19 @@ def _folder(args: argparse.Namespace) -> tuple[Results, bool]:
         if args.what or (given := _given(args)):
             raise UserError(f"--resume goes on with the grid of its folder: no {args.what or given} beside it")
         results = reopen(args.resume)
-        _check_runs(results.grid)
+        _check_runs(results.grid, args.tensorboard)
         return results, True
     grid = _grid(args)
-    _check_runs(grid)
+    _check_runs(grid, args.tensorboard)
     existing = None if args.again else newest(args.output, grid)
     return (create_results(args.output, grid, datetime.now(UTC)), False) if existing is None else (existing, True)
 
 
-def _check_runs(grid: Grid) -> None:
-    """Raise UserError for the first run that could not train: before the first run starts, and not after a weekend."""
+def _check_runs(grid: Grid, events: Path | None) -> None:
+    """Raise UserError for the first run that could not train: before the first run starts, and not after a weekend.
+
+    ``events``: folder for event files, which is made; None: there are none.
+    """
     check_torch()
     seen = set()
     for point in grid.points:
@@ -104,6 +107,12 @@ def _check_runs(grid: Grid) -> None:
             check(settings)
         except UserError as error:
             raise UserError(f"{grid.label(point)}: {error}") from None
+    if events is not None:
+        check_event_files(events)
+
+
+def _tuning(args: argparse.Namespace, results: Results, report: Report) -> Tuning:
+    return Tuning(results, report, jobs=args.jobs, retry=args.retry, events=args.tensorboard)
 
 
 def _grid(args: argparse.Namespace) -> Grid:
@@ -159,7 +168,7 @@ def _run_with_screen(args: argparse.Namespace, results: Results) -> int:
 
     def work(report: Send) -> list[str]:
         try:
-            Tuning(results, lambda progress: report({"phase": "run"}), jobs=args.jobs, retry=args.retry).run()
+            _tuning(args, results, lambda progress: report({"phase": "run"})).run()
         except Interrupted:
             raise KeyboardInterrupt from None
         return []

@@ -59,20 +59,27 @@ class Interrupted(Exception):
         self.number = number
 
 
-def command_of(point: GridPoint, networks: Path | None) -> list[str]:
-    """Return the command line that trains one point; its result is JSON at the end of its output."""
+def command_of(point: GridPoint, networks: Path | None, events: Path | None = None) -> list[str]:
+    """Return the command line that trains one point; its result is JSON at the end of its output.
+
+    ``events``: folder for event files of TensorBoard; None: none are written.
+    """
     argv = [sys.executable, "-P", "-m", "memtui", "train", point.network]
     if networks is not None:
         argv += ["--config", str(networks)]
     for key, value in point.settings.items():
         argv += ["--set", f"{key}={value}"]
+    if events is not None:
+        argv += ["--tensorboard", str(events)]
     return [*argv, "--no-tui", "--json"]
 
 
 class Tuning:
     """Runs all points that have no row yet, in the order of the grid."""
 
-    def __init__(self, results: Results, report: Report, *, jobs: int = 1, retry: bool = False) -> None:
+    def __init__(
+        self, results: Results, report: Report, *, jobs: int = 1, retry: bool = False, events: Path | None = None
+    ) -> None:
         """Start nothing before ``run``.
 
         Args:
@@ -80,8 +87,9 @@ class Tuning:
             report: called with every row, and twice a second.
             jobs: number of runs at a time.
             retry: run failed runs once more.
+            events: folder for event files of TensorBoard, with a folder for each run; None: none are written.
         """
-        self._results, self._report, self._jobs, self._retry = results, report, jobs, retry
+        self._results, self._report, self._jobs, self._retry, self._events = results, report, jobs, retry, events
         self._rows: dict[int, TuneRow] = {}
         self._waiting: deque[int] = deque()
         self._running: list[_Child] = []
@@ -117,7 +125,8 @@ class Tuning:
 
     def _start(self, run: int) -> None:
         results = self._results
-        argv = command_of(results.grid.points[run], results.networks)
+        events = None if self._events is None else self._events / results.names[run]
+        argv = command_of(results.grid.points[run], results.networks, events)
         out = create_log(results.output(run), force=True)
         try:
             err = create_log(results.errors(run), force=True)
