@@ -79,11 +79,12 @@ def one_line(text: str) -> str:
     """Return ``visible`` of a message that may quote anything; long words, and a long text, are cut in the middle."""
     text = visible(text)
     if len(text) > _LINE_CHARACTERS:
-        text = " ".join(_cut(word, _WORD_CHARACTERS) for word in text.split(" "))
-    return _cut(text, _LINE_CHARACTERS)
+        text = " ".join(cut_middle(word, _WORD_CHARACTERS) for word in text.split(" "))
+    return cut_middle(text, _LINE_CHARACTERS)
 
 
-def _cut(text: str, characters: int) -> str:
+def cut_middle(text: str, characters: int) -> str:
+    """Return a text of at most so many characters, an even number, with an ellipsis for what is left out."""
     half = characters // 2
     return text if len(text) <= characters else f"{text[: half - 1]}…{text[-half:]}"
 

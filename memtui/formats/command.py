@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from memtui.formats.detect import EXPECTED, files_of, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import STANDARD_INPUT, name_of
 from memtui.formats.join import write_joined
-from memtui.formats.session_writer import Range, in_range, write
+from memtui.formats.session_writer import Range, in_range, with_warnings, write
 from memtui.session.session import Session
 
 _ENDING = ".memtui"
@@ -102,10 +102,10 @@ def _import_path(path: Path, output: Path, wanted: Range, form: str, force: bool
         created = _ensure_folder(output.parent)
         reading.start("writing the session")
         if join is None:
-            write(imported, output, force=force)
+            lost = write(imported, output, force=force)
         else:
             windows, lost = write_joined(imported, join, output, force=force)
-            imported = replace(imported, about=replace(imported.about, warnings=(*imported.about.warnings, *lost)))
+        imported = with_warnings(imported, lost)
         written = True
     except NotImportable as error:
         return Outcome(path, reason=f"{name_of(path)}: {error}")

@@ -18,7 +18,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.imported import Imported, NotImportable
 from memtui.session.file_format import is_own_file, sqlite_temporary_files
-from memtui.session.records.allocations import MAX_ROWS, trace_record
+from memtui.session.records.allocations import MAX_ROWS, trace_record, with_short_names
 from memtui.session.records.call_stacks import AllocationStackRecord, encode_stacks, stack_records
 from memtui.session.records.captures import capture_records
 from memtui.session.records.imported import WALL
@@ -32,10 +32,17 @@ Range = tuple[float | None, float | None]
 """From and to, seconds after the start (numbers of lines where there is no clock); None: no limit."""
 
 
-def write(imported: Imported, path: Path, *, force: bool = False) -> None:
-    """Write the session, whole or not at all. Raises UserError and SessionError."""
-    steps = _stretches(imported)  # before a file is replaced: it may raise
-    write_as(path, lambda writer: _fill(writer, imported, steps), force=force)
+def write(imported: Imported, path: Path, *, force: bool = False) -> tuple[str, ...]:
+    """Write the session, whole or not at all; return warnings. Raises UserError and SessionError."""
+    steps, lost = _stretches(imported)  # before a file is replaced: it may raise
+    written = with_warnings(imported, lost)
+    write_as(path, lambda writer: _fill(writer, written, steps), force=force)
+    return lost
+
+
+def with_warnings(imported: Imported, warnings: tuple[str, ...]) -> Imported:
+    """Return the content of a file with more warnings."""
+    return replace(imported, about=replace(imported.about, warnings=(*imported.about.warnings, *warnings)))
 
 
 def write_as(
@@ -119,12 +126,23 @@ def _fill(writer: SessionWriter, imported: Imported, steps: list[tuple[str, Step
     writer.insert(imported.driver)
 
 
-def _stretches(imported: Imported) -> list[tuple[str, StepTrace]]:
-    """Return the steps with their devices. Raises NotImportable: a step has more rows than a session may have."""
+def _stretches(imported: Imported) -> tuple[list[tuple[str, StepTrace]], tuple[str, ...]]:
+    """Return the steps with their devices, and warnings.
+
+    Raises NotImportable: a step has more rows or names than a session may have.
+    """
     steps = [(part.device, trace) for part in imported.parts for trace in stretches(part.trace, part.begins)]
     if any(len(trace) > MAX_ROWS for _, trace in steps):
         raise NotImportable(f"has more than {MAX_ROWS} blocks alive at once")
-    return steps
+    try:
+        fitted = [(device, *with_short_names(trace)) for device, trace in steps]
+    except ValueError as error:
+        raise NotImportable(str(error)) from None
+    least = min((characters for *_, characters in fitted if characters), default=0)
+    lost = (
+        f"its names of operations and layers take more room than a session has; they are cut to {least} characters",
+    )
+    return [(device, trace) for device, trace, _ in fitted], lost if least else ()
 
 
 def _hello(imported: Imported, start_ns: int) -> Hello:

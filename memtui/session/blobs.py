@@ -19,11 +19,13 @@ from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.compression import inflate
 from memtui.core.page_set import ADDRESS_BITS
 from memtui.core.page_sizes import GIANT_SHIFT, PAGE_SHIFT
+from memtui.core.units import size
 from memtui.session.validation import parse_json
 
 UNKNOWN_BYTES = -1  # of a VMA whose accessed bytes the tracker cannot measure
 MAX_PAIRS = 1 << 20  # VMAs of one process
 MAX_DISTANCES = 1 << 21  # distinct reuse distances of one window
+NAMELESS_BYTES = 16  # of names in a blob that has none
 _COUNTS = struct.Struct("<qq")
 # Before the head of reuse distances with parts, since format 13:
 _WITH_PARTS = struct.Struct("<q")
@@ -40,9 +42,16 @@ class Packed(NamedTuple):
     numbers: NDArray[np.int64]
 
 
-def pack(counts: Sequence[int], names: Any, *numbers: NDArray[np.int64]) -> bytes:
-    """Pack counts, names and arrays: counts and length of the names, the names as JSON, then all numbers; zlib."""
+def pack(
+    counts: Sequence[int], names: Any, *numbers: NDArray[np.int64], most_names_bytes: int = NAMELESS_BYTES
+) -> bytes:
+    """Pack counts, names and arrays: counts and length of the names, the names as JSON, then all numbers; zlib.
+
+    Raises ValueError for longer names: ``unpack`` would refuse the blob.
+    """
     text = json.dumps(names).encode()
+    if len(text) > most_names_bytes:
+        raise ValueError(f"its names have more than {size(most_names_bytes)}")
     head = struct.pack(f"<{len(counts) + 1}q", *counts, len(text))
     return zlib.compress(head + text + b"".join(array.astype("<i8").tobytes() for array in numbers), 1)
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,42 @@ def test_a_folder_of_logs_is_a_session_each_and_a_bad_one_a_line(capsys):
     document = json.loads(out)
     assert [one["format"] for one in document["sessions"]] == ["MXNet log", "ZPP-MEM text"]
     assert [one["file"] for one in document["failed"]] == ["logs/c"]
+
+
+@pytest.mark.parametrize(
+    ("log", "form"),
+    [
+        (mxnet_log([(f"in_arg:{n}_{'w' * 900}_{n}", 64) for n in range(200)]), "MXNet log"),
+        ("".join(f"{n} {n} 1 gradients/{n}_{'w' * 900}_{n}\n" for n in range(1, 201)), "ZPP-MEM text"),
+        ("".join(f"{n} {n} 1 gradients/{n}_{chr(233) * 900}_{n}\n" for n in range(1, 40)), "ZPP-MEM text"),
+    ],
+)
+def test_names_that_are_too_long_for_a_session_are_cut_with_a_word(log, form, capsys, monkeypatch):
+    """They were written, and no reader took them."""
+    monkeypatch.setattr("memtui.session.records.allocations.MAX_NAMES_BYTES", 1 << 17)
+    Path("x.log").write_bytes(log.encode() if isinstance(log, str) else log)
+    code, out, err = run(capsys, "import", "x.log", "-o", "s.memtui")
+    assert (code, out.partition(", ")[0]) == (0, f"s.memtui: {form}")
+    why = "its names of operations and layers take more room than a session has; they are cut to 512 characters"
+    assert err == f"memtui import: x.log: {why}\n"
+    with closing(Session(Path("s.memtui"))) as session:
+        (step,) = session.allocations.steps()
+        names = session.allocations.trace(step).names
+        assert session.imported().warnings == (why,)
+    assert len(set(names)) == len(names) >= 39
+    assert {len(name) for name in names} == {512}
+    assert all(name.endswith(f"_{number}") for number, name in enumerate(names, names[0].endswith("_1")))
+    code, out, err = run(capsys, "report", "s.memtui")
+    assert (code, err) == (0, "")
+
+
+def test_more_names_than_a_session_may_have_are_refused(capsys, monkeypatch):
+    monkeypatch.setattr("memtui.session.records.allocations.MAX_NAMES_BYTES", 1 << 12)
+    Path("x.log").write_text("".join(f"{n} {n} 1 forward/{n}_{'w' * 40}\n" for n in range(1, 201)))
+    code, _, err = run(capsys, "import", "x.log", "-o", "s.memtui")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "x.log: has more names of operations and layers than fit into 4.00 KiB" in err
+    assert not Path("s.memtui").exists()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,18 @@ def i8(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
+def test_names_are_written_as_long_as_they_are_read():
+    def unpacked(data: bytes) -> blobs.Packed:
+        return blobs.unpack(data, 1, lambda count: count, most_names_bytes=7, most_numbers=2)
+
+    packed = unpacked(blobs.pack((2,), ["abc"], i8(4, 5), most_names_bytes=7))
+    assert (packed.counts, packed.names, packed.numbers.tolist()) == ((2,), ["abc"], [4, 5])
+    with pytest.raises(ValueError, match="its names have more than 7 B"):
+        blobs.pack((2,), ["abcd"], i8(4, 5), most_names_bytes=7)
+    with pytest.raises(ValueError, match="unpacks to more than"):
+        unpacked(blobs.pack((2,), ["abcd"], i8(4, 5), most_names_bytes=8))
+
+
 @pytest.mark.parametrize(
     ("ids", "values"),
     [

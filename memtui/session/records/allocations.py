@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, StepTrace
-from memtui.core.text import storable
+from memtui.core.text import cut_middle, storable
 from memtui.core.tracer_messages import MAIN_MEMORY, AllocationStep
+from memtui.core.units import size
 from memtui.session.blobs import list_of, pack, unpack
 from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, AllocatorPeakRecord
 from memtui.session.validation import check_device, parse_json
@@ -19,6 +20,8 @@ MAX_ROWS = 1 << 22  # allocations and frees of one step
 MAX_NAMES_BYTES = 16 << 20
 MAX_REASON = 500  # characters
 COLUMNS = 7  # of a trace
+_MOST_CHARACTERS, _LEAST_CHARACTERS = 4096, 32  # of a name that is cut
+_MOST_ESCAPED = 12  # characters of JSON that stand for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,28 @@ def recorded_step(*columns: Any, device: str = MAIN_MEMORY, peak: AllocatorPeakR
 
 
 def encode_step(trace: StepTrace) -> bytes:
-    """Return a blob of all rows and names, times as differences, which are small."""
+    """Return a blob of all rows and names, times as differences, which are small. Raises ValueError: see ``pack``."""
     columns = trace.to_columns()
     columns[0] = np.diff(columns[0], prepend=trace.start_ns)
-    return pack((trace.existing, columns.shape[1]), list(map(storable, trace.names)), columns)
+    names = list(map(storable, trace.names))
+    return pack((trace.existing, columns.shape[1]), names, columns, most_names_bytes=MAX_NAMES_BYTES)
+
+
+def with_short_names(trace: StepTrace) -> tuple[StepTrace, int]:
+    """Return a trace whose names fit into a record, and how many characters of each are left; 0: all of them.
+
+    Longer ones are cut in the middle. Raises ValueError where there are so many that cutting does not help.
+    """
+    names, characters = list(map(storable, trace.names)), 2 * _MOST_CHARACTERS
+    if _MOST_ESCAPED * sum(map(len, names)) + 4 * len(names) <= MAX_NAMES_BYTES:
+        return trace, 0
+    while len(json.dumps(names)) > MAX_NAMES_BYTES:
+        characters //= 2
+        if characters < _LEAST_CHARACTERS:
+            raise ValueError(f"has more names of operations and layers than fit into {size(MAX_NAMES_BYTES)}")
+        names = [cut_middle(name, characters) for name in names]
+    cut = characters <= _MOST_CHARACTERS
+    return (replace(trace, names=tuple(names)), characters) if cut else (trace, 0)
 
 
 def decode_step(row: RecordedStep, data: bytes) -> StepTrace:

@@ -27,7 +27,7 @@ def encode_map(tensors: TensorMap) -> bytes:
     columns = tensors.columns
     columns[0] = np.diff(columns[0], prepend=0)
     names = {"layers": list(map(storable, tensors.names)), "parts": list(map(storable, tensors.parts))}
-    return pack((len(tensors.names),), names, columns)
+    return pack((len(tensors.names),), names, columns, most_names_bytes=MAX_NAMES_BYTES)
 
 
 def decode_map(data: bytes) -> TensorMap:

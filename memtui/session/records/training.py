@@ -72,7 +72,8 @@ def encode_progress(start_ns: int, ends_ns: NDArray[np.int64], usage: TensorUsag
     columns[1] -= columns[0]
     columns[0] -= start_ns
     names = list(map(storable, usage.names))
-    return pack((len(ends_ns), len(usage)), names, np.diff(ends_ns, prepend=start_ns), columns)
+    numbers = np.diff(ends_ns, prepend=start_ns), columns
+    return pack((len(ends_ns), len(usage)), names, *numbers, most_names_bytes=MAX_NAMES_BYTES)
 
 
 def decode_progress(row: ProgressRow, data: bytes) -> RecordedProgress:
