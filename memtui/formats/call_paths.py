@@ -18,27 +18,40 @@ class CallPaths:
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
+        self._paths: list[str] = []  # the same, by number
         self._room = MOST_PATHS  # for those of more than one call
 
     def number(self, path: str) -> int:
         """Return the number of a path."""
+        return self.names[self.fit(path, path.rpartition("/")[2])]
+
+    def fit(self, path: str, innermost: str) -> str:
+        """Return a path, or its innermost call where there is no room for the whole path; equal ones are one text."""
         if path not in self.names:
             if len(path) > self._room:
-                path = path.rpartition("/")[2]
+                path = innermost
             self._room -= len(path)
-        return self.names.setdefault(path, len(self.names))
+            if path not in self.names:
+                self.names[path] = len(self._paths)
+                self._paths.append(path)
+        return self._paths[self.names[path]]
 
 
 def call_path(calls: Iterable[str]) -> str:
     """Return a path of calls, of which the innermost comes first; the outer ones are left out where it grows long."""
+    return path_of(map(call_name, calls), "/")
+
+
+def path_of(names: Iterable[str], separator: str) -> str:
+    """Return a path of names, as ``call_path`` does."""
     path: list[str] = []
     room = MOST_PATH
-    for call in map(call_name, calls):
-        room -= len(call) + 1
+    for name in names:
+        room -= len(name) + 1
         if path and room < 0:
             break
-        path.append(call)
-    return "/".join(reversed(path))
+        path.append(name)
+    return separator.join(reversed(path))
 
 
 def call_name(call: str) -> str:

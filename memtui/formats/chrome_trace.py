@@ -11,7 +11,7 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from memtui.core.text import storable
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
+from memtui.formats.call_paths import MOST_CALL, CallPaths, path_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
 from memtui.formats.reading import FileSummary, Usage, summarize
@@ -41,8 +42,11 @@ _ABSENT = (
     "the beginning: memory that is neither allocated nor freed in the trace is not in it",
     "kinds: found by the operators around and what became of the block",
 )
-_MOST_PATHS = 1 << 16  # of operators, kept to be found again
+_MOST_PATHS = 1 << 16  # kept to be found again
+_NAME_BITS = 32
+_NO_ROOM = -2  # in place of the number of a call stack
 
+_Chain: TypeAlias = "tuple[str, _Chain] | None"  # a name, and those around it
 _Event = dict[str, Any]  # as in the file, not validated
 
 
@@ -243,46 +247,149 @@ class _Scope(NamedTuple):
     stack: int  # number of the call stack; -1: calls in Python are not in the file
 
 
+class _Path:
+    """Spans that enclose one another, as what the innermost one adds to those around it.
+
+    Attributes:
+        number: of this path, by which the paths inside it are found again.
+        ops: name of the innermost operator, and the operators around it; None: there is none.
+        layers: of modules, likewise.
+        phase: of the training step.
+        call: number of the call stack; -1: there is none; ``_NO_ROOM``: it, or a caller, did not fit in.
+        scope: what is stored about it, once it was asked for.
+    """
+
+    __slots__ = ("call", "layers", "number", "ops", "phase", "scope")
+
+    def __init__(self, number: int, ops: _Chain, layers: _Chain, phase: int, call: int) -> None:
+        self.number, self.ops, self.layers, self.phase, self.call = number, ops, layers, phase, call
+        self.scope: _Scope | None = None
+
+
+class _Paths:
+    """The paths of a device's memory events: each distinct one is worked out once, from the one around it."""
+
+    def __init__(self, names: tuple[str, ...], stacks: CallStacks | None) -> None:
+        self.outermost = _Path(0, None, None, BETWEEN, -1)
+        self._names, self._stacks = names, stacks
+        self._inner: dict[int, _Path] = {}  # by the number of the path around it, and that of its name
+        self._count = 1
+        self._ops, self._layers = CallPaths(), CallPaths()
+
+    def inside(self, outer: _Path, name: int) -> _Path:
+        """Return the path of a span in a path. ``name``: its number."""
+        key = outer.number << _NAME_BITS | name
+        path = self._inner.get(key)
+        if path is None:
+            if len(self._inner) >= _MOST_PATHS:
+                self._inner.clear()
+            path = self._inner[key] = self._inside(outer, self._names[name])
+        return path
+
+    def _inside(self, outer: _Path, name: str) -> _Path:
+        ops, layers, phase = outer.ops, outer.layers, outer.phase
+        if name.startswith(_MODULE):
+            layers = name.removeprefix(_MODULE), layers
+        elif not name.startswith((_PYTHON, _STEP)):
+            phase = _phase(outer, name)
+            ops = name, ops
+        number, self._count = self._count, self._count + 1
+        return _Path(number, ops, layers, phase, self._called(outer.call, name))
+
+    def _called(self, caller: int, name: str) -> int:
+        if self._stacks is None or name.startswith(_STEP):
+            return caller
+        frame = self._stacks.add_frame(_frame(name))
+        if caller == _NO_ROOM or frame < 0:
+            self._stacks.dropped += 1
+            return _NO_ROOM
+        stack = self._stacks.add_call(caller, frame)
+        return stack if stack >= 0 else _NO_ROOM
+
+    def scope(self, path: _Path) -> _Scope:
+        """Return what is stored about a path."""
+        if path.scope is None:
+            op, layer = _fit(self._ops, path.ops, "/"), _fit(self._layers, path.layers, ".")
+            path.scope = _Scope(op, layer, path.phase, max(path.call, -1))
+        return path.scope
+
+
+class _Thread:
+    """The spans of a thread around a moment, which only moves on. Each span is entered and left once."""
+
+    def __init__(self, spans: _Spans, paths: _Paths) -> None:
+        self._paths = paths
+        self._waiting = zip(spans.start_ns, spans.end_ns, spans.name, strict=True)
+        self._coming = next(self._waiting, None)
+        # Of the spans around the moment, after all of time; an inner one never ends after an outer one.
+        self._end_ns, self._name = [2 * _MOST_NS], [-1]
+        self._path = [paths.outermost]  # of the outer ones of them, those that were asked for
+
+    def path_at(self, t_ns: int) -> _Path:
+        """Return the path of the spans around a moment."""
+        coming = self._coming
+        if coming is not None and coming[0] <= t_ns:
+            while coming is not None and coming[0] <= t_ns:
+                self._enter(*coming)
+                coming = next(self._waiting, None)
+            self._coming = coming
+        while self._end_ns[-1] < t_ns:
+            self._leave()
+        for name in self._name[len(self._path) :]:
+            self._path.append(self._paths.inside(self._path[-1], name))
+        return self._path[-1]
+
+    def _enter(self, start_ns: int, end_ns: int, name: int) -> None:
+        """Enter a span; where it ends after one that it begins in, their times are off: by rounding, as a rule.
+
+        If it shares more time with that one than it has after it, it is inside, else it comes next.
+        """
+        outer_ns = self._end_ns[-1]
+        while outer_ns <= start_ns or end_ns - outer_ns > outer_ns - start_ns:
+            self._leave()
+            outer_ns = self._end_ns[-1]
+        self._end_ns.append(min(end_ns, outer_ns))
+        self._name.append(name)
+
+    def _leave(self) -> None:
+        self._end_ns.pop()
+        self._name.pop()
+        del self._path[len(self._name) :]
+
+
 class _Around:
     """Spans around a moment in a thread; queried in the order of time."""
 
     def __init__(self, spans: dict[int, _Spans], names: tuple[str, ...], stacks: CallStacks | None) -> None:
-        self._names, self._stacks = names, stacks
-        self._waiting: dict[int, Iterator[tuple[int, int, int]]] = {
-            thread: zip(of_thread.start_ns, of_thread.end_ns, of_thread.name, strict=True)
-            for thread, of_thread in spans.items()
-        }
-        self._next = {thread: next(waiting, None) for thread, waiting in self._waiting.items()}
-        self._stack: dict[int, list[tuple[int, int]]] = defaultdict(list)  # end and name
-        self._scopes: dict[tuple[int, ...], _Scope] = {}
+        self._paths = _Paths(names, stacks)
+        self._threads = {thread: _Thread(of_thread, self._paths) for thread, of_thread in spans.items()}
 
     def scope_of(self, thread: int, t_ns: int) -> _Scope:
         """Return what runs in a thread at a moment."""
-        stack = self._stack[thread]
-        coming = self._next.get(thread)
-        if coming is not None and coming[0] <= t_ns:
-            waiting = self._waiting[thread]
-            while coming is not None and coming[0] <= t_ns:
-                start_ns, end_ns, name = coming
-                while stack and stack[-1][0] <= start_ns:  # in most traces one begins where another ends
-                    stack.pop()
-                stack.append((end_ns, name))
-                coming = next(waiting, None)
-            self._next[thread] = coming
-        while stack and stack[-1][0] < t_ns:
-            stack.pop()
-        path = tuple([name for _, name in stack])
-        scope = self._scopes.get(path)
-        if scope is None:
-            if len(self._scopes) >= _MOST_PATHS:
-                self._scopes.clear()
-            scope = self._scopes[path] = self._scope([self._names[name] for name in path])
-        return scope
+        of_thread = self._threads.get(thread)
+        return self._paths.scope(self._paths.outermost if of_thread is None else of_thread.path_at(t_ns))
 
-    def _scope(self, names: list[str]) -> _Scope:
-        op, layer, phase = _explained([name for name in names if not name.startswith(_PYTHON)])
-        calls = [_frame(name) for name in reversed(names) if not name.startswith(_STEP)]
-        return _Scope(op, layer, phase, -1 if self._stacks is None else self._stacks.add(calls))
+
+def _phase(outer: _Path, name: str) -> int:
+    """Return the phase of an operator in a path."""
+    if outer.phase == _BACKWARD or name.startswith("autograd::engine"):
+        return _BACKWARD
+    if outer.phase == _OPTIMISER or name.startswith(_OPTIMISE):
+        return _OPTIMISER
+    if outer.ops is not None:
+        return outer.phase
+    return BETWEEN if name.startswith("Optimizer.") else _FORWARD
+
+
+def _fit(paths: CallPaths, names: _Chain, separator: str) -> str:
+    innermost = next(_innermost_first(names), "")
+    return paths.fit(path_of(_innermost_first(names), separator), innermost)
+
+
+def _innermost_first(names: _Chain) -> Iterator[str]:
+    while names is not None:
+        name, names = names
+        yield storable(name)[:MOST_CALL]
 
 
 def _frame(name: str) -> Frame:
@@ -292,16 +399,3 @@ def _frame(name: str) -> Frame:
         return Frame(_ADDRESS.sub("", name.removeprefix(_PYTHON)), "", 0)
     line = int(call[2])
     return Frame(call[3], call[1], line if line < MOST_LINE else 0)
-
-
-def _explained(names: list[str]) -> tuple[str, str, int]:
-    """Return operator, layer and phase of the spans around a moment."""
-    ops = [name for name in names if not name.startswith((_MODULE, _STEP))]
-    layers = [name.removeprefix(_MODULE) for name in names if name.startswith(_MODULE)]
-    if any(name.startswith("autograd::engine") for name in ops):
-        phase = _BACKWARD
-    elif any(name.startswith(_OPTIMISE) for name in ops):
-        phase = _OPTIMISER
-    else:
-        phase = _FORWARD if ops and not ops[0].startswith("Optimizer.") else BETWEEN
-    return storable("/".join(ops)), storable(".".join(layers)), phase

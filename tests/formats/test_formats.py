@@ -12,7 +12,6 @@ import pickle
 import re
 import subprocess
 import sys
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,11 +23,11 @@ from hypothesis import strategies as st
 
 from benchmarks.large_files import MAKERS
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.core.call_stacks import Frame
 from memtui.formats.detect import import_bytes, import_file
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.zpp import zpp_lines
+from tests.support.chrome_traces import chrome, memory, span
 from tests.support.memory_logs import A1, A1_ANALYSIS, MIB, ZPP, mxnet_log, sockeye_log, zpp_text
 
 
@@ -223,139 +222,6 @@ def test_usage_is_that_of_the_text_whatever_is_freed(changes, base):
     assert seen == by_time or {**seen, int(trace.start_ns): by_time[int(trace.start_ns)]} == by_time
     assert int(trace.usage_bytes[-1]) == usage
     assert trace.check() == []
-
-
-# PyTorch's own files are made and read in test_import_torch; here are their forms.
-
-
-def memory(ts, size, address, total=0, device=(0, -1)):
-    args = {"Bytes": size, "Addr": address, "Total Allocated": total, "Device Type": device[0], "Device Id": device[1]}
-    return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
-
-
-def span(name, ts, dur, cat="cpu_op"):
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
-
-
-def chrome(*events, base=10**18) -> bytes:
-    return json.dumps({"baseTimeNanoseconds": base, "traceEvents": events}).encode()
-
-
-def test_a_memory_event_belongs_to_what_runs_around_it():
-    imported = import_bytes(
-        chrome(
-            span("nn.Module: Net_0", 0, 50, "python_function"),
-            span("aten::linear", 1, 20),
-            span("aten::addmm", 2, 5),
-            memory(3.5, 64, 7, 64),
-            memory(10, 32, 8, 96),
-            span("autograd::engine::evaluate_function: AddmmBackward0", 60, 10),
-            memory(61, -64, 7, 32),
-            memory(62, 8, 11, 40),
-            span("Optimizer.step#SGD.step", 80, 10, "user_annotation"),
-            memory(82, 16, 9, 48),
-        )
-    )
-    trace = only(imported)
-    assert [trace.name(op) for op in trace.op.tolist()] == [
-        "aten::linear/aten::addmm",
-        "aten::linear",
-        "autograd::engine::evaluate_function: AddmmBackward0",
-        "autograd::engine::evaluate_function: AddmmBackward0",
-        "Optimizer.step#SGD.step",
-    ]
-    assert [PHASES[p] for p in trace.phase.tolist()] == ["forward", "forward", "backward", "backward", "optimiser"]
-    assert trace.name(int(trace.layer[0])) == "Net_0"
-    assert [CATEGORIES[c] for c in trace.category.tolist()] == ["activations"] * 3 + ["gradients", "unknown"]
-    assert int(trace.t_ns[0]) == 10**18 + 3500
-
-
-def test_calls_in_python_are_the_call_stack_and_neither_operator_nor_layer():
-    imported = import_bytes(
-        chrome(
-            span("train.py(9): main", 1, 90, "python_function"),
-            span("<built-in method linear of type object at 0x7f01>", 5, 40, "python_function"),
-            span("nn.Module: Linear_0", 2, 50, "python_function"),
-            span("/me/model.py(42): forward", 3, 48, "python_function"),
-            span("ProfilerStep#0", 0, 99, "user_annotation"),
-            span("aten::addmm", 6, 10),
-            memory(8, 512, 7, 512),
-            memory(60, -512, 7, 0),
-            memory(95, 64, 9, 64),
-        )
-    )
-    trace, stacks = only(imported), imported.stacks
-    assert [(trace.name(int(trace.op[row])), trace.name(int(trace.layer[row]))) for row in range(len(trace))] == [
-        ("aten::addmm", "Linear_0"),
-        ("", "Linear_0"),  # the layer of the block
-        ("", ""),
-    ]
-    main = Frame("main", "train.py", 9)
-    calls = (
-        Frame("aten::addmm", "", 0),
-        Frame("<built-in method linear of type object>", "", 0),
-        Frame("forward", "/me/model.py", 42),
-    )
-    expected = [(*calls, Frame("nn.Module: Linear_0", "", 0), main), (main,), ()]
-    assert [stacks.stack(number) for number in trace.stack.tolist()] == expected
-
-
-def test_a_trace_of_an_older_pytorch_has_times_since_1970_and_no_base():
-    """As in the traces of PyTorch 1.13 that the tests of Holistic Trace Analysis have."""
-    args = {"Ev Idx": 4, "Device Type": 1, "Device Id": 1, "Addr": 7, "Bytes": 512, "Total Allocated": 1024}
-    event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 3, "tid": 4}
-    event |= {"ts": 1669783687464300, "args": {**args, "Total Reserved": 4096}}
-    imported = import_bytes(json.dumps({"schemaVersion": 1, "profile_memory": 1, "traceEvents": [event]}).encode())
-    assert (imported.about.clock, imported.parts[0].device) == ("wall", "cuda:1")
-    assert (only(imported).start_bytes, only(imported).peak_bytes) == (512, 1024)
-    assert only(imported).t_ns.tolist() == [1669783687464300000] * 2
-
-
-def test_a_trace_without_calls_in_python_has_no_call_stacks():
-    imported = import_bytes(chrome(span("aten::addmm", 6, 10), memory(8, 512, 7, 512)))
-    assert (imported.stacks, only(imported).stack) == (None, None)
-
-
-def test_of_spans_that_touch_one_ends_where_the_next_begins():
-    """As in most real traces. A stack that kept the first ones grew with the trace."""
-    spans = [event for n in range(300) for event in (span(f"aten::op{n}", 10 * n, 10), memory(10 * n + 5, 64, n + 1))]
-    imported = only(import_bytes(chrome(span("ProfilerStep#0", 0, 3000, "user_annotation"), *spans)))
-    assert [imported.name(op) for op in imported.op.tolist()] == [f"aten::op{n}" for n in range(300)]
-
-
-def test_memory_from_before_the_trace_is_there_when_it_is_freed():
-    trace = only(import_bytes(chrome(memory(1, 10, 1, 110), memory(2, -30, 99, 80), memory(3, -10, 1, 70))))
-    assert trace.start_bytes == 100
-    assert trace.usage_bytes.tolist()[trace.existing :] == [110, 80, 70]
-
-
-def test_each_device_is_a_part():
-    imported = import_bytes(chrome(memory(1, 10, 1), memory(2, 20, 1, device=(1, 3))))
-    assert [(part.device, int(part.trace.peak_bytes)) for part in imported.parts] == [("cpu", 10), ("cuda:3", 20)]
-
-
-def test_profiler_steps_cut_the_trace():
-    steps = [span(f"ProfilerStep#{n}", n * 10, 9, "user_annotation") for n in (4, 5)]
-    (part,) = import_bytes(chrome(*steps, memory(41, 1, 1), memory(51, 1, 2))).parts
-    assert [number for _, number in part.begins] == [4, 5]
-
-
-@pytest.mark.parametrize("key", ["ts", "dur"])
-@pytest.mark.parametrize("value", ["1" * 50_000, [1] * 50_000, True])
-def test_a_time_that_is_no_number_is_not_repeated(key, value):
-    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, key: value}
-    data = chrome(memory(1, 10, 1, 110), event)
-    tracemalloc.start()
-    with pytest.raises(NotImportable, match="a time is not a number"):
-        import_bytes(data)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 << 20, peak
-
-
-def test_a_trace_without_memory_says_how_to_get_it():
-    with pytest.raises(NotImportable, match="profile_memory=True"):
-        import_bytes(chrome(span("aten::mm", 1, 2)))
 
 
 def snapshot(events, blocks=()) -> bytes:
