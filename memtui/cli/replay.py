@@ -37,7 +37,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         from memtui.cli.import_files import show_file
         from memtui.formats.detect import may_be_imported
 
-        if not console.interactive or not may_be_imported(args.file):
+        if not console.interactive:
+            raise
+        with console.progress("looking for lines of other tools"):
+            importable = may_be_imported(args.file)
+        if not importable:
             raise
         return show_file(args, args.file, console)
     use = "use `memtui report`, which prints its numbers, or `memtui record` to measure without a screen"

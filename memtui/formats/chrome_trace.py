@@ -11,6 +11,7 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.call_paths import MOST_CALL, CallPaths, path_of
+from memtui.formats.certainty import MOST_LINES, share_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
 from memtui.formats.reading import FileSummary, Usage, summarize
@@ -93,6 +95,7 @@ class Events:
         names: of the spans, by number.
         begins: (time, number) of the steps of the profiler.
         calls: whether there are calls in Python.
+        certainty: that they are events, by the first ones.
     """
 
     def __init__(self) -> None:
@@ -101,7 +104,14 @@ class Events:
         self.names: dict[str, int] = {}
         self.begins: list[tuple[int, int]] = []
         self.calls = False
+        self.certainty = 0.0
         self._threads: dict[tuple[str, str], int] = {}
+
+    def add_first(self, events: Iterable[Any]) -> None:
+        """Take in the first events, as ``add`` does."""
+        first = list(islice(events, MOST_LINES))
+        self.certainty = share_of(first, lambda event: isinstance(event, dict) and {"ph", "name"} <= event.keys())
+        self.add(first)
 
     def add(self, events: Iterable[Any]) -> None:
         """Take in events as in the file. Raises NotImportable."""
@@ -148,11 +158,14 @@ class Events:
             changes.first_ns, changes.before_bytes = t_ns, max(0, total - size)
 
 
-def recognises(document: Any) -> bool:
-    """Whether a JSON document is a Chrome trace: an object with ``traceEvents``, or the list of events itself."""
+def certainty(document: Any) -> float:
+    """Return 1 for an object with ``traceEvents``; for a list the share of its first elements that are events; else 0.
+
+    Either is in the place of ``Events`` what their list was.
+    """
     if isinstance(document, dict):
-        document = document.get("traceEvents")
-    return isinstance(document, Events)
+        return float(isinstance(document.get("traceEvents"), Events))
+    return document.certainty if isinstance(document, Events) else 0.0
 
 
 def parse(document: Any) -> Imported:

@@ -163,9 +163,9 @@ def _read_here() -> Iterator[None]:
         raise NotImportable(f"{_NO_SNAPSHOT}{type(error).__name__}: {error}") from None
 
 
-def recognises(snapshot: Any) -> bool:
-    """Whether an unpickled object is a CUDA memory snapshot."""
-    return isinstance(snapshot, dict) and isinstance(snapshot.get("device_traces"), list)
+def certainty(snapshot: Any) -> float:
+    """Return 1 for an unpickled CUDA memory snapshot, else 0."""
+    return float(isinstance(snapshot, dict) and isinstance(snapshot.get("device_traces"), list))
 
 
 def parse(snapshot: Any, events: Events) -> Imported:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import io
-import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -15,15 +15,25 @@ from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
 from memtui.core.text import storable
 from memtui.formats import memray_capture, mxnet_log, reading, zpp
+from memtui.formats.certainty import most_certain
 from memtui.formats.imported import Imported, NotImportable
-from memtui.formats.input_file import Input, name_of, open_input, parse_json
+from memtui.formats.input_file import MOST_BYTES, Input, check_size, name_of, open_input, parse_json
 from memtui.session.file_format import SQLITE_MAGIC
 
+_NO_TEXT = (
+    "it has no line `[mem] Allocate BYTES bytes GPU memory (TAG).` (MXNet), half of its lines or more are not "
+    "`TIME USAGE CHANGE OPERATION` (ZPP-MEM), and it does not begin as a page or table of memray"
+)
+_NO_DOCUMENT = (
+    "it has no `traceEvents` (Chrome trace), is no list of times and sums, or of `[TIME, ACTION, BYTES, KIND]` (memory "
+    "timeline), no table of `[BYTES, [TAG, ...]]` (*_ANALYSIS), and no report of memray"
+)
+_NO_BINARY = "it begins neither as a pickle (CUDA memory snapshot) nor as a capture of memray"
 EXPECTED = (
     "an MXNet log with [mem] lines, its *_ANALYSIS, the text of ZPP-MEM, a Chrome trace or memory timeline of "
     "PyTorch's profiler, a CUDA memory snapshot, or a capture or report of memray"
 )
-_TEXTS: dict[str, ModuleType] = {"zpp": zpp, "mxnet": mxnet_log}
+_TEXTS = {"zpp": zpp, "mxnet": mxnet_log}
 _DOCUMENTS = {
     "analysis": "mxnet_analysis",
     "chrome": "chrome_trace",
@@ -32,6 +42,7 @@ _DOCUMENTS = {
 }
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
 _STREAMED_JSON = re.compile(rb"\s*(?:\{\s*\"|\[\s*\{)")  # what may be a Chrome trace
+_MOST_LINE_BYTES = 1 << 16
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
@@ -59,15 +70,29 @@ def import_file(path: Path, form: str = "") -> Imported:
 
 
 def may_be_imported(path: Path) -> bool:
-    """Whether a file begins as files of other tools do."""
+    """Whether a file begins as files of other tools do, or is a log with lines of them, however late they come."""
     try:
         with open_input(path) as source:
             head = source.head()
+            if _PICKLE.match(head) or _JSON.match(head) or memray_capture.certainty(head):
+                return True
+            if _text_format(head) is not None or _is_memray_text(head):
+                return True
+            return b"\0" not in head and any(map(mxnet_log.certainty, _whole_lines(source)))
     except NotImportable:
         return False
-    if _PICKLE.match(head) or _JSON.match(head) or memray_capture.recognises(head):
-        return True
-    return _text_format(head) is not None or _is_memray_text(head)
+
+
+def _whole_lines(source: Input) -> Iterator[bytes]:
+    """Yield a file in pieces that end with a line. Raises NotImportable for one that is too large to be a log."""
+    begin = b""  # of a line
+    size_bytes = 0
+    while piece := source.read():
+        check_size(size_bytes := size_bytes + len(piece), MOST_BYTES)
+        lines, end, rest = (begin + piece).rpartition(b"\n")
+        yield lines + end
+        begin = rest[:_MOST_LINE_BYTES]
+    yield begin
 
 
 def import_bytes(data: bytes, form: str = "") -> Imported:
@@ -96,7 +121,7 @@ def _import_any(source: Input, form: str) -> Imported:
         raise NotImportable("is a database, perhaps a session (memtui replay), and not what other tools write")
     if _PICKLE.match(head):
         return _import_pickle(source, "is a pickle, but no CUDA memory snapshot")
-    if memray_capture.recognises(head):
+    if memray_capture.certainty(head):
         return memray_capture.parse(source)
     damaged: NotImportable | None = None
     if _JSON.match(head):
@@ -119,8 +144,9 @@ def _import_text(data: bytes, damaged: NotImportable | None) -> Imported:
         return report
     if damaged is not None:
         raise damaged
-    what = "is binary and" if b"\0" in data[: 1 << 16] else "is text, but"
-    raise NotImportable(f"{what} of no format that is known: {EXPECTED}")
+    if b"\0" in data[: 1 << 16]:
+        raise NotImportable(f"is binary and of no format that is known: {_NO_BINARY}")
+    raise NotImportable(f"is text, but of no format that is known: {_NO_TEXT}")
 
 
 def _document(source: Input) -> Any:
@@ -138,7 +164,7 @@ def _document(source: Input) -> Any:
     def events() -> Events:
         found, items = Events(), text.items()
         reading.parsed_by(found)
-        found.add(itertools.islice(items, 1))
+        found.add_first(items)
         text.commit()
         found.add(items)
         return found
@@ -164,10 +190,11 @@ def _document(source: Input) -> Any:
 def _import_document(document: Any) -> Imported:
     from memtui.formats import chrome_trace, memory_timeline, memray_reports, mxnet_analysis
 
-    for form in (memray_reports, chrome_trace, memory_timeline, mxnet_analysis):
-        if form.recognises(document):
-            return form.parse(document)
-    raise NotImportable(f"is JSON, but of no format that is known: {EXPECTED}")
+    form = most_certain((memray_reports, chrome_trace, memory_timeline, mxnet_analysis), document)
+    if form is None:
+        raise NotImportable(f"is JSON, but of no format that is known: {_NO_DOCUMENT}")
+    imported: Imported = form.parse(document)
+    return imported
 
 
 def _import_pickle(source: Input, otherwise: str) -> Imported:
@@ -178,7 +205,7 @@ def _import_pickle(source: Input, otherwise: str) -> Imported:
     reading.parsed_by(events)
     document = load_pickle(source, events)
     reading.start(reading.MATCHING)
-    if not cuda_snapshot.recognises(document):
+    if not cuda_snapshot.certainty(document):
         raise NotImportable(otherwise)
     return cuda_snapshot.parse(document, events)
 
@@ -197,22 +224,22 @@ def _import_as(form: str, source: Input) -> Imported:
             raise NotImportable(wrong)
         return report
     module, document = importlib.import_module(f"memtui.formats.{_DOCUMENTS[form]}"), _document(source)
-    if not module.recognises(document):
+    if not module.certainty(document):
         raise NotImportable(wrong)
     return module.parse(document)
 
 
 def _text_format(data: bytes) -> ModuleType | None:
-    return next((text for text in _TEXTS.values() if text.recognises(data)), None)
+    return most_certain(tuple(_TEXTS.values()), data)
 
 
-def _is_memray_text(data: bytes) -> bool:
+def _is_memray_text(data: bytes) -> float:
     from memtui.formats import memray_reports
 
-    return memray_reports.recognises_text(data)
+    return memray_reports.certainty_of_text(data)
 
 
 def _memray_text(data: bytes) -> Imported | None:
     from memtui.formats import memray_reports
 
-    return memray_reports.parse_text(data) if memray_reports.recognises_text(data) else None
+    return memray_reports.parse_text(data) if memray_reports.certainty_of_text(data) else None

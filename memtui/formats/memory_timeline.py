@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.session.records.imported import SINCE_BOOT, WALL, ImportedFrom
 
@@ -35,9 +36,9 @@ _ABSENT_SUMS = "blocks: the file has sums by kind, so a row is what a sum rose o
 _ABSENT_RAW = "addresses: which block is freed is known by its kind and size"
 
 
-def recognises(document: Any) -> bool:
-    """Whether a JSON document is a memory timeline, as sums or raw."""
-    return _is_raw(document) or _is_sums(document)
+def certainty(document: Any) -> float:
+    """Return 1 for a memory timeline as sums; for a raw one the share of rows that are like its; else 0."""
+    return max(_certainty_of_raw(document), float(_is_sums(document)))
 
 
 def _is_sums(document: Any) -> bool:
@@ -49,8 +50,8 @@ def _is_sums(document: Any) -> bool:
     )
 
 
-def _is_raw(document: Any) -> bool:
-    return isinstance(document, list) and bool(document) and all(_is_row(row) for row in document[:100])
+def _certainty_of_raw(document: Any) -> float:
+    return share_of(document, _is_row) if isinstance(document, list) else 0.0
 
 
 def _is_row(row: Any) -> bool:
@@ -59,7 +60,7 @@ def _is_row(row: Any) -> bool:
 
 def parse(document: Any) -> Imported:
     """Return the content of a timeline. Raises NotImportable."""
-    return _parse_raw(document) if _is_raw(document) else _parse_sums(document)
+    return _parse_sums(document) if _is_sums(document) else _parse_raw(document)
 
 
 def _table(rows: Any, columns: int) -> NDArray[np.int64]:

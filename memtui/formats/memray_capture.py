@@ -44,9 +44,9 @@ _ABSENT = (
 )
 
 
-def recognises(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a capture."""
-    return head.startswith(_MAGIC) or (head.startswith(_LZ4_MAGIC) and _MAGIC in head[:_HEAD_BYTES])
+def certainty(head: bytes) -> float:
+    """Return 1 for the first bytes of a capture, else 0."""
+    return float(head.startswith(_MAGIC) or (head.startswith(_LZ4_MAGIC) and _MAGIC in head[:_HEAD_BYTES]))
 
 
 def parse(source: Input) -> Imported:

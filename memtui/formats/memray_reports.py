@@ -50,20 +50,20 @@ class _Sum(NamedTuple):
 _Sums = Callable[[CallStacks], Iterator[_Sum]]
 
 
-def recognises_text(data: bytes) -> bool:
-    """Whether a text is a page or a table that memray wrote."""
-    return data.startswith(_CSV_HEAD) or (
-        data[:64].lstrip()[:9].lower() == b"<!doctype" and b"<title>memray - " in data
-    )
+def certainty_of_text(data: bytes) -> float:
+    """Return 1 for a page or a table that memray wrote, else 0."""
+    page = data[:64].lstrip()[:9].lower() == b"<!doctype" and b"<title>memray - " in data
+    return float(page or data.startswith(_CSV_HEAD))
 
 
-def recognises(document: Any) -> bool:
-    """Whether a JSON document is one of memray's."""
+def certainty(document: Any) -> float:
+    """Return 1 for a JSON document of memray, else 0."""
     if not isinstance(document, dict):
-        return False
+        return 0.0
     speedscope = str(document.get("exporter", "")).startswith("memray@")
     gprof2dot = isinstance(document.get("costs"), list) and {"events", "functions"} <= document.keys()
-    return speedscope or gprof2dot or {"total_bytes_allocated", "top_allocations_by_size"} <= document.keys()
+    statistics = {"total_bytes_allocated", "top_allocations_by_size"} <= document.keys()
+    return float(speedscope or gprof2dot or statistics)
 
 
 def parse_text(data: bytes) -> Imported:

@@ -9,6 +9,7 @@ from typing import Any
 
 from memtui.core.text import storable
 from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.mxnet_tags import kind_of_key
 from memtui.session.records.imported import NO_CLOCK, ImportedFrom, checked_sums
@@ -20,13 +21,13 @@ _ABSENT = (
 )
 
 
-def recognises(document: Any) -> bool:
-    """Whether a JSON document is such an analysis, valid or damaged."""
-    if not isinstance(document, dict) or not document or "traceEvents" in document:
-        return False
-    return any(
-        isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) for value in document.values()
-    )
+def certainty(document: Any) -> float:
+    """Return the share of categories that are of the form of such an analysis; 0 for another document."""
+    return share_of(document.values(), _is_sum) if isinstance(document, dict) else 0.0
+
+
+def _is_sum(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[1], list)
 
 
 def parse(document: Any) -> Imported:

@@ -17,6 +17,7 @@ import re
 from memtui.core.samples import Event
 from memtui.core.text import storable
 from memtui.formats.allocation_ledger import Ledger
+from memtui.formats.certainty import lines_of, share_of
 from memtui.formats.imported import Imported, NotImportable, Part, Warnings
 from memtui.formats.mxnet_tags import kind_of_tag
 from memtui.session.records.imported import LINES, DriverMemory, ImportedFrom
@@ -27,6 +28,7 @@ MOST_CHARACTERS = 4096  # of a tag or mark
 _ALLOCATE = re.compile(rb"\[mem\] Allocate (\d{1,18}) bytes GPU memory \((.*)\)\.")
 _IN_MB = re.compile(rb"Allocate (\d{1,12}) MB GPU memory \((.*)\)\.")
 _FREE = re.compile(rb"\[mem\] (\d{1,12}) MB GPU global memory free, total (\d{1,12}) MB")
+_PATCH = re.compile(rb"\[mem\] |\[trace|" + _IN_MB.pattern)
 _MARK = re.compile(rb"\[trace\] (.*)")
 _ABSENT = (
     "times: the log has none, rows are in the order of its lines",
@@ -35,9 +37,10 @@ _ABSENT = (
 )
 
 
-def recognises(data: bytes) -> bool:
-    """Whether a line is an allocation of the patch."""
-    return _ALLOCATE.search(data) is not None or _IN_MB.search(data) is not None
+def certainty(data: bytes) -> float:
+    """Return the share of lines of the patch from its first allocation on, which may be anywhere; 0 without any."""
+    matches = [match.start() for pattern in (_ALLOCATE, _IN_MB) if (match := pattern.search(data))]
+    return share_of(lines_of(data, min(matches)), _PATCH.search) if matches else 0.0
 
 
 def parse(data: bytes) -> Imported:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.text import storable
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
+from memtui.formats.certainty import lines_of, share_of
 from memtui.formats.imported import Imported, NotImportable, Part, Warnings
 from memtui.formats.infer_categories import with_kinds
 from memtui.session.records.imported import WALL, ImportedFrom
@@ -19,15 +20,17 @@ from memtui.session.records.imported import WALL, ImportedFrom
 FORMAT = "ZPP-MEM text"
 MOST_US = (1 << 62) // 1000
 _LINE = re.compile(rb"\s*(\d{1,18})[ ,]\s*(-?\d{1,18})[ ,]\s*(-?\d{1,18})[ ,]\s*(.*?)\s*")
+_LEAST_SHARE = 0.5  # every line is to have them
 _ABSENT = (
     "addresses: the text has none; which block is freed is known by its operation and size",
     "kinds: found by the scope of the operation and what became of the block",
 )
 
 
-def recognises(data: bytes) -> bool:
-    """Whether the first line that is not empty has the four columns."""
-    return _LINE.fullmatch(data[: 1 << 16].lstrip().partition(b"\n")[0]) is not None
+def certainty(data: bytes) -> float:
+    """Return the share of the first lines that have the four columns; 0 for less than a half."""
+    share = share_of(lines_of(data), _LINE.fullmatch)
+    return share if share >= _LEAST_SHARE else 0.0
 
 
 def parse(data: bytes) -> Imported:

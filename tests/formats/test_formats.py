@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from benchmarks.large_files import MAKERS
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.detect import import_bytes, import_file, may_be_imported
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import Input
 from memtui.formats.zpp import zpp_lines
@@ -393,10 +393,15 @@ def test_damaged_pickles(data, why):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"\0\1\2" * 100, "is binary and of no format that is known: an MXNet log"),
+        (b"\0\1\2" * 100, "is binary and of no format that is known: .* a pickle .* a capture of memray"),
         (b"hello\n", "is text, but of no format"),
-        (b"[trace] In InitGraph.\n[mem] Release GPU memory.\n", "is text, but of no format.*MXNet log with"),
-        (b'{"a": 1}', "is JSON, but of no format"),
+        (
+            b"[trace] In InitGraph.\n[mem] Release GPU memory.\n",
+            r"no line `\[mem\] Allocate .*MXNet.*TIME USAGE CHANGE",
+        ),
+        (b"hello\n" * 3 + ZPP.encode()[:80], "half of its lines or more are not `TIME USAGE"),
+        (b'{"a": 1}', "is JSON, but of no format that is known: it has no `traceEvents`.*list of times and sums"),
+        (b'[{"a": 1}]', "is JSON, but of no format that is known"),
         (b'{"traceEvents": [', "is damaged JSON"),
         (b'{"traceEvents": [{"name": "[memory]"}]}', "an event of its trace is damaged"),
         (b"[" * 100_000, "is JSON that is nested without end"),
@@ -483,11 +488,39 @@ def took_in_or_refused(raw: bytes) -> None:
         assert part.trace.check() == []
 
 
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (b"1 1 1 a\n" + mxnet_log(), "MXNet log"),
+        (b"1 1 1 a\n" + b"[12:00:00] training goes on\n" * 5000 + mxnet_log(), "MXNet log"),
+        (ZPP.encode() + b"1560104632231091 235520 0 [mem] Allocate 64 bytes GPU memory (untagged).\n", "ZPP-MEM text"),
+        (b"[" + b"[1000, 2, 256, 4]," * 99 + b"[1000, 2, 256, 4]]", "raw memory timeline"),
+        (b'{"in_arg": [1.0, []], "x": [2.0, []]}', "MXNet analysis"),
+    ],
+)
+def test_the_format_that_is_the_most_certain_reads_a_file(data, form):
+    """Each looks at 200 lines or parts of it; those that are as it writes them are its share."""
+    assert import_bytes(data).about.format == form
+
+
+@pytest.mark.parametrize("before", [0, 100_000, (1 << 20) - 30, (1 << 20) - 3])
+def test_a_log_may_be_opened_wherever_its_first_allocation_is(before, tmp_path):
+    path = tmp_path / "log"
+    noise = (b"INFO training goes on\n" * 50_000)[-before:] if before else b""
+    path.write_bytes(noise + mxnet_log())
+    assert may_be_imported(path)
+    path.write_bytes(noise + b"[mem] Release GPU memory.\n")
+    assert not may_be_imported(path)
+    path.write_bytes(bytes(1 << 16) + noise + mxnet_log())
+    assert not may_be_imported(path), "binary"
+
+
 def test_a_format_may_be_said():
     log = b"1 1 1 a\n" + mxnet_log()
     with pytest.raises(NotImportable, match="line 2 is not four words"):
-        import_bytes(log)
-    assert import_bytes(log, "mxnet").about.format == "MXNet log"
+        import_bytes(log, "zpp")
+    text = ZPP.encode() + b"1560104632231091 235520 0 [mem] Allocate 64 bytes GPU memory (untagged).\n"
+    assert import_bytes(text, "mxnet").about.format == "MXNet log"
     trace = chrome(memory(1, 10, 1, 110))
     assert import_bytes(trace, "chrome").about.format == "Chrome trace"
     snapshot = pickle.dumps({"segments": [], "device_traces": []})

@@ -216,7 +216,7 @@ def test_replay_knows_a_capture_by_its_beginning(tmp_path):
 
 
 def test_a_file_of_lz4_is_no_capture_by_that():
-    assert not memray_capture.recognises(b"\x04\x22\x4d\x18" + bytes(100))
+    assert not memray_capture.certainty(b"\x04\x22\x4d\x18" + bytes(100))
 
 
 def head_of(**changes):

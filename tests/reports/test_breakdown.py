@@ -100,7 +100,7 @@ def test_a_log_without_allocations_is_bad_input(capsys):
     Path("none.log").write_text("[trace] In InitGraph.\n")
     code, out, err = run(capsys, "breakdown", "none.log")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "none.log: is text, but of no format that is known: an MXNet log with [mem] lines" in err
+    assert "none.log: is text, but of no format that is known: it has no line `[mem] Allocate BYTES" in err
 
 
 def test_fraction_hides_what_is_not_more_than_that(capsys):
