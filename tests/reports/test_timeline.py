@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter as Counts
 from collections import defaultdict
 from contextlib import closing
@@ -28,6 +29,7 @@ from tests.support.memory_logs import ZPP, mxnet_log
 from tests.support.sessions import MS, hello, touched, write_session
 from tests.support.told_steps import step
 
+TRACE_PROCESSOR = "MEMTUI_TRACE_PROCESSOR"  # names the program
 SAMPLES = 150  # more than are read at once
 LOST, CUT = 40, 60
 
@@ -227,6 +229,26 @@ def test_perfettos_schema_reads_the_same_slices_and_counters(path, items, tmp_pa
         if ": " not in name or pid is None:
             assert kinds.count(4) == expected[pid, name, Counter]
     assert slices == sum(isinstance(item, Slice) for item in items)
+
+
+@pytest.mark.parametrize("form", ["perfetto", "chrome"])
+def test_perfettos_trace_processor_counts_the_same_slices_and_counters(form, path, items, tmp_path):
+    """What Perfetto's screen and its queries see: Google's own program drops what is not in order."""
+    if TRACE_PROCESSOR not in os.environ:
+        pytest.skip(f"{TRACE_PROCESSOR} names no trace_processor_shell of Perfetto")
+    api = pytest.importorskip("perfetto.trace_processor", reason="Perfetto's API is not installed (pip: perfetto)")
+    config = api.TraceProcessorConfig(bin_path=os.environ[TRACE_PROCESSOR])
+    with api.TraceProcessor(trace=str(export(path, form, tmp_path)[0]), config=config) as processor:
+
+        def count(what: str) -> int:
+            return next(iter(processor.query(f"select count(*) as n from {what}"))).n
+
+        slices, counters = count("slice"), count("counter")
+        steps = count("slice where name glob 'step [0-9]*' and dur > 0")
+    report = build_report(path)
+    assert slices == sum(isinstance(item, Slice | Instant) for item in items), "an instant is a slice of no duration"
+    assert counters == sum(len(item.values) for item in items if isinstance(item, Counter))
+    assert steps == report.training[0].steps + report.allocations.steps
 
 
 def test_packed_files_are_the_same_files(path, tmp_path):
