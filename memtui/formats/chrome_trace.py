@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from memtui.analysis.allocation_trace import PHASES, StepTrace
 from memtui.core.call_stacks import MOST_LINE, CallStacks, Frame
-from memtui.core.text import storable
+from memtui.core.text import storable, visible
 from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
@@ -44,6 +44,7 @@ _ABSENT = (
     "the beginning: memory that is neither allocated nor freed in the trace is not in it",
     "kinds: found by the operators around and what became of the block",
 )
+_MOST_TITLE = 200  # characters of the name of a session
 _MOST_PATHS = 1 << 16  # kept to be found again
 _NAME_BITS = 32
 _NO_ROOM = -2  # in place of the number of a call stack
@@ -175,6 +176,7 @@ def parse(document: Any) -> Imported:
     if type(base_ns) is not int or not 0 <= base_ns < _MOST_NS:
         raise NotImportable("baseTimeNanoseconds is not a time")
     if not events.changes:
+        _refuse_own_export(document)
         raise NotImportable("its trace has no [memory] event: profile with profile_memory=True")
     _check_times(events, base_ns)
     names = tuple(events.names)
@@ -192,6 +194,15 @@ def parse(document: Any) -> Imported:
     wall = base_ns or min(part.trace.start_ns for part in parts) > _YEAR_2001_NS
     about = ImportedFrom(FORMAT, clock=WALL if wall else SINCE_BOOT, absent=_ABSENT, warnings=warnings)
     return Imported(tuple(parts), about, stacks=stacks)
+
+
+def _refuse_own_export(document: Any) -> None:
+    """Raise NotImportable for what ``memtui export --to chrome`` writes of a whole session."""
+    about = document.get("otherData") if isinstance(document, dict) else None
+    if isinstance(about, dict) and "memtui_version" in about:
+        session = visible(str(about.get("session")))[:_MOST_TITLE]
+        why = "is for viewers of traces; open the session itself (memtui replay)"
+        raise NotImportable(f"is what memtui exported of {session} (--to chrome), which {why}")
 
 
 def _tells(event: _Event, name: Any) -> bool:

@@ -18,7 +18,8 @@ import pytest
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.core.samples import End, Event, GpuMemory, GpuUse, Power, PowerReading, Process, ProcessWindow, Window
 from memtui.core.tracer_messages import LearningProgress, TrainingProgress
-from memtui.formats.detect import import_bytes
+from memtui.formats.detect import import_bytes, import_file
+from memtui.formats.imported import NotImportable
 from memtui.formats.session_writer import write
 from memtui.formats.timeline import Counter, Instant, Slice
 from memtui.reports.export import export
@@ -249,6 +250,15 @@ def test_perfettos_trace_processor_counts_the_same_slices_and_counters(form, pat
     assert slices == sum(isinstance(item, Slice | Instant) for item in items), "an instant is a slice of no duration"
     assert counters == sum(len(item.values) for item in items if isinstance(item, Counter))
     assert steps == report.training[0].steps + report.allocations.steps
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_whole_session_as_a_chrome_trace_is_refused_with_what_to_open(packed, path, tmp_path):
+    written = export(path, "chrome", tmp_path, packed=packed)[0]
+    why = r"^is what memtui exported of s\.memtui \(--to chrome\), which is .*; open the session itself"
+    for form in ("", "chrome"):
+        with pytest.raises(NotImportable, match=why):
+            import_file(written, form)
 
 
 def test_packed_files_are_the_same_files(path, tmp_path):
