@@ -1,8 +1,9 @@
 /*
  * The target of benchmarks.reuse_truth: touches pages in a known order, at a known rate.
  *
- * paced_touches ORDER PAGES ROUND_MS: ORDER is ring, zigzag, uniform or zipf (popularity 1/rank). It touches
- * as many pages in ROUND_MS as there are (a power of two), evenly over the time for which it runs: what it
+ * paced_touches ORDER PAGES ROUND_MS [FIRST+COUNT ...]: ORDER is ring, zigzag, uniform, zipf (popularity 1/rank; PAGES
+ * is a power of two), or another name with ranges of pages, which are walked through one after the other, over and over.
+ * It touches as many pages in ROUND_MS as there are, evenly over the time for which it runs: what it
  * misses while it is stopped, or has no CPU, is not caught up with. On SIGTERM it prints how many ms a round
  * really took, and ends: with status 1 and no line if it touched no page yet. A page is one of 4 KiB.
  */
@@ -43,18 +44,28 @@ static double now_ms(void)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
+	static struct { long first, count; } ranges[256]; /* one page, which is touched all the time */
+	int range_count = argc - 4, range = 0;
+	long in_range = 0;
+	if (argc < 4 || range_count > 256)
 		return 2;
 	const char *order = argv[1];
 	long pages = atol(argv[2]), done = 0;
 	double round_ms = atof(argv[3]), octaves = log2(pages + 1.0);
+	for (int i = 0; i < range_count; i++) {
+		int read = sscanf(argv[4 + i], "%ld+%ld", &ranges[i].first, &ranges[i].count);
+		if (read != 2 || ranges[i].first < 0 || ranges[i].count < 1 || ranges[i].first + ranges[i].count > pages)
+			return 2;
+	}
 	size_t bytes = (size_t)pages * 4096;
 	volatile char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED || pages < 2 || pages & (pages - 1))
+	if (memory == MAP_FAILED || pages < 2)
 		return 1;
 	madvise((void *)memory, bytes, MADV_NOHUGEPAGE);
 	memset((void *)memory, 1, bytes);
 	int zipf = !strcmp(order, "zipf"), uniform = !strcmp(order, "uniform"), zigzag = !strcmp(order, "zigzag");
+	if (zipf && pages & (pages - 1))
+		return 2;
 	signal(SIGTERM, end);
 	puts("ready");
 	fflush(stdout);
@@ -70,7 +81,13 @@ int main(int argc, char **argv)
 		}
 		for (; done < due; done++) {
 			long page = done % pages;
-			if (zigzag) {
+			if (range_count) {
+				page = ranges[range].first + in_range++;
+				if (in_range == ranges[range].count) {
+					in_range = 0;
+					range = (range + 1) % range_count;
+				}
+			} else if (zigzag) {
 				page = done % (2 * pages);
 				page = page < pages ? page : 2 * pages - 1 - page;
 			} else if (uniform) {

@@ -24,9 +24,17 @@ from memtui.reports.report import build_report
 from memtui.reports.reuse_summary import DistanceBounds
 
 PAGES = 8192
+# Of ``memtui.study.workloads.cnn`` with 32 images, in pages: what each layer keeps for the backward pass, and weights.
+IMAGES_PAGES = 96
+LAYERS = (
+    *((1024, 1), (1024, 0), (900, 10), (900, 0), (225, 0), (225, 0)),  # convolution, ReLU, twice; pooling, dropout
+    *((450, 18), (450, 0), (338, 36), (338, 0), (72, 0), (72, 0)),
+    *((16, 1153), (16, 0), (16, 0), (1, 5)),  # dense, ReLU, dropout, dense
+)
 WINDOW_S, BUDGET = 1.0, "10%"
 MOST_APART, MOST_OFF_PERCENT = 2, 20
 _WINDOWS, _SHORT_WINDOWS, _MOST_TOUCHES = 24, 400, 1000  # that are simulated, and looked at in each: for a median
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples fill the numbers from 0 to 1 evenly, however many there are
 Stream = Callable[[float, float], NDArray[np.int64]]  # the pages that are touched between two times, in order
 
 
@@ -38,12 +46,12 @@ class Case:
     round_s: float
 
     def __str__(self) -> str:
-        mib = PAGES * PAGE_BYTES >> 20
+        mib = pages_of(self) * PAGE_BYTES >> 20
         return f"{self.order} over {mib} MiB, a round in {self.round_s * 1e3:.3g} ms"
 
 
 CASES = tuple(Case("ring", s) for s in (0.004, 0.05, 0.1, 0.3, 1.0)) + tuple(
-    Case(order, s) for order in ("uniform", "zipf", "zigzag") for s in (0.1, 0.5)
+    Case(order, s) for order in ("uniform", "zipf", "zigzag", "cnn") for s in (0.1, 0.5)
 )
 QUICK = (Case("ring", 0.1), Case("zipf", 0.1))
 
@@ -87,7 +95,8 @@ def _rows(name: str, seen: DistanceBounds | None, true_bytes: float, *, limits: 
 def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A program that touches pages in this order. Raises Skip without a C compiler."""
     program = compiled(Path(__file__).with_name("paced_touches.c"), folder)
-    argv = [str(program), case.order, str(PAGES), str(case.round_s * 1e3)]
+    ranges = [f"{first}+{count}" for first, count in cnn_ranges()] if case.order == "cnn" else []
+    argv = [str(program), case.order, str(pages_of(case)), str(case.round_s * 1e3), *ranges]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
         try:
             assert child.stdout is not None
@@ -97,9 +106,42 @@ def target(case: Case, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             child.kill()
 
 
-def stream(case: Case, pages: int = PAGES) -> Stream:
+def _cnn_tensors(scale: float = 1.0) -> list[tuple[int, int]]:
+    """The pages of the images, and of what each layer keeps; and its weights, their gradients and squares."""
+    sizes = [(IMAGES_PAGES, 0), *((kept, 3 * weights) for kept, weights in LAYERS)]
+    return [(max(1, round(kept * scale)), 3 * -(-round(weights * scale) // 3)) for kept, weights in sizes]
+
+
+def cnn_ranges(scale: float = 1.0) -> list[tuple[int, int]]:
+    """A training step of the small network as first page and number of pages of each tensor that is walked through.
+
+    Forward, each layer reads its input and its weights and writes what it keeps; backward, in reverse order, each reads
+    its weights and its input and writes its gradients; then the optimiser goes through weights, gradients and squares.
+    """
+    kept, weights, end = [], [], 0
+    for kept_pages, weight_pages in _cnn_tensors(scale):
+        kept.append((end, kept_pages))
+        end += kept_pages
+        count = weight_pages // 3
+        weights.append([(end + part * count, count) for part in range(3)])
+        end += weight_pages
+    layers = range(1, len(kept))
+    forward = [tensor for n in layers for tensor in (kept[n - 1], weights[n][0], kept[n])]
+    backward = [tensor for n in reversed(layers) for tensor in (weights[n][0], kept[n - 1], weights[n][1])]
+    optimiser = [tensor for n in layers for tensor in weights[n]]
+    return [tensor for tensor in (*forward, *backward, *optimiser) if tensor[1]]
+
+
+def pages_of(case: Case, scale: float = 1.0) -> int:
+    """The number of pages of a program at another scale."""
+    return sum(map(sum, _cnn_tensors(scale))) if case.order == "cnn" else round(PAGES * scale)
+
+
+def stream(case: Case, scale: float = 1.0) -> Stream:
     """The touches of such a program."""
+    pages = pages_of(case, scale)
     rate, rng = pages / case.round_s, np.random.default_rng(1)
+    step = np.concatenate([np.arange(first, first + count) for first, count in cnn_ranges(scale)])
 
     def touched(start_s: float, end_s: float) -> NDArray[np.int64]:
         numbers = np.arange(int(start_s * rate), int(end_s * rate))
@@ -108,6 +150,8 @@ def stream(case: Case, pages: int = PAGES) -> Stream:
         if case.order == "zigzag":
             there = numbers % (2 * pages)
             return np.minimum(there, 2 * pages - 1 - there)
+        if case.order == "cnn":
+            return step[numbers % len(step)]
         if case.order == "uniform":
             return rng.integers(0, pages, len(numbers))
         return ((pages + 1) ** rng.random(len(numbers))).astype(np.int64) - 1
@@ -115,13 +159,22 @@ def stream(case: Case, pages: int = PAGES) -> Stream:
     return touched
 
 
-def truth(case: Case, window_s: float, pages: int = PAGES) -> float:
+def period_s(case: Case, scale: float = 1.0) -> float:
+    """The time after which an order begins again; of a random one, that of a round."""
+    if case.order == "cnn":
+        return case.round_s * sum(count for _, count in cnn_ranges(scale)) / pages_of(case, scale)
+    return case.round_s * (2 if case.order == "zigzag" else 1)
+
+
+def truth(case: Case, window_s: float, scale: float = 1.0) -> float:
     """The median distance, in bytes, of the first touches of pages in windows of this length, at any moment."""
-    touches, rng = stream(case, pages), np.random.default_rng(2)
-    last, now, t = np.full(pages, -1), 0, 0.0  # the number of each page's last touch; -1: none yet
+    touches, period = stream(case, scale), period_s(case, scale)
+    last, now, t = np.full(pages_of(case, scale), -1), 0, 0.0  # the number of each page's last touch; -1: none yet
     distances: list[int] = []
     for window in range(_SHORT_WINDOWS if window_s < case.round_s else _WINDOWS):
-        before_s = rng.random() * 2 * case.round_s if window else 3 * case.round_s  # at first all pages are touched
+        before_s = (
+            (window * _GOLDEN * period - t) % period if window else 3 * case.round_s
+        )  # first all pages are touched
         for length_s in (before_s, window_s):
             order = touches(t, t + length_s)
             if length_s == window_s:

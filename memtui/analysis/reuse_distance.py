@@ -45,6 +45,8 @@ class ReuseSample:
             touched neither now nor in between. None: not known (sessions of an older format).
         later_bytes: i8[k], another part: pages of this window that were touched neither then nor in between. The rest
             are pages of both windows.
+        windows_ago: i8[k], how many windows ago the last touch was: 1 is the one before. None: not known, as of what is
+            stored.
     """
 
     first_touches: int
@@ -54,6 +56,7 @@ class ReuseSample:
     counts: NDArray[np.int64]
     earlier_bytes: NDArray[np.int64] | None = None
     later_bytes: NDArray[np.int64] | None = None
+    windows_ago: NDArray[np.int64] | None = None
 
     @property
     def touches(self) -> int:
@@ -113,7 +116,7 @@ class ReuseTracker:
         """
         pages = drop_nested_pages(pages)
         if not (len(pages.blocks) or len(pages.huge) or len(pages.giant)):
-            return ReuseSample(0, 0, _NONE, _NONE, _NONE, _NONE, _NONE)
+            return ReuseSample(0, 0, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE)
         self._split(pages)
         window = self._windows + 1
         slots = self._slots
@@ -148,7 +151,7 @@ class ReuseTracker:
         # Sums of c over the slots from i on (after) and beyond i (before).
         tail_after = np.cumsum(after[::-1])[::-1] + now_bytes
         tail_before = np.cumsum(before[::-1])[::-1] - before
-        columns: list[tuple[NDArray[np.int64], ...]] = [(_NONE,) * 5]
+        columns: list[tuple[NDArray[np.int64], ...]] = [(_NONE,) * 6]
         for touches, size in seen:
             touches[0] = 0
             used = np.flatnonzero(touches)
@@ -156,7 +159,8 @@ class ReuseTracker:
             # A page that collapsed inherits from a smaller one: then less than its size left that window.
             both = np.minimum(np.maximum(left[used] - size, 0), upper - lower - earlier)
             later = upper - lower - earlier - both
-            columns.append((upper, lower, touches[used].astype(np.int64, copy=False), earlier, later))
+            counts = touches[used].astype(np.int64, copy=False)
+            columns.append((upper, lower, counts, earlier, later, window - self._window_of[used].astype(np.int64)))
 
         self._pages.last[small_positions] = window
         self._huge.last[huge_positions] = window

@@ -256,6 +256,12 @@ class ExactReuse:
         self._merge()
         return _estimate(self, self._estimated, q)
 
+    @property
+    def estimated(self) -> NDArray[np.float64] | None:
+        """Touches in the bins of ``ReuseHistogram`` by their estimated distance; None where it is not known."""
+        self._merge()
+        return self._estimated
+
     def _merge(self) -> None:
         if not self._waiting:
             return
@@ -271,6 +277,11 @@ class ExactReuse:
 def bin_of(distances: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return the bin number of each distance in bytes."""
     return np.minimum(np.searchsorted(BIN_EDGES, distances), BIN_COUNT - 1)
+
+
+def bins_of(distances: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return counts of distances in bytes, added up in the bins."""
+    return np.bincount(bin_of(distances), counts, BIN_COUNT)
 
 
 def merge_counts(

@@ -212,10 +212,10 @@ class ProcessWindow:
     pss_bytes: int | None = None
     pss_ns: int | None = None  # when it was read, of all processes together
     pss_reason: str = ""  # why it is not known
-    # The accessed pages of each part of a window that was cut into ever shorter parts; the last one is a probe of some
-    # milliseconds. Empty: it was not.
+    # The accessed pages of each part of a window that was cut into ever shorter parts, and the lengths of all but the
+    # first; the last one is a probe of some milliseconds. Empty: it was not cut.
     parts: tuple[PageSet, ...] = ()
-    probe_ns: int | None = None
+    part_lengths_ns: tuple[int, ...] = ()
     longest_pause_ns: int | None = None  # of the pauses that ``paused_ns`` sums up; None: that is one pause
 
     @property

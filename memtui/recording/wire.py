@@ -33,7 +33,7 @@ from memtui.core.samples import (
 from memtui.core.tracer_messages import AllocationStep, LearningProgress, TensorRanges, TracerMessage, TrainingProgress
 
 MAGIC = b"MTUI"
-PROTOCOL = 12
+PROTOCOL = 13
 MAX_JSON_BYTES = 64 << 20
 MAX_ARRAY_BYTES = 1 << 30
 _HEAD = struct.Struct("<4sHHII")
@@ -73,7 +73,8 @@ def _read_window(window: dict[str, Any], arrays: Iterator[np.ndarray]) -> Window
         sets = {name: PageSet(*(next(arrays) for _ in range(4))) if fields[name] else None for name in _SETS}
         parts = tuple(PageSet(*(next(arrays) for _ in range(4))) for _ in range(fields["parts"]))
         sizes = {name: None if fields[name] is None else tuple(map(tuple, fields[name])) for name in _VMA_SIZES}
-        return ProcessWindow(**(fields | sets | sizes | {"parts": parts}))
+        lengths_ns = tuple(fields["part_lengths_ns"])
+        return ProcessWindow(**(fields | sets | sizes | {"parts": parts, "part_lengths_ns": lengths_ns}))
 
     return Window(**(window | {"processes": tuple(read_process(p) for p in window["processes"])}))
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.analysis.reuse_burst import PartReuse
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.stack_capture import StackCapture
 from memtui.analysis.tensor_pages import TensorMap
@@ -140,7 +141,7 @@ class RedactedSource:
         rows = self._source.process_samples(first_sample, last_sample)
         return [permitted_row(row, **{name: scrub(row[name]) for name in texts}) for row in rows]
 
-    def reuse_bursts(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, int, ReuseSample]]:
+    def reuse_bursts(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, tuple[PartReuse, ...]]]:
         return self._source.reuse_bursts(first_sample, last_sample)
 
     def iterate_reuse(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, ReuseSample]]:

@@ -87,8 +87,8 @@ def reuse_summary(reader: ReportSource) -> ReuseSummary:
 
 def _burst_summary(reader: ReportSource) -> BurstSummary | None:
     bursts = BurstReuse()
-    for sample, _, probe_ns, distances in reader.reuse_bursts(0, reader.samples.newest):
-        bursts.add(sample, probe_ns, distances)
+    for sample, _, parts in reader.reuse_bursts(0, reader.samples.newest):
+        bursts.add(sample, parts)
     if bursts.probe_ns is None or not bursts.touches:
         return None
     median, p95 = (_distance(bursts.within(share)) for share in (0.5, 0.95))

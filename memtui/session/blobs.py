@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, MAX_GROUPS, TouchSum
+from memtui.analysis.reuse_burst import PartReuse
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.compression import inflate
 from memtui.core.page_set import ADDRESS_BITS
@@ -30,6 +31,8 @@ _COUNTS = struct.Struct("<qq")
 # Before the head of reuse distances with parts, since format 13:
 _WITH_PARTS = struct.Struct("<q")
 _PARTS_MARK = -(1 << 63)
+_PART_COUNT, _PART = struct.Struct("<q"), struct.Struct("<qqqddq")  # of a burst, and the head of each
+MAX_PART_NS = 10**12
 _MAX_WINDOWS = 1 << 12  # of one stored sum: its counts of accesses fit in 32 bits
 _MAX_BYTES, _MAX_TOUCHES = 1 << 62, 1 << 40  # sums of such numbers stay in 64 bits
 
@@ -144,6 +147,45 @@ def decode_reuse(data: bytes, limit: int = MAX_DISTANCES) -> ReuseSample:
     ):
         raise ValueError("holds numbers out of range")
     return ReuseSample(first_touches, first_touch_bytes, upper, lower, counts, *parts)
+
+
+def encode_burst(parts: Sequence[PartReuse]) -> bytes:
+    """Return the distances of the parts of a window: the count of parts, a head for each, then their distances."""
+    blobs = [encode_reuse(part.distances) for part in parts]
+    heads = [
+        _PART.pack(
+            *(part.length_ns, part.touched_bytes, part.seen_bytes, part.same_order, part.reverse_order, len(blob))
+        )
+        for part, blob in zip(parts, blobs, strict=True)
+    ]
+    return _PART_COUNT.pack(len(parts)) + b"".join(heads + blobs)
+
+
+def decode_burst(data: bytes, most_parts: int) -> tuple[PartReuse, ...]:
+    """Undo ``encode_burst``, for at most this many parts. Raises ValueError on damaged data."""
+    count = _PART_COUNT.unpack_from(data)[0] if len(data) >= _PART_COUNT.size else 0
+    position = _PART_COUNT.size + count * _PART.size
+    if not 0 < count <= most_parts or len(data) < position:
+        raise ValueError("has a damaged head")
+    parts = []
+    for number, head in enumerate(_PART.iter_unpack(data[_PART_COUNT.size : position])):
+        length_ns, touched_bytes, seen_bytes, same_order, reverse_order, size = head
+        if not (
+            0 < length_ns < MAX_PART_NS
+            and 0 <= touched_bytes < _MAX_BYTES
+            and 0 <= seen_bytes < _MAX_BYTES
+            and 0 <= same_order <= 1
+            and 0 <= reverse_order <= 1
+            and 0 <= size <= len(data) - position
+        ):
+            raise ValueError("holds numbers out of range")
+        # One distance for each window before and page size: the window before the parts, the first part, and these.
+        distances = decode_reuse(data[position : position + size], 3 * (most_parts - count + number + 1))
+        parts.append(PartReuse(length_ns, touched_bytes, seen_bytes, same_order, reverse_order, distances))
+        position += size
+    if position < len(data):
+        raise ValueError("has another length than it says")
+    return tuple(parts)
 
 
 def encode_touch_sum(touched: TouchSum) -> bytes:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import starmap
 
+from memtui.analysis.reuse_burst import PartReuse
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.analysis.reuse_histogram import ReuseHistogram
-from memtui.session.blobs import decode_reuse
+from memtui.session.blobs import decode_burst, decode_reuse
 from memtui.session.connection import SessionFile
 from memtui.session.file_format import row_ids, split_row_id
 from memtui.session.records.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
 from memtui.session.sample_reader import SampleReader
 
-MOST_PARTS, MOST_PROBE_NS = 1 << 10, 10**12  # of a burst
+MOST_PARTS = 1 << 10  # of a burst
 _BATCH_ROWS = 256  # windows whose distances are in memory together
 
 
@@ -42,8 +43,8 @@ class ReuseReader:
                 yield sample, process, reuse
             low = self._file.key_after(rows, low)
 
-    def bursts(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, int, ReuseSample]]:
-        """Yield the distances of probes in an inclusive range of samples: (sample, process, length in ns, distances).
+    def bursts(self, first_sample: int, last_sample: int) -> Iterator[tuple[int, int, tuple[PartReuse, ...]]]:
+        """Yield the parts of windows that were cut, in an inclusive range of samples: (sample, process, parts).
 
         There is a burst in few samples, and a session of an older format has none.
         """
@@ -55,12 +56,14 @@ class ReuseReader:
             for record in starmap(ReuseBurstRecord, rows):
                 sample, process = split_row_id(record.id)
                 try:
-                    if not 0 < record.parts < MOST_PARTS or not 0 < record.probe_ns < MOST_PROBE_NS:
+                    if not 0 < record.parts < MOST_PARTS:
                         raise ValueError("numbers out of range")
-                    reuse = decode_reuse(record.data, 3 * (record.parts + 1))
+                    parts = decode_burst(record.data, record.parts)
+                    if record.probe_ns != parts[-1].length_ns:
+                        raise ValueError("a probe has two lengths")
                 except ValueError as error:
                     raise self._file.damaged(f"reuse distances of the burst in sample {sample}: {error}") from None
-                yield sample, process, record.probe_ns, reuse
+                yield sample, process, parts
             low = self._file.key_after(rows, low)
 
     def until(self, sample: int) -> ReuseHistogram:

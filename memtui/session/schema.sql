@@ -40,7 +40,7 @@ CREATE TABLE vma_shared(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]
 CREATE TABLE vma_rss(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- i8[2, n]: vma row, resident bytes
 CREATE TABLE reuse(id INTEGER PRIMARY KEY, data BLOB NOT NULL); -- distances, counts and what is between of one window
 CREATE TABLE reuse_checkpoint(sample INTEGER PRIMARY KEY, data BLOB NOT NULL); -- histograms of all windows up to here
-CREATE TABLE reuse_burst( -- distances of the last part of a window that was cut into ever shorter parts
+CREATE TABLE reuse_burst( -- distances of the parts of a window that was cut into ever shorter ones; the last: a probe
     id INTEGER PRIMARY KEY, parts INTEGER NOT NULL, probe_ns INTEGER NOT NULL, data BLOB NOT NULL);
 
 CREATE TABLE vma( -- overlap-merged over the session

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from benchmarks import (
@@ -292,13 +294,36 @@ def test_the_stopwatch_sees_every_part_of_the_sampler(tmp_path, monkeypatch):
 def test_the_distances_of_known_orders(window_s):
     """Of 512 pages, touched once around in 0.1 s."""
     ring, zigzag, uniform, zipf = (
-        reuse_truth.truth(reuse_truth.Case(order, 0.1), window_s, 512) / 4096
+        reuse_truth.truth(reuse_truth.Case(order, 0.1), window_s, 1 / 16) / 4096
         for order in ("ring", "zigzag", "uniform", "zipf")
     )
     assert ring == 512
     assert 0 < zigzag <= 512
     if window_s == 0.01:  # nearly all touches are the first of their page in the window: any distance is as likely
+        assert zigzag == pytest.approx(256, rel=0.1)
         assert uniform == pytest.approx(256, rel=0.15)
         assert zipf < 0.75 * uniform
     else:
         assert 256 < uniform < 512
+
+
+def test_the_order_of_the_network_is_that_of_its_layers():
+    """Weights and gradients are as large as those of the program that ``memtui demo`` runs."""
+    case = reuse_truth.Case("cnn", 0.5)
+    ranges = reuse_truth.cnn_ranges()
+    assert reuse_truth.pages_of(case) == max(first + count for first, count in ranges) == 9_832
+    assert set(np.concatenate([np.arange(first, first + count) for first, count in ranges])) == set(range(9_832))
+    weights = sum(count for _, count in reuse_truth.LAYERS)
+    assert weights * 4096 == pytest.approx(4 * 1_250_858, rel=0.01)  # parameters of small_model, 4 bytes each
+    assert reuse_truth.stream(case)(0.0, 0.001).tolist() == list(range(19))  # the images come first
+
+
+def test_the_program_replays_ranges(tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("it needs a C compiler")
+    with reuse_truth.target(reuse_truth.Case("cnn", 0.02), tmp_path) as child:
+        child.terminate()
+        assert child.wait(10) in (0, 1)  # 1: it ended before the first page
+    for ranges in (["5000+4"], ["5+0"], ["5"], ["-1+3"]):
+        argv = [tmp_path / "paced_touches", "cnn", "5000", "20", *ranges]
+        assert subprocess.run(argv, capture_output=True, check=False).returncode == 2

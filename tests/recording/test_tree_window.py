@@ -135,13 +135,13 @@ def test_a_window_in_parts_is_one_sample_with_all_its_pages_and_pauses(watch):
     assert (process.start_ns, process.end_ns, process.paused_ns) == (start_ns, 1411 * 10**6, 15)
     assert process.pages.pages().tolist() == [1, 1000, 1400, 1411]
     assert [part.pages().tolist() for part in process.parts] == [[1, 1000], [1, 1400], [1, 1411]]
-    assert process.probe_ns == 10 * 10**6
+    assert process.part_lengths_ns == (399 * 10**6, 10 * 10**6)
     assert watch.windows.probes == 1
     assert [window.pages.page_count for window in cleared] == [2, 2, 2]
     ends = iter((2000,))
     watch.windows.take(INTERVAL_NS)
     (process,) = watch.outbox.take()[-1].processes
-    assert (process.parts, process.probe_ns, process.pages.page_count) == ((), None, 2)
+    assert (process.parts, process.part_lengths_ns, process.pages.page_count) == ((), (), 2)
     assert watch.windows.probes == 0
 
 

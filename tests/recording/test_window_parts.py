@@ -29,43 +29,43 @@ def whole(*readings, last):
 
 def test_without_a_cut_a_window_is_as_it_was():
     last = reading([1], 0, 10)
-    assert WindowParts().complete(1, last) == (last, (), None)
+    assert WindowParts().complete(1, last) == (last, (), ())
 
 
 def test_the_pages_are_those_of_any_part_and_costs_add_up():
     parts = [reading([1, 2], 0, 1000, unknown_bytes=4096), reading([2, 3], 1001, 1500, unknown_bytes=8192)]
-    joined, accessed, probe_ns = whole(*parts, last=reading([9], 1501, 1511, unknown_bytes=0))
+    joined, accessed, lengths_ns = whole(*parts, last=reading([9], 1501, 1511, unknown_bytes=0))
     assert joined.window.pages.pages().tolist() == [1, 2, 3, 9]
     assert [pages.pages().tolist() for pages in accessed] == [[1, 2], [2, 3], [9]]
     assert (joined.paused_ns, joined.window.walk_ns, joined.window.rearm_ns) == (3 * MS, 15, 21)
     assert (joined.window.unknown_bytes, joined.end_ns, joined.maps) == (4096, 1511 * MS, b"maps")
-    assert probe_ns == 10 * MS
+    assert lengths_ns == (499 * MS, 10 * MS)
 
 
 @pytest.mark.parametrize("end_ms", [1504, 1540])
 def test_a_last_part_of_another_length_is_no_probe(end_ms):
     parts = [reading([1], 0, 1000), reading([2], 1001, 1500)]
-    joined, accessed, probe_ns = whole(*parts, last=reading([9], 1501, end_ms))
-    assert (joined.window.pages.page_count, len(accessed), probe_ns) == (3, 3, None)
+    joined, accessed, lengths_ns = whole(*parts, last=reading([9], 1501, end_ms))
+    assert (joined.window.pages.page_count, len(accessed), lengths_ns) == (3, 3, ())
 
 
 def test_one_cut_is_no_burst():
-    assert whole(reading([1], 0, 1500), last=reading([9], 1501, 1511)).probe_ns is None
+    assert whole(reading([1], 0, 1500), last=reading([9], 1501, 1511)).lengths_ns == ()
 
 
 def test_a_part_that_is_less_than_exact_makes_the_window_so():
     about = reading([1], 0, 1000, status=Status.APPROXIMATE, reason="a page table was exchanged")
-    joined, _, probe_ns = whole(about, reading([2], 1001, 1500), last=reading([9], 1501, 1511))
+    joined, _, lengths_ns = whole(about, reading([2], 1001, 1500), last=reading([9], 1501, 1511))
     assert (joined.window.status, joined.window.reason) == (Status.APPROXIMATE, "a page table was exchanged")
-    assert (joined.window.pages.page_count, probe_ns) == (3, None)
+    assert (joined.window.pages.page_count, lengths_ns) == (3, ())
     ran = whole(reading([1], 0, 1000, running="too long"), reading([2], 1001, 1500), last=reading([9], 1501, 1511))
-    assert (ran.outcome.running, ran.probe_ns) == ("too long", None)
+    assert (ran.outcome.running, ran.lengths_ns) == ("too long", ())
 
 
 def test_without_the_pages_of_a_part_those_of_the_window_are_not_known():
     failed = reading(None, 0, 1000, status=Status.FAILED, reason="no")
-    joined, _, probe_ns = whole(failed, reading([2], 1001, 1500), last=reading([9], 1501, 1511))
-    assert (joined.window.pages, joined.window.status, probe_ns) == (None, Status.FAILED, None)
+    joined, _, lengths_ns = whole(failed, reading([2], 1001, 1500), last=reading([9], 1501, 1511))
+    assert (joined.window.pages, joined.window.status, lengths_ns) == (None, Status.FAILED, ())
 
 
 def test_a_part_that_was_lost_is_in_the_next_one():
@@ -73,15 +73,15 @@ def test_a_part_that_was_lost_is_in_the_next_one():
     parts.add(1, reading([1], 0, 1000))
     parts.add(1, Lost(OSError("did not stop")))
     parts.add(1, reading([2], 1001, 1500))
-    joined, _, probe_ns = parts.complete(1, reading([9], 1501, 1511))
-    assert (joined.window.pages.page_count, probe_ns) == (3, None)
+    joined, _, lengths_ns = parts.complete(1, reading([9], 1501, 1511))
+    assert (joined.window.pages.page_count, lengths_ns) == (3, ())
 
 
 def test_parts_wait_for_a_window_that_was_lost():
     parts = WindowParts()
     parts.add(1, reading([1], 0, 1000))
     lost = Lost(OSError("did not stop"))
-    assert parts.complete(1, lost) == (lost, (), None)
+    assert parts.complete(1, lost) == (lost, (), ())
     joined, _, _ = parts.complete(1, reading([9], 1001, 3000))
     assert joined.window.pages.pages().tolist() == [1, 9]
     parts.add(1, reading([1], 0, 1000))

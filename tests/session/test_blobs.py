@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 
 from memtui.analysis.access_counts import CHUNK_SHIFT, GROUP, TouchSum
+from memtui.analysis.reuse_burst import PartReuse
 from memtui.analysis.reuse_distance import ReuseSample
 from memtui.core.page_set import ADDRESS_BITS
 from memtui.core.page_sizes import GIANT_SHIFT
@@ -113,6 +115,46 @@ def test_a_reuse_blob_of_no_whole_row_is_refused():
         with pytest.raises(ValueError, match=message):
             blobs.decode_reuse(zlib.compress(bytes(size)))
     assert blobs.decode_reuse(zlib.compress(bytes(16))).touches == 0
+
+
+def burst(length_ns=10**7, touched_bytes=8192, seen_bytes=4096, same_order=0.25, reverse_order=0.0, distances=None):
+    distances = reuse(1, 4096, (12288,), (4096,), (1,), ((4096,), (0,))) if distances is None else distances
+    return PartReuse(length_ns, touched_bytes, seen_bytes, same_order, reverse_order, distances)
+
+
+def test_the_parts_of_a_burst_come_back():
+    parts = (burst(), burst(length_ns=5, same_order=1 / 3, distances=reuse()))
+    decoded = blobs.decode_burst(blobs.encode_burst(parts), 3)
+    for part, other in zip(decoded, parts, strict=True):
+        assert astuple(replace(part, distances=None)) == astuple(replace(other, distances=None))
+        assert part.distances.counts.tolist() == other.distances.counts.tolist()
+        assert part.distances.touches == other.distances.touches
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (),
+        (burst(), burst(), burst(), burst()),
+        (burst(length_ns=0),),
+        (burst(length_ns=1 << 60),),
+        (burst(touched_bytes=-1),),
+        (burst(seen_bytes=-1),),
+        (burst(same_order=1.5),),
+        (burst(reverse_order=float("nan")),),
+        (burst(distances=reuse(0, 0, (1,) * 13, (1,) * 13, (1,) * 13)),),
+    ],
+)
+def test_bursts_out_of_range_are_refused(parts):
+    with pytest.raises(ValueError, match=r"damaged head|out of range|unpacks to|whole"):
+        blobs.decode_burst(blobs.encode_burst(parts), 3)
+
+
+def test_a_burst_of_another_length_is_refused():
+    data = blobs.encode_burst((burst(), burst()))
+    for damaged in (b"", data[:20], data[:-1], data + b"x", data[:8] + b"\xff" * (len(data) - 8)):
+        with pytest.raises(ValueError, match=r"damaged|range|length|too short|unpack"):
+            blobs.decode_burst(damaged, 3)
 
 
 def sums(windows=1, shift=CHUNK_SHIFT, groups=(5,), touches=16) -> TouchSum:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from memtui.analysis.reuse_burst import BurstReuse, probe_distances
+from memtui.analysis.reuse_burst import BurstReuse, part_distances
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Window
 from memtui.reports.export.page import page
@@ -23,7 +23,6 @@ from memtui.tui.presenters.time_budget import TimeBudget
 from tests.support.sessions import CODE, HEAP, MS, messages, touched, write_session
 
 SAMPLES, BURSTS, MANY = 12, (4, 9), 400
-MANY = 400
 
 
 def parts_of(sample: int, code: int = 300, heap: int = 1024) -> tuple[PageSet, ...]:
@@ -35,7 +34,12 @@ def parts_of(sample: int, code: int = 300, heap: int = 1024) -> tuple[PageSet, .
 @pytest.fixture
 def path(tmp_path):
     stream = [
-        replace(m, processes=(replace(m.processes[0], parts=parts_of(m.sample), probe_ns=10 * MS + m.sample),))
+        replace(
+            m,
+            processes=(
+                replace(m.processes[0], parts=parts_of(m.sample), part_lengths_ns=(99 * MS, 10 * MS + m.sample)),
+            ),
+        )
         if isinstance(m, Window) and m.sample in BURSTS
         else m
         for m in messages(SAMPLES)
@@ -46,14 +50,17 @@ def path(tmp_path):
 def test_bursts_are_those_of_the_parts(path):
     with closing(Session(path)) as reader:
         first, second = reader.reuse.bursts(0, SAMPLES)
-        assert [sample for sample, _, _, _ in reader.reuse.bursts(5, SAMPLES)] == [9]
-        assert [(sample, process, probe_ns) for sample, process, probe_ns, _ in (first, second)] == [
+        assert [sample for sample, _, _ in reader.reuse.bursts(5, SAMPLES)] == [9]
+        assert [(sample, process, parts[-1].length_ns) for sample, process, parts in (first, second)] == [
             (4, 1, 10 * MS + 4), (9, 1, 10 * MS + 9)
         ]  # fmt: skip
-        expected = probe_distances(touched(3), parts_of(4, code=0))
-        assert first[3].counts.tolist() == expected.counts.tolist() == [1024]
-        assert first[3].upper_bytes.tolist() == expected.upper_bytes.tolist()
-        assert first[3].upper_bytes.tolist() == [4 << 20]
+        expected = part_distances(touched(3), parts_of(4, code=0), (99 * MS, 10 * MS + 4))
+        assert [part.length_ns for part in first[2]] == [part.length_ns for part in expected] == [99 * MS, 10 * MS + 4]
+        for part, other in zip(first[2], expected, strict=True):
+            assert part.distances.counts.tolist() == other.distances.counts.tolist() == [1024]
+            assert part.touched_bytes == other.touched_bytes == 4 << 20
+            assert (part.same_order, part.reverse_order) == (other.same_order, other.reverse_order)
+        assert first[2][-1].distances.upper_bytes.tolist() == [4 << 20]
 
 
 def test_report_and_screen_say_them(path):
@@ -70,8 +77,8 @@ def test_report_and_screen_say_them(path):
         for sample, count in ((3, 0), (4, 1), (11, 2), (5, 1)):
             view, _ = log.view(reader, sample, budget)
             alone = BurstReuse()
-            for number, _, probe_ns, distances in reader.reuse.bursts(0, sample):
-                alone.add(number, probe_ns, distances)
+            for number, _, parts in reader.reuse.bursts(0, sample):
+                alone.add(number, parts)
             assert alone.count == count
             assert view.burst_half_bytes == alone.within(0.5)
             assert view.probe == ("10.0 ms" if count else "")
@@ -79,7 +86,9 @@ def test_report_and_screen_say_them(path):
 
 def test_many_bursts_take_several_pictures_and_are_not_read_again_for_a_step_back(tmp_path, monkeypatch):
     stream = (
-        replace(m, processes=(replace(m.processes[0], parts=parts_of(m.sample, 0, 1 + m.sample), probe_ns=MS),))
+        replace(
+            m, processes=(replace(m.processes[0], parts=parts_of(m.sample, 0, 1 + m.sample), part_lengths_ns=(MS, MS)),)
+        )
         if isinstance(m, Window)
         else m
         for m in messages(MANY)
@@ -106,13 +115,13 @@ def test_many_bursts_take_several_pictures_and_are_not_read_again_for_a_step_bac
 
 def half_of(reader, sample):
     alone = BurstReuse()
-    for number, _, probe_ns, distances in ReuseReader.bursts(reader.reuse, 0, sample):
-        alone.add(number, probe_ns, distances)
+    for number, _, parts in ReuseReader.bursts(reader.reuse, 0, sample):
+        alone.add(number, parts)
     return alone.within(0.5)
 
 
 def test_a_damaged_burst_is_told(path):
-    for column, value in (("parts", 0), ("probe_ns", -5), ("parts", 1 << 20), ("data", b"x")):
+    for column, value in (("parts", 0), ("probe_ns", -5), ("parts", 1), ("parts", 1 << 20), ("data", b"x")):
         damaged = path.with_name(f"{column}-{value!r}"[:20])
         damaged.write_bytes(path.read_bytes())
         with closing(sqlite3.connect(damaged)) as connection:

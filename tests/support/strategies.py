@@ -60,7 +60,7 @@ PROCESS_WINDOWS = st.builds(
     rss_bytes=st.none() | BYTES,
     vma_shared_bytes=st.none() | st.lists(st.tuples(BYTES, BYTES), max_size=3).map(tuple),
     parts=st.lists(page_sets(), max_size=2).map(tuple),
-    probe_ns=st.none() | NS,
+    part_lengths_ns=st.lists(NS, max_size=2).map(tuple),
 )
 PROCESSES_OF_WINDOW = st.lists(PROCESS_WINDOWS, max_size=3).map(tuple)
 MAYBE_NS, MAYBE_BYTES = st.none() | NS, st.none() | BYTES

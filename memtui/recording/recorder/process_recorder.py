@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from memtui.analysis.access_counts import TouchLevels
-from memtui.analysis.reuse_burst import probe_distances
+from memtui.analysis.reuse_burst import part_distances
 from memtui.analysis.reuse_distance import ReuseSample, ReuseTracker
 from memtui.analysis.row_states import RowStates
 from memtui.analysis.vma_filter import Filter
@@ -17,7 +17,7 @@ from memtui.analysis.working_set import bytes_by_range
 from memtui.analysis.working_set import select as select_pages
 from memtui.core.page_set import CODEC_ZLIB, PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaSizes, VmaTable
-from memtui.session.blobs import UNKNOWN_BYTES, encode_pairs, encode_reuse, encode_touch_sum
+from memtui.session.blobs import UNKNOWN_BYTES, encode_burst, encode_pairs, encode_reuse, encode_touch_sum
 from memtui.session.file_format import row_id
 from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
 from memtui.session.schema import (
@@ -142,12 +142,12 @@ class ObservedProcess:
         return stored, reuse
 
     def _store_burst(self, key: int, window: ProcessWindow) -> None:
-        """Store the distances of the last part of a window that was cut into parts."""
-        if window.probe_ns is not None and window.parts:
+        """Store the distances of the parts of a window that was cut, all but the first."""
+        if window.part_lengths_ns and window.parts:
             whole = self._included.all()
             parts = [part if whole else self._select(part, self._included) for part in window.parts]
-            distances = encode_reuse(probe_distances(self._before, parts))
-            self._writer.insert([ReuseBurstRecord(key, len(parts), window.probe_ns, distances)])
+            distances = encode_burst(part_distances(self._before, parts, window.part_lengths_ns))
+            self._writer.insert([ReuseBurstRecord(key, len(parts), window.part_lengths_ns[-1], distances)])
 
     def checkpoint(self, sample: int) -> None:
         """Store the sums of accessed pages that end with a sample."""

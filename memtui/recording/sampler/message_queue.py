@@ -128,10 +128,10 @@ class MessageQueue:
 
 
 def _without_parts(process: ProcessWindow) -> ProcessWindow:
-    return replace(process, parts=(), probe_ns=None) if process.parts else process
+    return replace(process, parts=(), part_lengths_ns=()) if process.parts else process
 
 
 def _without_pages(process: ProcessWindow) -> ProcessWindow:
     if process.pages is None:
         return process
-    return replace(process, pages=None, resident=None, parts=(), status=Status.DROPPED, reason=SLOW)
+    return replace(process, pages=None, resident=None, parts=(), part_lengths_ns=(), status=Status.DROPPED, reason=SLOW)

@@ -99,7 +99,7 @@ class TreeWindows:
         shared, excess_bytes = shared_pages(outcomes)
         each = [self._window_of(*parts) for parts in zip(tracked, wholes, shared, strict=True)]
         windows = [window for window in each if window is not None]
-        self.probes = sum(window.probe_ns is not None for window in windows)
+        self.probes = sum(bool(window.part_lengths_ns) for window in windows)
         cleared = [part for pair in zip(each, wholes, strict=True) for part in _cleared(*pair)]
         budgeted_ns = self._clock.budgeted_ns
         paused_ns = tree_paused_ns(windows, together=self._together) or 0
@@ -175,9 +175,9 @@ class TreeWindows:
             self._outbox.put(VmaTable(tracked.process.key, self.sample, tracked.vmas))
             tracked.table_due = False
         window = tracked.window(outcome, usage, start_ns, end_ns, (status, reason), shared, self._pss.of(pid))
-        if whole.probe_ns is None or window.pages is None:
+        if not whole.lengths_ns or window.pages is None:
             return window
-        return replace(window, parts=whole.accessed, probe_ns=whole.probe_ns)
+        return replace(window, parts=whole.accessed, part_lengths_ns=whole.lengths_ns)
 
     def _send_exec(self, tracked: TrackedProcess, process: Process) -> None:
         """Send the new description of a process after its exec; its mappings follow."""

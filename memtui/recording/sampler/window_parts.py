@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -36,12 +37,12 @@ class Whole(NamedTuple):
     Attributes:
         outcome: of the window as a whole.
         accessed: the pages of each part, in order of time; empty where it was not cut.
-        probe_ns: the length of the last part; None where the parts are not those of a burst.
+        lengths_ns: of all parts but the first; empty where they are not those of a burst.
     """
 
     outcome: Outcome
     accessed: tuple[PageSet, ...] = ()
-    probe_ns: int | None = None
+    lengths_ns: tuple[int, ...] = ()
 
 
 class WindowParts:
@@ -77,10 +78,11 @@ class WindowParts:
         readings = [*(part.reading for part in parts), outcome]
         accessed = tuple(r.window.pages for r in readings if r.window.pages is not None)
         exact = all(r.window.status == Status.OK and not r.running for r in readings)
-        probe_ns = outcome.end_ns - readings[-2].resumed_ns
+        lengths_ns = tuple(part.end_ns - before.resumed_ns for before, part in pairwise(readings))
         shortest_ns, longest_ns = PROBE_LENGTHS_NS
-        is_burst = exact and not lost and len(accessed) == len(readings) > 2 and shortest_ns <= probe_ns <= longest_ns
-        return Whole(_joined(parts, outcome), accessed, probe_ns if is_burst else None)
+        is_probe = shortest_ns <= lengths_ns[-1] <= longest_ns
+        is_burst = exact and not lost and len(accessed) == len(readings) > 2 and is_probe
+        return Whole(_joined(parts, outcome), accessed, lengths_ns if is_burst else ())
 
 
 def _joined(parts: Sequence[Part], last: Reading) -> Reading:

@@ -23,7 +23,7 @@ class ReuseCheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReuseBurstRecord:
-    """Exact reuse distances of a process in the probe of one sample, the last of its parts."""
+    """Exact reuse distances of a process in the parts of one sample; the last part is the probe."""
 
     id: int
     parts: int

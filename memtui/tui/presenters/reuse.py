@@ -115,14 +115,14 @@ class Bursts:
 
     def _add(self, reader: Session, last_sample: int, budget: TimeBudget) -> bool:
         added, previous = 0, self._until
-        for sample, process, probe_ns, distances in reader.reuse.bursts(self._until + 1, last_sample):
+        for sample, process, parts in reader.reuse.bursts(self._until + 1, last_sample):
             if added >= BATCH_BURSTS and sample > previous:  # all processes of the sample before are in the sum
                 self._until = previous
                 if budget.spent:
                     return False
                 added = 0
             if self._keys is None or process in self._keys:
-                self._reuse.add(sample, probe_ns, distances)
+                self._reuse.add(sample, parts)
             added, previous = added + 1, sample
         self._until = last_sample
         return True
