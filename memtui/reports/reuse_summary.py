@@ -133,21 +133,28 @@ def _has_estimate(distance: DistanceBounds) -> bool:
     return distance.estimate is not None and not are_one_figure(distance.lower, distance.upper)
 
 
-def reuse_line(reuse: ReuseSummary) -> str:
-    """Return the line of the report."""
+def reuse_lines(reuse: ReuseSummary) -> list[str]:
+    """Return the lines of the report: what bursts tell comes first, where they tell a median, in closer bounds."""
+    whole, bursts = whole_window_text(reuse), reuse.bursts
+    if bursts is None:
+        texts = [whole]
+    elif bursts.median_bytes is None:
+        texts = [whole, burst_text(bursts)]
+    else:
+        texts = [burst_text(bursts), f"in whole windows {whole}"]
+    return [f"{head:<13}{text}" for head, text in zip(("reuse", ""), texts, strict=False)]
+
+
+def whole_window_text(reuse: ReuseSummary) -> str:
+    """Return what whole windows tell."""
     median, p95 = reuse.median_bytes, reuse.p95_bytes
     if median is None or p95 is None:
-        return f"reuse        n/a: {reuse.reason}"
-    line = (
-        f"reuse        half of all returning touches within {within(median)}, 95 % within {within(p95)}; "
+        return f"n/a: {reuse.reason}"
+    text = (
+        f"half of all returning touches within {within(median)}, 95 % within {within(p95)}; "
         f"{reuse.first_touches} first touches"
     )
-    return f"{line}; {ASSUMPTION}" if is_estimated(reuse) else line
-
-
-def burst_lines(bursts: BurstSummary | None) -> list[str]:
-    """Return the line of the report on bursts, where there were any."""
-    return [] if bursts is None else [f"             {burst_text(bursts)}"]
+    return f"{text}; {ASSUMPTION}" if is_estimated(reuse) else text
 
 
 def burst_text(bursts: BurstSummary) -> str:

@@ -15,7 +15,7 @@ from memtui.reports.overhead_summary import overhead_line
 from memtui.reports.power_summary import power_line
 from memtui.reports.process_summary import process_lines, short_command_line
 from memtui.reports.report import Report
-from memtui.reports.reuse_summary import burst_lines, reuse_line
+from memtui.reports.reuse_summary import reuse_lines
 from memtui.reports.stack_summary import stack_lines
 from memtui.reports.tensor_summary import tensor_lines
 from memtui.reports.training_summary import learning_lines, training_lines
@@ -60,8 +60,7 @@ def _recorded_lines(report: Report) -> list[str]:
         *memory.shared_lines(report.shared_bytes, report.wss_bytes, len(report.processes)),
         *memory.resident_lines(report.rss_bytes, report.pss_bytes, report.touched_fraction.of),
         *memory.released_lines(report.given_back_bytes, report.wss_bytes),
-        reuse_line(report.reuse),
-        *burst_lines(report.reuse.bursts),
+        *reuse_lines(report.reuse),
         overhead_line(report.overhead),
     ]
 

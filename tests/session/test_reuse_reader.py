@@ -68,10 +68,17 @@ def test_report_and_screen_say_them(path):
     bursts = report.reuse.bursts
     assert (bursts.count, bursts.touches, bursts.probe_s) == (2, 2048, pytest.approx(0.01, abs=1e-6))
     assert (bursts.median_bytes.lower, bursts.median_bytes.upper) == (4096, 4 << 20)
-    line = next(line for line in format_report(report).splitlines() if "bursts" in line)
-    assert "in windows of 10.0 ms, of 2 bursts: half of all touches within about" in line
+    text = format_report(report)
+    assert "\nreuse        in windows of 10.0 ms, of 2 bursts: half of all touches within about" in text
+    assert "\n             in whole windows half of all returning touches within" in text
     with closing(Source(path)) as source:
-        assert "in windows of 10.0 ms, of 2 bursts: half of all touches within about" in page(source)
+        html = page(source)
+    assert "<dt>half of touches in windows of 10.0 ms within</dt><dd><strong>about" in html
+    assert "half of all touches within about" in html
+    assert "; in whole windows half of all returning touches within" in html
+    few = replace(report, reuse=replace(report.reuse, bursts=replace(bursts, median_bytes=None, p95_bytes=None)))
+    assert "\nreuse        half of all returning touches within" in (text := format_report(few))
+    assert "\n             in windows of 10.0 ms, of 2 bursts: more than half of all touches are of pages" in text
     with closing(Session(path)) as reader:
         log, budget = ReuseLog(), TimeBudget(10.0)
         for sample, count in ((3, 0), (4, 1), (11, 2), (5, 1)):

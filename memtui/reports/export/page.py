@@ -22,7 +22,7 @@ from memtui.reports.memory_summary import births_and_ends, window_sentences
 from memtui.reports.overhead_summary import Overhead
 from memtui.reports.process_summary import NO_READING
 from memtui.reports.report import Report, report_of
-from memtui.reports.reuse_summary import ReuseSummary, burst_text, is_estimated, within
+from memtui.reports.reuse_summary import ReuseSummary, burst_text, is_estimated, whole_window_text, within
 from memtui.reports.sentences import METHOD, METHOD_OF_FILES, METHOD_OF_TENSORS, sentences
 from memtui.reports.size_summary import SizeSummary
 from memtui.reports.source import ReportSource, not_stored_bytes
@@ -99,9 +99,14 @@ def _reuse_tile(reuse: ReuseSummary) -> str:
     median, p95 = reuse.median_bytes, reuse.p95_bytes
     if median is None or p95 is None:
         return _tile("reuse distance", "n/a", reuse.reason)
+    bursts = reuse.bursts
+    if bursts is not None and bursts.median_bytes is not None:
+        name = f"half of touches in windows of {duration(bursts.probe_s)} within"
+        more = f"{burst_text(bursts)}; in whole windows {whole_window_text(reuse)}"
+        return _tile(name, within(bursts.median_bytes), more)
     more = f"95 % within {within(p95)}; {reuse.first_touches} first touches; "
     more += ASSUMPTION if is_estimated(reuse) else "between two bounds, because order inside a window is not known"
-    more += f"; {burst_text(reuse.bursts)}" if reuse.bursts is not None else ""
+    more += f"; {burst_text(bursts)}" if bursts is not None else ""
     return _tile("half of returning touches within", within(median), more)
 
 
