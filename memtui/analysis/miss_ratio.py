@@ -5,6 +5,8 @@ interval with the figure. By the stack property of LRU (Mattson et al., 1970) a 
 touches whose stack distance is above M. Distances are known between two bounds, and so is the curve. A first touch
 misses in a memory of any size, which is a cost of starting, not of too little memory: every function can leave first
 touches out.
+
+Between the bounds stands an estimate, for touches in random order inside each window (``reuse_estimate.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from memtui.analysis.reuse_histogram import BIN_EDGES
 
 MOST_APART = 16  # times: bounds that are further apart are not reported without an estimate
 ONE_FIGURE = 1.25  # times: bounds that are not further apart need no estimate
@@ -33,6 +37,9 @@ class ReuseCounts(Protocol):
     """Counts that a curve is computed from: ``ExactReuse`` and ``ReuseHistogram`` satisfy it."""
 
     first_touches: int
+
+    @property
+    def estimated(self) -> NDArray[np.float64] | None: ...
 
     def entries(self, bound: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 
@@ -60,12 +67,14 @@ class MissRatioCurve:
         upper: from the upper bounds: no LRU memory misses more.
         first_touches: touches of pages never seen before.
         returning: all other touches.
+        estimated: f8[n], returning touches in the bins of ``ReuseHistogram`` by estimated distance; None: not known.
     """
 
     lower: Steps
     upper: Steps
     first_touches: int
     returning: int
+    estimated: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, reuse: ReuseCounts) -> MissRatioCurve:
@@ -74,7 +83,7 @@ class MissRatioCurve:
         With binned ones it is exact at powers of two, wider between.
         """
         lower, upper = _steps(*reuse.entries("lower")), _steps(*reuse.entries("upper"))
-        return cls(lower, upper, reuse.first_touches, int(upper.misses[0]))
+        return cls(lower, upper, reuse.first_touches, int(upper.misses[0]), reuse.estimated)
 
     def miss_ratio_at(
         self, size_bytes: ArrayLike, first_touches: bool = True
@@ -100,6 +109,21 @@ class MissRatioCurve:
             for bound in (self.lower, self.upper)
         )
         return lower, upper
+
+    def estimate_at(self, size_bytes: ArrayLike, first_touches: bool = True) -> NDArray[np.float64] | None:
+        """Return the estimated miss ratio of LRU memories, between its bounds; None where it is not known.
+
+        Args:
+            size_bytes: one size or an array of sizes.
+            first_touches: as for ``miss_ratio_at``.
+        """
+        lower, upper = self.miss_ratio_at(size_bytes, first_touches)
+        always = self.first_touches if first_touches else 0
+        if self.estimated is None or not self.returning + always:
+            return None
+        # Inside a bin touches are even over the logarithm of the distance, as in ``reuse_estimate.quantile``.
+        hits = np.interp(np.log2(np.maximum(size_bytes, 1)), np.log2(BIN_EDGES), np.cumsum(self.estimated))
+        return np.clip((self.returning - hits + always) / (self.returning + always), lower, upper)
 
     def size_for(self, miss_ratio: float, first_touches: bool = False) -> tuple[int | None, int | None]:
         """Return the smallest LRU memory with at most this miss ratio.

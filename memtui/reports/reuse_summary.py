@@ -13,6 +13,8 @@ from memtui.core.units import duration, size
 from memtui.reports.memory_summary import why_no_working_set
 from memtui.reports.source import ReportSource
 
+NO_ESTIMATE = "recorded by a memtui that did not store what an estimate needs"
+
 
 @dataclass(frozen=True, slots=True)
 class DistanceBounds:
@@ -81,14 +83,21 @@ def reuse_summary(reader: ReportSource) -> ReuseSummary:
     if median is None or p95 is None:
         reason = "no page was touched in two windows"
         return ReuseSummary(exact.first_touches, None, None, Status.UNSUPPORTED, reason)
-    why = "" if median.estimate is not None else "recorded by a memtui that did not store what an estimate needs"
+    why = "" if median.estimate is not None else NO_ESTIMATE
     return ReuseSummary(exact.first_touches, median, p95, Status.OK, "", why, _burst_summary(reader))
 
 
-def _burst_summary(reader: ReportSource) -> BurstSummary | None:
+def burst_reuse(reader: ReportSource) -> BurstReuse:
+    """Return the reuse distances of all bursts of a session. Raises SessionError."""
     bursts = BurstReuse()
-    for sample, _, parts in reader.reuse_bursts(0, reader.samples.newest):
-        bursts.add(sample, parts)
+    if len(reader.samples):
+        for sample, _, parts in reader.reuse_bursts(0, reader.samples.newest):
+            bursts.add(sample, parts)
+    return bursts
+
+
+def _burst_summary(reader: ReportSource) -> BurstSummary | None:
+    bursts = burst_reuse(reader)
     if bursts.probe_ns is None or not bursts.touches:
         return None
     median, p95 = (_distance(bursts.within(share)) for share in (0.5, 0.95))

@@ -1,5 +1,7 @@
 """Miss-ratio curve, against a simulated LRU memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,3 +100,24 @@ def test_a_loop_fits_or_does_not():
 def test_bad_ratio():
     with pytest.raises(ValueError, match="miss ratio 2"):
         curve_of([[1]]).size_for(2)
+
+
+def test_the_estimate_is_that_of_random_orders_in_windows():
+    """Each window is 40 of 60 pages, in any order."""
+    rng = np.random.default_rng(8)
+    windows = [rng.permutation(60)[:40] for _ in range(60)]
+    for curve in (curve_of(windows), curve_of(windows, ReuseHistogram)):
+        for pages in (10, 30, 45, 52, 60):
+            misses = lru_misses([int(page) for window in windows for page in window], pages) / (60 * 40)
+            lower, upper = curve.miss_ratio_at(pages * PAGE)
+            estimate = curve.estimate_at(pages * PAGE)
+            assert lower <= estimate <= upper
+            assert estimate == pytest.approx(misses, abs=0.04)
+            assert upper - lower > 0.4 or pages in (10, 60)
+        assert curve.estimate_at([PAGE, 60 * PAGE], first_touches=False) == pytest.approx([1.0, 0.0], abs=0.04)
+
+
+def test_without_what_an_estimate_needs_there_is_none():
+    curve = replace(curve_of([[1, 2], [1, 2]]), estimated=None)
+    assert curve.estimate_at(PAGE) is None
+    assert curve_of([]).estimate_at(PAGE) is None

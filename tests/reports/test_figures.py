@@ -58,6 +58,9 @@ def test_axes_have_units(figures):
     assert {"working set (MiB)", "RSS (MiB)", "time (s)"} <= set(figures["memory-over-time"].itertext())
     names = set(figures["reuse-distance"].itertext())
     assert {"reuse distance (bytes of other pages touched)", "size of an LRU memory (bytes)", "miss ratio (%)"} <= names
+    assert "random order" in names
+    assert "where the third line is if the order is random" in visible_text(figures["reuse-distance"])
+    assert [e.get("class") for e in figures["reuse-distance"].iter(f"{SVG}path")].count("stroke-estimate") == 1
     assert {"time (s)", "[heap]", "anon 64M", "[stack]"} <= set(figures["heat-map"].itertext())
     assert "libtorch_cpu.so" not in set(figures["heat-map"].itertext())  # its pages are not stored
 

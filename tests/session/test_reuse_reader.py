@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 
 from memtui.analysis.reuse_burst import BurstReuse, part_distances
 from memtui.core.page_set import PageSet
 from memtui.core.samples import Window
+from memtui.reports.comparison.differences import figure_rows
+from memtui.reports.comparison.load import memory_of
 from memtui.reports.export.page import page
+from memtui.reports.export.tables import TABLES
 from memtui.reports.report import build_report
 from memtui.reports.source import Source
 from memtui.reports.text import format_report
@@ -89,6 +92,24 @@ def test_report_and_screen_say_them(path):
             assert alone.count == count
             assert view.burst_half_bytes == alone.within(0.5)
             assert view.probe == ("10.0 ms" if count else "")
+
+
+def test_they_are_exported_and_compared(path):
+    with closing(Source(path)) as source:
+        columns, rows = TABLES["reuse_bursts"]
+        halves = [dict(zip(columns, row, strict=True)) for row in rows(source) if row[1] == 0.5]
+        columns, rows = TABLES["miss_ratio"]
+        ratios = [dict(zip(columns, row, strict=True)) for row in rows(source)]
+        memory = memory_of(source)
+    bursts = build_report(path).reuse.bursts
+    (half,) = halves
+    assert [half[f"{name}_bytes"] for name in ("lower", "upper", "estimate")] == [*astuple(bursts.median_bytes)]
+    assert (half["bursts"], half["touches"], half["probe_ns"]) == (2, 2048, bursts.probe_s * 1e9)
+    assert all(row["miss_ratio_low"] <= row["miss_ratio_estimate"] <= row["miss_ratio_high"] for row in ratios)
+    assert any(row["miss_ratio_low"] < row["miss_ratio_estimate"] < row["miss_ratio_high"] for row in ratios)
+    assert memory.figures["burst_p50_estimate_bytes"] == bursts.median_bytes.estimate
+    names = [row.label for row in figure_rows([memory])]
+    assert {"half, if in random order", "half, of touches in bursts", "95 %, of touches in bursts"} <= set(names)
 
 
 def test_many_bursts_take_several_pictures_and_are_not_read_again_for_a_step_back(tmp_path, monkeypatch):

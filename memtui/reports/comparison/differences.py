@@ -38,11 +38,19 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "mapped_max_bytes": ("VM, most", size),
     "reuse_p50_bytes": ("half come back within", size),
     "reuse_p95_bytes": ("95 % come back within", size),
+    "reuse_p50_estimate_bytes": ("half, if in random order", size),
+    "reuse_p95_estimate_bytes": ("95 %, if in random order", size),
+    "burst_p50_estimate_bytes": ("half, of touches in bursts", size),
+    "burst_p95_estimate_bytes": ("95 %, of touches in bursts", size),
     "knee_bytes": ("knee of reuse", size),
     "knee_share": ("touches held there", percent),
 }
+NO_BURST = "no window was cut into parts, or half of their touches did not come back"
 UNCHANGED = ("windows", "duration_s", "true_interval_s", "knee_share")  # how much more of them says nothing
-OF_WINDOWS = ("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes", "knee_bytes")
+OF_WINDOWS = (
+    *("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes"),
+    *("reuse_p50_estimate_bytes", "reuse_p95_estimate_bytes", "knee_bytes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,12 @@ def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
     rows = []
     for name, (label, form) in FIGURES.items():
         values = [None if memory is None else memory.figures.get(name) for memory in memories]
-        reasons = ["no window was recorded" if memory is None else memory.reasons.get(name, "") for memory in memories]
+        reasons = [
+            "no window was recorded"
+            if memory is None
+            else memory.reasons.get(name, NO_BURST if "burst" in name else "")
+            for memory in memories
+        ]
         if any(name in memory.figures for memory in memories if memory is not None):
             row = _row(name, label, form, values, reasons)
             rows.append(_without_other_windows(row, memories) if name in OF_WINDOWS else row)

@@ -23,7 +23,7 @@ from memtui.reports.comparison.model import ComparedSession, RecordedMemory
 from memtui.reports.comparison.training import run_of
 from memtui.reports.figures.provenance import doubts
 from memtui.reports.power_summary import power_summaries
-from memtui.reports.reuse_summary import exact_reuse
+from memtui.reports.reuse_summary import NO_ESTIMATE, burst_reuse, exact_reuse
 from memtui.reports.source import ReportSource
 
 NOTHING = Line(np.empty(0), np.empty(0))
@@ -99,6 +99,7 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         "pss_p95_bytes": quantile(unshared, 0.95),
         "mapped_max_bytes": float(mapped.max()) or None,
         **figures,
+        **burst_figures(reader),
     }
     for name in ("wss_median_bytes", "wss_p95_bytes"):
         if figures[name] is None:
@@ -138,18 +139,37 @@ def stepped(starts_ns: NDArray[np.int64], values: NDArray[np.float64], end_ns: i
 def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None], dict[str, str]]:
     """Return the reuse curve, its figures, and why figures are missing; ``why``: the general reason."""
     curve = cdf(exact)
-    figures: dict[str, float | None] = dict.fromkeys(("reuse_p50_bytes", "reuse_p95_bytes", "knee_bytes", "knee_share"))
+    figures: dict[str, float | None] = dict.fromkeys(
+        (
+            *("reuse_p50_bytes", "reuse_p95_bytes", "reuse_p50_estimate_bytes", "reuse_p95_estimate_bytes"),
+            *("knee_bytes", "knee_share"),
+        )
+    )
     if curve is None:
         return NOTHING, figures, dict.fromkeys(figures, why)
-    reasons = {}
+    reasons: dict[str, str] = {}
     for share, bounds in quantiles(exact, (0.5, 0.95)).items():
         figures[f"reuse_p{share * 100:.0f}_bytes"] = None if bounds is None else bounds[1]
+        estimate = exact.estimate(share)
+        figures[name := f"reuse_p{share * 100:.0f}_estimate_bytes"] = None if estimate is None else round(estimate)
+        if estimate is None:
+            reasons[name] = NO_ESTIMATE
     bend = knee(curve)
     if bend.clear:
         figures |= {"knee_bytes": bend.size_bytes, "knee_share": bend.share}
     else:
-        reasons = dict.fromkeys(("knee_bytes", "knee_share"), f"no clear knee: it bends by {bend.bend:.2f} of 1")
+        reasons |= dict.fromkeys(("knee_bytes", "knee_share"), f"no clear knee: it bends by {bend.bend:.2f} of 1")
     return Line(curve.sizes_bytes, 100 * curve.least), figures, reasons
+
+
+def burst_figures(reader: ReportSource) -> dict[str, float | None]:
+    """Return the estimates of what bursts tell: of windows of one length, whatever those of the session are."""
+    bursts, figures = burst_reuse(reader), {}
+    for share in (0.5, 0.95):
+        distance = bursts.within(share)
+        if distance is not None and distance[2] is not None:
+            figures[f"burst_p{share * 100:.0f}_estimate_bytes"] = float(round(distance[2]))
+    return figures
 
 
 def _why_no_reuse(reader: ReportSource) -> str:

@@ -20,6 +20,7 @@ _TEXTS = frozenset(
     ).split()
 )
 _REALS = frozenset(("watts", "joules", "limit_w", "utilization", "touched_share", "gpus_used", *GPU_COUNTERS))
+_REALS |= {"miss_ratio_low", "miss_ratio_high", "miss_ratio_estimate", "share", "probe_ns"}
 
 
 def load() -> Any:

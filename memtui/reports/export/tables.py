@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from memtui.analysis.allocation_trace import CATEGORIES, PHASES
-from memtui.analysis.reuse_histogram import ExactReuse
+from memtui.analysis.miss_ratio import MissRatioCurve
+from memtui.analysis.reuse_burst import BurstReuse
+from memtui.analysis.reuse_histogram import BIN_EDGES, ExactReuse, bin_of
 from memtui.analysis.tensor_sums import TensorSums
 from memtui.core.console import JSON_VERSION
 from memtui.core.samples import GPU_COUNTERS
@@ -144,17 +146,48 @@ def _mean_wss(reader: ReportSource, rows: list[VmaRow]) -> dict[int, int]:
     return means
 
 
-def _reuse(reader: ReportSource) -> Iterator[Row]:
-    """Yield exact distances over the session by process and bound; a first touch has distance -1."""
+def _exact_reuse(reader: ReportSource) -> list[tuple[int, ExactReuse]]:
+    """Return the reuse distances over the session by process."""
     pids = _pids(reader)
     exact: dict[int, ExactReuse] = defaultdict(ExactReuse)
     for _, process, reuse in reader.iterate_reuse(0, _last(reader)):
         exact[pids[process]].add(reuse)
-    for pid, of_process in sorted(exact.items()):
+    return sorted(exact.items())
+
+
+def _reuse(reader: ReportSource) -> Iterator[Row]:
+    """Yield exact distances over the session by process and bound; a first touch has distance -1."""
+    for pid, of_process in _exact_reuse(reader):
         for bound in ("upper", "lower"):
             yield pid, bound, FIRST_TOUCH, of_process.first_touches
             distances, counts = of_process.entries(bound)
             yield from ((pid, bound, *pair) for pair in zip(distances.tolist(), counts.tolist(), strict=True))
+
+
+def _miss_ratio(reader: ReportSource) -> Iterator[Row]:
+    """Yield the miss ratio of LRU memories by process: its bounds, and the estimate if order in windows is random."""
+    for pid, of_process in _exact_reuse(reader):
+        distances, _ = of_process.entries("upper")
+        if len(distances):
+            curve, sizes = MissRatioCurve.of(of_process), BIN_EDGES[: int(bin_of(distances)[-1]) + 1]
+            bounds, estimate = curve.miss_ratio_at(sizes), curve.estimate_at(sizes)
+            estimates = repeat(None) if estimate is None else estimate.tolist()
+            columns = (sizes.tolist(), *(bound.tolist() for bound in bounds), estimates)
+            yield from ((pid, *row) for row in zip(*columns, strict=False))
+
+
+def _reuse_bursts(reader: ReportSource) -> Iterator[Row]:
+    """Yield the distances that shares of the touches of probes do not exceed, by process (``analysis.reuse_burst``)."""
+    pids = _pids(reader)
+    by_process: dict[int, BurstReuse] = defaultdict(BurstReuse)
+    for sample, process, parts in reader.reuse_bursts(0, _last(reader)):
+        by_process[pids[process]].add(sample, parts)
+    for pid, bursts in sorted(by_process.items()):
+        for percent in range(5, 100, 5):
+            if distance := bursts.within(percent / 100):
+                lower, upper, estimate = distance
+                about = None if estimate is None else round(estimate)
+                yield pid, percent / 100, lower, upper, about, bursts.count, bursts.touches, bursts.probe_ns
 
 
 def _power(reader: ReportSource) -> Iterator[Row]:
@@ -276,6 +309,11 @@ TABLES: dict[str, Table] = {
         _vmas,
     ),
     "reuse": (("pid", "bound", "distance_bytes", "count"), _reuse),
+    "miss_ratio": (("pid", "size_bytes", "miss_ratio_low", "miss_ratio_high", "miss_ratio_estimate"), _miss_ratio),
+    "reuse_bursts": (
+        ("pid", "share", "lower_bytes", "upper_bytes", "estimate_bytes", "bursts", "touches", "probe_ns"),
+        _reuse_bursts,
+    ),
     "allocations": (
         ("pid", "step", "t_ns", "delta_bytes", "usage_bytes", "category", "phase", "op", "layer", "device", "stack"),
         _allocations,

@@ -46,7 +46,12 @@ def _notes(reader: ReportSource, exact: ExactReuse) -> list[str]:
     window = between(*(f"{interval:.3g} s" for interval in lengths))
     notes = [
         f"A touch is one per page and window of {window}. Order inside a window is not known, so distances and "
-        "miss ratio lie between the two bounds shown."
+        "miss ratio lie between the two bounds shown"
+        + (
+            ", and the miss ratio where the third line is if the order is random."
+            if exact.estimated is not None
+            else "."
+        )
     ]
     half = exact.quantile(0.5)
     if half:
@@ -109,10 +114,13 @@ def _curve(axes: Axes, curve: MissRatioCurve, across: Scale) -> None:
     axes.drawing.polygon(band, "bound-area")
     axes.drawing.polyline(zip(x, above, strict=True), "bound", 0.8)
     axes.drawing.polyline(zip(x, below, strict=True), "bound", 0.8, "2 1.2")
+    estimate = curve.estimate_at(np.floor(sizes).astype(np.int64))
+    if estimate is not None:
+        axes.drawing.polyline(zip(x, map(axes.y, estimate), strict=True), "estimate", 1.0)
     axes.edges()
     axes.label_up("miss ratio (%)")
     axes.label_across("size of an LRU memory (bytes)")
-    _bounds(axes)
+    _bounds(axes, estimate is not None)
 
 
 def _legend(axes: Axes, filled: str, line: str) -> None:
@@ -123,9 +131,12 @@ def _legend(axes: Axes, filled: str, line: str) -> None:
     draw.rect(right - 104, y - 2.5, 7, 5, "bound-area")
 
 
-def _bounds(axes: Axes) -> None:
+def _bounds(axes: Axes, has_estimate: bool) -> None:
     draw, y, right = axes.drawing, axes.top - 4, axes.left + axes.width
     draw.text(right, y + 2, "lower bound", size=SMALL_PT + 0.5, anchor="end")
     draw.line(right - 48, y, right - 40, y, "bound", 0.8, "2 1.2")
     draw.text(right - 56, y + 2, "upper bound", size=SMALL_PT + 0.5, anchor="end")
     draw.line(right - 105, y, right - 97, y, "bound", 0.8)
+    if has_estimate:
+        draw.text(right - 113, y + 2, "random order", size=SMALL_PT + 0.5, anchor="end")
+        draw.line(right - 166, y, right - 158, y, "estimate", 1.0)

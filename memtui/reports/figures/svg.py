@@ -24,6 +24,7 @@ COLORS = {
     "rss-area": "#cfdfec",
     "bound": "#7a5195",
     "bound-area": "#ddd0e6",
+    "estimate": "#1f6f78",
     "mark": "#3d7a4a",
 }
 COLUMN_PT = 252.0
