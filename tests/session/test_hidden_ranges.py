@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +21,7 @@ from memtui.analysis.vma_filter import parse_filter
 from memtui.analysis.vma_merger import RangeMerger
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PageSet
+from memtui.core.page_sizes import BLOCK_BYTES, PAGES_PER_BLOCK
 from memtui.core.samples import End, Options, Process, ProcessWindow, Vma, VmaTable, Window
 from memtui.reports.export import export
 from memtui.session.file_format import missing_columns
@@ -35,7 +37,8 @@ pytestmark = pytest.mark.real_clock
 
 PAGE, MIB = 4096, 1 << 20
 BASE = 0x7F00_0000_0000
-WORDS = {"exec", "noaccess", "pages<4"}
+FIRST_PID = 4241
+EDGES = st.one_of(st.integers(0, 40), st.integers(500, 524), st.sampled_from((1024, 1536, 2048)))
 
 
 def vma(first: int, end: int, perms: str = "rw-p", name: str = "") -> Vma:
@@ -44,38 +47,54 @@ def vma(first: int, end: int, perms: str = "rw-p", name: str = "") -> Vma:
 
 @st.composite
 def windows(draw):
-    """A table of mappings in a small address space, and pages of it that were touched."""
-    edges = draw(st.lists(st.integers(0, 40), max_size=10, unique=True).map(sorted))
+    """A table of mappings in a small address space, and pages of it that were touched, some of them of 2 MiB."""
+    edges = draw(st.lists(EDGES, max_size=10, unique=True).map(sorted))
     kinds = st.tuples(
         st.booleans(), st.sampled_from(("rw-p", "r--p", "r-xp", "---p")), st.sampled_from(("", "/a", "[heap]"))
     )
     table = [vma(a, b, perms, name) for a, b in pairwise(edges) for here, perms, name in [draw(kinds)] if here]
-    mapped = [page for v in table for page in range(v.start // PAGE, v.end // PAGE)]
+    pages_of = [range(v.start // PAGE, v.end // PAGE) for v in table]
+    whole = [block for v in table for block in range(-(-v.start // BLOCK_BYTES), v.end // BLOCK_BYTES)]
+    huge = draw(st.lists(st.sampled_from(whole), unique=True)) if whole else []
+    mapped = [page for pages in pages_of for page in sorted({*pages[:40], *pages[-8:]})]
     touched = draw(st.lists(st.sampled_from(mapped), unique=True)) if mapped else []
-    return tuple(table), PageSet.from_pages(sorted(touched))
+    small = PageSet.from_pages(sorted(page for page in touched if page // PAGES_PER_BLOCK not in huge))
+    return tuple(table), replace(small, huge=np.array(sorted(huge), np.uint64))
 
 
-def stream(history, stored: str, *, several: bool = False):
-    """What a sampler says of these windows; ``several``: of two processes that share all pages."""
+def both(one: PageSet, other: PageSet) -> PageSet:
+    return one.difference(one.difference(other))
+
+
+def stream(*histories, stored: str):
+    """What a sampler says of the windows of each process; what several accessed at one address are the same frames.
+
+    A process is missing in the windows in which it has None.
+    """
     yield sessions.hello(options=Options(200 * sessions.MS, filter=stored))
-    keys = (1, 2) if several else (1,)
-    for key in keys:
-        yield Process(key, 4241 + key, 1, 777, 0, "python train.py", "target")
-    for sample, (table, pages) in enumerate(history):
-        for key in keys:
+    for key in range(1, len(histories) + 1):
+        yield Process(key, FIRST_PID + key, 1, 777, 0, "python train.py", "target")
+    for sample, windows_then in enumerate(zip(*histories, strict=True)):
+        present = {key: window for key, window in enumerate(windows_then, 1) if window is not None}
+        for key, (table, _) in present.items():
             yield VmaTable(key, sample, table)
-        shared = tuple((v.start, int(size)) for v, size in by_vma(pages, table) if size) if several else None
-        parts = tuple(
-            ProcessWindow(key, sample * 10, sample * 10 + 10, pages=pages, vma_shared_bytes=shared) for key in keys
-        )
-        excess = {"shared_excess_bytes": pages.size_bytes} if several else {}
-        yield Window(sample, sample * 10, sample * 10 + 10, 10, 0, parts, **excess)
-    yield End(len(history) * 10, "target exited")
+        parts, excess_bytes = [], 0
+        for key, (table, pages) in present.items():
+            shared = None
+            if len(histories) > 1:
+                others = [other for number, (_, other) in present.items() if number != key]
+                common = both(pages, others[0]) if others else PageSet.empty()
+                excess_bytes = common.size_bytes
+                shared = tuple((v.start, size) for v, size in by_vma(common, table) if size)
+            parts.append(ProcessWindow(key, sample * 10, sample * 10 + 10, pages=pages, vma_shared_bytes=shared))
+        excess = {"shared_excess_bytes": excess_bytes} if len(histories) > 1 else {}
+        yield Window(sample, sample * 10, sample * 10 + 10, 10, 0, tuple(parts), **excess)
+    yield End(len(histories[0]) * 10, "target exited")
 
 
 def by_vma(pages: PageSet, table):
     for v in table:
-        yield v, select(pages, [v.start], [v.end], [True]).size_bytes
+        yield v, int(select(pages, [v.start], [v.end], [True]).size_bytes)
 
 
 def as_of_format_9(path, last_filter: dict[int, str]) -> None:
@@ -83,6 +102,7 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     file = sqlite3.connect(path)
     gone = ["vma_state", "gpu_use", "allocator_peak", "layer_types", "frame", "call_stack", "allocation_stack"]
     gone += ["capture", "capture_blocks", "reuse_burst", "resident_set"]
+    file.execute("PRAGMA synchronous=OFF")  # not to wait for the disk at every change of a table
     file.executescript("".join(f"DROP TABLE {table};" for table in gone) + "PRAGMA user_version=9;")
     for table in ("sample", "process_sample", "power"):
         for name in missing_columns(9)[table]:
@@ -92,14 +112,33 @@ def as_of_format_9(path, last_filter: dict[int, str]) -> None:
     file.close()
 
 
+def sum_of(view: TableView) -> int:
+    return sum(row.wss_bytes for row in view.rows) + view.left_out_bytes + view.not_matching_bytes
+
+
 def views(reader: Session, **settings_of_table) -> list[TableView]:
     table = RangeTable()
     for name, value in settings_of_table.items():
+        assert hasattr(table, name)
         setattr(table, name, value)
     return [table.view(reader, sample, reader.processes.all()) for sample in reader.samples.sample.tolist()]
 
 
-HISTORIES = st.lists(windows(), min_size=1, max_size=7)
+HISTORIES = st.lists(windows(), min_size=1, max_size=12)
+
+
+@st.composite
+def trees(draw):
+    """The windows of one process, or of two that differ: the second one is not there in all of them."""
+    first = draw(HISTORIES)
+    if draw(st.booleans()):
+        return (first,)
+    count = len(first)
+    second = draw(st.lists(st.one_of(windows(), st.sampled_from(first)), min_size=count, max_size=count))
+    born, ended = sorted((draw(st.integers(0, count)), draw(st.integers(0, count))))
+    return first, [window if born <= sample < ended else None for sample, window in enumerate(second)]
+
+
 STORED = st.sampled_from(("default", "none", "exec", "!exec", "noaccess,name=/a"))
 slow = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -112,24 +151,33 @@ def place(tmp_path):
     return lambda: tmp_path / f"{next(numbers)}.memtui"
 
 
-@slow
-@given(history=HISTORIES, stored=STORED, several=st.booleans())
-def test_rows_and_what_is_hidden_are_the_header(history, stored, several, place):
-    reader = Session(sessions.write_session(place(), stream(history, stored, several=several)))
-    for options in ({}, {"filters_on": False}, {"words": "heap"}):
-        for view, wss in zip(views(reader, **options), reader.samples.wss_bytes.tolist(), strict=True):
-            rows = sum(row.wss_bytes for row in view.rows)
-            total = rows + view.left_out_bytes + view.not_matching_bytes
-            assert total == view.ranges_bytes == wss * (1 + several)  # two processes touched the same pages
-            assert view.wss_bytes == wss
-            assert ("that several processes touched" in rest_of(view)) == (several and wss > 0)
+@settings(slow, max_examples=60)
+@given(tree=trees(), stored=STORED)
+def test_rows_and_what_is_hidden_are_the_header(tree, stored, place):
+    reader = Session(sessions.write_session(place(), stream(*tree, stored=stored)))
+    samples = list(zip(*tree, strict=True))
+    headers_bytes = reader.samples.wss_bytes.tolist()
+    for then, header_bytes in zip(samples, headers_bytes, strict=True):
+        (first, *others) = [pages for _, pages in filter(None, then)]
+        assert header_bytes == first.size_bytes + sum(other.difference(first).size_bytes for other in others)
+    sizes = [[0 if window is None else window[1].size_bytes for window in then] for then in samples]
+    for options in ({}, {"filters_on": False}, {"filter_text": "heap"}):
+        for view, header_bytes, size_bytes in zip(
+            views(reader, **options), headers_bytes, map(sum, sizes), strict=True
+        ):
+            assert sum_of(view) == view.ranges_bytes == size_bytes  # what both accessed is in the rows of both
+            assert view.wss_bytes == header_bytes
+            assert ("that several processes touched" in rest_of(view)) == (header_bytes < size_bytes)
+        for number in range(len(tree)):
+            for view, size_bytes in zip(views(reader, pid=FIRST_PID + 1 + number, **options), sizes, strict=True):
+                assert sum_of(view) == view.ranges_bytes == size_bytes[number]
     reader.close()
 
 
 @slow
 @given(history=HISTORIES, stored=STORED)
 def test_no_range_is_hidden_of_which_pages_are_stored(history, stored, place):
-    reader = Session(sessions.write_session(place(), stream(history, stored)))
+    reader = Session(sessions.write_session(place(), stream(history, stored=stored)))
     chosen = parse_filter(stored)
     everything = views(reader, filters_on=False)
     for sample, (table, pages) in enumerate(history):
@@ -176,7 +224,7 @@ def test_a_row_is_left_out_in_a_window_when_all_is_that_it_holds_then(history, s
 def test_a_file_mapped_in_the_place_of_anonymous_memory(place):
     pages = PageSet.from_pages([vma(0, 8).start // PAGE + n for n in range(8)])
     history = [((vma(0, 8, "rw-p", ""),), pages)] * 3 + [((vma(0, 8, "r--p", "/data/big.bin"),), pages)] * 3
-    reader = Session(sessions.write_session(place(), stream(history, "none")))
+    reader = Session(sessions.write_session(place(), stream(history, stored="none")))
     (row,) = reader.vmas.rows()
     assert (row.name, row.at(1).name, row.at(1).perms, row.at(4).name) == ("/data/big.bin", "", "rw-p", "/data/big.bin")
     shown = [[(r.name, r.perms) for r in view.rows] for view in views(reader)]
@@ -196,7 +244,7 @@ def test_a_place_with_thousands_of_files_keeps_a_bounded_history():
 @slow
 @given(history=HISTORIES)
 def test_a_row_of_an_older_format_is_not_hidden_where_its_pages_are_stored(history, place):
-    path = sessions.write_session(place(), stream(history, "default"))
+    path = sessions.write_session(place(), stream(history, stored="default"))
     reader = Session(path)
     ids = {row.id: row for row in reader.vmas.rows()}
     stored = {row.id for row in ids.values() if not row.filtered}
@@ -225,7 +273,7 @@ ALL = PageSet.from_pages(BASE // PAGE + np.arange(1000))
 
 
 def test_the_last_mapping_of_a_row_does_not_decide_for_the_others(tmp_path):
-    path = sessions.write_session(tmp_path / "s.memtui", stream([((HOT,), ALL), (SPLIT, ALL)], "default"))
+    path = sessions.write_session(tmp_path / "s.memtui", stream([((HOT,), ALL), (SPLIT, ALL)], stored="default"))
     reader = Session(path)
     assert [row.filtered for row in reader.vmas.rows()] == [""]
     assert [[row.wss_bytes for row in view.rows] for view in views(reader)] == [[1000 * PAGE]] * 2
@@ -236,7 +284,7 @@ def test_a_row_is_hidden_in_the_windows_in_which_it_was_left_out(tmp_path):
     """A compiler's memory: written in two windows, made executable in between and afterwards."""
     code = (vma(0, 1000, "r-xp"),)
     history = [((HOT,), ALL), (code, ALL), ((HOT,), ALL), (code, ALL)]
-    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream(history, "default")))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream(history, stored="default")))
     (row,) = reader.vmas.rows()
     assert row.filtered == ""
     assert [row.filtered_at(sample) for sample in range(4)] == ["", "exec", "", "exec"]
@@ -244,7 +292,7 @@ def test_a_row_is_hidden_in_the_windows_in_which_it_was_left_out(tmp_path):
     assert [rest_of(view) for view in views(reader)] == ["", "and 3.91 MiB in 1 hidden range (f)"] * 2
     reader.close()
     # The same where all pages are stored, and only the screen's filter is left.
-    reader = Session(sessions.write_session(tmp_path / "all.memtui", stream(history, "none")))
+    reader = Session(sessions.write_session(tmp_path / "all.memtui", stream(history, stored="none")))
     assert [len(view.rows) for view in views(reader)] == [1, 0, 1, 0]
     reader.close()
 
@@ -255,7 +303,7 @@ def test_rows_that_are_merged_keep_what_was_true_of_both(tmp_path):
     few = PageSet.from_pages(BASE // PAGE + np.arange(12))
     tail = PageSet.from_pages(BASE // PAGE + np.arange(10, 12))
     history = [((data,), tail), ((code, data), few), (table_of_one, few)]
-    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream(history, "pages<4")))
+    reader = Session(sessions.write_session(tmp_path / "s.memtui", stream(history, stored="pages<4")))
     (row,) = reader.vmas.rows()
     assert [row.filtered_at(sample) for sample in range(3)] == ["pages<4", "", ""]
     reader.close()
@@ -268,7 +316,7 @@ def test_a_session_of_the_format_before_shows_the_hot_range(tmp_path):
     bare = vma(3000, 3002, "r--p", "/lib")
     both = PageSet.from_pages(BASE // PAGE + np.concatenate((np.arange(1000), np.arange(3000, 3002))))
     history = [((HOT, small, bare), pages)] + [((*SPLIT, small, bare), both)] * 100
-    path = sessions.write_session(tmp_path / "s.memtui", stream(history, "default"))
+    path = sessions.write_session(tmp_path / "s.memtui", stream(history, stored="default"))
     reader = Session(path)
     filtered = {row.id: "pages<4" for row in reader.vmas.rows()}
     reader.close()
@@ -285,7 +333,7 @@ def test_a_session_of_the_format_before_shows_the_hot_range(tmp_path):
 def test_what_is_not_stored_is_reported_below_the_figure_and_above_the_list(tmp_path):
     pages = PageSet.from_pages(BASE // PAGE + np.concatenate((np.arange(1000), np.arange(2000, 2100))))
     history = [((HOT, vma(2000, 2100, "r-xp", "/lib")), pages)] * 3
-    path = sessions.write_session(tmp_path / "s.memtui", stream(history, "default"))
+    path = sessions.write_session(tmp_path / "s.memtui", stream(history, stored="default"))
     (figure,) = [f for f in export(path, "svg", tmp_path / "svg") if f.stem == "heat-map"]
     text = " ".join(ElementTree.parse(figure).getroot().itertext())
     assert "(at most 400 KiB of a window)" in " ".join(text.split())
