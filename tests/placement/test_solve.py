@@ -26,7 +26,7 @@ from memtui.placement.solve.problem import Item, Problem, check, problem_of
 from memtui.placement.solve.schedule import B, F, Path, S, after, cost, fixed_path, path_of, without_unused_copies
 from memtui.placement.solve.solver import PlanRequest, find, optimum
 from tests.support.placement_cases import STATIC_CASE, SYNC_CASE
-from tests.support.placements import SLOW, graph_of, profile_of, slow_pool
+from tests.support.placements import SLOW, graph_of, profile_of, slow_pool, times_of
 
 ASYNC_CASE = profile_of(
     graph_of(
@@ -149,16 +149,6 @@ def test_the_size_of_a_move_is_what_is_copied_and_not_its_page() -> None:
     for move in plan.moves:
         assert move.size_bytes == sizes[move.storage]
         assert move.time_ns == slow.move_ns(move.size_bytes, into_fast=move.target == "dram")
-
-
-def times_of(profile: Profile, slower_by: float, spread: float, count: int) -> Profile:
-    """Return the profile with this number of samples; those with slow memory take ``slower_by`` ns longer."""
-    samples = []
-    for s in profile.samples:
-        ns = 100.0 + (slower_by if SLOW in s.configuration.pools else 0.0)
-        times = tuple(ns + spread * (n / (count - 1) - 0.5) for n in range(count))
-        samples.append(replace(s, time_ns=times, run=tuple(range(count))))
-    return Profile(profile.graph, profile.pools, tuple(samples))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -46,6 +47,16 @@ def profile_of(
             cost += sum(slow_write_ns[t] for t, pool in zip(op.outputs, outputs, strict=True) if pool == SLOW)
             samples.append(Samples(op.name, Configuration(inputs, outputs), MODES[0], (cost,), (0,)))
     return Profile(graph, (Pool(FAST), slow), tuple(samples))
+
+
+def times_of(profile: Profile, slower_by: float, spread: float, count: int) -> Profile:
+    """Return the profile with this number of samples; those with slow memory take ``slower_by`` ns longer."""
+    samples = []
+    for s in profile.samples:
+        ns = 100.0 + (slower_by if SLOW in s.configuration.pools else 0.0)
+        times = tuple(ns + spread * (n / (count - 1) - 0.5) for n in range(count))
+        samples.append(replace(s, time_ns=times, run=tuple(range(count))))
+    return Profile(profile.graph, profile.pools, tuple(samples))
 
 
 def slow_pool(

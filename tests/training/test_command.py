@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.in_process import memtui_here
+from tests.support.network_files import DEFINITIONS, write_zpp_files
 from tests.support.repository import ROOT
 
 torch = pytest.importorskip("torch")
@@ -229,20 +230,6 @@ def test_statistics_are_gathered(tmp_path):
     assert {row["layer"] for row in rows if row["what"] == "errors"} == {f"FullyConnected_{n}" for n in (0, 2, 4)}
 
 
-DEFINITIONS = """
-def small(output_size):
-    block = Block(FullyConnected(15), [LeakyReLu()])
-    return [FullyConnected(20, flatten=True), Tanh(), block, FullyConnected(output_size)]
-
-def pictures(output_size):
-    return [ConvolutionalLayer(filter_dim=(3, 3), num_of_filters=4, strides=[1, 1], padding="SAME"), ReLu(),
-            MaxPool([2, 2], [2, 2]), BatchNormalization(momentum=0.9), AveragePool(), FullyConnected(output_size, True)]
-
-def wrong(output_size):
-    return [FullyConected(3)]
-"""
-
-
 @pytest.mark.slow
 def test_networks_of_the_users_own(tmp_path):
     (tmp_path / "mine.py").write_text(DEFINITIONS)
@@ -263,49 +250,8 @@ def test_networks_of_the_users_own(tmp_path):
     assert document(tmp_path, "wide", "--config", "mine.toml", "--sequence", "fcSigmoid")["epochs"] == 1
 
 
-# The three files of ZPP-MEM, in its form: tables, sequences that are imported from beside them, layers of its package.
-ZPP_NETWORKS = """
-from numpy.random import randint
-
-default_network = {
-    "type": "DFA", "dataset_name": "digits", "sequence": "wide", "cost_function": "softmax_cross_entropy",
-    "learning_rate": 0.01, "momentum": 0.9, "gather_stats": False, "save_graph": False, "memory_only": False,
-    "restore_model": False, "save_model": False, "restore_model_path": None, "save_model_path": None,
-    "minimum_accuracy": [(1, 1)], "batch_size": 100, "epochs": 4, "eval_period": 1000, "stat_period": 100,
-    "minimize_manually": False, "seed": randint(1, 100000000),
-}
-liao_network = dict(default_network)
-liao_network.update({"sequence": "narrow", "minimum_accuracy": [(10, 30)], "epochs": 1, "seed": 1, "save_model": True})
-unrelated = {"a": 1}
-"""
-ZPP_SEQUENCES = """
-from definition.resnet import *
-from layer import *
-
-
-def wide(output_size):
-    return [FullyConnected(100, flatten=True), ReLu(), FullyConnected(30), ReLu(), FullyConnected(output_size)]
-
-
-def narrow(output_size):
-    return build(output_size)
-"""
-ZPP_BESIDE = """
-from layer.weight_layer import *
-
-
-def build(output_size):
-    return [FullyConnected(20, flatten=True), FullyConnected(output_size)]
-"""
-
-
 def test_the_files_of_zpp_mem_are_taken_as_they_are(tmp_path):
-    folder = tmp_path / "definition"
-    folder.mkdir()
-    (folder / "network_definitions.py").write_text(ZPP_NETWORKS)
-    (folder / "sequence_definitions.py").write_text(ZPP_SEQUENCES)
-    (folder / "resnet.py").write_text(ZPP_BESIDE)
-    file = "definition/network_definitions.py"
+    file = str(write_zpp_files(tmp_path).relative_to(tmp_path))
     done = memtui(tmp_path, "train", "--name", "default_network", "--memory-only", "--definitions", file, "--json")
     assert done.returncode == 0, done.stderr
     note = f"memtui train: {file}: default_network: no setting minimize_manually here; ignored"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memtui.tui.presenters import Presenter, Room, heat_map
+from memtui.tui.presenters import Presenter, Room
 from tests.support.screen_fakes import MIB, FakeSession
 
 
@@ -30,36 +30,6 @@ def test_presenter_is_complete_after_some_views():
     asked = replay.reader.asked_pages
     replay.view()
     assert replay.reader.asked_pages == asked
-
-
-def test_heat_columns_move_on_unchanged():
-    session = FakeSession(400, growing=True, clock=lambda: 0.0)
-    replay = Presenter(session, follow=True)
-    replay.room = Room(60, 12)
-    before = replay.view(10.0).heat
-    session.first = 405  # a second later: one column further
-    replay.refresh()
-    after = replay.view(10.0).heat
-    moved = after.axis.bins(60)[1] - before.axis.bins(60)[1]
-    assert moved in (1, 2)
-    np.testing.assert_array_equal(before.share[:, moved:-1], after.share[:, : -moved - 1])
-
-
-def test_what_has_left_a_live_picture_is_not_kept(monkeypatch):
-    monkeypatch.setattr(heat_map, "KEEP_PAST", 20)
-    session = FakeSession(400, growing=True, clock=lambda: 0.0)
-    live = Presenter(session, follow=True)
-    live.room = Room(60, 12)
-    kept = []
-    for _ in range(120):
-        session.first += 25
-        live.refresh()
-        live.view(10.0)
-        kept.append((len(live.heat._with_pages), len(live.heat._sets), len(live.heat._columns)))
-    assert max(max(counts) for counts in kept) <= 2 * 2 * 61 + 2 * 20  # two windows a column, twice, and some
-    asked = session.asked_pages
-    live.view(10.0)
-    assert session.asked_pages == asked, "what is in sight is still there"
 
 
 def test_seek_costs_little_on_a_long_session():

@@ -1,4 +1,4 @@
-"""The heat map of a session with more windows than columns: from stored sums, which hold every window."""
+"""The picture of the heat map: columns, of more windows than columns from stored sums, layouts, zoom and cursor."""
 
 from dataclasses import replace
 
@@ -10,8 +10,10 @@ from memtui.core.samples import End
 from memtui.session.page_reader import PageReader
 from memtui.session.session import Session
 from memtui.tui.presenters import heat_map
+from memtui.tui.presenters.heat_map import HeatColumns
 from memtui.tui.presenters.presenter import Presenter, Room
 from tests.support import sessions
+from tests.support.screen_fakes import FakeSession
 
 SAMPLES, COLUMNS, ROWS = 700, 10, 12  # 70 samples a column: more than a sum has
 
@@ -127,3 +129,98 @@ def test_processes_that_are_not_in_a_window_cost_no_question(path, decoded):
     assert heat.page_set(reader, 3, process.key + 1000) is None
     assert decoded == [3]
     reader.close()
+
+
+def test_heat_columns_move_on_unchanged():
+    session = FakeSession(400, growing=True, clock=lambda: 0.0)
+    replay = Presenter(session, follow=True)
+    replay.room = Room(60, 12)
+    before = replay.view(10.0).heat
+    session.first = 405  # a second later: one column further
+    replay.refresh()
+    after = replay.view(10.0).heat
+    moved = after.axis.bins(60)[1] - before.axis.bins(60)[1]
+    assert moved in (1, 2)
+    np.testing.assert_array_equal(before.share[:, moved:-1], after.share[:, : -moved - 1])
+
+
+def test_what_has_left_a_live_picture_is_not_kept(monkeypatch):
+    monkeypatch.setattr(heat_map, "KEEP_PAST", 20)
+    session = FakeSession(400, growing=True, clock=lambda: 0.0)
+    live = Presenter(session, follow=True)
+    live.room = Room(60, 12)
+    kept = []
+    for _ in range(120):
+        session.first += 25
+        live.refresh()
+        live.view(10.0)
+        kept.append((len(live.heat._with_pages), len(live.heat._sets), len(live.heat._columns)))
+    assert max(max(counts) for counts in kept) <= 2 * 2 * 61 + 2 * 20  # two windows a column, twice, and some
+    asked = session.asked_pages
+    live.view(10.0)
+    assert session.asked_pages == asked, "what is in sight is still there"
+
+
+@pytest.fixture
+def heat() -> HeatColumns:
+    """The picture of a session, complete."""
+    presenter = Presenter(FakeSession(60), follow=False)
+    presenter.room = Room(20, 12)
+    for _ in range(200):
+        presenter.view(10.0)
+        if presenter.complete:
+            return presenter.heat
+    raise AssertionError("the picture was never complete")
+
+
+def test_the_first_move_puts_the_cursor_on_the_hottest_range(heat):
+    hottest = heat._hottest
+    assert heat.cursor is None
+    heat.move_cursor(3)
+    assert heat.cursor == hottest
+    row = heat._stack.row_of(hottest)
+    heat.move_cursor(1)
+    assert heat._stack.row_of(heat.cursor) == heat._stack.row_after(row, 1) > row
+    heat.unpoint()
+    assert heat.cursor is None
+
+
+def test_the_cursor_goes_to_the_row_that_is_pointed_at(heat):
+    for row in range(heat._stack.rows):
+        heat.point(row)
+        assert heat._stack.row_of(heat.cursor) == heat._stack.row_after(row, 0)
+
+
+def test_a_zoom_shows_less_memory_around_the_cursor(heat):
+    heat.point(5)
+    assert heat.zoom_in()
+    (zoom,) = heat.zooms
+    assert zoom.process == heat.cursor.process
+    assert zoom.start <= heat.cursor.address < zoom.end
+    assert zoom.end - zoom.start < heat._stack.bytes_shown
+    heat.point_to_range(999, zoom.process, zoom.start, zoom.end)
+    assert heat.zooms, "it is in sight"
+    heat.point_to_range(999, zoom.process, zoom.end, zoom.end + 4096)
+    assert heat.zooms == [], "the zoom is of other memory"
+
+
+def test_panning_moves_the_zoom_and_the_cursor_by_a_share_of_it(heat):
+    heat.point(3)
+    heat.zoom_in()
+    before, address = heat.zooms[-1], heat.cursor.address
+    own = [r for r in heat._ranges if r.process == before.process]
+    heat.pan(1e9)
+    assert heat.zooms[-1].end == max(r.end for r in own), "not beyond the last range"
+    heat.pan(-1e9)
+    assert heat.zooms[-1].start == min(r.start for r in own), "not before the first one"
+    assert heat.zooms[-1].end - heat.zooms[-1].start == before.end - before.start
+    assert heat.cursor.address - heat.zooms[-1].start == address - before.start
+
+
+def test_panning_without_a_zoom_moves_the_cursor(heat):
+    heat.point(0)
+    heat.pan(0.5)
+    row = heat._stack.row_of(heat.cursor)
+    assert row == heat._stack.row_after(0, heat._stack.rows // 2)
+    heat.pan(-0.001)
+    assert heat._stack.row_of(heat.cursor) == heat._stack.row_after(row, -1)
