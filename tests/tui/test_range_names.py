@@ -9,11 +9,8 @@ from types import SimpleNamespace
 
 from memtui.analysis.range_uses import uses_of
 from memtui.session.session import Session
-from memtui.session.vma_row import VmaRow
 from memtui.tui.presenters.range_names import name_of, short_label
-from memtui.tui.presenters.ranges import RangeTable
 from tests.support.live import needs_root, needs_tracker, start, stop, wait_for_samples
-from tests.support.screen_fakes import FakeSession
 
 KIB, MIB = 1 << 10, 1 << 20
 BASE = 0x7F00_0000_0000
@@ -71,35 +68,6 @@ def test_what_the_kernel_names_keeps_its_name():
     )
 
 
-def test_ranks_stand_in_the_place_of_pids():
-    session = FakeSession(20, children=2)
-    table = RangeTable()
-    view = table.view(session, 10, session.processes.all())
-    assert {(row.pid, row.who) for row in view.rows if row.name == "[heap]"} == {
-        (4242, ""),
-        (4243, "rank 0"),
-        (4244, "rank 1"),
-    }
-    labels = {r.label for r in table.heat_ranges(session.processes.all(), 10, 0, 10)}
-    assert {"rank 0 [heap]", "rank 1 [heap]", "4242 [heap]"} <= labels
-
-
-def test_what_ended_before_the_picture_takes_no_rows_of_it_unless_it_is_chosen():
-    session = FakeSession(20, children=2)
-    session.rows[-1].open, session.rows[-1].last_sample = False, 5
-    table = RangeTable()
-    table.view(session, 10, session.processes.all())
-
-    def whose(first: int, last: int) -> set[int]:
-        return {r.process for r in table.heat_ranges(session.processes.all(), last, first, last)}
-
-    assert whose(5, 10) == {1, 2, 3}
-    assert whose(6, 10) == {1, 2}
-    assert 3 in {r.process for r in table.heat_ranges(session.processes.all(), 10, 6, 10, zoomed=[3])}
-    table.pid = session.rows[-1].pid
-    assert 3 in whose(6, 10)
-
-
 TARGET = """
     import threading
     def work():
@@ -138,18 +106,3 @@ def test_stacks_and_heaps_of_the_threads_of_a_program_have_names(tmp_path):
     heaps = [size for row, size in sizes.items() if uses.get(row, "").startswith("malloc heap")]
     assert len(heaps) >= 3
     assert max(heaps) <= 64 * MIB
-
-
-def test_ranges_that_are_as_they_were_are_not_named_again():
-    row = VmaRow(7, 1, 42, BASE, BASE + MIB, "rw-p", "", 0, 9, "")
-    table = RangeTable()
-    table._rows = [row, row._replace(id=8, name="/lib/a.so")]
-    first, library = table._filtered_rows().shown.entries
-    table._rows = [row._replace(), row._replace(id=8, name="/lib/b.so")]
-    again, other = table._filtered_rows().shown.entries
-    assert again is first
-    assert (library[1], other[1]) == ("a.so", "b.so")
-    table.filter_text = "b.so"
-    sifted = table._filtered_rows()
-    assert sifted.shown.entries == [other]
-    assert sifted.unmatched.entries == [first]
