@@ -16,8 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memtui.analysis.working_set import select
 from memtui.core.page_set import PageSet
@@ -80,25 +78,6 @@ def test_page_sets_are_what_the_default_filter_kept(reader):
         assert reader.samples.stored_bytes[sample] == stored.size_bytes
     assert reader.pages.page_set(SAMPLES, 1) is None
     assert reader.pages.page_set(0, 2) is None
-
-
-def test_address_ranges(reader):
-    rows = reader.vmas.rows()
-    assert [(r.start, r.name, r.filtered, r.pid) for r in rows] == [
-        (HEAP, "[heap]", "", 4242),
-        (DATA, "", "", 4242),
-        (CODE, "/usr/lib/libtorch_cpu.so", "exec", 4242),
-        (STACK, "[stack]", "", 4242),
-    ]
-    assert {(r.first_sample, r.last_sample) for r in rows} == {(0, SAMPLES - 1)}
-    names = {r.id: r.name for r in rows}
-    samples, ids, values = reader.vmas.wss(10, 11)
-    assert samples.tolist() == [10] * 4 + [11] * 4
-    got = {names[i]: v for i, v in zip(ids[:4].tolist(), values[:4].tolist(), strict=True)}
-    assert got == {"[heap]": 4 << 20, "": 8 << 20, "/usr/lib/libtorch_cpu.so": 300 * 4096, "[stack]": 8 * 4096}
-    rss = {names[i]: v for i, v in reader.vmas.rss(13).items()}
-    assert rss["[heap]"] == 4 << 20
-    assert reader.vmas.rss(-1) == {}
 
 
 def test_reuse_is_the_same_from_checkpoints_exact_rows_and_page_sets(reader):
@@ -232,30 +211,6 @@ def test_a_viewer_that_was_stopped_does_not_hold_the_recorder_for_ever(tmp_path,
     with closing(Session(path)) as later:
         assert len(later.samples) == 20
         assert later.end is not None
-
-
-@given(st.lists(st.integers(0, SAMPLES - 1), min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None)
-def test_what_a_reader_keeps_changes_no_answer(path, asked):
-    """Requests forwards, backwards and again have the same answers as from a new session."""
-    with closing(Session(path)) as session:
-        for sample in asked:
-            with closing(Session(path)) as new:
-                assert session.vmas.rss(sample) == new.vmas.rss(sample)
-                for mine, theirs in zip(
-                    session.vmas.wss(sample - 5, sample), new.vmas.wss(sample - 5, sample), strict=True
-                ):
-                    assert mine.tolist() == theirs.tolist()
-
-
-def test_what_a_reader_keeps_is_bounded(path, monkeypatch):
-    monkeypatch.setattr("memtui.session.row_cache.KEEP_ROWS", 10)
-    with closing(Session(path)) as reader:
-        for sample in range(0, SAMPLES, 3):
-            reader.vmas.wss(sample, sample + 2)
-            assert 0 < len(reader.vmas._accessed) <= 10
-        reader.vmas.wss(0, SAMPLES)
-        assert len(reader.vmas._accessed) == 0
 
 
 def kill_a_recorder(path: Path, pages_in_memory: int | None = None) -> None:
