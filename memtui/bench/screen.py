@@ -11,8 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from memtui.bench.sweep_task import FinishedRow, SweepEnded, SweepFailed, SweepMessage
+from memtui.bench.sweep_task import FinishedRow, SweepMessage
 from memtui.bench.text import window
+from memtui.core.processes import WorkEnded, WorkFailed
 from memtui.tui.base_app import TerminalApp
 from memtui.tui.screens.list_screen import ListScreen
 from memtui.widgets import text
@@ -57,9 +58,9 @@ class _Received(Message):
 
 def updated(view: BenchView, message: SweepMessage) -> BenchView:
     """Return the view after a message of the sweep."""
-    if isinstance(message, SweepFailed):
+    if isinstance(message, WorkFailed):
         return replace(view, phase="over", notices=(*view.notices, message.text))
-    if isinstance(message, SweepEnded):
+    if isinstance(message, WorkEnded):
         return replace(view, phase="over", left_s=None, window=0, notices=(*view.notices, *message.lines))
     rows, notices, drawn = view.rows, view.notices, view.drawn
     if message.row is not None:
@@ -114,7 +115,7 @@ class BenchScreen(ListScreen):
             while (left := end - time.monotonic()) > 0 and not self.ended.is_set():
                 received = self._receive(left)
                 messages += received
-                if any(isinstance(message, SweepEnded | SweepFailed) for message in received):
+                if any(isinstance(message, WorkEnded | WorkFailed) for message in received):
                     self.post_message(_Received(messages))
                     return
             if messages:

@@ -1,21 +1,19 @@
 """The sweep in a process of its own, apart from the screen: drawing must not delay a reading of the energy counter.
 
-The sweep reports one JSON object a line: ``SweepUpdate`` while it runs, then ``SweepEnded`` or ``SweepFailed``. The
+The sweep reports a ``SweepUpdate`` for each progress, then its summary (``WorkEnded``) or why it ended early. The
 finished rows are in the database, however the sweep ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from memtui.bench import text
 from memtui.bench.configuration import Titles
 from memtui.bench.result import BenchRow
 from memtui.bench.sweep import OnProgress, SweepProgress
-from memtui.core.plain_data import from_plain
-from memtui.core.processes import BackgroundTask
+from memtui.core.processes import BackgroundTask, WorkEnded, WorkFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +89,10 @@ def update_of(progress: SweepProgress, titles: Titles) -> SweepUpdate:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SweepEnded:
-    """The sweep has ended; ``lines`` are the summary of its rows."""
-
-    lines: tuple[str, ...]
+SweepMessage = SweepUpdate | WorkEnded | WorkFailed
 
 
-@dataclass(frozen=True, slots=True)
-class SweepFailed:
-    """The sweep ended early; ``text`` says why."""
-
-    text: str
-
-
-SweepMessage = SweepUpdate | SweepEnded | SweepFailed
-
-
-def message_from_dict(document: Mapping[str, Any]) -> SweepMessage:
-    """Return the message of a JSON object; the last one is ``BackgroundTask``'s own."""
-    if "error" in document:
-        return SweepFailed(document["error"])
-    if "over" in document:
-        return SweepEnded(tuple(document["over"]))
-    return from_plain(SweepUpdate, document)
-
-
-class SweepProcess(BackgroundTask):
+class SweepProcess(BackgroundTask[SweepUpdate]):
     """The process of the sweep.
 
     Attributes:
@@ -131,11 +106,13 @@ class SweepProcess(BackgroundTask):
         self.lines: list[text.BenchLine] = []
         self._received: list[SweepMessage] = []
         titles = titles or Titles([])
-        super().__init__(lambda send: work(lambda progress: send(update_of(progress, titles))))
+        super().__init__(lambda send: work(lambda progress: send(update_of(progress, titles))), SweepUpdate)
 
-    def note(self, word: dict[str, Any]) -> None:
-        super().note(word)
-        message = message_from_dict(word)
+    def is_start(self, message: SweepUpdate | WorkEnded) -> bool:
+        return isinstance(message, WorkEnded) or message.phase != "start"
+
+    def note(self, message: SweepMessage) -> None:
+        super().note(message)
         self._received.append(message)
         if isinstance(message, SweepUpdate):
             self.skipped = message.skipped

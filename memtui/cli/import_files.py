@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.core import argtypes
 from memtui.core.argtypes import Parser
@@ -19,6 +19,9 @@ from memtui.core.invoking_user import drop_root
 from memtui.core.options import IMPORT_FORMATS
 from memtui.core.processes import BackgroundTask, Send
 from memtui.tui.arguments import add_screen, prepare_screen
+
+if TYPE_CHECKING:
+    from memtui.formats.reading import ReadingProgress
 
 _AT_ONCE_S = 0.5  # a file that is read within that time needs no picture of it
 _NO_OUTPUT = "where to? -o FILE, or -o DIR; without it one file is shown on the screen, and nothing is kept"
@@ -122,17 +125,17 @@ def _read_and_show(args: argparse.Namespace, path: Path, output: Path, console: 
     ``output``: the session, or a folder for it.
     """
     prepare_screen(args)
+    from memtui.formats.reading import ReadingProgress, watched
 
     def work(send: Send) -> list[str]:
         from memtui.formats.command import import_all
-        from memtui.formats.reading import watched
 
         notes: list[str] = []
         with watched(send):
             import_all([path], output, notes.append, **how)
         return notes
 
-    task, code = BackgroundTask(work), 0
+    task, code = BackgroundTask(work, ReadingProgress), 0
     try:
         task.receive_all(_AT_ONCE_S)
         if not task.over:
@@ -154,7 +157,7 @@ def _read_and_show(args: argparse.Namespace, path: Path, output: Path, console: 
     return run_viewer(session_path(path, output), live=False)
 
 
-def _show_progress(task: BackgroundTask, name: str) -> int:
+def _show_progress(task: BackgroundTask[ReadingProgress], name: str) -> int:
     from memtui.tui.app import run_app
 
     def load() -> Callable[..., Any]:

@@ -1,8 +1,8 @@
 """Child processes: one that exchanges JSON lines with its parent, and work that runs behind a screen.
 
 ``JsonLineProcess`` starts a program that answers requests. ``BackgroundTask`` forks a process for work whose progress a
-screen shows, so that neither delays the other. The child reports over a pipe, one JSON object a line; the work ends
-when the pipe is closed, or on SIGINT.
+screen shows, so that neither delays the other. The child reports over a pipe, one JSON object a line: messages about
+the progress, then ``WorkEnded`` or ``WorkFailed``. The work ends when the pipe is closed, or on SIGINT.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from memtui.core.errors import FAILURE, UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.plain_data import from_plain_union, to_plain
 
 _PR_SET_PDEATHSIG = 1
 STARTING_S = 120.0  # importing torch is slow from a slow disk
@@ -122,9 +123,34 @@ def exit_with_parent(parent: int = 0) -> None:
 ENDING_S = 10.0
 Send = Callable[[object], None]
 Work = Callable[[Send], list[str]]
+Progress = TypeVar("Progress")  # the message about the progress of a work, a dataclass
 
 
-class BackgroundTask:
+@dataclass(frozen=True, slots=True)
+class WorkStarted:
+    """Reports that the preparation is over, of work that has no other progress to report."""
+
+    at: str = field(default="start", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEnded:
+    """Reports that the work is done; ``lines`` are its conclusion."""
+
+    at: str = field(default="end", init=False)
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFailed:
+    """Reports that the work ended early: why, and the exit code of the command."""
+
+    at: str = field(default="failure", init=False)
+    text: str
+    code: int
+
+
+class BackgroundTask(Generic[Progress]):
     """Work in a child process, which starts at once.
 
     Attributes:
@@ -134,14 +160,20 @@ class BackgroundTask:
         conclusion: lines to print once the work is done.
     """
 
-    def __init__(self, work: Work) -> None:
-        """``work`` sends messages and returns its conclusion. It runs in a child; no thread may run yet."""
+    def __init__(self, work: Work, progress: type[Progress]) -> None:
+        """Start the work.
+
+        Args:
+            work: sends messages and returns its conclusion; runs in a child, so no thread may run yet.
+            progress: the type of the messages that it sends.
+        """
+        self._types: tuple[type[Progress | WorkEnded | WorkFailed], ...] = (WorkEnded, WorkFailed, progress)
         self._read_fd, write_fd = os.pipe()
         self._buffer = b""
-        self._early: list[dict[str, Any]] = []  # received before the screen was there
+        self._early: list[Progress | WorkEnded | WorkFailed] = []  # received before the screen was there
         self.over = self.finished = False
         self.error: UserError | None = None
-        self.conclusion: list[str] = []
+        self.conclusion: tuple[str, ...] = ()
         sys.stdout.flush()
         self._pid = os.fork()
         if not self._pid:
@@ -158,11 +190,15 @@ class BackgroundTask:
         while not self.over and self.error is None:
             messages = self._read(1.0)
             self._early += messages
-            if any(message.get("phase", "start") != "start" or "over" in message for message in messages):
+            if any(not isinstance(message, WorkFailed) and self.is_start(message) for message in messages):
                 return True
         return False
 
-    def receive_messages(self, seconds: float) -> list[dict[str, Any]]:
+    def is_start(self, message: Progress | WorkEnded) -> bool:
+        """Whether the preparation is over with a message."""
+        return True
+
+    def receive_messages(self, seconds: float) -> list[Progress | WorkEnded | WorkFailed]:
         """Return the messages that came since the last call; wait for the first of them, but only so many seconds."""
         if self._early:
             early, self._early = self._early, []
@@ -175,14 +211,14 @@ class BackgroundTask:
         while not self.over and (left_s := deadline_s - time.monotonic()) > 0:
             self._read(left_s)
 
-    def note(self, word: dict[str, Any]) -> None:
+    def note(self, message: Progress | WorkEnded | WorkFailed) -> None:
         """Process a message when it comes."""
-        if "error" in word:
-            self.error = UserError(word["error"], word["code"])
-        self.finished |= "over" in word
-        self.conclusion = word.get("over", self.conclusion)
+        if isinstance(message, WorkFailed):
+            self.error = UserError(message.text, message.code)
+        elif isinstance(message, WorkEnded):
+            self.finished, self.conclusion = True, message.lines
 
-    def _read(self, seconds: float) -> list[dict[str, Any]]:
+    def _read(self, seconds: float) -> list[Progress | WorkEnded | WorkFailed]:
         if self.over:
             time.sleep(seconds)
             return []
@@ -191,7 +227,7 @@ class BackgroundTask:
             self.over = not chunk
             self._buffer += chunk
         *lines, self._buffer = self._buffer.split(b"\n")
-        messages = [json.loads(line) for line in lines]
+        messages = [from_plain_union(self._types, json.loads(line)) for line in lines]
         for message in messages:
             self.note(message)
         return messages
@@ -228,11 +264,11 @@ def _child(work: Work, write_fd: int) -> int:
         os.write(write_fd, json.dumps(to_plain(message), separators=(",", ":")).encode() + b"\n")
 
     try:
-        send({"over": work(send)})
+        send(WorkEnded(tuple(work(send))))
     except UserError as error:
-        send({"error": str(error), "code": error.code})
+        send(WorkFailed(str(error), error.code))
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
     except Exception as error:
-        send({"error": f"{type(error).__name__}: {error}", "code": FAILURE})
+        send(WorkFailed(f"{type(error).__name__}: {error}", FAILURE))
     return 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -20,9 +18,10 @@ from memtui.bench.result import BenchRow, failed
 from memtui.bench.screen import BenchApp, BenchScreen, updated
 from memtui.bench.store import Database
 from memtui.bench.sweep import SweepProgress
-from memtui.bench.sweep_task import SweepEnded, SweepMessage, SweepProcess, message_from_dict, update_of
+from memtui.bench.sweep_task import SweepMessage, SweepProcess, SweepUpdate, update_of
 from memtui.core.errors import UserError
-from memtui.core.plain_data import to_plain
+from memtui.core.plain_data import from_plain, to_plain
+from memtui.core.processes import WorkEnded
 from memtui.tui.screens.help import HelpScreen
 from memtui.widgets.views.bench import BenchView
 from tests.support.screen_text import screen_lines, screen_text
@@ -48,7 +47,7 @@ def word(phase="window", **changes) -> SweepMessage:
 def message(progress: SweepProgress, titles: Titles | None = None) -> SweepMessage:
     """As it comes out of the pipe."""
     update = update_of(progress, titles or Titles([]))
-    received = message_from_dict(json.loads(json.dumps(to_plain(update))))
+    received = from_plain(SweepUpdate, json.loads(json.dumps(to_plain(update))))
     assert received == update
     return received
 
@@ -271,7 +270,7 @@ async def test_help_is_about_these_keys():
 
 
 async def test_the_end():
-    async with running(*FINISHED, SweepEnded(("2 of 3 rows are flagged",)), until="it is over") as (app, pilot):
+    async with running(*FINISHED, WorkEnded(("2 of 3 rows are flagged",)), until="it is over") as (app, pilot):
         shown = screen_text(app)
         assert "2 of 3 rows are flagged" in shown
         assert "finished" in shown
@@ -298,8 +297,8 @@ def test_a_sweep_beside_a_screen_is_heard_to_its_end():
     while not process.over:
         words += process.receive(1.0)
     process.end()
-    assert words[-1] == SweepEnded(("that was all",))
-    assert (len(process.measured), process.error, process.conclusion) == (1, None, ["that was all"])
+    assert words[-1] == WorkEnded(("that was all",))
+    assert (len(process.measured), process.error, process.conclusion) == (1, None, ("that was all",))
 
 
 def refused(tell) -> list[str]:
@@ -375,15 +374,3 @@ class TestInATerminal:
             assert time.monotonic() < deadline
             time.sleep(3)
         assert 2 <= now < 39
-
-
-def test_an_interrupt_at_any_moment_ends_the_child_only():
-    """Also one that comes while it says why it ends: then it must not run on as a second parent."""
-    code = (
-        "import os\nfrom memtui.core import processes as beside\n"
-        "def child(*words): raise KeyboardInterrupt\n"
-        "beside._child = child\nprocess = beside.BackgroundTask(None)\n"
-        "print(os.waitpid(process._pid, 0)[1] >> 8, flush=True)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("130\n", "")

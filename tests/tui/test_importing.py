@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from memtui.core.plain_data import to_plain
 from memtui.formats.reading import FileSummary, ReadingProgress
 from memtui.tui.screens.importing import ImportApp
 from tests.support.allocation_screen import until
@@ -22,16 +21,16 @@ class FakeTask:
 
     def __init__(self) -> None:
         self.over = self.finished = False
-        self.words: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.words: queue.Queue[ReadingProgress] = queue.Queue()
 
-    def receive_messages(self, seconds: float) -> list[dict[str, Any]]:
+    def receive_messages(self, seconds: float) -> list[ReadingProgress]:
         try:
             return [self.words.get(timeout=seconds)]
         except queue.Empty:
             return []
 
     def send(self, *progress: Any) -> None:
-        self.words.put(to_plain(ReadingProgress(*progress)))
+        self.words.put(ReadingProgress(*progress))
 
 
 @pytest.mark.parametrize("size", SIZES)

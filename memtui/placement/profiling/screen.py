@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import INTERRUPTED, UserError
 from memtui.core.processes import BackgroundTask, Send
-from memtui.core.text import visible
 from memtui.placement.file_header import is_profile
 from memtui.placement.profiling.planner import Request, unfinished_message
 from memtui.placement.profiling.progress import ProfileProgress
@@ -21,14 +20,21 @@ from memtui.tui.arguments import prepare_screen
 _POLL_S = 0.1
 
 
-class _Measured:
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Reports how far the measuring is, as a sentence."""
+
+    text: str
+
+
+class MeasuringProcess:
     """The process that measures, and its last message."""
 
     def __init__(self, work: Callable[[ProfileProgress], list[str]]) -> None:
         def report(send: Send) -> list[str]:
-            return work(ProfileProgress(lambda text: send({"text": text})))
+            return work(ProfileProgress(lambda text: send(Measuring(text))))
 
-        self.process = BackgroundTask(report)
+        self.process = BackgroundTask(report, Measuring)
         self.text = "starting PyTorch ..."
 
     @property
@@ -38,8 +44,9 @@ class _Measured:
 
     def poll(self, seconds: float) -> tuple[str, str]:
         """Wait for this long at most; return a sentence on how far the process is, and the role of its words."""
-        for word in self.process.receive_messages(seconds):
-            self.text = word.get("text", self.text)
+        for message in self.process.receive_messages(seconds):
+            if isinstance(message, Measuring):
+                self.text = message.text
         if self.process.error is not None:
             return str(self.process.error), "warning"
         if self.goes_on:
@@ -83,19 +90,18 @@ def profile_on_screen(
     output = args.output
     if args.force and is_profile(output):
         output.unlink()
-    measured = _Measured(work)
+    measured = MeasuringProcess(work)
     process = measured.process
     code = 0
     try:
-        while measured.goes_on and not is_profile(output):
-            print(f"\r\x1b[K{visible(measured.text)}", end="", file=sys.stderr, flush=True)
-            measured.poll(_POLL_S)
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        with console.progress(f"profiling {args.file}") as line:
+            while measured.goes_on and not is_profile(output):
+                line.update(measured.text)
+                measured.poll(_POLL_S)
         if measured.goes_on:
             code = show_profile(ProfileFile(output), measured.poll)
             measured.poll(_POLL_S)
     except KeyboardInterrupt:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         console.notify(unfinished_message(output, request.modes))
         raise
     finally:
@@ -103,8 +109,8 @@ def profile_on_screen(
         process.end()
     if process.error is not None:
         raise process.error
-    for line in process.conclusion:
-        print(visible(line))
+    for text in process.conclusion:
+        console.print(text)
     if unfinished:
         console.notify(unfinished_message(output, request.modes))
         return code or INTERRUPTED

@@ -11,7 +11,7 @@ from typing import Any
 
 from memtui.core.console import Console
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError
-from memtui.core.processes import BackgroundTask, Send
+from memtui.core.processes import BackgroundTask, Send, WorkStarted
 from memtui.core.progress_line import ProgressLine
 from memtui.core.text import visible
 from memtui.core.units import span
@@ -168,12 +168,12 @@ def _run_with_screen(args: argparse.Namespace, results: Results) -> int:
 
     def work(report: Send) -> list[str]:
         try:
-            _tuning(args, results, lambda progress: report({"phase": "run"})).run()
+            _tuning(args, results, lambda progress: report(WorkStarted())).run()
         except Interrupted:
             raise KeyboardInterrupt from None
         return []
 
-    process, code = BackgroundTask(work), 0
+    process, code = BackgroundTask(work, WorkStarted), 0
 
     def over() -> bool:
         process.receive_messages(0.0)

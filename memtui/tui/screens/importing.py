@@ -38,7 +38,7 @@ class ImportScreen(FollowingScreen):
         Binding("c", "app.next_theme", "other colours"),
     ]
 
-    def __init__(self, task: BackgroundTask, name: str) -> None:
+    def __init__(self, task: BackgroundTask[ReadingProgress], name: str) -> None:
         super().__init__()
         self._reading, self._name_of_file = task, name
         self._progress: ReadingProgress | None = None
@@ -59,9 +59,9 @@ class ImportScreen(FollowingScreen):
 
     def follow(self) -> None:
         while not self.ended.is_set() and not (self._reading.over or self._reading.finished):
-            messages = [message for message in self._reading.receive_messages(_WAIT_S) if "doing" in message]
-            if messages:
-                self.post_message(_Received(_progress(messages[-1]), False))
+            messages = self._reading.receive_messages(_WAIT_S)
+            if steps := [message for message in messages if isinstance(message, ReadingProgress)]:
+                self.post_message(_Received(steps[-1], False))
         self.post_message(_Received(None, True))
 
     def on__received(self, message: _Received) -> None:
@@ -96,19 +96,12 @@ class ImportScreen(FollowingScreen):
 class ImportApp(TerminalApp[None]):
     """App of that screen; leaving it does not end the task, the caller does."""
 
-    def __init__(self, task: BackgroundTask, name: str, **how: Any) -> None:
+    def __init__(self, task: BackgroundTask[ReadingProgress], name: str, **how: Any) -> None:
         super().__init__(**how)
         self._reading, self._name_of_file = task, name
 
     def get_default_screen(self) -> ImportScreen:
         return ImportScreen(self._reading, self._name_of_file)
-
-
-def _progress(message: dict[str, Any]) -> ReadingProgress:
-    summary = message["summary"]
-    if summary is not None:
-        summary = FileSummary(**{**summary, "usage_bytes": tuple(summary["usage_bytes"])})
-    return ReadingProgress(**{**message, "summary": summary})
 
 
 def _bar(progress: ReadingProgress | None, passed_s: float, stage_s: float, width: int) -> str:
