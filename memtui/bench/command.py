@@ -35,13 +35,12 @@ from memtui.bench.spaces import SPACES
 from memtui.bench.store import Database
 from memtui.bench.sweep import OnProgress, Request, Sweep, find_source
 from memtui.bench.sweep_task import SweepProcess
-from memtui.core.console import Console, as_json, output_columns
+from memtui.core.console import Console, output_columns
 from memtui.core.errors import FAILURE, INTERRUPTED, UserError, complain
 from memtui.core.files import ANOTHER_FILE, check_place, write_safely
 from memtui.core.plain_data import to_plain
 from memtui.core.privilege import Invoker, become, invoker, state_directory
-from memtui.core.progress_line import ProgressLine
-from memtui.core.text import nearest, visible
+from memtui.core.text import nearest
 from memtui.probes.power.energy_source import EnergySource, NoSource
 
 QUICK_NETWORK_S = 60.0  # a round of a quick measurement of the network
@@ -53,11 +52,11 @@ def bench(args: argparse.Namespace, console: Console) -> int:
     _check_parts(args)
     figures = FigureOptions.of(args)
     if args.what == "list":
-        return _list(args)
+        return _list(args, console)
     user = invoker()
     if args.what in ("db", "compare", "predict"):
         become(user)
-        return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args, figures)
+        return {"db": _db, "compare": _compare, "predict": _predict}[args.what](args, figures, console)
     if args.what != "resolution":
         if not _is_network(args):
             requested.operator(args.what)
@@ -72,10 +71,10 @@ def bench(args: argparse.Namespace, console: Console) -> int:
         return _network(args, context)
     configurations = _measurable(args)
     if args.print_sbatch:
-        print(jobs.script(args, configurations), end="")
+        print(jobs.script(args, configurations), end="")  # byte by byte: sbatch reads it
         return 0
     if args.engine:
-        return submitit_engine.measure(args, configurations, console.notify)
+        return submitit_engine.measure(args, configurations, console)
     return _operator(args, configurations, context)
 
 
@@ -107,12 +106,12 @@ def _operator(args: argparse.Namespace, configurations: list[Configuration], con
     rows, skipped, path = _measure(args, request, context, shard)
     if args.json:
         document = {"database": str(path), "skipped": skipped, "rows": [table.to_dict(row) for row in rows]}
-        print(as_json(document))
+        context.console.print_json(document)
         return 0
     for text in conclude(rows):
-        print(visible(text))
+        context.console.print(text)
     if skipped:
-        print(visible(f"{skipped} configurations were measured before (--again measures them anew): {path}"))
+        context.console.print(f"{skipped} configurations were measured before (--again measures them anew): {path}")
     return 0
 
 
@@ -163,11 +162,11 @@ def _resolution(args: argparse.Namespace, context: _Context) -> int:
     points = window_length.study(rows)
     if args.json:
         document = {"database": str(path), "op": args.what, "parameters": dict(configurations[0].parameters)}
-        print(as_json(document | window_length.to_dict(points)))
+        context.console.print_json(document | window_length.to_dict(points))
     else:
-        print()
+        context.console.print("")
         for text in window_length.lines(points):
-            print(visible(text))
+            context.console.print(text)
     return 0 if points else FAILURE
 
 
@@ -210,11 +209,11 @@ def _network(args: argparse.Namespace, context: _Context) -> int:
     rows, _, path = _measure(args, request, context, None)
     composition = compose(rows)
     if args.json:
-        print(as_json({"database": str(path), **network_vs_operators.to_dict(composition)}))
+        context.console.print_json({"database": str(path), **network_vs_operators.to_dict(composition)})
     else:
-        print()
+        context.console.print("")
         for text in conclude(composition):
-            print(visible(text))
+            context.console.print(text)
     return FAILURE if composition.reason else 0
 
 
@@ -231,7 +230,7 @@ def _measure(
     """Return the rows, the number of configurations measured before, and the path of the database."""
     path = requested.database_path(args, shard)
     with (
-        Printer(request.configurations, context.console.notify, rows=not args.json) as shown,
+        Printer(request.configurations, context.console, rows=not args.json) as shown,
         closing(Database(path)) as database,
         Sweep(request, database, shown.report, context.source, _references(context.user)) as sweep,
     ):
@@ -270,7 +269,7 @@ def _screen(
     process = SweepProcess(work, titles)
     code = 0
     try:
-        with ProgressLine("bench", "starting the process that measures"):
+        with context.console.progress("starting the process that measures"):
             begun = process.wait_for_start()
         if begun:
             heading = table.heading(titles.common)
@@ -288,18 +287,18 @@ def _screen(
     rows, foot = process.measured, table.foot(process.lines)
     if process.lines:
         for text in [*table.lines(process.lines, titles, output_columns()), *foot]:
-            print(visible(text))
+            context.console.print(text)
     if process.error is not None:
         raise process.error
     for text in process.conclusion:
         if text not in foot:
-            print(visible(text))
+            context.console.print(text)
     early = "" if process.finished else "left before its end: "
-    print(visible(f"{early}{table.rows_measured(len(rows))}, {process.skipped} before: {path}"))
+    context.console.print(f"{early}{table.rows_measured(len(rows))}, {process.skipped} before: {path}")
     return code if process.finished else code or INTERRUPTED
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace, console: Console) -> int:
     """Print the operators, their parameters and spaces."""
     listed = []
     for name, operator in CATALOGUE.items():
@@ -309,22 +308,23 @@ def _list(args: argparse.Namespace) -> int:
             listed.append(about)
         else:
             counts = ", ".join(f"{space} {count}" for space, count in spaces.items())
-            print(f"{name:16} {operator.summary}\n{'':16} {arguments_of(operator.defaults)}\n{'':16} spaces: {counts}")
+            lines = operator.summary, arguments_of(operator.defaults), f"spaces: {counts}"
+            console.print("\n".join(f"{head:16} {line}" for head, line in zip((name, "", ""), lines, strict=True)))
     if args.json:
-        print(as_json({"operators": listed, "conditions": dict(CONDITIONS)}))
+        console.print_json({"operators": listed, "conditions": dict(CONDITIONS)})
     else:
-        print(f"every operator: {arguments_of(CONDITIONS)}")
+        console.print(f"every operator: {arguments_of(CONDITIONS)}")
     return 0
 
 
-def _compare(args: argparse.Namespace, _: FigureOptions | None) -> int:
+def _compare(args: argparse.Namespace, _: FigureOptions | None, console: Console) -> int:
     if len(args.rest) != 2:
         raise UserError("name two databases: memtui bench compare A.db B.db")
     first, second = map(Path, args.rest)
     with (
         closing(Database(first, writable=False)) as a,
         closing(Database(second, writable=False)) as b,
-        ProgressLine("bench", f"comparing {first} and {second}"),
+        console.progress(f"comparing {first} and {second}"),
     ):
         comparisons, unknown = compare.compare(a, b)
     others = f"{unknown} are left out, which another version of memtui wrote" if unknown else ""
@@ -333,40 +333,40 @@ def _compare(args: argparse.Namespace, _: FigureOptions | None) -> int:
     if others:
         complain(others)
     if args.json:
-        print(as_json({"a": str(first), "b": str(second), "rows": to_plain(comparisons)}))
+        console.print_json({"a": str(first), "b": str(second), "rows": to_plain(comparisons)})
         return 0
     for text in compare.table(comparisons, output_columns()):
-        print(visible(text))
+        console.print(text)
     if pairs := {comparison.devices for comparison in comparisons if comparison.devices[0] != comparison.devices[1]}:
-        print(visible("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs))))
+        console.print("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs)))
     return 0
 
 
-def _predict(args: argparse.Namespace, figures: FigureOptions | None) -> int:
+def _predict(args: argparse.Namespace, figures: FigureOptions | None, console: Console) -> int:
     from memtui.bench.predict.command import predict  # needs scikit-learn, as nothing else does
 
-    return predict(args, figures)
+    return predict(args, figures, console)
 
 
-def _db(args: argparse.Namespace, figures: FigureOptions | None) -> int:
+def _db(args: argparse.Namespace, figures: FigureOptions | None, console: Console) -> int:
     """Run ``bench db info``, ``merge FILE...``, ``export FILE.csv`` and, with ``--to``, ``export [OP...]``."""
     path = requested.database_path(args)
     verb, names = (args.rest or [""])[0], args.rest[1:]
     if verb == "info" and not names:
-        _show_info(path, as_document=args.json)
+        _show_info(path, console, as_document=args.json)
     elif verb == "merge" and names:
-        _merge(path, names)
+        _merge(path, names, console)
     elif verb == "export" and figures is not None:
         for name in names:
             requested.operator(name)
         figures.check(COSTS)
         for text in figures.write_costs(path, ops=names):
-            print(visible(text))
+            console.print(text)
     elif verb == "export" and len(names) == 1:
         check_place(Path(names[0]), force=args.force)
-        with closing(Database(path, writable=False)) as database, ProgressLine("bench", f"writing {names[0]}"):
+        with closing(Database(path, writable=False)) as database, console.progress(f"writing {names[0]}"):
             count = _export(database, Path(names[0]))
-        print(visible(f"{names[0]}: {count} rows"))
+        console.print(f"{names[0]}: {count} rows")
     else:
         usage = (
             "bench db info, bench db merge FILE..., bench db export FILE.csv, or "
@@ -379,32 +379,31 @@ def _db(args: argparse.Namespace, figures: FigureOptions | None) -> int:
     return 0
 
 
-def _show_info(path: Path, *, as_document: bool) -> None:
+def _show_info(path: Path, console: Console, *, as_document: bool) -> None:
     """Print the content of a database: rows by table, measurements by operator. Raises UserError."""
     with closing(Database(path, writable=False)) as database:
         counts = database.counts()
         operators = Counter(row["op"] for row in database.rows())
     if as_document:
-        print(as_json({"database": str(path), "rows": counts, "measurements": dict(operators)}))
+        console.print_json({"database": str(path), "rows": counts, "measurements": dict(operators)})
         return
     rows = ", ".join(f"{count} {name}" for name, count in counts.items())
     measured = ", ".join(f"{op} {count}" for op, count in operators.items()) or "nothing yet"
     for text in (str(path), f"rows: {rows}", f"measured: {measured}"):
-        print(visible(text))
+        console.print(text)
 
 
-def _merge(path: Path, names: Sequence[str]) -> None:
+def _merge(path: Path, names: Sequence[str], console: Console) -> None:
     """Merge the rows of other databases into one. Raises UserError."""
     for name in names:  # all of them, before a database is created or changed
         if _same_file(Path(name), path):
             raise UserError(f"{name}: is the database that others are merged into; name other files")
         Database(Path(name), writable=False).close()
-    with closing(Database(path)) as database, ProgressLine("bench", f"merging into {path}") as shown:
+    with closing(Database(path)) as database, console.progress(f"merging into {path}") as shown:
         for number, name in enumerate(names, 1):
             shown.update(f"{number} of {len(names)}, {name}")
             new = database.merge(Path(name))
-            with shown.above():
-                print(visible(f"{name}: {new} new rows in {path}"), flush=True)
+            console.print(f"{name}: {new} new rows in {path}")
 
 
 def _same_file(first: Path, second: Path) -> bool:

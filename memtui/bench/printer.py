@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
 from memtui.bench import text as table
 from memtui.bench.configuration import Configuration, Titles
+from memtui.bench.result import BenchRow
 from memtui.bench.sweep import SweepProgress
-from memtui.core.console import output_columns
-from memtui.core.progress_line import ProgressLine
-from memtui.core.text import visible
+from memtui.core.console import Console, output_columns
 from memtui.core.units import span
 
 
@@ -21,13 +20,13 @@ class Printer:
         skipped: configurations that were measured before.
     """
 
-    def __init__(self, wanted: Sequence[Configuration], notify: Callable[[str], None], *, rows: bool) -> None:
-        """Take the configurations of the sweep, a receiver of notices, and whether rows are printed."""
-        self._notify, self._rows = notify, rows
+    def __init__(self, wanted: Sequence[Configuration], console: Console, *, rows: bool) -> None:
+        """Take the configurations of the sweep, the console, and whether rows are printed."""
+        self._console, self._rows = console, rows
         self._lines: list[table.BenchLine] = []
         self._titles = Titles(wanted)
         self._names = table.names(self._titles, output_columns()) if rows else {}
-        self._line = ProgressLine("bench", "starting the process that measures")
+        self._line = console.progress("starting the process that measures")
         self.skipped = 0
 
     def __enter__(self) -> Printer:
@@ -39,27 +38,24 @@ class Printer:
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._lines:
             measured = sum(not line.reference for line in self._lines)
             for text in [*table.foot(self._lines), f"left before its end: {table.rows_measured(measured)}"]:
-                print(visible(text), flush=True)
+                self._console.print(text)
 
     def report(self, progress: SweepProgress) -> None:
         """Print the notice or row of a report, and show the progress."""
         self.skipped = progress.skipped
         if progress.notice:
-            self._notify(progress.notice)
+            self._console.notify(progress.notice)
         if progress.row is not None and self._rows:
-            with self._line.above():
-                self._print(progress)
+            self._print(progress.row)
         if progress.phase != "done" and progress.phase != "start":
             self._line.update(self._far(progress), "measuring")
 
-    def _print(self, progress: SweepProgress) -> None:
-        row = progress.row
-        assert row is not None
+    def _print(self, row: BenchRow) -> None:
         if not self._lines:
             for text in table.head(self._titles.common, output_columns()):
-                print(visible(text))
+                self._console.print(text)
         self._lines.append(table.BenchLine.of(row))
-        print(visible(table.line(self._lines[-1], self._names.get(row.configuration, ""))), flush=True)
+        self._console.print(table.line(self._lines[-1], self._names.get(row.configuration, "")))
 
     def _far(self, progress: SweepProgress) -> str:
         if progress.phase == "idle":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,11 +16,10 @@ from memtui.bench.configuration import Configuration
 from memtui.bench.database_file import DatabaseError
 from memtui.bench.jobs import MEMTUI, longest_minutes, number_of_jobs, part_argv, part_path
 from memtui.bench.store import Database
-from memtui.core.console import as_json
+from memtui.core.console import Console
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import refused
 from memtui.core.processes import exit_with_parent
-from memtui.core.text import visible
 
 LOCAL = "local"  # submitit's name for processes on this machine
 
@@ -42,7 +41,7 @@ class Part:
     reason: str
 
 
-def measure(args: argparse.Namespace, configurations: Sequence[Configuration], notify: Callable[[str], None]) -> int:
+def measure(args: argparse.Namespace, configurations: Sequence[Configuration], console: Console) -> int:
     """Run the parts and merge them, also the finished rows of a failed part; return the exit code.
 
     On one machine the parts run one after another: a device takes one measurement at a time. Jobs that have not ended
@@ -51,7 +50,7 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], n
     Args:
         args: the parsed arguments.
         configurations: configurations of all parts.
-        notify: receives messages about failures.
+        console: prints the results and messages about failures.
 
     Raises:
         UserError: submitit is not installed, or refuses.
@@ -69,13 +68,13 @@ def measure(args: argparse.Namespace, configurations: Sequence[Configuration], n
         reason = reason or trouble
         parts.append(Part(number, str(path), rows, reason))
         if not args.json:
-            print(visible(f"part {number} of {count}: {parts[-1].rows} new rows"), flush=True)
+            console.print(f"part {number} of {count}: {parts[-1].rows} new rows")
         if reason:
-            notify(visible(f"part {number} of {count}: {reason}"))
+            console.notify(f"part {number} of {count}: {reason}")
     if args.json:
-        print(as_json({"database": str(whole), "parts": [asdict(part) for part in parts]}))
+        console.print_json({"database": str(whole), "parts": [asdict(part) for part in parts]})
     else:
-        print(visible(f"{sum(part.rows for part in parts)} new rows in {whole}; what the jobs said: {folder}"))
+        console.print(f"{sum(part.rows for part in parts)} new rows in {whole}; what the jobs said: {folder}")
     return FAILURE if any(part.reason for part in parts) else 0
 
 

@@ -15,6 +15,7 @@ import pyte
 import pytest
 
 from memtui.core.progress_line import LOG_EVERY_S, TERMINAL_FIRST_S, ProgressLine, above_line, advance, update
+from tests.support.repository import ROOT
 
 COLUMNS = 60
 LONG_S = 600.0
@@ -203,3 +204,8 @@ def test_what_is_printed_above_may_print_above_itself():
     with ProgressLine("bench", "measuring", stream=stream, first_s=60) as line, line.above(), above_line():
         stream.write("a notice\n")
     assert stream.getvalue() == "a notice\n"
+
+
+def test_no_other_module_writes_over_a_line():
+    modules = [path for path in (ROOT / "memtui").rglob("*.py") if r"\x1b[K" in path.read_text()]
+    assert [path.name for path in modules] == ["progress_line.py"]

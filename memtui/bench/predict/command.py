@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -12,17 +12,16 @@ from memtui.bench import request
 from memtui.bench.figures.output import PREDICT, FigureOptions
 from memtui.bench.predict.training import Training, load
 from memtui.bench.store import Database
-from memtui.core.console import as_json, output_columns
+from memtui.core.console import Console, output_columns
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.plain_data import to_plain
-from memtui.core.progress_line import ProgressLine
-from memtui.core.text import nearest, visible
+from memtui.core.text import nearest
 
 VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP|NETWORK"
 
 
-def predict(args: argparse.Namespace, figures: FigureOptions | None = None) -> int:
+def predict(args: argparse.Namespace, figures: FigureOptions | None, console: Console) -> int:
     """Run the command and return the exit code. Raises UserError."""
     verb, ops = _checked(args)
     if figures is not None:
@@ -45,7 +44,7 @@ def predict(args: argparse.Namespace, figures: FigureOptions | None = None) -> i
             clock_mhz=args.clock if verb == "run" else None,
         )
     parts = request.network_parts(args, network) if network else None
-    with ProgressLine("bench", f"predict {verb}: fitting models to {len(training.rows)} rows"):
+    with console.progress(f"predict {verb}: fitting models to {len(training.rows)} rows"):
         from memtui.bench.predict import report
 
         answer: report.Report
@@ -58,11 +57,12 @@ def predict(args: argparse.Namespace, figures: FigureOptions | None = None) -> i
         else:
             answer = report.run(training, wanted, output_columns())
     if args.json:
-        print(as_json({"database": str(path), **_training_dict(training), **answer.document}))
+        console.print_json({"database": str(path), **_training_dict(training), **answer.document})
     else:
-        _print([str(path), *_lines(training), "", *answer.lines])
+        console.print("\n".join([str(path), *_lines(training), "", *answer.lines]))
         if figures is not None:
-            _print(figures.write_predictions(training.place.text, answer.charts))
+            for text in figures.write_predictions(training.place.text, answer.charts):
+                console.print(text)
     return 0
 
 
@@ -79,11 +79,6 @@ def _checked(args: argparse.Namespace) -> tuple[str, Sequence[str]]:
     if verb != "run" and (args.grid or args.config or args.space or request.conditions(args)):
         raise UserError(f"predict {verb} takes what was measured: --grid, --space and the like are for predict run")
     return verb, ops
-
-
-def _print(lines: Iterable[str]) -> None:
-    for text in lines:
-        print(visible(text))
 
 
 def _training_dict(training: Training) -> dict[str, Any]:

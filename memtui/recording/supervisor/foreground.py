@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from memtui.core.console import Console
 from memtui.core.errors import FAILURE
-from memtui.core.text import visible
 from memtui.core.units import size
 from memtui.recording.progress import Progress
 from memtui.recording.supervisor.launch import Observation
@@ -47,26 +46,18 @@ def record(
     began.append(observation)
     console.notify(observation.notice)
     supervisor = Supervisor(observation)
-    shows = sys.stderr.isatty()
-
-    def show() -> None:
-        line.update(_progress(observation))
-        if shows:
-            print(f"\r{_progress(observation)}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    # On a terminal the line stands there from the first second.
-    with console.progress("recording", wanted=not shows, silent_since_s=start_s) as line:
+    with console.progress("recording", silent_since_s=start_s) as line:
         try:
-            supervisor.wait(show)
+            supervisor.wait(lambda: line.update(_progress(observation)))
         except KeyboardInterrupt:
             pass  # ^C is how a recording without a limit is ended
         finally:
             supervisor.stop()
-            if shows:
-                print(f"\r{_progress(observation)}\x1b[K", file=sys.stderr)
+            if line.on_terminal:  # the last line stays
+                console.notify(_progress(observation))
     observation.finish()
     console.notify(observation.owner_notice)
-    print_result(observation.path, shows)
+    print_result(observation.path, line.on_terminal)
     if (ending := observation.ending) is not None:
         from memtui.recording.recorder.limits import CONDITION
 
@@ -106,5 +97,4 @@ def _leave(number: int, _: object) -> NoReturn:
 def _progress(observation: Observation) -> str:
     progress = observation.progress or Progress()
     working_set = "n/a" if progress.wss_bytes is None else size(progress.wss_bytes)
-    path = visible(str(observation.path))
-    return f"{progress.samples} samples, working set {working_set}, {size(progress.file_bytes)} in {path}"
+    return f"{progress.samples} samples, working set {working_set}, {size(progress.file_bytes)} in {observation.path}"
