@@ -1,25 +1,12 @@
-"""Whether processes share an address space without being threads: by ``CLONE_VM``, or by vfork before the exec."""
+"""Processes of a tree that share an address space without being threads of one another."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import platform
 from collections.abc import Iterable
 
+from memtui.probes.memory_users import same_memory
 from memtui.probes.window_reader import Subject
-
-_KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
-_KCMP_VM = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def same_memory(pid: int, other_pid: int) -> bool:
-    """Compare the address spaces of two processes; False also where the kernel does not say (CONFIG_KCMP)."""
-    if _KCMP is None:
-        return False
-    arguments = (ctypes.c_long(argument) for argument in (_KCMP, pid, other_pid, _KCMP_VM, 0, 0))
-    return bool(_libc.syscall(*arguments) == 0)
 
 
 class Sharers:

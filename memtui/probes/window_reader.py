@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.procfs import read_stat, read_status, threads_run_on
 from memtui.core.samples import Vma
 from memtui.core.units import duration
-from memtui.probes.pages.shared_frames import TouchedFrames, in_common
+from memtui.probes.memory_users import MemoryUsers
 from memtui.probes.pages.tracker import ClearingTooLong, PageTracker, PageWindow, TrackerError
 from memtui.probes.pause.hold_times import HoldTimes
 from memtui.probes.pause.pauser import DEADLINE_S, NotPaused, Pause, PauseError, Pauser, PauseRefused
@@ -78,7 +78,6 @@ class Lost:
 
 
 Outcome = Reading | Lost
-Shared = tuple[list[TouchedFrames | None], int | None]  # see ``shared_pages``
 _Taken = tuple[PageWindow, Callable[[], bytes]]  # a window; a function that returns the text of maps after the pause
 # An error of one process must not end the whole recording.
 _SHORTEST_DEADLINE_S = 0.01  # in which the threads of most programs stop
@@ -125,6 +124,8 @@ class PageReader:
             except OSError as error:
                 self.unwatched = str(error)
         self._pauser = Pauser(watchdog=watchdog, check=self._check_filter)
+        self._users = MemoryUsers() if self._pause and not tracker.counts_users else None
+        self._held: set[int] = set()  # sharers of the processes of this round that were paused with them
         self._protected = ProtectedProcesses()
 
     @property
@@ -168,9 +169,14 @@ class PageReader:
         try:
             self._protected.refresh()
             self._tracker.start_round(len(subjects))
+            if self._users is not None:
+                self._users.recheck()
+            self._held.clear()
             if self._together and self._pause and len(subjects) > 1:
-                return self._read_together(subjects, want_resident)
-            return [self._read_single(subject, want_resident) for subject in subjects]
+                outcomes = self._read_together(subjects, want_resident)
+            else:
+                outcomes = [self._read_single(subject, want_resident) for subject in subjects]
+            return outcomes if self._users is None else self._name_users(self._users, subjects, outcomes)
         finally:
             self._times.in_part = False
 
@@ -181,10 +187,14 @@ class PageReader:
         self._filters.forget(pid)
         self._times.forget(pid)
         self._tracker.running.discard(pid)
+        if self._users is not None:
+            self._users.forget(pid)
 
     def close(self) -> None:
         self._tracker.close()
         self._pauser.close()
+        if self._users is not None:
+            self._users.close()
 
     def _read_single(self, subject: Subject, want_resident: bool) -> Outcome:
         if not self._pause:
@@ -218,7 +228,8 @@ class PageReader:
             stopped = [s for s in subjects if isinstance(pauses.get(s.pid), Pause)]
             start_ns = min((p.start_ns for p in pauses.values() if isinstance(p, Pause)), default=time.monotonic_ns())
             deadline_s = self._deadline_s(wanted, time.monotonic_ns() - start_ns)
-            with self._pauser.paused_together(self._sharers_of(stopped), deadline_s):
+            with self._pauser.paused_together(self._sharers_of(stopped), deadline_s) as sharers:
+                self._held |= {pid for pid, pause in sharers.items() if isinstance(pause, Pause)}
                 self._tracker.resume_by_ns = start_ns + self._max_pause_ns
                 self._in_pause()
                 for subject in stopped:
@@ -238,6 +249,16 @@ class PageReader:
                 assert completed is not None
                 outcomes.append(self._reading(subject.pid, result, completed, resumed_ns))
         return outcomes
+
+    def _name_users(self, users: MemoryUsers, subjects: Sequence[Subject], outcomes: list[Outcome]) -> list[Outcome]:
+        """Say of windows that others used the memory during the pause, and who."""
+        users.look(subject.pid for subject in subjects)
+        return [
+            replace(outcome, window=outcome.window.used_by(users.of(subject.pid) - self._held))
+            if isinstance(outcome, Reading)
+            else outcome
+            for subject, outcome in zip(subjects, outcomes, strict=True)
+        ]
 
     def _sharers_of(self, subjects: Iterable[Subject]) -> dict[int, int | None]:
         """Return the pids and pidfds of the processes that use the memory of these and may be paused."""
@@ -370,30 +391,6 @@ class PageReader:
         except _ERRORS as error:  # a long table is read only now, and the process may have ended
             return Lost(error, paused_ns)
         return Reading(window, text, pause.start_ns, resumed_ns, paused_ns, stopped=pause.stopped)
-
-
-def shared_pages(outcomes: Sequence[Outcome]) -> Shared:
-    """Return the pages of each process that another one accessed, too, and the bytes that their sum overcounts.
-
-    None where that is not known: the tracker sees no page frames, or not those of every process. Call this after each
-    round. The processes are read one after another, so a frame that moved from one to another in between counts as one
-    that both had.
-    """
-    shared: list[TouchedFrames | None] = [None] * len(outcomes)
-    gone = [isinstance(outcome, Lost) and isinstance(outcome.error, ProcessLookupError) for outcome in outcomes]
-    there = [n for n, ended in enumerate(gone) if not ended]
-    windows = [
-        reading.window for n in there if isinstance(reading := outcomes[n], Reading) and reading.window.knows_wss
-    ]
-    touched = [window.frames() for window in windows if window.frames is not None]
-    if len(windows) == 1:
-        touched = [TouchedFrames()]
-    if len(touched) < len(there) or not there:
-        return shared, None
-    common, excess_bytes = in_common(touched)
-    for n, in_others in zip(there, common, strict=True):
-        shared[n] = in_others
-    return shared, excess_bytes
 
 
 def _status(pid: int) -> str:

@@ -16,7 +16,8 @@ import pytest
 
 from memtui.core.samples import Event
 from memtui.probes import address_space
-from memtui.probes.address_space import Sharers, same_memory
+from memtui.probes.address_space import Sharers
+from memtui.probes.memory_users import same_memory
 from memtui.probes.pages import thread_pool
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker

@@ -22,7 +22,8 @@ from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.shared_frames import TouchedFrames, in_common
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pause.pauser import NotPaused
-from memtui.probes.window_reader import Lost, Outcome, PageReader, Reading, Subject, shared_pages
+from memtui.probes.shared_pages import shared_pages
+from memtui.probes.window_reader import Lost, Outcome, PageReader, Reading, Subject
 from memtui.reports.export.tables import TABLES
 from memtui.reports.figures.provenance import doubts
 from memtui.reports.report import build_report

@@ -56,6 +56,7 @@ class ReferencedTracker:
     rearm = FULL
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
     pauses = clears = True
+    counts_users = False
     resume_by_ns: int | None = None
     reads_running = True  # a pause makes a window exact; where the pause is refused, the window says so
 

@@ -14,7 +14,7 @@ class RssTracker:
     name = "rss"
     flush = rearm = "off"
     resume_by_ns: int | None = None
-    pauses = clears = reads_running = False
+    pauses = clears = reads_running = counts_users = False
 
     def __init__(self, remedy: str = "") -> None:
         self.running: set[int] = set()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -61,6 +61,18 @@ class PageWindow:
         """Whether this window has a working set."""
         return self.pages is not None or self.vma_wss is not None
 
+    def used_by(self, pids: Collection[int]) -> PageWindow:
+        """Return the window; it is not exact where these processes ran and used the memory while it was read."""
+        if not pids or self.status not in (Status.OK, Status.APPROXIMATE):
+            return self
+        ran = describe_users(f"{len(pids)} process(es) (pid {', '.join(map(str, sorted(pids)))})")
+        return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, ran))))
+
+
+def describe_users(who: str) -> str:
+    """Return a sentence about others that used the memory of a paused process and were not paused."""
+    return f"{who} that share its memory ran meanwhile (CLONE_VM, vfork): what they touched just then may be missed"
+
 
 def first_window() -> PageWindow:
     """Return the first window of a process, which has no pages: its accessed bits were not cleared before."""
@@ -79,6 +91,7 @@ class PageTracker(Protocol):
     clears: bool  # it clears accessed bits, which the target's processors have to set again
     running: set[int]  # processes that run while they are read, where others are paused
     reads_running: bool  # it also reads a process that may not be paused (yama, a debugger), and says so
+    counts_users: bool  # its windows say by themselves that others use the memory of a paused target
     resume_by_ns: int | None  # time at which the target is to run again; None: when the window is read
 
     def notice(self) -> str:

@@ -10,7 +10,8 @@ from memtui.probes.disturbance import DisturbanceProbe
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.tracker import PageWindow
 from memtui.probes.pss import PssProbe
-from memtui.probes.window_reader import PageReader, Reading, shared_pages
+from memtui.probes.shared_pages import shared_pages
+from memtui.probes.window_reader import PageReader, Reading
 from memtui.recording.sampler.message_queue import MessageQueue
 from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.scheduler import SampleClock

@@ -71,6 +71,7 @@ class DamonTracker:
     resume_by_ns: int | None = None
     reads_running = True
     pauses = clears = False  # the kernel clears some hundred bits a window
+    counts_users = False
 
     def __init__(self, flush: str = "auto") -> None:
         """Take the interface.

@@ -112,6 +112,7 @@ class IdleTracker:
     rearm = WORKING_SET
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = True
+    counts_users = False
     resume_by_ns: int | None = None
     reads_running = False  # page frames change their place under a running process
 

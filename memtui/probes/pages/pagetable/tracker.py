@@ -45,7 +45,7 @@ class PageTableTracker:
 
     name = NAME
     wss, pages = Capability("wss", True), Capability("pages", True)
-    pauses = clears = True
+    pauses = clears = counts_users = True
     resume_by_ns: int | None = None
     reads_running = False
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_SHIFT
 from memtui.probes.pages.shared_frames import TouchedFrames
+from memtui.probes.pages.tracker import describe_users
 
 TABLE_ENTRIES = 512  # entries of a page table
 Extents = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # start and end addresses, rising
@@ -111,10 +112,7 @@ class Users:
         """Return a sentence about tasks that use a paused process's memory and were not paused; empty without any."""
         if not self.some_run:
             return ""
-        return (
-            f"{self.running} task(s) that share its memory ran meanwhile (CLONE_VM, vfork): "
-            "what they touched just then may be missed"
-        )
+        return describe_users(f"{self.running} task(s)")
 
 
 def disjoint(starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> Extents:

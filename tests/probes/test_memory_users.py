@@ -1,0 +1,245 @@
+"""Who uses the memory of a watched process is found wherever it is, and each window that this makes inexact says so."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from memtui.core.page_set import PageSet
+from memtui.core.procfs import read_stat
+from memtui.core.samples import Capability, Status
+from memtui.probes import memory_users
+from memtui.probes.memory_users import MemoryUsers, same_memory
+from memtui.probes.pages.tracker import PageWindow, first_window
+from memtui.probes.pause.ptrace import PauseRefused
+from memtui.probes.window_reader import PageReader, Reading, Subject
+from tests.support.live import needs_root
+from tests.support.memory_sharers import COMPILER, compile_sharers, shared
+from tests.support.streams import sample
+
+pytestmark = pytest.mark.real_clock
+real = pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed")
+MISSED = "1 process(es) (pid {}) that share its memory ran meanwhile (CLONE_VM, vfork): what they touched"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    return compile_sharers(tmp_path_factory.mktemp("sharers"))
+
+
+class Machine:
+    """A /proc of which this test says who is there, and who shares memory."""
+
+    def __init__(self, folder, monkeypatch) -> None:
+        self.folder, self.sharing, self.compared = folder, set(), []
+        monkeypatch.setattr(memory_users, "same_memory", self._same)
+        self.born(0, pids=(1, 7, 8))
+
+    def _same(self, one: int, other: int) -> bool:
+        self.compared.append((one, other))
+        return frozenset((one, other)) in self.sharing
+
+    def born(self, last_pid: int, pids=()) -> None:
+        for pid in pids or (last_pid,):
+            (self.folder / str(pid)).mkdir()
+        (self.folder / "loadavg").write_text(f"0.17 0.29 0.27 3/186 {last_pid}\n")
+
+    def share(self, one: int, other: int) -> None:
+        self.sharing.add(frozenset((one, other)))
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_users, "_EVERY_NS", 10**15)
+    monkeypatch.setattr(memory_users, "_REST", 0)
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_each_process_is_compared_once_when_it_is_born(machine):
+    machine.share(7, 8)
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        assert sorted(machine.compared) == [(7, 1), (7, 8)]
+        assert (users.of(7), users.of(8)) == ({8}, frozenset())
+        machine.compared.clear()
+        users.look([7])
+        assert not machine.compared, "nobody was born"
+        machine.share(7, 9)
+        machine.born(9)
+        users.look([7])
+        assert machine.compared == [(7, 9)]
+        assert users.of(7) == {8, 9}
+        machine.compared.clear()
+        users.look([7, 8])
+        assert sorted(machine.compared) == [(8, 1), (8, 7), (8, 9)], "of one that is new, all"
+
+
+def test_who_has_memory_of_its_own_is_dropped(machine):
+    machine.share(7, 8)
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        users.recheck()
+        assert users.of(7) == {8}
+        machine.sharing.clear()
+        users.recheck()
+        assert users.of(7) == frozenset()
+        machine.share(7, 8)  # another process with this pid: the one that was watched is forgotten before
+        users.forget(7)
+        users.look([7])
+        assert users.of(7) == {8}
+
+
+def test_without_the_last_pid_it_looks_now_and_then(machine, monkeypatch):
+    (machine.folder / "loadavg").unlink()
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        (machine.folder / "9").mkdir()
+        machine.share(7, 9)
+        users.look([7])
+        assert users.of(7) == frozenset()
+        users._due_ns = 0
+        users.look([7])
+        assert users.of(7) == {9}
+
+
+def test_on_a_machine_that_forks_all_the_time_it_rests_after_a_look(machine):
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        users._rest_until_ns = 1 << 62
+        machine.born(9)
+        machine.share(7, 9)
+        users.look([7])
+        assert users.of(7) == frozenset()
+        users._rest_until_ns = 0
+        users.look([7])
+        assert users.of(7) == {9}
+
+
+class Reads:
+    """A tracker that reads nothing, while its targets are paused."""
+
+    name, flush, rearm, page_ns = "reads", "off", "off", 0
+    wss = pages = Capability("wss", True)
+    pauses, clears, reads_running, counts_users = True, True, False, False
+    resume_by_ns = None
+
+    def __init__(self) -> None:
+        self.running: set[int] = set()
+        self.result = PageWindow(PageSet.empty(), maps=bytes)
+
+    def start_round(self, processes):
+        pass
+
+    def count_mappings(self, pid):
+        return 1
+
+    def prepare(self, pid):
+        return 0
+
+    def is_prepared(self, pid):
+        return True
+
+    def start(self, pid, vmas):
+        pass
+
+    def window(self, pid, vmas, *, want_resident):
+        return self.result
+
+    def forget(self, pid):
+        pass
+
+    def close(self):
+        pass
+
+
+def subject_of(pid: int, *sharers: Subject) -> Subject:
+    return Subject(pid, None, read_stat(pid).start_ticks, sharers=sharers)
+
+
+@real
+@pytest.mark.parametrize("kind", ["none", "inside", "outside"])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_window_of_any_tracker_says_who_used_the_memory_meanwhile(program, kind, together):
+    tracker = Reads()
+    with shared(program, kind, 16) as target, closing(PageReader(tracker, pause=True, together=together)) as reader:
+        subjects = [subject_of(target.pid)]
+        reader.start(subjects[0])
+        for before in ("", "already in doubt"):
+            tracker.result = PageWindow(
+                PageSet.empty(), maps=bytes, status="approximate" if before else "ok", reason=before
+            )
+            (outcome,) = reader.read(subjects, want_resident=False)
+            assert isinstance(outcome, Reading), outcome
+            if target.sharer:
+                assert outcome.window.status == "approximate"
+                assert outcome.window.reason.startswith(f"{before}; " * bool(before) + MISSED.format(target.sharer))
+            else:
+                assert (outcome.window.status, outcome.window.reason) == (tracker.result.status, before)
+
+
+@real
+@pytest.mark.parametrize("held", [True, False])
+def test_one_that_is_held_with_its_owner_takes_nothing(program, held, monkeypatch):
+    with shared(program, "inside", 16) as target, closing(PageReader(Reads(), pause=True)) as reader:
+        owner = subject_of(target.pid, subject_of(target.sharer))
+        check = reader._check
+
+        def refused(subject: Subject) -> str:
+            if subject.pid == target.sharer:
+                raise PauseRefused("a debugger traces it")
+            return check(subject)
+
+        if not held:
+            monkeypatch.setattr(reader, "_check", refused)
+        (outcome,) = reader.read([owner], want_resident=False)
+        assert isinstance(outcome, Reading), outcome
+        assert outcome.window.status == ("ok" if held else "approximate")
+        assert (MISSED.format(target.sharer) in outcome.window.reason) == (not held)
+
+
+@real
+def test_one_that_ends_in_the_pause_is_named_all_the_same(program, monkeypatch):
+    """It ran at the beginning."""
+    tracker = Reads()
+    with shared(program, "inside", 16) as target, closing(PageReader(tracker, pause=True)) as reader:
+        subject = subject_of(target.pid)
+        reader.read([subject], want_resident=False)
+
+        def ends(*_words, **_options):
+            monkeypatch.setattr(memory_users, "same_memory", lambda *_: False)
+            return tracker.result
+
+        monkeypatch.setattr(tracker, "window", ends)
+        (outcome,) = reader.read([subject], want_resident=False)
+        assert MISSED.format(target.sharer) in outcome.window.reason
+        (outcome,) = reader.read([subject], want_resident=False)
+        assert outcome.window.status == "ok"
+
+
+def test_what_has_no_working_set_is_no_better_known():
+    for window in (first_window(), PageWindow(None, status=Status.FAILED, reason="lost")):
+        assert window.used_by({7}) is window
+    assert PageWindow(None).used_by(()).status == "ok"
+
+
+@real
+@pytest.mark.parametrize(("kind", "related"), [
+    ("none", False), ("inside", True), ("outside", True), ("toucher", True), ("vfork", True)
+])  # fmt: skip
+def test_real_ones_are_found_wherever_they_are(program, kind, related):
+    with shared(program, kind, 16) as target, closing(MemoryUsers()) as users:
+        users.look([target.pid])
+        assert users.of(target.pid) == ({target.sharer} if related else frozenset())
+        assert all(same_memory(target.pid, pid) for pid in users.of(target.pid))
+
+
+@real
+@needs_root
+def test_the_referenced_tracker_is_not_exact_beside_one_outside_of_the_tree(program):
+    with shared(program, "outside", 2000) as target:
+        stream = sample(target.pid, 0.5, tracker="referenced", interval_ns=50_000_000)
+    windows = stream.of_pid(target.pid)[1:]
+    assert len(windows) > 2
+    assert {window.status for window in windows} == {"approximate"}
+    assert all(MISSED.format(target.sharer) in window.reason for window in windows)
