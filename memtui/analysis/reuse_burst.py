@@ -84,7 +84,8 @@ def part_distances(
         parts: of the window that was cut, in order of time. The last one is the probe.
         lengths_ns: of the last parts. Those before them are the past of these.
     """
-    tracker, measured = ReuseTracker(), []
+    tracker = ReuseTracker()
+    measured: list[PartReuse] = []
     past = len(parts) - len(lengths_ns)
     for pages in (*(() if before is None else (before,)), *parts[:past]):
         tracker.touch(pages)

@@ -281,7 +281,7 @@ def bin_of(distances: NDArray[np.int64]) -> NDArray[np.intp]:
 
 def bins_of(distances: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return counts of distances in bytes, added up in the bins."""
-    return np.bincount(bin_of(distances), counts, BIN_COUNT)
+    return np.bincount(bin_of(distances), counts, BIN_COUNT).astype(np.float64)
 
 
 def merge_counts(

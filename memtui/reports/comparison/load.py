@@ -164,7 +164,8 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
 
 def burst_figures(reader: ReportSource) -> dict[str, float | None]:
     """Return the estimates of what bursts tell: of windows of one length, whatever those of the session are."""
-    bursts, figures = burst_reuse(reader), {}
+    bursts = burst_reuse(reader)
+    figures: dict[str, float | None] = {}
     for share in (0.5, 0.95):
         distance = bursts.within(share)
         if distance is not None and distance[2] is not None:
