@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.core.samples import Window
-from memtui.probes.pages.pagetable import rearm, tracker, walk
+from memtui.probes.pages.pagetable import rearm, tracker_state, walk
 from memtui.probes.pause import pauser
 from memtui.probes.usage import UsageProbe
 from memtui.recording.sampler import __main__, message_queue, tracked_process
@@ -80,7 +80,7 @@ def attach(watch: Stopwatch) -> None:
     watch.part(walk.Walker, "walk", "walk")
     watch.part(walk.Walker, "noted", "walk")  # what another observer of accessed bits left in the page frames
     watch.part(rearm.Rearmer, "rearm", "re-arm")  # flush, clear, read once more
-    watch.part(tracker, "read_maps", "maps")
+    watch.part(tracker_state, "read_maps", "maps")
     watch.part(tracked_process.MapsParser, "parse", "maps")
     watch.part(UsageProbe, "read", "usage")
     put = message_queue.MessageQueue.put

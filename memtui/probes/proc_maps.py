@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from memtui.core.samples import Vma
@@ -19,8 +20,10 @@ class TooManyMappings(Exception):
         super().__init__(MANY)
 
 
-def read_maps(pid: int, proc: Path = PROC) -> bytes:
+def read_maps(pid: int, proc: Path = PROC, *, check: Callable[[], None] = lambda: None) -> bytes:
     """Return the raw table, as fast as possible: the target may be paused meanwhile.
+
+    ``check`` is called after every part, and may raise an error.
 
     Raises ProcessLookupError when the process ended, PermissionError when it may not be read, and TooManyMappings.
     """
@@ -33,6 +36,7 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
                 lines += part.count(b"\n")
                 if lines > MOST_MAPPINGS:
                     raise TooManyMappings
+                check()
         return b"".join(parts)
     except FileNotFoundError as error:
         raise ProcessLookupError(f"process {pid} ended") from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +13,14 @@ from memtui.core.procfs import read_stat, read_status, threads_run_on
 from memtui.core.samples import Vma
 from memtui.core.units import duration
 from memtui.probes.memory_users import MemoryUsers
-from memtui.probes.pages.tracker import ClearingTooLong, PageTracker, PageWindow, TrackerError
+from memtui.probes.pages.tracker import (
+    ClearingTooLong,
+    PageTracker,
+    PageWindow,
+    ReadingTooLong,
+    TrackerError,
+    is_late,
+)
 from memtui.probes.pause.hold_times import HoldTimes
 from memtui.probes.pause.pauser import DEADLINE_S, NotPaused, Pause, PauseError, Pauser, PauseRefused
 from memtui.probes.pause.watchdog import Watchdog
@@ -80,6 +87,7 @@ class Lost:
 Outcome = Reading | Lost
 _Taken = tuple[PageWindow, Callable[[], bytes]]  # a window; a function that returns the text of maps after the pause
 # An error of one process must not end the whole recording.
+_RELEASE_PERCENT = 5  # of a pause at most, in which its threads are released
 _SHORTEST_DEADLINE_S = 0.01  # in which the threads of most programs stop
 _ERRORS = (OSError, PauseError, TrackerError, TooManyMappings)
 
@@ -111,7 +119,7 @@ class PageReader:
         """
         self._tracker, self._together, self._in_pause = tracker, together, in_pause
         self._owner = owner
-        self._max_pause_ns, self._times = max_pause_ns, HoldTimes()
+        self._max_pause_ns, self._times = max_pause_ns, HoldTimes(tracker.page_ns)
         self.long = 0  # the pid of the last process whose pause would be too long
         self._hold_filtered, self._filters = hold_filtered, SyscallFilters()
         self.filtered = 0  # the pid of the last process under a seccomp filter
@@ -140,25 +148,41 @@ class PageReader:
             self._tracker.start(subject.pid, subject.vmas)
             return 0
         self._filters.forget(subject.pid)  # another process may have had this pid
+        self._tracker.forget(subject.pid)
         self._tracker.running.discard(subject.pid)
+        pause: Pause | None = None
         try:
             if self._filters.judge(subject.pid):
                 self.filtered = subject.pid
-            self._check(subject)
-            self._times.record_walk(subject.pid, self._tracker.prepare(subject.pid))
-            # Read anew: preparing takes seconds, in which a process that loads its data grows.
-            self._check_time(subject.pid, self._max_pause_ns, _status(subject.pid))
-            with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
+            self._check_time(subject.pid, self._max_pause_ns, self._check(subject))
+            deadline_s = self._deadline_s([subject.pid])
+            with self._pauser.paused(subject.pid, subject.pidfd, deadline_s) as pause, self._in_time(pause.start_ns):
                 self._tracker.start(subject.pid, subject.vmas)
-        except PauseRefused as error:
+        except (PauseRefused, ReadingTooLong, ClearingTooLong) as error:
             if not self._may_run(error):
                 raise
             start_ns = time.monotonic_ns()
-            self._tracker.start(subject.pid, subject.vmas)
-            self._times.record(subject.pid, time.monotonic_ns() - start_ns)
-            return 0
+            if isinstance(error, ClearingTooLong):
+                error.finish()
+            else:
+                if isinstance(error, ReadingTooLong):
+                    self._tracker.running.add(subject.pid)
+                self._tracker.start(subject.pid, subject.vmas)
+            if pause is None:
+                self._times.record(subject.pid, time.monotonic_ns() - start_ns)
+                return 0
+            self.long = subject.pid
         self._record_pause(subject.pid, pause)
         return pause.paused_ns or 0
+
+    @contextmanager
+    def _in_time(self, start_ns: int) -> Iterator[None]:
+        """Tell the tracker during a pause, which began at a time, when it has to end."""
+        self._tracker.resume_by_ns = start_ns + self._max_pause_ns * (100 - _RELEASE_PERCENT) // 100
+        try:
+            yield
+        finally:
+            self._tracker.resume_by_ns = None
 
     def read(self, subjects: Sequence[Subject], *, want_resident: bool, part: bool = False) -> list[Outcome]:
         """Return a window of each process, in the same order.
@@ -203,12 +227,11 @@ class PageReader:
             return self._read_together([subject], want_resident)[0]
         pause: Pause | None = None
         try:
-            status = self._check(subject)
-            self._check_time(subject.pid, self._max_pause_ns, status)
+            self._check_time(subject.pid, self._max_pause_ns, self._check(subject))
             with self._pauser.paused(subject.pid, subject.pidfd, self._deadline_s([subject.pid])) as pause:
-                self._tracker.resume_by_ns = pause.start_ns + self._max_pause_ns
                 self._in_pause()
-                taken = self._read_paused(subject, want_resident)
+                with self._in_time(pause.start_ns):
+                    taken = self._read_paused(subject, want_resident)
         except _ERRORS as error:
             return self._without_pause(subject, want_resident, error, pause)
         return self._reading(subject.pid, taken, pause, time.monotonic_ns())
@@ -218,8 +241,7 @@ class PageReader:
         left_ns = self._max_pause_ns
         for subject in subjects:
             try:
-                status = self._check(subject)
-                left_ns -= self._check_time(subject.pid, left_ns, status)
+                left_ns -= self._check_time(subject.pid, left_ns, self._check(subject))
             except _ERRORS as error:
                 taken[subject.pid] = error
         wanted = {s.pid: s.pidfd for s in subjects if s.pid not in taken}
@@ -230,13 +252,13 @@ class PageReader:
             deadline_s = self._deadline_s(wanted, time.monotonic_ns() - start_ns)
             with self._pauser.paused_together(self._sharers_of(stopped), deadline_s) as sharers:
                 self._held |= {pid for pid, pause in sharers.items() if isinstance(pause, Pause)}
-                self._tracker.resume_by_ns = start_ns + self._max_pause_ns
                 self._in_pause()
-                for subject in stopped:
-                    try:
-                        taken[subject.pid] = self._read_paused(subject, want_resident)
-                    except _ERRORS as error:
-                        taken[subject.pid] = error
+                with self._in_time(start_ns):
+                    for subject in stopped:
+                        try:
+                            taken[subject.pid] = self._read_paused(subject, want_resident)
+                        except _ERRORS as error:
+                            taken[subject.pid] = error
         taken |= {pid: why for pid, why in pauses.items() if isinstance(why, Exception)}
         resumed_ns = time.monotonic_ns()
         outcomes: list[Outcome] = []
@@ -304,6 +326,8 @@ class PageReader:
     def _check_time(self, pid: int, most_ns: int, status: str) -> int:
         """Return for how long a process will be paused; ``status``: what ``_check`` returned.
 
+        What can be done before its first pause is done here.
+
         Raises:
             TooManyMappings: the process is not read at all.
             PauseTooLong: the pause would be longer than ``most_ns``.
@@ -311,6 +335,9 @@ class PageReader:
         mappings = self._tracker.count_mappings(pid)
         if mappings is not None and mappings > MOST_MAPPINGS:
             raise TooManyMappings
+        if not self._tracker.is_prepared(pid):
+            self._times.record_walk(pid, self._tracker.prepare(pid))
+            status = _status(pid)  # preparing takes seconds, in which a process that loads its data grows
         expected_ns = self._times.expected_ns(pid, mappings, status)
         if expected_ns > most_ns:
             self.long = pid
@@ -334,16 +361,18 @@ class PageReader:
 
     def _may_run(self, error: Exception) -> bool:
         """Whether a process that is not paused because of this error is read while it runs."""
-        if isinstance(error, (Filtered, PauseTooLong)):
+        if isinstance(error, (Filtered, PauseTooLong, ReadingTooLong, ClearingTooLong)):
             return True
         return isinstance(error, PauseRefused) and self._tracker.reads_running
 
     def _read_paused(self, subject: Subject, want_resident: bool) -> _Taken:
         if self._owner is not None and not looks_own(subject.pid, self._owner):  # after an exec since ``_check``
             raise PermissionError(f"process {subject.pid} has rights that its user has not")
+        if is_late(self._tracker.resume_by_ns):
+            raise ReadingTooLong
         # The walk comes first: otherwise an exec in between would make the table and the pages disagree.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
-        return window, window.maps or partial(bytes, read_maps(subject.pid))
+        return window, window.maps or partial(read_maps, subject.pid)
 
     def _without_pause(self, subject: Subject, want_resident: bool, error: Exception, pause: Pause | None) -> Outcome:
         """Return the outcome for a process that could not be paused, or not be read during its pause."""
@@ -351,6 +380,11 @@ class PageReader:
             self.long = subject.pid
             why = CLEARED_RUNNING.format(most=duration(self._max_pause_ns / 1e9))
             return self._finished(subject, error.finish, pause.start_ns, pause.paused_ns or 0, why)
+        if isinstance(error, ReadingTooLong) and pause is not None:
+            self.long = subject.pid
+            self._tracker.running.add(subject.pid)
+            why = TOO_LONG.format(most=duration(self._max_pause_ns / 1e9))
+            return self._read_running(subject, want_resident, why, pause.paused_ns or 0)
         if self._may_run(error):
             return self._read_running(subject, want_resident, str(error))
         if isinstance(error, NotPaused):
@@ -358,11 +392,11 @@ class PageReader:
         paused_ns = error.paused_ns if isinstance(error, PauseError) else pause.paused_ns or 0 if pause else 0
         return Lost(error, paused_ns)
 
-    def _read_running(self, subject: Subject, want_resident: bool, why: str) -> Outcome:
+    def _read_running(self, subject: Subject, want_resident: bool, why: str, paused_ns: int = 0) -> Outcome:
         # The walk may see accesses that happen during it. Accesses after it are lost until the bits are cleared. So the
         # window ends when the walk starts, and the next window starts after the clear.
         window = partial(self._tracker.window, subject.pid, subject.vmas, want_resident=want_resident)
-        return self._finished(subject, window, None, 0, why)
+        return self._finished(subject, window, None, paused_ns, why)
 
     def _finished(
         self, subject: Subject, finish: Callable[[], PageWindow], end_ns: int | None, paused_ns: int, why: str

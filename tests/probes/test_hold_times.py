@@ -12,23 +12,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.core.errors import UserError
+from memtui.core.options import DEFAULT_MAX_PAUSE_NS
 from memtui.core.procfs import read_stat
+from memtui.core.samples import Options, Window
 from memtui.probes import proc_maps, window_reader
 from memtui.probes.pages.pagetable.maps_text import GONE, MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
+from memtui.probes.pages.tlb_flush import Handle
 from memtui.probes.pages.tracker import ClearingTooLong
 from memtui.probes.pause import hold_times
 from memtui.probes.pause.hold_times import HoldTimes, page_tables_kb
 from memtui.probes.proc_maps import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
 from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
+from memtui.recording.sampler.commands import SamplerConfig, SamplerState
+from memtui.recording.sampler.pause_warnings import PauseWarnings
+from memtui.recording.sampler.scheduler import SampleClock
+from memtui.recording.sampler.target_lock import TargetLocks
+from memtui.recording.sampler.tracked_tree import TrackedTree
+from memtui.recording.sampler.tree_window import TreeWindows
+from memtui.recording.supervisor.launch import Observation
+from tests.support.in_process import memtui_here
 from tests.support.live import needs_tracker, pattern, start
 from tests.support.pagetable_targets import Observer, Target, assert_exactly, need_pagetable
+from tests.support.sampler_parts import Outbox
 from tests.support.streams import sample
 
 pytestmark = pytest.mark.real_clock
 
 PAGES = 20_000
 MS = 10**6
+PAGE_NS = 60
 NO_PID = 1 << 22  # the largest there can be is below
 
 
@@ -41,14 +55,14 @@ def sizes(monkeypatch):
 
 
 def test_the_first_window_is_judged_by_the_size_of_a_process(sizes):
-    times = HoldTimes()
-    assert times.expected_ns(1, 0) == 100 * 512 * hold_times._PAGE_NS
+    times = HoldTimes(PAGE_NS)
+    assert times.expected_ns(1, 0) == 100 * 512 * PAGE_NS
     assert times.expected_ns(1, 1000) - times.expected_ns(1, 0) == 1000 * hold_times._MAPPING_NS
     assert times.expected_ns(2, None) == 0, "it has ended"
 
 
 def test_a_part_of_a_window_may_raise_a_prediction_and_never_lowers_it(sizes):
-    times = HoldTimes()
+    times = HoldTimes(PAGE_NS)
     times.expected_ns(1, 10)
     times.record(1, 95 * MS, 60 * MS)
     times.in_part = True
@@ -60,7 +74,7 @@ def test_a_part_of_a_window_may_raise_a_prediction_and_never_lowers_it(sizes):
 
 
 def test_on_a_slow_machine_the_first_window_is_judged_by_a_walk_before_it(sizes):
-    times = HoldTimes()
+    times = HoldTimes(PAGE_NS)
     usual_ns = times.expected_ns(1, 0)
     times.record_walk(1, usual_ns // 4)
     assert times.expected_ns(1, 0) == usual_ns
@@ -93,11 +107,11 @@ def test_the_size_of_page_tables_is_in_the_status():
     assert page_tables_kb(0, "Name:\tx\n") == 0, "a kernel thread"
     assert page_tables_kb(os.getpid()) >= 8, "a table of each level"
     assert page_tables_kb(NO_PID) == 0, "it has ended"
-    assert HoldTimes().expected_ns(NO_PID, 0, status) == 33 * 512 * hold_times._PAGE_NS, "it is not read again"
+    assert HoldTimes(PAGE_NS).expected_ns(NO_PID, 0, status) == 33 * 512 * PAGE_NS, "it is not read again"
 
 
 def test_of_one_mapping_and_one_table_two_are_twice_as_many(sizes):
-    times = HoldTimes()
+    times = HoldTimes(PAGE_NS)
     for mappings, tables_kb in ((1, 400), (100, 1)):
         sizes[1] = tables_kb
         times.expected_ns(1, mappings)
@@ -109,7 +123,7 @@ def test_of_one_mapping_and_one_table_two_are_twice_as_many(sizes):
 
 
 def test_a_window_without_a_pause_says_nothing_of_pauses(sizes):
-    times = HoldTimes()
+    times = HoldTimes(PAGE_NS)
     times.record(1, 10 * MS, 5 * MS)
     times.record(1, 10 * MS)
     assert times.expected_stopped_ns(1) == 4 * MS
@@ -119,7 +133,7 @@ def test_a_window_without_a_pause_says_nothing_of_pauses(sizes):
 
 
 def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
-    times = HoldTimes()
+    times = HoldTimes(PAGE_NS)
     times.expected_ns(1, 100)
     times.record(1, 10 * MS)
     assert times.expected_ns(1, 100) == 10 * MS
@@ -137,7 +151,7 @@ def test_others_by_what_the_last_ones_took_and_how_it_has_grown(sizes):
 
 
 def test_what_is_left_once_all_threads_have_stopped(sizes):
-    times = HoldTimes()
+    times = HoldTimes(PAGE_NS)
     assert times.expected_stopped_ns(1) == 0
     times.record(1, 50 * MS, 40 * MS)
     times.record(1, 12 * MS, 2 * MS)
@@ -231,9 +245,7 @@ def test_a_reader_goes_on_with_it_and_says_so(held):
         assert isinstance(reading, Reading)
         assert (reading.running, reader.long) == ("", 0)
         target.let_run(0.05)
-        reader._deadline_s = lambda *_: 0.1  # it stops all the same
-        reader._max_pause_ns = 1  # and what is expected, is less
-        reader._times.expected_ns = lambda pid, mappings, status=None: 0
+        tracker._tracked[target.pid].clear_page_ns = 1e9
         (reading,) = reader.read([subject], want_resident=False)
         assert isinstance(reading, Reading)
         assert reading.running.startswith("its marks were cleared while it ran")
@@ -339,6 +351,67 @@ def test_as_many_mappings_as_the_kernel_allows_are_read_within_the_longest_pause
         assert reading.paused_ns > 0 or "longer than --max-pause (100 ms)" in reading.running
 
 
+def test_by_default_a_hot_target_is_let_go_and_its_windows_are_approximate(held, monkeypatch):
+    """On a machine that takes 0.2 ms for the mark of a page: 0.4 s, of which the target may be held for 0.1."""
+    target, tracker, _ = held
+    options = Options(10**9, "pagetable")
+    order = SamplerConfig(target.pid, read_stat(target.pid).start_ticks, options)
+    assert order.max_pause_ns == DEFAULT_MAX_PAUSE_NS == 100 * MS
+    outbox, stopped = Outbox(), []
+    prepare, clear = tracker.prepare, Handle.clear
+
+    def prepare_slow(pid: int) -> int:
+        walk_ns = prepare(pid)
+        tracker._tracked[pid].clear_page_ns = 0.2 * MS
+        return walk_ns
+
+    def clear_slow(handle: Handle) -> None:
+        stopped.append("t" in read_stat(target.pid).state)
+        time.sleep(0.4)
+        clear(handle)
+
+    monkeypatch.setattr(tracker, "prepare", prepare_slow)
+    monkeypatch.setattr(Handle, "clear", clear_slow)
+    with closing(PageReader(tracker, pause=True)) as reader, closing(TargetLocks()) as locks:
+        warnings = PauseWarnings(order, outbox, reader)
+        tree = TrackedTree(order, None, outbox, reader, warnings, locks)
+        clock = SampleClock(options, SamplerState(10**9), None, clears=False)
+        clock.start()
+        windows = TreeWindows(tree, reader, clock, outbox, warnings, max_overhead_ppm=None, together=False)
+        windows.start()
+        tree.refresh()
+        tree.follow()
+        for _ in range(2):
+            target.let_run(0.02)
+            windows.take(10**9)
+        windows.close()
+        tree.forget(target.pid)
+    taken = [one for message in outbox.messages if isinstance(message, Window) for one in message.processes]
+    assert len(taken) == 2
+    assert {window.status for window in taken} <= {"approximate", "not paused"}
+    assert max(window.paused_ns for window in taken) < 400 * MS
+    assert len(stopped) >= 2
+    assert not any(stopped), "the marks are cleared while it runs"
+    assert any("(--max-pause)" in text for kind, text in outbox.events() if kind == "warning")
+
+
+@pytest.mark.usefixtures("default_options")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files of a recording that is given up
+@needs_tracker
+@pytest.mark.parametrize(("words", "most_ns"), [((), DEFAULT_MAX_PAUSE_NS), (("--max-pause", "0.3"), 300 * MS)])
+def test_the_order_to_the_sampler_says_how_long(tmp_path, monkeypatch, words, most_ns):
+    lines: list[bytes] = []
+
+    def refuse(_observation: Observation, line: bytes) -> None:
+        lines.append(line)
+        raise UserError("seen enough")
+
+    monkeypatch.setattr(Observation, "_send_command", refuse)
+    with closing(Target()) as target:
+        assert memtui_here("record", target.pid, "-o", tmp_path / "s.memtui", *words).returncode != 0
+        assert SamplerConfig.from_line(lines[0]).max_pause_ns == most_ns
+
+
 @needs_tracker
 def test_on_the_command_line(tmp_path):
     """With 5 ms for a hundred thousand pages that are all touched; the memory is the program's to grow."""
@@ -379,7 +452,7 @@ def test_a_growing_table_is_read_outside_of_the_pause(held, monkeypatch):
             read_in_pause = []
             whole = proc_maps.read_maps
             monkeypatch.setattr(
-                "memtui.probes.pages.pagetable.tracker.read_maps",
+                "memtui.probes.pages.pagetable.tracker_state.read_maps",
                 lambda pid: read_in_pause.append("t" in read_stat(pid).state.lower()) or whole(pid),
             )
             tracker.start_round(1)

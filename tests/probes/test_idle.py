@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.probes.pages import page_frames
+from memtui.probes.pages import page_frames, process_files
 from memtui.probes.pages.idle import bitmap as idle_bitmap
 from memtui.probes.pages.idle import tracker as idle
 from memtui.probes.pages.idle.bitmap import BitPositions, IdleBitmap
 from memtui.probes.pages.idle.tracker import IdleTracker, _whole_blocks
 from memtui.probes.pages.page_frames import flags_of
 from memtui.probes.pages.thread_pool import ThreadPool
-from memtui.probes.pages.tracker import TrackerError
+from memtui.probes.pages.tracker import ClearingTooLong, ReadingTooLong, TrackerError
+from memtui.probes.proc_maps import read_maps
 from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.live import needs_root, pattern, truth_in
@@ -234,6 +237,60 @@ def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target
         assert window(120, 2509) == [120, 2509]
     finally:
         tracker.close()
+
+
+@needs_root
+def test_where_there_is_no_time_it_is_read_or_marked_after_the_pause(target, monkeypatch):
+    bits, pages = IdleBits(), 300
+    monkeypatch.setattr(idle, "IdleBitmap", lambda pool: bits)
+    with closing(IdleTracker()) as tracker:
+        address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:] = 1; answer = a")
+
+        def window() -> list[int]:
+            return within(tracker.window(target.pid, (), want_resident=False).pages, address, pages)
+
+        def there_is_time(ns: int | None) -> None:
+            tracker.resume_by_ns = None if ns is None else time.monotonic_ns() + ns
+
+        there_is_time(-1)
+        with pytest.raises(ReadingTooLong):
+            tracker.start(target.pid, ())
+        assert not bits.frames
+        monkeypatch.setattr(idle, "read_maps", lambda pid, check: read_maps(pid))
+        with pytest.raises(ClearingTooLong) as raised:
+            tracker.start(target.pid, ())
+        assert not bits.frames
+        assert raised.value.finish().reason == "tracking of this process began in this window"
+        marked = set(bits.frames)
+        assert len(marked) >= pages
+        there_is_time(None)
+        assert window() == []
+        bits.frames.clear()  # all were touched
+        there_is_time(-1)
+        with pytest.raises(ClearingTooLong) as raised:
+            window()
+        assert not bits.frames
+        assert within(raised.value.finish().pages, address, pages) == list(range(pages))
+        assert bits.frames == marked
+        there_is_time(None)
+        assert window() == []
+        tracker._tracked[target.pid].set_ns = 10**12
+        there_is_time(10**11)
+        with pytest.raises(ClearingTooLong):
+            window()
+
+
+@needs_root
+def test_its_mappings_are_counted_before_the_pause_where_they_are_many(target, monkeypatch):
+    monkeypatch.setattr(idle, "IdleBitmap", lambda pool: IdleBits())
+    with closing(IdleTracker()) as tracker:
+        lines = read_maps(target.pid).count(b"\n")
+        assert tracker.count_mappings(target.pid) == lines
+        tracker.start(target.pid, ())
+        monkeypatch.setattr(process_files, "read_maps", lambda _pid: b"\n" * 70_000)
+        assert tracker.count_mappings(target.pid) == lines
+        monkeypatch.setattr(process_files, "_FEW_MAPPINGS", lines - 1)
+        assert tracker.count_mappings(target.pid) == 70_000
 
 
 # -- the real kernel

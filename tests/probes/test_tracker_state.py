@@ -30,6 +30,15 @@ def test_pages_that_were_cleared_stay_unflushed_until_a_flush(tracked):
     assert tracked.uncertain.unflushed.page_count == 0
 
 
+def test_the_time_of_clearing_a_page_is_that_of_the_last_windows(tracked):
+    usual_ns = tracked.clear_page_ns
+    tracked.record_clear(pages(0, 9_999), COLD, NONE, 10**9)
+    assert tracked.clear_page_ns == usual_ns, "few pages say little"
+    for took_ns, page_ns in ((10**6, 100), (10**5, 50), (0, 25), (6 * 10**5, 60)):
+        tracked.record_clear(pages(0, 10_000), COLD, NONE, took_ns)
+        assert tracked.clear_page_ns == page_ns
+
+
 def test_what_could_not_be_cleared_is_that_of_the_last_time(tracked):
     tracked.record_clear(pages(0, 5), COLD, pages(0, 2))
     tracked.record_clear(pages(0, 5), COLD, pages(1, 1))

@@ -15,7 +15,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.procfs import read_stat, read_status
 from memtui.core.samples import Capability
 from memtui.probes import process_owner, window_reader
-from memtui.probes.pages.pagetable import tracker as pagetable
+from memtui.probes.pages.pagetable import tracker_state
 from memtui.probes.pages.pagetable.maps_text import MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.pagetable.walk import Walker
@@ -84,7 +84,7 @@ def test_a_name_that_was_given_is_noticed(target):
 
 def test_the_table_is_that_of_the_window_whether_it_was_read_or_not(target, monkeypatch):
     reads = itertools.count()
-    monkeypatch.setattr(pagetable, "read_maps", lambda pid: (next(reads), read_maps(pid))[1])
+    monkeypatch.setattr(tracker_state, "read_maps", lambda pid: (next(reads), read_maps(pid))[1])
     with PageTableTracker() as tracker:
         reader = PageReader(tracker, pause=True)
         subject = Subject(target.pid, None, read_stat(target.pid).start_ticks, ())
@@ -183,6 +183,7 @@ def test_a_tracker_that_knows_no_table_costs_a_reading_every_time(monkeypatch):
     class Blind:
         name, flush, rearm, reads_running = "blind", "off", "off", True
         wss = pages = Capability("wss", True)
+        page_ns, resume_by_ns = 0, None
 
         def window(self, pid, vmas, *, want_resident):
             return PageWindow(PageSet.empty())

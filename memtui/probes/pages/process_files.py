@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass
 
 from memtui.probes.pages.tracker import identity
+from memtui.probes.proc_maps import read_maps
+
+_FEW_MAPPINGS = 2048  # their count is not read again: as many more cost some ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +48,11 @@ class ProcessFiles:
         """Close them, once."""
         os.close(self.source)
         os.close(self.clear_refs)
+
+
+def count_mappings(pid: int, last: int | None) -> int:
+    """Return how many mappings a process had in its last window, or has now if these were many or are not known.
+
+    Raises ProcessLookupError, PermissionError and TooManyMappings.
+    """
+    return last if last is not None and last <= _FEW_MAPPINGS else read_maps(pid).count(b"\n")

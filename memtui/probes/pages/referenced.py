@@ -13,22 +13,24 @@ memory: their working set is reported as not known.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.core.samples import Capability, Status, Vma, VmaSizes
 from memtui.probes.pages import tracker
-from memtui.probes.pages.process_files import ProcessFiles
+from memtui.probes.pages.process_files import ProcessFiles, count_mappings
 from memtui.probes.pages.self_test import misjudged, own_pages
 from memtui.probes.pages.self_test_child import LoopingChild, looping_child
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.probes.pages.tlb_flush import SOFT_DIRTY
-from memtui.probes.pages.tracker import PageWindow, TrackerError
+from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, ReadingTooLong, TrackerError
+from memtui.probes.proc_maps import MOST_MAPPINGS, TooManyMappings
 
 NAME = "referenced"
 FULL = "full"
@@ -37,8 +39,8 @@ _PAGE_KIB = 4
 _UNCOUNTED = (b" ht", b" pf")  # VmFlags of hugetlb and of device memory (PFN map)
 _REFERENCED = re.compile(rb"\nReferenced: +(\d+)")
 _RSS = re.compile(rb"\nRss: +(\d+)")
-# VmFlags is the last line of a VMA, so the next line starts with the address of the next VMA.
-_END = re.compile(rb"\nVmFlags:([^\n]*)\n([0-9a-f]*)")
+# VmFlags is the last line of a VMA, so the next line is that of the next VMA, as in maps.
+_END = re.compile(rb"\nVmFlags:([^\n]*)\n([^\n]*)")
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +49,14 @@ class _Tracked:
 
     files: ProcessFiles  # ``source`` is smaps
     generation: int = 0
+    begun: bool = False  # its accessed bits were cleared once
+    mappings: int = 0  # in its last window
+    read_ns: int = 0  # how long it took to read its last window,
+    clear_ns: int = 0  # and to clear the accessed bits after it
+
+    def expected_clear_ns(self, read_ns: int) -> float:
+        """Return about how long clearing takes in a window that took so long to read."""
+        return self.clear_ns * max(1.0, read_ns / self.read_ns) if self.read_ns else self.clear_ns
 
 
 class ReferencedTracker:
@@ -57,6 +67,7 @@ class ReferencedTracker:
     wss, pages = Capability("wss", True), Capability("pages", False, NO_PAGES, "use the pagetable tracker (root)")
     pauses = clears = True
     counts_users = False
+    page_ns = 150  # AMD EPYC: reading and clearing take half of it each
     resume_by_ns: int | None = None
     reads_running = True  # a pause makes a window exact; where the pause is refused, the window says so
 
@@ -82,19 +93,35 @@ class ReferencedTracker:
         """Return 0: nothing can be done before the first pause."""
         return 0
 
+    def is_prepared(self, pid: int) -> bool:
+        """Return True: there is nothing to prepare."""
+        return True
+
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
 
         Raises:
             ProcessLookupError: the process ended.
             PermissionError: the process belongs to someone else and this is not root.
+            ClearingTooLong: see there.
         """
         self.forget(pid)
         self._tracked[pid] = tracked = _open(pid)
-        self._clear(tracked)
+
+        def finish() -> PageWindow:
+            began_ns = time.monotonic_ns()
+            self._clear(tracked)
+            tracked.begun, tracked.clear_ns = True, time.monotonic_ns() - began_ns
+            return tracker.first_window()
+
+        if tracker.is_late(self.resume_by_ns):
+            raise ClearingTooLong(finish)
+        finish()
 
     def count_mappings(self, pid: int) -> int | None:
-        """Return None: mappings are not counted before they are read."""
+        """Count the mappings of a process. Raises ProcessLookupError, PermissionError and TooManyMappings."""
+        tracked = self._tracked.get(pid)
+        return count_mappings(pid, tracked.mappings if tracked and tracked.mappings else None)
 
     def start_round(self, processes: int) -> None:
         """Do nothing: smaps shows no page frames, so a page that processes share counts once for each of them."""
@@ -104,27 +131,50 @@ class ReferencedTracker:
 
         Raises:
             ProcessLookupError: the process ended.
-            TrackerError: its smaps cannot be read.
+            TrackerError: its smaps cannot be read, or not in time (ReadingTooLong, ClearingTooLong).
+            TooManyMappings: see there.
         """
         tracked = self._tracked.get(pid)
-        if tracked is None:
+        if tracked is None or not tracked.begun:
             self.start(pid, vmas)
             return tracker.first_window()
         start_ns = time.monotonic_ns()
         identity = tracker.identity(pid)
-        text = _read(tracked.files.source) if identity == tracked.files.identity else b""
+        text = self._read(tracked) if identity == tracked.files.identity else b""
         if not text:  # a new address space starts without accessed bits: those that are set date from after the exec
             self.forget(pid)
             self._tracked[pid] = new = _open(pid)
-            new.generation, tracked = tracked.generation + 1, new
-            text = _read(tracked.files.source)
+            new.generation, new.begun, tracked = tracked.generation + 1, True, new
+            text = self._read(tracked)
             if not text:
                 raise ProcessLookupError(f"process {pid} ended")
         read_ns = time.monotonic_ns()
+        finish = partial(self._finish, tracked, text, start_ns, read_ns, want_resident)
+        if tracker.is_late(self.resume_by_ns, tracked.expected_clear_ns(read_ns - start_ns)):
+            raise ClearingTooLong(finish)
+        return finish()
+
+    def _read(self, tracked: _Tracked) -> bytes:
+        """Return the text of smaps. Raises ReadingTooLong and TooManyMappings."""
+        tracked.mappings = 0
+
+        def count(more: int) -> None:
+            tracked.mappings += more
+            if tracked.mappings > MOST_MAPPINGS:
+                raise TooManyMappings
+            if tracker.is_late(self.resume_by_ns):
+                raise ReadingTooLong
+
+        return _read(tracked.files.source, count)
+
+    def _finish(self, tracked: _Tracked, text: bytes, start_ns: int, read_ns: int, want_resident: bool) -> PageWindow:
+        """Clear the accessed bits that were read, and return the window."""
+        clear_ns = time.monotonic_ns()
         self._clear(tracked)
         cleared_ns = time.monotonic_ns()
-        if len(_END.findall(text)) != text.count(b"\nReferenced:"):
+        if text.count(b"\nReferenced:") != tracked.mappings:
             raise TrackerError("smaps has a form that this memtui does not know")
+        tracked.read_ns, tracked.clear_ns = read_ns - start_ns, max(cleared_ns - clear_ns, tracked.clear_ns // 2)
         return PageWindow(
             None,
             flush=self.flush,
@@ -133,8 +183,9 @@ class ReferencedTracker:
             walk_ns=read_ns - start_ns,
             rearm_ns=cleared_ns - read_ns,
             clear_gap_ns=cleared_ns - start_ns,
-            vma_wss=functools.partial(sizes_by_vma, text, _REFERENCED),
-            vma_rss=functools.partial(sizes_by_vma, text, _RSS, uncounted=()) if want_resident else None,
+            maps=partial(maps_in, text),
+            vma_wss=partial(sizes_by_vma, text, _REFERENCED),
+            vma_rss=partial(sizes_by_vma, text, _RSS, uncounted=()) if want_resident else None,
             status=Status.APPROXIMATE if self._flush.doubt else Status.OK,
             reason=self._flush.doubt,
         )
@@ -161,7 +212,7 @@ class ReferencedTracker:
 def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, ...] = _UNCOUNTED) -> VmaSizes:
     """Return (start, bytes) of the VMAs of an smaps text without zeros; bytes are None where the kernel counts none."""
     ends = _END.findall(text)
-    starts = [text.partition(b"-")[0], *(start for _, start in ends[:-1])]
+    starts = [text.partition(b"-")[0], *(line.partition(b"-")[0] for _, line in ends[:-1])]
     sizes: list[tuple[int, int | None]] = []
     for start, (flags, _), size in zip(starts, ends, what.findall(text), strict=True):
         if uncounted and any(flag in flags for flag in uncounted):
@@ -171,17 +222,26 @@ def sizes_by_vma(text: bytes, what: re.Pattern[bytes], uncounted: tuple[bytes, .
     return tuple(sizes)
 
 
+def maps_in(text: bytes) -> bytes:
+    """Return the text of maps that an smaps text holds: its first line and those between two VMAs."""
+    return b"\n".join((text.partition(b"\n")[0], *(line for _, line in _END.findall(text))))
+
+
 def _open(pid: int) -> _Tracked:
     """Raise ProcessLookupError and PermissionError."""
     return _Tracked(ProcessFiles.open(pid, "smaps"))
 
 
-def _read(smaps: int) -> bytes:
-    """Return the whole text of smaps; empty when the address space is gone."""
+def _read(smaps: int, check: Callable[[int], None] = lambda _vmas: None) -> bytes:
+    """Return the whole text of smaps; empty when the address space is gone.
+
+    ``check`` is told how many more VMAs were read, and may raise an error.
+    """
     os.lseek(smaps, 0, os.SEEK_SET)
     parts = []
-    while part := os.read(smaps, 1 << 18):
+    while part := os.read(smaps, 1 << 18):  # the kernel gives some VMAs at once
         parts.append(part)
+        check(part.count(b"\nVmFlags:"))
     return b"".join(parts)
 
 

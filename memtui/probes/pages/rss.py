@@ -15,6 +15,7 @@ class RssTracker:
     flush = rearm = "off"
     resume_by_ns: int | None = None
     pauses = clears = reads_running = counts_users = False
+    page_ns = 0
 
     def __init__(self, remedy: str = "") -> None:
         self.running: set[int] = set()
@@ -31,6 +32,10 @@ class RssTracker:
     def prepare(self, pid: int) -> int:
         """Return 0: nothing can be done before the first pause."""
         return 0
+
+    def is_prepared(self, pid: int) -> bool:
+        """Return True: there is nothing to prepare."""
+        return True
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Do nothing: there is nothing to clear."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,17 @@ class TrackerError(Exception):
     """A window could not be measured; the text is the reason shown to the user."""
 
 
+class ReadingTooLong(TrackerError):
+    """Reading would take longer than the process may be paused. Nothing was cleared: read it again while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__("it cannot be read in the time that it may be held")
+
+
 class ClearingTooLong(TrackerError):
     """The accessed bits were read, but clearing them would take longer than the process may be paused.
 
-    ``finish`` clears them while the process runs.
+    ``finish`` clears them while the process runs, and returns the window.
     """
 
     def __init__(self, finish: Callable[[], PageWindow]) -> None:
@@ -69,6 +77,11 @@ class PageWindow:
         return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, ran))))
 
 
+def is_late(resume_by_ns: int | None, needed_ns: float = 0) -> bool:
+    """Whether what needs so long would end after the time at which the target is to run again (None: any time)."""
+    return resume_by_ns is not None and time.monotonic_ns() + needed_ns > resume_by_ns
+
+
 def describe_users(who: str) -> str:
     """Return a sentence about others that used the memory of a paused process and were not paused."""
     return f"{who} that share its memory ran meanwhile (CLONE_VM, vfork): what they touched just then may be missed"
@@ -92,7 +105,9 @@ class PageTracker(Protocol):
     running: set[int]  # processes that run while they are read, where others are paused
     reads_running: bool  # it also reads a process that may not be paused (yama, a debugger), and says so
     counts_users: bool  # its windows say by themselves that others use the memory of a paused target
-    resume_by_ns: int | None  # time at which the target is to run again; None: when the window is read
+    page_ns: int  # at most so long for each page: the first window, before there is another one to judge by
+    # Time at which the target is to run again; None: no pause, or it may last as long as the window does.
+    resume_by_ns: int | None
 
     def notice(self) -> str:
         """Return a new notice for the user; empty when there is none. Nothing is paused."""
@@ -106,8 +121,14 @@ class PageTracker(Protocol):
         Returns how many ns a walk over all of its page tables took; 0: there was none.
         """
 
+    def is_prepared(self, pid: int) -> bool:
+        """Whether ``prepare`` was called for this process, or there is nothing to prepare."""
+
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
-        """Clear all accessed bits, so that the first window reports accesses and not residency."""
+        """Clear all accessed bits, so that the first window reports accesses and not residency.
+
+        Raises ``ClearingTooLong``, with what returns the first window.
+        """
 
     def count_mappings(self, pid: int) -> int | None:
         """Return how many mappings a process has; None: not known before they are read. Nothing is paused.
@@ -119,7 +140,10 @@ class PageTracker(Protocol):
         """Prepare for a window of each of this many processes. Nothing is paused."""
 
     def window(self, pid: int, vmas: tuple[Vma, ...], *, want_resident: bool) -> PageWindow:
-        """Read the accessed bits, then clear them for the next window. Raises TrackerError and ProcessLookupError."""
+        """Read the accessed bits, then clear them for the next window.
+
+        Raises TrackerError, among them ``ReadingTooLong`` and ``ClearingTooLong``, and ProcessLookupError.
+        """
 
     def forget(self, pid: int) -> None:
         """Release the state of a process that ended."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from memtui.core.procfs import read_status
 
-# Before the first window: the most expensive way of clearing the accessed bit of a page, and of visiting a mapping (AMD
-# EPYC, docs/internals/cost.md). The size of the page tables gives an upper bound of the count of pages.
-_PAGE_NS, _MAPPING_NS = 60, 4000
+# Before the first window: the most expensive way of visiting a mapping (AMD EPYC, docs/internals/cost.md). The size of
+# the page tables gives an upper bound of the count of pages.
+_MAPPING_NS = 4000
 _WALKS = 2  # on a slower machine: a window walks the page tables to read, and once more to clear
 _PAGES_PER_TABLE_KB = 512 // 4
 _DECAY = 0.8  # per window: in a program with alternating phases the next window may take as long as the last but one
@@ -30,8 +30,9 @@ class HoldTimes:
         in_part: what is recorded is a part of a window, and not an example: it may raise a prediction only.
     """
 
-    def __init__(self) -> None:
-        self.in_part = False
+    def __init__(self, page_ns: int) -> None:
+        """``page_ns``: before the first window, at most so long for each page."""
+        self.in_part, self._page_ns = False, page_ns
         self._size: dict[int, _Size] = {}
         self._took: dict[int, tuple[float, _Size]] = {}
         self._stopped: dict[int, float] = {}
@@ -47,7 +48,7 @@ class HoldTimes:
         """
         now = self._size[pid] = _Size(mappings or 0, page_tables_kb(pid, status))
         if pid not in self._took:
-            usual_ns = now.tables_kb * _PAGES_PER_TABLE_KB * _PAGE_NS + now.mappings * _MAPPING_NS
+            usual_ns = now.tables_kb * _PAGES_PER_TABLE_KB * self._page_ns + now.mappings * _MAPPING_NS
             return max(usual_ns, _WALKS * self._walk_ns.get(pid, 0))
         took_ns, then = self._took[pid]
         grown = (now.mappings / max(then.mappings, 1), now.tables_kb / max(then.tables_kb, 1))

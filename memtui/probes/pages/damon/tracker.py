@@ -72,6 +72,7 @@ class DamonTracker:
     reads_running = True
     pauses = clears = False  # the kernel clears some hundred bits a window
     counts_users = False
+    page_ns = 0
 
     def __init__(self, flush: str = "auto") -> None:
         """Take the interface.
@@ -125,6 +126,10 @@ class DamonTracker:
     def prepare(self, pid: int) -> int:
         """Return 0: nothing can be done before the first pause."""
         return 0
+
+    def is_prepared(self, pid: int) -> bool:
+        """Return True: there is nothing to prepare."""
+        return True
 
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Start watching a process. Raises ProcessLookupError."""

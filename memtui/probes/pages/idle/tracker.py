@@ -27,14 +27,14 @@ from memtui.probes.pages import page_frames, tracker
 from memtui.probes.pages.idle.bitmap import BITMAP, BitPositions, IdleBitmap
 from memtui.probes.pages.page_frames import KPAGEFLAGS, Entries, Numbers, has
 from memtui.probes.pages.pagetable.lru_drain import LruDrain
-from memtui.probes.pages.process_files import ProcessFiles
+from memtui.probes.pages.process_files import ProcessFiles, count_mappings
 from memtui.probes.pages.referenced import prove_flush
 from memtui.probes.pages.self_test import misjudged, own_pages
 from memtui.probes.pages.shared_frames import TouchedFrames
 from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tlb_flush import SOFT_DIRTY
-from memtui.probes.pages.tracker import PageWindow, TrackerError
+from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, ReadingTooLong, TrackerError
 from memtui.probes.proc_maps import parse_maps, read_maps
 
 NAME = "idle"
@@ -96,6 +96,8 @@ class _Tracked:
 
     files: ProcessFiles  # ``source`` is pagemap
     generation: int = 0
+    begun: bool = False  # its idle bits were set once
+    set_ns: int = 0  # how long it took to set those of its last window
     maps: bytes = b""
     ranges: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
     dense: bool = False  # more than half of the ranges is present
@@ -113,6 +115,7 @@ class IdleTracker:
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = True
     counts_users = False
+    page_ns = 300
     resume_by_ns: int | None = None
     reads_running = False  # page frames change their place under a running process
 
@@ -147,25 +150,40 @@ class IdleTracker:
         """Return 0: nothing can be done before the first pause."""
         return 0
 
+    def is_prepared(self, pid: int) -> bool:
+        """Return True: there is nothing to prepare."""
+        return True
+
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Set the idle bit of every page, so that the first window reports accesses and not residency.
 
         Raises:
             ProcessLookupError: the process ended.
             PermissionError: page frame numbers are hidden from this process.
+            ReadingTooLong, ClearingTooLong, TooManyMappings: see there.
         """
         self.forget(pid)
-        tracked = _open(pid)
+        tracked = self._tracked[pid] = _open(pid)
         try:
             tracked.pages = self._present_pages(pid, tracked)
-            self._set_idle(tracked, np.ones(len(tracked.pages.numbers), bool))
         except BaseException:
-            tracked.files.close()
+            self.forget(pid)
             raise
-        self._tracked[pid] = tracked
+
+        def finish() -> PageWindow:
+            began_ns = time.monotonic_ns()
+            self._set_idle(tracked, np.ones(len(tracked.pages.numbers), bool))
+            tracked.begun, tracked.set_ns = True, time.monotonic_ns() - began_ns
+            return tracker.first_window()
+
+        if tracker.is_late(self.resume_by_ns):
+            raise ClearingTooLong(finish)
+        finish()
 
     def count_mappings(self, pid: int) -> int | None:
-        """Return None: mappings are not counted before they are read."""
+        """Count the mappings of a process. Raises ProcessLookupError, PermissionError and TooManyMappings."""
+        tracked = self._tracked.get(pid)
+        return count_mappings(pid, tracked.maps.count(b"\n") if tracked else None)
 
     def start_round(self, processes: int) -> None:
         """Do nothing: every window reads page frames."""
@@ -175,16 +193,17 @@ class IdleTracker:
 
         Raises:
             ProcessLookupError: the process ended.
-            TrackerError: page frames cannot be read.
+            TrackerError: page frames cannot be read, or not in time (ReadingTooLong, ClearingTooLong).
+            TooManyMappings: see there.
         """
         tracked = self._tracked.get(pid)
-        if tracked is None:
+        if tracked is None or not tracked.begun:
             self.start(pid, vmas)
             return tracker.first_window()
         start_ns = time.monotonic_ns()
         if tracker.identity(pid) != tracked.files.identity:  # all pages are new, and new pages count as accessed
             new = _open(pid)
-            new.generation = tracked.generation + 1
+            new.generation, new.begun = tracked.generation + 1, True
             self.forget(pid)
             self._tracked[pid] = tracked = new
         pages = tracked.pages = self._present_pages(pid, tracked)
@@ -196,12 +215,31 @@ class IdleTracker:
             tracked.seen_by_others = tracked.seen_by_others[:0]
         # A page whose bit could not be set may have been accessed or not; so may each page of a large folio.
         unknown = touched & ((~pages.bit_set & ~pages.new) | (pages.kinds == _LARGE))
-        in_common = touched & pages.shared
         walked_ns = time.monotonic_ns()
+        finish = partial(self._finish, tracked, touched, unknown, (start_ns, walked_ns), want_resident)
+        if tracker.is_late(self.resume_by_ns, tracked.set_ns):
+            raise ClearingTooLong(finish)
+        return finish()
+
+    def _finish(
+        self,
+        tracked: _Tracked,
+        touched: NDArray[np.bool_],
+        unknown: NDArray[np.bool_],
+        read_ns: tuple[int, int],
+        want_resident: bool,
+    ) -> PageWindow:
+        """Set the idle bits of accessed pages again, and return the window.
+
+        ``read_ns``: when reading them began and ended.
+        """
+        pages, (start_ns, walked_ns) = tracked.pages, read_ns
+        in_common = touched & pages.shared
         touched_pages = pages.select(touched)
         reason = self._reason(pages, unknown)
         self._set_idle(tracked, touched)
         cleared_ns = time.monotonic_ns()
+        tracked.set_ns = max(cleared_ns - walked_ns, tracked.set_ns // 2)
         hugetlb = _starts_of(tracked.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
             touched_pages,
@@ -220,9 +258,13 @@ class IdleTracker:
             reason="; ".join(filter(None, (reason, self._flush.doubt))),
         )
 
+    def _check_time(self) -> None:
+        if tracker.is_late(self.resume_by_ns):
+            raise ReadingTooLong
+
     def _present_pages(self, pid: int, tracked: _Tracked) -> _Pages:
         """Return the pages that are present now, with their kinds from the last window where they are the same."""
-        text = read_maps(pid)
+        text = read_maps(pid, check=self._check_time)
         if text != tracked.maps:
             tracked.maps = text
             tracked.ranges = np.array(

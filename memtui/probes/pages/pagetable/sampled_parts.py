@@ -10,9 +10,9 @@ from memtui.core.page_set import PageSet
 from memtui.core.page_sizes import PAGE_BYTES
 from memtui.probes.pages.pagetable.rearm import Rearmed, Rearmer
 from memtui.probes.pages.pagetable.recent_pages import by_blocks_near_files
-from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Tracked
+from memtui.probes.pages.pagetable.tracker_state import AccessedBits, Part, Tracked
 from memtui.probes.pages.pagetable.walk import Walker
-from memtui.probes.pages.pagetable.walk_result import Users, Walk
+from memtui.probes.pages.pagetable.walk_result import Walk
 
 ALL_PAGES = 1 << 40  # more than any process has: clearing a part is then always cheaper than clearing in full
 
@@ -23,15 +23,10 @@ class PartReader:
     def __init__(self, walker: Walker, rearmer: Rearmer) -> None:
         self._walker, self._rearmer = walker, rearmer
 
-    def read(
-        self, tracked: Tracked, pid: int, sample: BlockSample, users: Users, *, first: bool = False
-    ) -> tuple[AccessedBits, PageSet, Rearmed]:
-        """Read the accessed bits of the part that was cleared last, flush, and clear those of the next part.
+    def read(self, tracked: Tracked, pid: int, sample: BlockSample, *, first: bool = False) -> AccessedBits:
+        """Read the accessed bits of the part that was cleared last, and of the next part, which are to be cleared.
 
         The bits of the other parts stay as they are, so the target does not have to set them again.
-
-        Returns:
-            The accessed bits of the part, its present pages, how they were cleared.
         """
         part = tracked.part
         following = part if first else (part + 1) % sample.parts
@@ -51,13 +46,17 @@ class PartReader:
             noted = found.union(others)
         if new:
             tracked.record_exec(walk.address_space)
-        walked_ns = time.monotonic_ns()
-        marked, uncertain = marked.union(noted), tracked.uncertain
-        done = self._rearmer.rearm(tracked.handle, walk, marked, noted, ALL_PAGES, shared=users.some_run)
-        tracked.sample, tracked.part = finer, following
-        tracked.record_clear(marked, done.flush, done.unknown)
-        bits = AccessedBits(replace(walk, in_doubt=doubtful_pages), touched, walked_ns, uncertain)
-        return bits, sample.select(walk.resident, part), done
+        both = Part(sample.select(walk.resident, part), marked.union(noted), finer, following)
+        walk = replace(walk, in_doubt=doubtful_pages)
+        return AccessedBits(walk, touched, time.monotonic_ns(), tracked.uncertain, noted, part=both)
+
+    def clear(self, tracked: Tracked, bits: AccessedBits, part: Part, *, shared: bool) -> Rearmed:
+        """Flush, and clear the accessed bits of the next part. ``shared``: see ``Rearmer.rearm``."""
+        began_ns = time.monotonic_ns()
+        done = self._rearmer.rearm(tracked.handle, bits.walk, part.marked, bits.noted, ALL_PAGES, shared=shared)
+        tracked.sample, tracked.part = part.sample, part.following
+        tracked.record_clear(part.marked, done.flush, done.unknown, time.monotonic_ns() - began_ns)
+        return done
 
     def _notes(self, pid: int, pages: PageSet, walk: Walk) -> tuple[PageSet, PageSet, int]:
         """Ask for the notes of other observers about pages whose accessed bits are clear.

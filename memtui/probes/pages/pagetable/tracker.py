@@ -6,7 +6,8 @@ A window walks the page tables, flushes stale translations and clears the access
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -26,12 +27,9 @@ from memtui.probes.pages.pagetable.walk import DEFAULT_SLOTS, Walker, blocks_of
 from memtui.probes.pages.pagetable.walk_result import Users, Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import Flusher, Handle, prove_flushes
-from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window
-from memtui.probes.proc_maps import read_maps
+from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, first_window, is_late
 
 NAME = "pagetable"
-_MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
-_FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
 _LOOK_EVERY_NS = 100_000_000  # for other observers that began; a look takes 0.2 ms
 
 
@@ -46,6 +44,7 @@ class PageTableTracker:
     name = NAME
     wss, pages = Capability("wss", True), Capability("pages", True)
     pauses = clears = counts_users = True
+    page_ns = 60  # AMD EPYC (docs/internals/cost.md)
     resume_by_ns: int | None = None
     reads_running = False
 
@@ -162,33 +161,42 @@ class PageTableTracker:
         self._split.prepare(1 + len(tracked.cuts), pages=tracked.resident_pages)
         return 0 if sample else walk_ns
 
+    def is_prepared(self, pid: int) -> bool:
+        """Whether ``prepare`` was called for this process."""
+        return pid in self._tracked
+
     def start(self, pid: int, vmas: tuple[Vma, ...]) -> None:
         """Clear all accessed bits, so that the first window reports accesses and not residency.
 
-        Calls ``prepare`` where the caller did not. Raises as ``prepare``.
+        Calls ``prepare`` where the caller did not. Raises as ``prepare``, and ClearingTooLong.
         """
         if pid not in self._tracked or self._tracked[pid].begun:
             self.prepare(pid)
         tracked = self._tracked[pid]
         try:
-            if tracked.sample is not None:
-                with self._split.counted(pid) as users:
-                    self._parts.read(tracked, pid, tracked.sample, users, first=True)
-            elif tracked.mostly_cleared:
-                with self._split.counted(pid) as users:
-                    bits = self._read_bits(tracked, pid, users)  # without notes: the first window reads those, too
-                    self._clear(tracked, bits, users)
-                # How many of all pages ever accessed could not be cleared singly says nothing about a window.
-                self._rearmer.forget(pid)
-            else:
-                with self._split.counted(pid) as users:
-                    walk = self._walker.walk(pid)
-                    tracked.address_space = walk.address_space
-                    flush = self._rearmer.clear_all(tracked.handle, walk, shared=users.some_run)
-                    tracked.record_clear(walk.pages, flush, PageSet.empty())
+            with self._split.counted(pid) as users:
+                # Without notes: the first window reads those, too.
+                bits = self._read(tracked, pid, users, first=True)
+                late = self._takes_too_long(tracked, pid, bits)
+                if not late:
+                    self._clear_first(tracked, bits, users)
         except BaseException:
             self.forget(pid)
             raise
+        if late:
+            raise ClearingTooLong(partial(self._finish_start, tracked, bits))
+
+    def _clear_first(self, tracked: Tracked, bits: AccessedBits, users: Users | None) -> None:
+        """Clear all accessed bits before the first window. ``users``: as for ``_clear``."""
+        pid = tracked.handle.pid
+        if bits.part is not None or tracked.mostly_cleared:
+            self._clear(tracked, bits, users)
+            # How many of all pages ever accessed could not be cleared singly says nothing about a window.
+            self._rearmer.forget(pid)
+        else:
+            shared, began_ns = users is not None and users.some_run, time.monotonic_ns()
+            flush = self._rearmer.clear_all(tracked.handle, bits.walk, shared=shared)
+            tracked.record_clear(bits.touched, flush, PageSet.empty(), time.monotonic_ns() - began_ns)
         tracked.begun = True
 
     def count_mappings(self, pid: int) -> int | None:
@@ -241,31 +249,37 @@ class PageTableTracker:
             tracked.cuts = ()
         start_ns = time.monotonic_ns()
         with self._split.counted(pid) as users:
-            if tracked.sample is not None:
-                bits, sampled, done = self._parts.read(tracked, pid, tracked.sample, users)
-                return self._page_window(
-                    tracked, bits, done, users if still else None, start_ns, want_resident, sampled
-                )
-            bits = self._read_bits(tracked, pid, users, want_resident=want_resident, want_tables=self._several)
-            if still and bits.files is None and self._takes_too_long(tracked, bits.touched):
+            bits = self._read(tracked, pid, users, want_resident=want_resident)
+            if self._takes_too_long(tracked, pid, bits):
                 raise ClearingTooLong(partial(self._finish, tracked, bits, start_ns, want_resident))
             done = self._clear(tracked, bits, users)
         return self._page_window(tracked, bits, done, users if still else None, start_ns, want_resident)
 
-    def _takes_too_long(self, tracked: Tracked, pages: PageSet) -> bool:
-        """Whether clearing accessed bits would take longer than until the process is to run again."""
-        if self.resume_by_ns is None:
+    def _takes_too_long(self, tracked: Tracked, pid: int, bits: AccessedBits) -> bool:
+        """Whether clearing accessed bits would take longer than until a paused process is to run again."""
+        if bits.files is not None or pid in self.running:
             return False
-        return time.monotonic_ns() + pages.page_count * tracked.clear_page_ns > self.resume_by_ns
+        return is_late(self.resume_by_ns, bits.to_clear.page_count * tracked.clear_page_ns)
 
     def _finish(self, tracked: Tracked, bits: AccessedBits, start_ns: int, want_resident: bool) -> PageWindow:
         """Clear the accessed bits of a process that was released after they were read."""
-        pid = tracked.handle.pid
+        with self._released(tracked.handle.pid):
+            done = self._clear(tracked, bits, None)
+            return self._page_window(tracked, bits, done, None, start_ns, want_resident)
+
+    def _finish_start(self, tracked: Tracked, bits: AccessedBits) -> PageWindow:
+        """Clear the accessed bits before the first window, as ``_finish``."""
+        with self._released(tracked.handle.pid):
+            self._clear_first(tracked, bits, None)
+        return first_window()
+
+    @contextmanager
+    def _released(self, pid: int) -> Iterator[None]:
+        """Treat a process as running during the block."""
         runs_anyway = pid in self.running
         self.running.add(pid)
         try:
-            done = self._clear(tracked, bits, None)
-            return self._page_window(tracked, bits, done, None, start_ns, want_resident)
+            yield
         finally:
             if not runs_anyway:
                 self.running.discard(pid)
@@ -278,9 +292,9 @@ class PageTableTracker:
         users: Users | None,
         start_ns: int,
         want_resident: bool,
-        sampled: PageSet | None = None,
     ) -> PageWindow:
         """Return the window. ``users``: of the memory of a paused process."""
+        sampled = bits.part.present if bits.part is not None else None
         walk, pages, walked, cleared = bits.walk, bits.touched, bits.walked_ns, time.monotonic_ns()
         resident = walk.resident if sampled is None else sampled if want_resident else None
         tracked.recent.record(pages, walk)
@@ -301,7 +315,7 @@ class PageTableTracker:
             flush=done.flush,
             rearm=done.rearm,
             generation=tracked.generation,
-            maps=self._table(tracked, walk, anew=want_resident),
+            maps=tracked.maps(walk, anew=want_resident),
             walk_ns=walked - start_ns,
             rearm_ns=cleared - walked,
             clear_gap_ns=cleared - start_ns,
@@ -314,10 +328,20 @@ class PageTableTracker:
             reason=reason or doubts,
         )
 
-    def _read_bits(
-        self, tracked: Tracked, pid: int, users: Users, *, want_resident: bool = False, want_tables: bool = False
+    def _read(
+        self, tracked: Tracked, pid: int, users: Users, *, want_resident: bool = False, first: bool = False
     ) -> AccessedBits:
-        """Read the accessed bits; those in mapped files may be cleared meanwhile."""
+        """Read the accessed bits, all or a part; those in mapped files may be cleared meanwhile.
+
+        ``first``: before the first window, for which all are cleared.
+        """
+        if tracked.sample is not None:
+            return self._parts.read(tracked, pid, tracked.sample, first=first)
+        if first and not tracked.mostly_cleared:
+            walk = self._walker.walk(pid)
+            tracked.address_space = walk.address_space
+            return AccessedBits(walk, walk.pages, time.monotonic_ns(), tracked.uncertain)
+        want_tables = self._several and not first
         self._split.take_doubts()  # drop those of clearing after the last window
         recent = tracked.recent if self._walker.reads_young_flags else None
         if recent is not None:
@@ -356,6 +380,9 @@ class PageTableTracker:
     def _clear(self, tracked: Tracked, bits: AccessedBits, users: Users | None) -> Rearmed:
         """Flush, and clear the accessed bits that were read. ``users``: of the memory; None: the process runs."""
         files, shared = bits.files, users is not None and users.some_run
+        if bits.part is not None:
+            return self._parts.clear(tracked, bits, bits.part, shared=shared)
+        began_ns = time.monotonic_ns()
         try:
             if files is None and self._rearmer.clears_ahead(tracked.handle.pid):
                 files = self._rearmer.clear_ahead(tracked.handle)
@@ -365,10 +392,7 @@ class PageTableTracker:
         finally:
             if files is not None:
                 files.wait()
-        tracked.record_clear(bits.touched, done.flush, done.unknown)
-        if (pages := bits.touched.page_count) >= _FEW_PAGES:
-            took_ns = time.monotonic_ns() - bits.walked_ns
-            tracked.clear_page_ns = max(took_ns / pages, tracked.clear_page_ns / 2)
+        tracked.record_clear(bits.touched, done.flush, done.unknown, time.monotonic_ns() - began_ns)
         return done
 
     def _taken_by_others(self, walk: Walk, pages: PageSet) -> str:
@@ -391,23 +415,6 @@ class PageTableTracker:
         pids = [pid for pid in others if self._walker.uses(pid, memory)]
         who = ", ".join(map(str, pids))
         return f"the same memory is read of pid {who}, too: each reading clears the marks for all" if pids else ""
-
-    def _table(self, tracked: Tracked, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
-        """Return a function that returns the text of /proc/PID/maps, to be called after the pause.
-
-        Reading the table takes a tenth of the pause, so the text is composed from the walk where that is possible. The
-        walk does not see that a file was renamed, so ``anew`` has the table read now and then. A long table is read
-        after the pause: then its names are those of a moment later.
-        """
-        mappings, table, pid = walk.mappings, tracked.table, tracked.handle.pid
-        later = walk.vmas > _MAPPINGS_IN_PAUSE
-        if mappings is None:
-            return partial(read_maps, pid) if later else partial(bytes, read_maps(pid))
-        if not anew and table.knows(mappings):
-            return partial(table.text, mappings)
-        if later:
-            return lambda: table.store_later(mappings, read_maps(pid))
-        return partial(table.store, mappings, read_maps(pid))
 
     def _record_resident(self, tracked: Tracked, walk: Walk) -> None:
         if walk.resident is not None:

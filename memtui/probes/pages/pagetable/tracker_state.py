@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from memtui.core.block_sample import BlockSample
 from memtui.core.page_set import PageSet
@@ -12,9 +14,13 @@ from memtui.probes.pages.pagetable.recent_pages import RecentPages
 from memtui.probes.pages.pagetable.walk_result import Walk
 from memtui.probes.pages.thread_pool import Future
 from memtui.probes.pages.tlb_flush import OFF, UNFLUSHED, Handle
+from memtui.probes.proc_maps import read_maps
 
 # With less of the working set in doubt, a window counts as exact: folios of libraries are shared and often noted
 _EXACT_SHARE, _EXACT_BYTES = 0.01, 1 << 20
+
+_FEW_PAGES = 10_000  # below that, the time of clearing does not show what a page costs
+_MAPPINGS_IN_PAUSE = 2048  # a table of more mappings is read after the pause; this many take some 2 ms
 
 
 def is_little(doubtful_bytes: int, pages: PageSet) -> bool:
@@ -61,6 +67,23 @@ class Tracked:
     uncertain: Uncertain = field(default_factory=Uncertain)
     clear_page_ns: float = 45.0  # recent time of clearing, for each accessed page
 
+    def maps(self, walk: Walk, *, anew: bool) -> Callable[[], bytes]:
+        """Return a function that returns the text of /proc/PID/maps, to be called after the pause.
+
+        Reading the table takes a tenth of the pause, so the text is composed from the walk where that is possible. The
+        walk does not see that a file was renamed, so ``anew`` has the table read now and then. A long table is read
+        after the pause: then its names are those of a moment later.
+        """
+        mappings, table, pid = walk.mappings, self.table, self.handle.pid
+        later = walk.vmas > _MAPPINGS_IN_PAUSE
+        if mappings is None:
+            return partial(read_maps, pid) if later else partial(bytes, read_maps(pid))
+        if not anew and table.knows(mappings):
+            return partial(table.text, mappings)
+        if later:
+            return lambda: table.store_later(mappings, read_maps(pid))
+        return partial(table.store, mappings, read_maps(pid))
+
     def record_exec(self, address_space: tuple[int, int]) -> None:
         """Record a new address space: it begins without accessed bits and without translations."""
         self.address_space = address_space
@@ -74,10 +97,32 @@ class Tracked:
             there = unflushed.difference(unflushed.difference(resident))
             self.uncertain = replace(self.uncertain, unflushed=there)
 
-    def record_clear(self, pages: PageSet, flush: str, unknown: PageSet) -> None:
-        """Record which accessed bits were to be cleared, the flush that came with it, and which bits stayed set."""
+    def record_clear(self, pages: PageSet, flush: str, unknown: PageSet, took_ns: int = 0) -> None:
+        """Record which accessed bits were to be cleared, the flush that came with it, and which bits stayed set.
+
+        ``took_ns``: how long that took.
+        """
+        if pages.page_count >= _FEW_PAGES:
+            self.clear_page_ns = max(took_ns / pages.page_count, self.clear_page_ns / 2)
         unflushed = self.uncertain.unflushed.union(pages) if flush == OFF else PageSet.empty()
         self.uncertain = Uncertain(unknown, unflushed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The part of the memory whose accessed bits were read, and the one whose bits are to be cleared.
+
+    Attributes:
+        present: pages of the part that was read.
+        marked: pages of the next part whose accessed bits or notes may be set.
+        sample: the newest, with the next part.
+        following: its number.
+    """
+
+    present: PageSet
+    marked: PageSet
+    sample: BlockSample
+    following: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,3 +138,9 @@ class AccessedBits:
     uncertain: Uncertain
     noted: PageSet = field(default_factory=PageSet.empty)
     files: Future[None] | None = None  # clearing of mapped files, where it was started
+    part: Part | None = None  # None: these are all
+
+    @property
+    def to_clear(self) -> PageSet:
+        """The pages whose accessed bits are to be cleared."""
+        return self.touched if self.part is None else self.part.marked
