@@ -1,9 +1,9 @@
 """A tree in which thousands of processes start and end: memory is used only for those that run, or are shown."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters import Presenter, heat_map, ranges
 from memtui.tui.presenters.presenter import Room
+from tests.support.live import needs_tracker, part, start, stop, wait_for_samples
 from tests.support.sessions import MS, hello
-from tests.support.streams import sample as sample_process
 
 CHILDREN, EACH, LIVES = 5000, 5, 1  # children, how many begin in a window, windows that each is there
 INTERVAL_NS = 100 * MS
@@ -27,18 +27,17 @@ RANGES = 6
 KEEP_GROUPS = 8
 PAGES = 32
 FORKER = """
-import os, time
-memory = bytearray(1 << 20)
-while True:
-    for _ in range(4):
-        if os.fork() == 0:
-            memory[::4096] = b"x" * 256
-            time.sleep(0.15)
-            os._exit(0)
-    time.sleep(0.1)
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]: pass
-    except ChildProcessError: pass
+import os, sys, time
+memory = bytearray(8 << 20)
+for line in sys.stdin:
+    for _ in range(int(line) // 40):
+        for _ in range(40):
+            if os.fork() == 0:
+                memory[::8192] = b"x" * 1024
+                time.sleep(0.08)
+                os._exit(0)
+        for _ in range(40): os.wait()
+    print("done", flush=True)
 """
 
 
@@ -120,6 +119,23 @@ class CountedSteps:
         return reading.execute(query, values).fetchall()
 
 
+class CountedCalls:
+    """Counts the calls of Python functions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _count(self, _frame, event, _argument) -> None:
+        self.count += event == "call"
+
+    def __enter__(self):
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_) -> None:
+        sys.setprofile(None)
+
+
 def follow(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("many") / "s.memtui"
     recording = Following(path)
@@ -135,10 +151,12 @@ def follow(tmp_path_factory, steps):
             recording.step()
         recording.writer.commit()
         before = steps.count
-        presenter.refresh()
-        presenter.view(10.0)
+        with CountedCalls() as calls:
+            presenter.refresh()
+            presenter.view(10.0)
         for name, count in {
             "steps": steps.count - before,
+            "calls": calls.count,
             "observed": len(recording.builder._observed),
             "rows": len(presenter.ranges._rows),
             "most": len(presenter.ranges._most),
@@ -170,11 +188,12 @@ def test_viewer_holds_what_is_in_sight(followed, what):
     assert max(later) <= 1.1 * max(counts[: len(counts) // 2])
 
 
-def test_a_refresh_searches_no_more_the_longer_the_session_is(followed):
+@pytest.mark.parametrize("what", ["steps", "calls"])
+def test_a_refresh_searches_and_does_no_more_the_longer_the_session_is(followed, what):
     _, rows = followed
-    steps = rows["steps"]
-    third = len(steps) // 3
-    assert sum(steps[-third:]) < 1.1 * sum(steps[third : 2 * third])
+    counts = rows[what]
+    third = len(counts) // 3
+    assert sum(counts[-third:]) < 1.1 * sum(counts[third : 2 * third])
 
 
 def test_viewer_reads_the_rows_of_an_ended_process_once(tmp_path):
@@ -284,22 +303,29 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
     reader.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="reads page tables of another process: needs root")
+@needs_tracker
 def test_children_of_a_real_process_are_let_go(tmp_path):
-    parent = subprocess.Popen([sys.executable, "-c", FORKER], start_new_session=True)
+    """A thousand, each there for a window or two: neither the sampler nor the recorder grows with them."""
+    path = tmp_path / "s.memtui"
+    parent = subprocess.Popen([sys.executable, "-c", FORKER], stdin=PIPE, stdout=PIPE, text=True)
+    recording = start("record", parent.pid, "-o", path, "--interval", 0.02, "--max-overhead", "none")
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    held_bytes = []
     try:
-        stream = sample_process(parent.pid, 3.0, interval_ns=100 * MS)
+        wait_for_samples(path, 1).close()
+        parts = [part(recording.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")]
+        for children in (200, 800):
+            print(children, file=parent.stdin, flush=True)
+            assert parent.stdout.readline() == "done\n"
+            held_bytes.append([process.memory_info().rss for process in parts])
     finally:
         parent.kill()
-        parent.wait()
-    writer = SessionWriter(tmp_path / "s.memtui")
-    builder = SessionBuilder(writer)
-    most, there = 0, [0]
-    for message in stream.messages:
-        builder.add(message)
-        if isinstance(message, Window):
-            there.append(len(message.processes))
-            most = max(most, len(builder._observed) - sum(there[-3:]))
-    writer.discard()
-    assert sum(isinstance(message, Process) for message in stream.messages) > 15
-    assert most <= 0
+        parent.communicate()
+        code, _, errors = stop(recording)
+    assert code == 0, errors
+    reader = Session(path)
+    assert len(reader.processes.all()) > 200
+    reader.close()
+    early, late = held_bytes
+    assert all(after - before < 5 << 20 for before, after in zip(early, late, strict=True)), held_bytes
