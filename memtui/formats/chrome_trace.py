@@ -11,7 +11,6 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,7 +23,7 @@ from memtui.core.tracer_messages import MAIN_MEMORY
 from memtui.formats import reading
 from memtui.formats.allocation_ledger import BETWEEN, UNKNOWN, Ledger
 from memtui.formats.call_paths import MOST_CALL, CallPaths, path_of
-from memtui.formats.certainty import MOST_LINES, share_of
+from memtui.formats.certainty import share_of
 from memtui.formats.imported import Imported, NotImportable, Part
 from memtui.formats.infer_categories import with_kinds
 from memtui.formats.reading import FileSummary, Usage, summarize
@@ -108,11 +107,10 @@ class Events:
         self.certainty = 0.0
         self._threads: dict[tuple[str, str], int] = {}
 
-    def add_first(self, events: Iterable[Any]) -> None:
+    def add_first(self, events: list[Any]) -> None:
         """Take in the first events, as ``add`` does."""
-        first = list(islice(events, MOST_LINES))
-        self.certainty = share_of(first, lambda event: isinstance(event, dict) and {"ph", "name"} <= event.keys())
-        self.add(first)
+        self.certainty = share_of(events, lambda event: isinstance(event, dict) and {"ph", "name"} <= event.keys())
+        self.add(events)
 
     def add(self, events: Iterable[Any]) -> None:
         """Take in events as in the file. Raises NotImportable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from memtui.core.errors import UserError
 from memtui.core.os_errors import READ, refused
 from memtui.core.text import storable
 from memtui.formats import memray_capture, mxnet_log, reading, zpp
-from memtui.formats.certainty import most_certain
+from memtui.formats.certainty import MOST_LINES, most_certain
 from memtui.formats.imported import Imported, NotImportable
 from memtui.formats.input_file import MOST_BYTES, Input, check_size, name_of, open_input, parse_json
 from memtui.session.file_format import SQLITE_MAGIC
@@ -164,8 +165,9 @@ def _document(source: Input) -> Any:
     def events() -> Events:
         found, items = Events(), text.items()
         reading.parsed_by(found)
-        found.add_first(items)
+        first = list(itertools.islice(items, MOST_LINES))
         text.commit()
+        found.add_first(first)
         found.add(items)
         return found
 
