@@ -38,15 +38,17 @@ _CALL = re.compile(r"(.*)\((\d{1,10})\): (.*)", re.DOTALL)  # file(line): functi
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{1,16}(?=>)")  # of the object of a method that is built in
 _MOST_NS = 1 << 61
 _YEAR_2001_NS = 10**18  # no machine is up for that long
+_NEVER = (2 * _MOST_NS, 2 * _MOST_NS, -1)  # a span
 _MOST_ADDRESS = 1 << 63
 _ABSENT = (
     "the beginning: memory that is neither allocated nor freed in the trace is not in it",
     "kinds: found by the operators around and what became of the block",
 )
 _MOST_TITLE = 200  # characters of the name of a session
-_MOST_PATHS = 1 << 16  # kept to be found again
+_MOST_PATHS = 1 << 15  # kept to be found again
 _NAME_BITS = 32
-_NO_ROOM = -2  # in place of the number of a call stack
+_CALL_IN_PYTHON, _LAYER, _STEP_OF_PROFILER, _OPERATOR = range(4)  # kinds of spans
+_NO_ROOM = _NOT_ASKED = -2  # in place of the number of a call stack, and of a frame
 
 _Chain: TypeAlias = "tuple[str, _Chain] | None"  # a name, and those around it
 _Event = dict[str, Any]  # as in the file, not validated
@@ -295,44 +297,47 @@ class _Paths:
         self.outermost = _Path(0, None, None, BETWEEN, -1)
         self._names, self._stacks = names, stacks
         self._inner: dict[int, _Path] = {}  # by the number of the path around it, and that of its name
-        self._count = 1
+        self._count = 0  # of the paths inside
         self._ops, self._layers = CallPaths(), CallPaths()
+        self._kinds = bytes(map(_kind, names))
+        self._frame = array("i", [_NOT_ASKED]) * len(names)  # number of the frame of each name
 
-    def inside(self, outer: _Path, name: int) -> _Path:
-        """Return the path of a span in a path. ``name``: its number."""
-        key = outer.number << _NAME_BITS | name
-        path = self._inner.get(key)
-        if path is None:
-            if len(self._inner) >= _MOST_PATHS:
-                self._inner.clear()
-            path = self._inner[key] = self._inside(outer, self._names[name])
-        return path
+    def extend(self, path: list[_Path], names: list[int]) -> None:
+        """Extend a list of paths, each inside of the one before, to as many as there are names of their spans."""
+        outer = path[-1]
+        for name in names[len(path) :]:
+            key = outer.number << _NAME_BITS | name
+            inner = self._inner.get(key)
+            if inner is None:
+                if len(self._inner) >= _MOST_PATHS:
+                    self._inner.clear()
+                inner = self._inner[key] = self._inside(outer, name)
+            path.append(inner)
+            outer = inner
 
-    def _inside(self, outer: _Path, name: str) -> _Path:
-        ops, layers, phase = outer.ops, outer.layers, outer.phase
-        if name.startswith(_MODULE):
-            layers = name.removeprefix(_MODULE), layers
-        elif not name.startswith((_PYTHON, _STEP)):
-            phase = _phase(outer, name)
-            ops = name, ops
-        number, self._count = self._count, self._count + 1
-        return _Path(number, ops, layers, phase, self._called(outer.call, name))
-
-    def _called(self, caller: int, name: str) -> int:
-        if self._stacks is None or name.startswith(_STEP):
-            return caller
-        frame = self._stacks.add_frame(_frame(name))
-        if caller == _NO_ROOM or frame < 0:
-            self._stacks.dropped += 1
-            return _NO_ROOM
-        stack = self._stacks.add_call(caller, frame)
-        return stack if stack >= 0 else _NO_ROOM
+    def _inside(self, outer: _Path, name: int) -> _Path:
+        ops, layers, phase, call, kind = outer.ops, outer.layers, outer.phase, outer.call, self._kinds[name]
+        if kind == _LAYER:
+            layers = self._names[name].removeprefix(_MODULE), layers
+        elif kind == _OPERATOR:
+            phase = _phase(outer, self._names[name])
+            ops = self._names[name], ops
+        if self._stacks is not None and kind != _STEP_OF_PROFILER:
+            frame = self._frame[name]
+            if frame == _NOT_ASKED:
+                frame = self._frame[name] = self._stacks.add_frame(_frame(self._names[name]))
+            if call == _NO_ROOM or frame < 0:
+                self._stacks.dropped += 1
+                call = _NO_ROOM
+            elif (call := self._stacks.add_call(call, frame)) < 0:
+                call = _NO_ROOM
+        self._count += 1
+        return _Path(self._count, ops, layers, phase, call)
 
     def scope(self, path: _Path) -> _Scope:
-        """Return what is stored about a path."""
-        if path.scope is None:
-            op, layer = _fit(self._ops, path.ops, "/"), _fit(self._layers, path.layers, ".")
-            path.scope = _Scope(op, layer, path.phase, max(path.call, -1))
+        """Return what is stored about a path, and keep it there."""
+        op, layer = _fit(self._ops, path.ops, "/"), _fit(self._layers, path.layers, ".")
+        path.scope = _Scope(op, layer, path.phase, max(path.call, -1))
         return path.scope
 
 
@@ -342,41 +347,34 @@ class _Thread:
     def __init__(self, spans: _Spans, paths: _Paths) -> None:
         self._paths = paths
         self._waiting = zip(spans.start_ns, spans.end_ns, spans.name, strict=True)
-        self._coming = next(self._waiting, None)
+        self._coming = next(self._waiting, _NEVER)
         # Of the spans around the moment, after all of time; an inner one never ends after an outer one.
         self._end_ns, self._name = [2 * _MOST_NS], [-1]
         self._path = [paths.outermost]  # of the outer ones of them, those that were asked for
 
     def path_at(self, t_ns: int) -> _Path:
         """Return the path of the spans around a moment."""
-        coming = self._coming
-        if coming is not None and coming[0] <= t_ns:
-            while coming is not None and coming[0] <= t_ns:
-                self._enter(*coming)
-                coming = next(self._waiting, None)
-            self._coming = coming
-        while self._end_ns[-1] < t_ns:
-            self._leave()
-        for name in self._name[len(self._path) :]:
-            self._path.append(self._paths.inside(self._path[-1], name))
-        return self._path[-1]
-
-    def _enter(self, start_ns: int, end_ns: int, name: int) -> None:
-        """Enter a span; where it ends after one that it begins in, their times are off: by rounding, as a rule.
-
-        If it shares more time with that one than it has after it, it is inside, else it comes next.
-        """
-        outer_ns = self._end_ns[-1]
-        while outer_ns <= start_ns or end_ns - outer_ns > outer_ns - start_ns:
-            self._leave()
-            outer_ns = self._end_ns[-1]
-        self._end_ns.append(min(end_ns, outer_ns))
-        self._name.append(name)
-
-    def _leave(self) -> None:
-        self._end_ns.pop()
-        self._name.pop()
-        del self._path[len(self._name) :]
+        ends, names, path, coming = self._end_ns, self._name, self._path, self._coming
+        depth = len(path)
+        while coming[0] <= t_ns:
+            start_ns, end_ns, name = coming
+            # A span that ends after the one it begins in has times that are off, by rounding, as a rule: if it shares
+            # more time with that one than it has after it, it is inside, else it comes next.
+            while (outer_ns := ends[-1]) <= start_ns or end_ns - outer_ns > outer_ns - start_ns:
+                ends.pop()
+                names.pop()
+            if len(names) < depth:
+                depth = len(names)
+            ends.append(end_ns if end_ns < outer_ns else outer_ns)
+            names.append(name)
+            coming = next(self._waiting, _NEVER)
+        self._coming = coming
+        while ends[-1] < t_ns:
+            ends.pop()
+            names.pop()
+        del path[min(depth, len(names)) :]
+        self._paths.extend(path, names)
+        return path[-1]
 
 
 class _Around:
@@ -389,7 +387,17 @@ class _Around:
     def scope_of(self, thread: int, t_ns: int) -> _Scope:
         """Return what runs in a thread at a moment."""
         of_thread = self._threads.get(thread)
-        return self._paths.scope(self._paths.outermost if of_thread is None else of_thread.path_at(t_ns))
+        path = self._paths.outermost if of_thread is None else of_thread.path_at(t_ns)
+        return path.scope or self._paths.scope(path)
+
+
+def _kind(name: str) -> int:
+    """Return what a span of a name says."""
+    if name.startswith(_PYTHON):
+        return _CALL_IN_PYTHON
+    if name.startswith(_MODULE):
+        return _LAYER
+    return _STEP_OF_PROFILER if name.startswith(_STEP) else _OPERATOR
 
 
 def _phase(outer: _Path, name: str) -> int:
