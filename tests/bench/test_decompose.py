@@ -12,13 +12,17 @@ from memtui.bench.decomposition.loading import NoNetwork
 from memtui.bench.decomposition.names import NetworkName
 from memtui.bench.spaces import resnet50_counts
 from memtui.core.errors import UserError
-from tests.support.networks import write_networks
+from tests.support.networks import library, write_networks
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from memtui.bench.torch.decompose import decompose  # noqa: E402 (needs torch)
 
-COMMON = ("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "googlenet", "vit_b_16", "swin_t", "convnext_tiny")
+COMMON = (
+    *("resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "googlenet", "swin_t", "convnext_tiny"),
+    pytest.param("vit_b_16", marks=pytest.mark.slow),  # 86 million random weights
+)
+OF_TIMM = ("efficientnet_b0", "mobilenetv4_conv_small", "vit_tiny_patch16_224", "convnextv2_atto", "regnetx_002")
 
 
 @pytest.fixture
@@ -178,7 +182,16 @@ def test_a_process_that_says_nothing_is_described(monkeypatch, tmp_path, script,
 
 @pytest.mark.parametrize("name", COMMON)
 def test_common_networks_are_covered_whole(name):
-    pytest.importorskip("torchvision", reason="torchvision is not installed", exc_type=Exception)
+    library(torch, "torchvision")
     result = decompose(NetworkName(f"torchvision:{name}", size=64 if name != "vit_b_16" else 0), "cpu", "fp32")
+    assert result.leaf_modules_covered == result.leaf_modules
+    assert result.not_covered == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TIMM)
+def test_common_networks_of_timm_are_covered_whole(name):
+    library(torch, "timm")
+    result = decompose(NetworkName(f"timm:{name}"), "cpu", "fp32")
     assert result.leaf_modules_covered == result.leaf_modules
     assert result.not_covered == ()

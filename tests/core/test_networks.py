@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from memtui.core import networks
+from tests.support.networks import library
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -82,7 +83,7 @@ def test_inception_has_an_auxiliary_classifier_in_training_alone():
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_layers_are_those_of_torchvision(name):
-    models = pytest.importorskip("torchvision", reason="torchvision is not installed", exc_type=Exception).models
+    models = library(torch, "torchvision").models
     with torch.device("meta"):
         other = getattr(models, name)(**({} if name in ("resnet50", "densenet121") else {"init_weights": False}))
     own = network(name)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from memtui.bench.decomposition.loading import library_of
 
 SOURCE = '''
 from collections import namedtuple
@@ -154,3 +160,10 @@ def write_networks(folder: Path) -> Path:
     path = folder / "net.py"
     path.write_text(SOURCE)
     return path
+
+
+def library(torch: ModuleType, name: str) -> ModuleType:
+    """Return torchvision or timm; the test skips without it."""
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+    return library_of(torch, name)

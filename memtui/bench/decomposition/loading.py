@@ -18,6 +18,8 @@ FRAMES = 16  # of a video
 SHAPE = "(model, inputs), as in: return model, torch.randn(1, 3, 224, 224)"
 _SLOW_WEIGHTS = ("googlenet", "inception_v3")  # of torchvision: their usual random weights take seconds
 
+_DEFINED: list[Any] = []  # libraries of operators, which last as long as they are held
+
 
 class NoNetwork(Exception):
     """The network cannot be loaded or run; the message says why, in one line."""
@@ -85,7 +87,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 def _of_torchvision(torch: Any, name: str, n: int, size: int) -> tuple[Any, Any]:
-    models = importlib.import_module("torchvision.models")
+    models = library_of(torch, "torchvision.models")
     if name not in (known := models.list_models()):
         raise NoNetwork(f"torchvision has no network {name}; {nearest(name, known, 'torchvision.models names them')}")
     more: dict[str, Any] = {"init_weights": False} if name in _SLOW_WEIGHTS else {}
@@ -98,6 +100,24 @@ def _of_torchvision(torch: Any, name: str, n: int, size: int) -> tuple[Any, Any]
     return model, torch.randn(n, CHANNELS, *((FRAMES,) if is_video else ()), side, side)
 
 
+def library_of(torch: Any, name: str) -> Any:
+    """Return a module of torchvision, or timm, which imports it, also of a build for CUDA beside PyTorch for CPUs.
+
+    The operators of such a build (they are about boxes) cannot be loaded, and torchvision then fails at their names. No
+    network that gives one tensor calls them, so the names are enough.
+    """
+    try:
+        return importlib.import_module(name)
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+    operators = torch.library.Library("torchvision", "DEF")
+    for operator in ("nms", "qnms"):
+        operators.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _DEFINED.append(operators)
+    return importlib.import_module(name)
+
+
 def _crop_size(models: Any, name: str) -> int:
     """Return the size of the images that the published weights of a network were trained with; nothing is loaded."""
     weights = list(models.get_model_weights(name))
@@ -106,7 +126,7 @@ def _crop_size(models: Any, name: str) -> int:
 
 
 def _of_timm(torch: Any, name: str, n: int, size: int) -> tuple[Any, Any]:
-    timm = importlib.import_module("timm")
+    timm = library_of(torch, "timm")
     if not timm.is_model(name):
         raise NoNetwork(
             f"timm has no network {name}; {nearest(name, timm.list_models(), 'timm.list_models names them')}"
