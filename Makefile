@@ -11,7 +11,7 @@ TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 ASKS = $(filter file,$(origin SUDO))
 DEMO = $(if $(ASKS),$(BIN)/memtui demo,$(if $(SUDO),$(SUDO) $(BIN)/memtui demo,$(BIN)/memtui demo --no-sudo))
 
-.PHONY: demo test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-mappings bench-peers gpu-check soak stress mutants
+.PHONY: demo test test-long lab-test lab-kernel bench bench-trackers bench-cost bench-known-truth bench-mappings bench-strangers bench-peers gpu-check soak stress mutants
 .PHONY: lint types skeleton screenshot clean
 
 demo: $(VENV)/installed $(VENV)/torch-asked
@@ -63,6 +63,9 @@ bench-known-truth: $(VENV)/dev
 # Raises vm.max_map_count to a million while it runs.
 bench-mappings: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks many_mappings --into docs/internals/measurements.md
+
+bench-strangers: $(VENV)/dev
+	$(SUDO) $(BIN)/python -m benchmarks strangers --into docs/internals/measurements.md
 
 bench-cost: $(VENV)/dev
 	$(SUDO) $(BIN)/python -m benchmarks.cost --into docs/internals/cost.md

@@ -13,27 +13,48 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
+from numpy.typing import NDArray
 
 from benchmarks.recording import recording
 from benchmarks.run import ROOT, Run, memtui, say
-from benchmarks.table import Row, row
+from benchmarks.table import Row, ratio, row
 from benchmarks.targets import needs_root
 from benchmarks.window_cost import costs_s, listening
+from memtui.session.sample_table import SampleTable
 from memtui.session.session import Session
 
 PROGRAMS = ROOT / "tests" / "end_to_end" / "strangers" / "programs"
-FOR_EVER = "1000000"
-# Name and size in MiB, the module that it needs, and how long it takes until its first step.
+FOR_EVER = 1_000_000
+RANKS = ("torch_ranks.py",)  # of which torchrun starts two
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, the module that it needs, how long it takes until its first step, and its size if it takes one."""
+
+    name: str
+    needs: str
+    begin_s: float
+    mib: int | None = None
+
+
 ALL = (
-    (("random_writes.c",), "", 2.0),
-    (("random_writes.c", "3072"), "", 8.0),
-    (("numpy_power.py",), "numpy", 3.0),
-    (("numpy_memmap.py",), "numpy", 3.0),
-    (("sklearn_boosting.py",), "sklearn", 10.0),
-    (("torch_language_model.py",), "torch", 10.0),
-    (("torch_workers.py",), "torch", 10.0),
+    Program("random_writes.c", "", 2.0),
+    Program("random_writes.c", "", 3.0, 512),
+    Program("random_writes.c", "", 8.0, 3072),
+    Program("numpy_power.py", "numpy", 3.0),
+    Program("numpy_memmap.py", "numpy", 3.0),
+    Program("sklearn_boosting.py", "sklearn", 10.0),
+    Program("xgboost_trees.py", "xgboost", 10.0),
+    Program("torch_language_model.py", "torch", 10.0),
+    Program("torch_resnet18.py", "torch", 10.0),
+    Program("torch_workers.py", "torch", 10.0),
+    Program("torch_ranks.py", "torch", 20.0),
 )
 LIMIT_PERCENT = 2.0
+LEAST_RATIO, MOST_RATIO = 0.67, 1.33  # of the estimate to what was measured
 WINDOWS_S, QUICK_S = 90.0, 20.0
 
 
@@ -48,35 +69,50 @@ class Spacing:
 
 NEAR, FAR = Spacing(1.8, 0.4, 0.6), Spacing(3.5, 1.2, 0.8)
 FAR_MIB = 512
+STEPS_AFTER = 4  # so many steps at least in the time after a window: what it costs is in whole steps
 
 
 def measure(run: Run) -> Iterator[Row]:
     """Measure each program in pairs of blocks, watched and not, and what one window costs it."""
     needs_root()
-    for (name, *size), needs, begin_s in ALL:
-        program = f"{name} {size[0]} MiB" if size else name
-        if needs and importlib.util.find_spec(needs) is None:
-            yield Row(program, failed=f"{needs} is not installed")
+    for program in ALL:
+        name = f"{program.name} {program.mib} MiB" if program.mib else program.name
+        if program.needs and importlib.util.find_spec(program.needs) is None:
+            yield Row(name, failed=f"{program.needs} is not installed")
             continue
-        command = _command((name, FOR_EVER, *size), run.folder)
+        size = () if program.mib is None else (program.mib,)
+        command = command_of(program.name, FOR_EVER, *size, folder=run.folder)
         blocks = ("--blocks", 2, "--seconds", 5) if run.quick else ("--blocks", 6, "--seconds", 10)
-        found = _calibrated(command, run.folder, begin_s, blocks)
+        found = _calibrated(command, run.folder, program.begin_s, blocks)
         cost, lost = found["slow_down"], found["overhead"]["lost_fraction"]
-        value, low, high = (None if cost[name] is None else 100 * cost[name] for name in ("median", "low", "high"))
-        say(f"{program}: {value} [{low}, {high}] %, estimated {lost}")
-        yield Row(f"{program} slowed down, default options", "%", value, low, high, cost["count"], LIMIT_PERCENT)
+        value, low, high = (None if cost[part] is None else 100 * cost[part] for part in ("median", "low", "high"))
+        say(f"{name}: {value} [{low}, {high}] %, estimated {lost}")
+        yield Row(f"{name} slowed down, default options", "%", value, low, high, cost["count"], LIMIT_PERCENT)
         yield Row("... as memtui estimates it", "%", None if lost is None else 100 * lost)
-        spacing = FAR if size and int(size[0]) >= FAR_MIB else NEAR
-        yield from _windows(command, run.folder, begin_s, spacing, QUICK_S if run.quick else WINDOWS_S)
+        spacing = FAR if program.mib and program.mib >= FAR_MIB else NEAR
+        yield from _windows(command, run.folder, program.begin_s, spacing, QUICK_S if run.quick else WINDOWS_S)
 
 
-def _command(program: tuple[str, ...], folder: Path) -> list[str]:
-    name, *words = program
-    if not name.endswith(".c"):
-        return [sys.executable, str(PROGRAMS / name), *words]
-    made = folder / "program"
-    subprocess.run(["cc", "-O2", "-o", made, PROGRAMS / name], check=True)
-    return [str(made), *words]
+def command_of(name: str, *words: object, folder: Path) -> list[str]:
+    """Return the command that runs a program of these; ``folder`` is for what has to be compiled."""
+    if name.endswith(".c"):
+        compiled = folder / Path(name).stem
+        subprocess.run(["cc", "-O2", "-o", compiled, PROGRAMS / name], check=True)
+        return [str(compiled), *map(str, words)]
+    return [sys.executable, *(TORCHRUN if name in RANKS else ()), str(PROGRAMS / name), *map(str, words)]
+
+
+def _kill(target: subprocess.Popen[bytes]) -> None:
+    """Kill a program with its children: the ranks of torchrun would go on without it, and keep its output open."""
+    try:
+        tree = [psutil.Process(target.pid), *psutil.Process(target.pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for process in tree:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            pass
 
 
 def _calibrated(command: list[str], folder: Path, begin_s: float, options: tuple[object, ...]) -> dict[str, Any]:
@@ -88,7 +124,7 @@ def _calibrated(command: list[str], folder: Path, begin_s: float, options: tuple
             calibrate = memtui("calibrate", target.pid, "--json", *options)
             done = subprocess.run(calibrate, stdout=subprocess.PIPE, text=True, check=True)
         finally:
-            target.kill()
+            _kill(target)
     return dict(json.loads(done.stdout))
 
 
@@ -105,15 +141,28 @@ def _windows(command: list[str], folder: Path, begin_s: float, spacing: Spacing,
                 with recording(target.pid, path, spacing.interval_s):
                     time.sleep(seconds)
             finally:
-                target.kill()
+                _kill(target)
     reader = Session(path)
     table = reader.samples
     reader.close()
-    made_s = steps.timeline_s
-    for what, ends_s in (
-        ("... a moment without a window costs", np.arange(unwatched_s, unwatched_s + seconds, spacing.interval_s)),
-        ("... a window costs", table.end_ns / 1e9),
-    ):
-        yield row(what, [1e3 * cost for cost in costs_s(made_s, ends_s, spacing.after_s, spacing.beside_s)], "ms")
-    yield row("... as memtui estimates it", table.lost_ns[1:] / 1e6, "ms")
+    yield from compared(steps.timeline_s, unwatched_s + np.arange(0, seconds, spacing.interval_s), table, spacing)
+
+
+def compared(
+    steps_s: NDArray[np.float64], unwatched_s: NDArray[np.float64], table: SampleTable, spacing: Spacing
+) -> Iterator[Row]:
+    """Compare what windows cost, and moments without one, with what memtui estimated."""
+    step_s = float(np.median(np.diff(steps_s))) if len(steps_s) > 1 else np.inf
+    if step_s > spacing.after_s / STEPS_AFTER:
+        yield Row(
+            "... a window costs", failed=f"a step takes {step_s:.2g} s: too long to see in it what a window costs"
+        )
+        return
+    costs_ms = {}
+    for what, ends_s in (("moment without a window", unwatched_s), ("window", table.end_ns / 1e9)):
+        costs_ms[what] = [1e3 * cost for cost in costs_s(steps_s, ends_s, spacing.after_s, spacing.beside_s)]
+        yield row(f"... a {what} costs", costs_ms[what], "ms")
+    estimates_ms = table.lost_ns[1:] / 1e6
+    yield row("... as memtui estimates it", estimates_ms, "ms")
     yield row("... of that, held", table.paused_ns[1:] / 1e6, "ms")
+    yield ratio("... estimate / measured", estimates_ms, costs_ms["window"], LEAST_RATIO, MOST_RATIO)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from memtui.analysis.statistics import MedianInterval, Series, median_interval, quantile, ratio_of_pairs
 
@@ -16,10 +17,11 @@ class Skip(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure. Smaller is better.
+    """A figure. Smaller is better, unless it has to lie between two limits.
 
     Attributes:
         limit: the figure promised, in the same unit; None where nothing is promised.
+        least: the other limit of a figure that has two.
         count: how many values the figure is made of.
         failed: why there is no figure.
     """
@@ -32,12 +34,15 @@ class Row:
     count: int = 0
     limit: float | None = None
     failed: str = ""
+    least: float | None = None
 
     @property
     def verdict(self) -> str:
         """Whether the median keeps the limit, and whether the interval is of the same opinion."""
         if self.failed:
             return f"not measured: {self.failed}"
+        if self.least is not None and self.limit is not None:
+            return self._between(self.least, self.limit)
         if self.value is None:
             return "not measured"
         if self.limit is None:
@@ -49,10 +54,22 @@ class Row:
         over = f"over by {number(self.value - self.limit)} {self.unit}{share}"
         return f"{over}, but the interval is not wholly" if unsure else over
 
+    def _between(self, least: float, limit: float) -> str:
+        """Whether the whole interval lies between two limits, or wholly outside."""
+        if self.low is None or self.high is None:
+            return "undecided"
+        if self.high < least:
+            return f"under {number(least)}"
+        if self.low > limit:
+            return f"over {number(limit)}"
+        return "within" if least <= self.low and self.high <= limit else "undecided"
+
     def cells(self) -> tuple[str, ...]:
         """The cells of its line."""
-        limit = "" if self.limit is None else f"{number(self.limit)} {self.unit}"
-        figure = "" if self.value is None else f"{number(self.value)} {self.unit}"
+        limit = "" if self.limit is None else f"{number(self.limit)} {self.unit}".rstrip()
+        if self.least is not None:
+            limit = f"{number(self.least)} to {limit}"
+        figure = "" if self.value is None else f"{number(self.value)} {self.unit}".rstrip()
         if self.low is not None and self.high is not None:
             figure += f" [{number(self.low)}, {number(self.high)}]"
         return self.what, limit, figure, str(self.count or ""), self.verdict
@@ -73,6 +90,19 @@ def slower(what: str, on: Series, off: Series, limit: float | None = None) -> Ro
         return _of(what, None, "%", limit)
     bounds = [None if r is None else 100 * (r - 1) for r in (ratio.median, ratio.low, ratio.high)]
     return Row(what, "%", *bounds, ratio.count, limit)
+
+
+def ratio(what: str, values: Series, to: Series, least: float, limit: float) -> Row:
+    """The median of some values by that of others; the interval is what the intervals of both allow."""
+    above, below = median_interval(values), median_interval(to)
+    if above is None or below is None:
+        return Row(what, limit=limit, least=least, failed="no values")
+    value = above.median / below.median if below.median > 0 else None
+    low = high = None
+    if None not in (above.low, above.high, below.low, below.high):
+        low = above.low / below.high if below.high > 0 else inf
+        high = above.high / below.low if below.low > 0 else inf
+    return Row(what, "", value, low, high, below.count, limit, least=least)
 
 
 def tail(what: str, values: Series, unit: str, limit: float | None = None, q: float = 0.95) -> Row:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from benchmarks import (
     reuse_truth,
     sample,
     seek,
+    strangers,
     synthetic,
     table,
     viewer,
@@ -57,6 +59,48 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
 )
 def test_verdict(values, limit, verdict):
     assert table.row("x", values, "ms", limit).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "value", "verdict"),
+    [
+        ([10.0] * 9, [9.0, *[10.0] * 8, 11.0], 1, "within"),
+        ([5.0] * 9, [9.0, *[10.0] * 8, 11.0], 0.5, "under 0.67"),
+        ([20.0] * 9, [9.0, *[10.0] * 8, 11.0], 2, "over 1.33"),
+        ([10.0] * 9, [2.0] * 4 + [10.0] * 5, 1, "undecided"),
+        ([10.0] * 9, [-1.0] * 4 + [10.0] * 5, 1, "undecided"),  # a cost that the noise hides
+        ([10.0] * 9, [-1.0] * 9, None, "over 1.33"),  # of a window that costs nothing
+        ([10.0] * 9, [10.0] * 2, 1, "undecided"),
+        ([], [10.0] * 9, None, "not measured: no values"),
+    ],
+)
+def test_a_ratio_lies_between_two_limits_or_its_interval_does_not_tell(above, below, value, verdict):
+    found = table.ratio("x", above, below, 0.67, 1.33)
+    assert found.value == value
+    assert found.verdict == verdict
+    assert found.cells()[1] == "0.67 to 1.33"
+
+
+def test_slow_steps_do_not_tell_what_a_window_costs():
+    """A pause of 40 ms in a step of a second spreads over all of the step."""
+    found = list(strangers.compared(np.arange(0.0, 40.0, 1.0), np.arange(5.0, 30.0, 1.8), None, strangers.NEAR))
+    assert [row.verdict for row in found] == [
+        "not measured: a step takes 1 s: too long to see in it what a window costs"
+    ]
+
+
+def test_an_estimate_is_laid_beside_what_windows_cost():
+    """A program of 1 ms steps that is held for 20 ms at each window, where 30 were estimated."""
+    ends_s = np.arange(30.0, 50.0, 1.8)
+    steps_s = np.arange(0.0, 60.0, 0.001)
+    steps_s = steps_s + 0.02 * np.searchsorted(ends_s - 0.02 * np.arange(len(ends_s)), steps_s)
+    lost = np.full(len(ends_s), 30e6)
+    samples = SimpleNamespace(end_ns=ends_s * 1e9, lost_ns=lost, paused_ns=lost / 2)
+    found = {row.what: row for row in strangers.compared(steps_s, ends_s - 25, samples, strangers.NEAR)}
+    assert found["... a moment without a window costs"].value == pytest.approx(0, abs=0.1)
+    assert found["... a window costs"].value == pytest.approx(20, abs=0.5)
+    assert found["... estimate / measured"].value == pytest.approx(1.5, abs=0.05)
+    assert found["... estimate / measured"].verdict == "over 1.33"
 
 
 def test_slower_is_the_median_of_the_ratios():
@@ -188,7 +232,7 @@ def test_a_table_goes_into_its_place_in_a_document(tmp_path):
         documents.put(path, "cost", "")
 
 
-@pytest.mark.parametrize("name", ["trackers", "known_truth", "reuse_truth", "many_mappings", "peers"])
+@pytest.mark.parametrize("name", ["trackers", "known_truth", "reuse_truth", "many_mappings", "peers", "strangers"])
 def test_the_documents_have_a_place_for_what_make_writes(name):
     assert documents.has_place(ROOT / "docs/internals/measurements.md", name)
     assert documents.has_place(ROOT / "docs/internals/cost.md", "cost")

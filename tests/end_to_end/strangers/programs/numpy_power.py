@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import time
 
 import numpy as np
 
@@ -11,5 +12,5 @@ vector = random.standard_normal(3000)
 for step in range(int(sys.argv[1])):
     vector = matrix @ vector
     vector /= np.linalg.norm(vector)
-    print("step", step, file=sys.stderr, flush=True)
+    print("step", step, "at", time.monotonic_ns(), file=sys.stderr, flush=True)
 print(hashlib.sha256(vector.tobytes()).hexdigest())

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 int main(int count, char **words)
 {
@@ -10,6 +11,7 @@ int main(int count, char **words)
 	long steps = count > 1 ? atol(words[1]) : 1;
 	unsigned char *memory = aligned_alloc(4096, pages * 4096);
 	uint64_t random = 88172645463325252ULL, sum = 0;
+	struct timespec now;
 
 	madvise(memory, pages * 4096, MADV_NOHUGEPAGE);
 	for (size_t i = 0; i < pages; i++)
@@ -19,8 +21,10 @@ int main(int count, char **words)
 		random ^= random >> 7;
 		random ^= random << 17;
 		memory[random % pages * 4096]++;
-		if (i % 100000 == 0)
-			fprintf(stderr, "step %ld\n", i / 100000);
+		if (i % 100000)
+			continue;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		fprintf(stderr, "step %ld at %lld\n", i / 100000, now.tv_sec * 1000000000LL + now.tv_nsec);
 	}
 	for (size_t i = 0; i < pages; i++)
 		sum = sum * 31 + memory[i * 4096];

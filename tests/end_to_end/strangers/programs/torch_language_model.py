@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import time
 
 import torch
 from torch import nn
@@ -22,7 +23,7 @@ for step in range(int(sys.argv[1])):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    print("step", step, file=sys.stderr, flush=True)
+    print("step", step, "at", time.monotonic_ns(), file=sys.stderr, flush=True)
 digest = hashlib.sha256()
 for parameter in parameters:
     digest.update(parameter.detach().numpy().tobytes())

@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import time
 
 import torch
 from torch import nn
@@ -32,7 +33,7 @@ def main() -> None:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(batch), labels).backward()
             optimizer.step()
-        print("step", epoch, file=sys.stderr, flush=True)
+            print("step", epoch, "at", time.monotonic_ns(), file=sys.stderr, flush=True)
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().numpy().tobytes())
