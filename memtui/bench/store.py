@@ -30,11 +30,20 @@ from memtui.bench.database_file import (
 )
 from memtui.bench.plan import BenchPlan
 from memtui.bench.result import BenchRow
+from memtui.bench.schema import (
+    ConfigurationRecord,
+    DeviceColumns,
+    EnvironmentColumns,
+    MeasurementColumns,
+    RunRecord,
+    WindowRecord,
+)
 from memtui.bench.undisturbed_blocks import quiet_blocks
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.os_errors import why
 from memtui.core.plain_data import to_plain
 from memtui.core.text import visible
+from memtui.session.columns import columns_of, insert_statement
 from memtui.session.file_format import (
     SessionError,
     connect,
@@ -49,7 +58,7 @@ from memtui.session.file_format import (
 from memtui.session.validation import check_rows, parse_json
 
 _TABLES = ("device", "environment", "configuration", "run", "measurement", "window")
-
+ABORT, IGNORE = "ABORT", "IGNORE"  # as SQLite calls it
 
 Environment = Mapping[str, str | int | float]  # versions, threads and limits by name
 
@@ -135,59 +144,59 @@ class Database:
 
     def start_run(self, plan: BenchPlan, idle_w: float | None, idle_reason: str) -> str:
         """Insert a run and return its name."""
-        name = secrets.token_hex(8)
-        row = name, time.time_ns(), socket.gethostname(), canonical(to_plain(plan)), idle_w, idle_reason
-        self._write("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", *row)
+        name, text = secrets.token_hex(8), canonical(to_plain(plan))
+        self._insert_record("run", RunRecord(name, time.time_ns(), socket.gethostname(), text, idle_w, idle_reason))
         return name
 
     def device(self, kind: str, name: str, uuid: str) -> int:
         """Return the number of a device, which is inserted if it is new."""
-        self._write("INSERT OR IGNORE INTO device(kind, name, uuid) VALUES (?, ?, ?)", kind, name, uuid)
+        self._insert_record("device", DeviceColumns(kind, name, uuid), IGNORE)
         return self._scalar("SELECT id FROM device WHERE kind = ? AND name = ? AND uuid = ?", kind, name, uuid)
 
     def environment(self, versions: Environment) -> int:
         """Return the number of an environment, which is inserted if it is new."""
-        self._write("INSERT OR IGNORE INTO environment(text) VALUES (?)", canonical(versions))
+        self._insert_record("environment", EnvironmentColumns(canonical(versions)), IGNORE)
         return self._scalar("SELECT id FROM environment WHERE text = ?", canonical(versions))
 
     def add(self, row: BenchRow, run: str, device: int, environment: int) -> None:
         """Insert a finished row with its windows in one transaction."""
         configuration = row.configuration
-        values = row.columns() | {
-            "run": run,
-            "configuration": configuration.key,
-            "device": device,
-            "environment": environment,
-            "t_wall_ns": time.time_ns(),
-            "reference": int(row.reference),
-            "flags": " ".join(row.flags),
-        }
+        columns = MeasurementColumns(
+            run=run,
+            configuration=configuration.key,
+            device=device,
+            environment=environment,
+            t_wall_ns=time.time_ns(),
+            reference=int(row.reference),
+            flags=" ".join(row.flags),
+            **row.columns(),
+        )
         with self._transaction():
-            self._write(
-                "INSERT OR IGNORE INTO configuration VALUES (?, ?, ?)",
-                configuration.key,
-                configuration.op,
-                configuration.text,
+            self._insert_record(
+                "configuration",
+                ConfigurationRecord(configuration.key, configuration.op, configuration.text),
+                IGNORE,
             )
-            measurement = self._insert("measurement", values)
+            measurement = self._insert_record("measurement", columns)
+            assert measurement is not None
             for n, window in enumerate(row.windows):
                 counter, integral = row.energies[n].counter, row.energies[n].integral
-                columns = {
-                    "measurement": measurement,
-                    "number": n,
-                    "calls": window.calls,
-                    "wall_ns": window.wall_ns,
-                    "busy_ns": window.busy_ns,
-                    "cpu_ns": window.cpu_ns,
-                    "block_ns": np.asarray(window.block_ns, "<f8").tobytes(),
-                    "yard_ns": np.asarray(window.yard_ns, "<f8").tobytes(),
-                    "counter_j": counter.energy_j,
-                    "counter_ns": None if counter.energy_j is None else counter.end_ns - counter.start_ns,
-                    "integral_j": integral.energy_j,
-                    "reason": counter.reason or integral.reason,
-                    "state": canonical(row.states[n] if n < len(row.states) else {}),
-                }
-                self._insert("window", columns)
+                record = WindowRecord(
+                    measurement=measurement,
+                    number=n,
+                    calls=window.calls,
+                    wall_ns=window.wall_ns,
+                    busy_ns=window.busy_ns,
+                    cpu_ns=window.cpu_ns,
+                    block_ns=np.asarray(window.block_ns, "<f8").tobytes(),
+                    yard_ns=np.asarray(window.yard_ns, "<f8").tobytes(),
+                    counter_j=counter.energy_j,
+                    counter_ns=None if counter.energy_j is None else counter.end_ns - counter.start_ns,
+                    integral_j=integral.energy_j,
+                    reason=counter.reason or integral.reason,
+                    state=canonical(row.states[n] if n < len(row.states) else {}),
+                )
+                self._insert_record("window", record)
 
     def done(self, device: int, environment: int, plan: BenchPlan) -> set[str]:
         """Return the keys of configurations that were measured there, at least as well as this plan would."""
@@ -285,10 +294,10 @@ class Database:
             configurations = {c["key"]: c for c in checked._all("configuration")}
             for configuration in configurations.values():
                 checked._check_configuration(*configuration.values())
-                self._insert("configuration", configuration, "OR IGNORE")
+                self._insert("configuration", configuration, IGNORE)
             runs = {run["id"]: run for run in checked._all("run")}
             for run in runs.values():
-                self._insert("run", run, "OR IGNORE")
+                self._insert("run", run, IGNORE)
             there: dict[str, Mapping[Any, Any]]
             there = {"device": devices, "environment": environments, "configuration": configurations, "run": runs}
             present = set(self._read("SELECT run, configuration, t_wall_ns FROM measurement", "tti"))
@@ -306,10 +315,14 @@ class Database:
                 added += 1
             return added
 
-    def _insert(self, table: str, values: Mapping[str, Any], more: str = "") -> int | None:
-        """Insert a row, by column; return its number."""
-        names, placeholders = ", ".join(values), ", ".join("?" * len(values))
-        return self._write(f"INSERT {more} INTO {table}({names}) VALUES ({placeholders})", *values.values()).lastrowid
+    def _insert_record(self, table: str, record: object, or_else: str = ABORT) -> int | None:
+        """Insert a record of a table (``bench/schema.py``); return its number."""
+        kind: type = type(record)
+        return self._insert(table, {name: getattr(record, name) for name in columns_of(kind)}, or_else)
+
+    def _insert(self, table: str, values: Mapping[str, Any], or_else: str = ABORT) -> int | None:
+        """Insert a row, by column; return its number. ``or_else``: what becomes of it where its key is there."""
+        return self._write(insert_statement(table, values, or_else), *values.values()).lastrowid
 
     def _all(self, table: str, where: str = "", *values: Any) -> list[dict[str, Any]]:
         """Return the rows of a table, by column."""

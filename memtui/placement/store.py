@@ -26,8 +26,10 @@ from memtui.placement.file_header import APPLICATION_ID, check_header, is_profil
 from memtui.placement.graph import Configuration, Graph
 from memtui.placement.plan import PlacementPlan
 from memtui.placement.profile import Pool, Profile, Samples
+from memtui.placement.schema import CurveRecord, PlanRecord, SampleColumns
 from memtui.placement.solve.pareto import ParetoPoint
 from memtui.placement.validation import Damaged
+from memtui.session.columns import insertion_into
 from memtui.session.file_format import (
     connect,
     connect_writer,
@@ -38,6 +40,7 @@ from memtui.session.file_format import (
     tables_of,
     unreadable,
 )
+from memtui.session.schema import MetaRecord
 
 SCHEMA_VERSION = 1
 _READ_ONLY = "cannot be written"
@@ -82,7 +85,7 @@ class ProfileFile:
                 connection.executescript(f"BEGIN; {_schema()} {head} COMMIT;")
                 with connection:
                     connection.execute("BEGIN")
-                    connection.executemany("INSERT INTO meta VALUES (?, ?)", ((k, _json(v)) for k, v in meta.items()))
+                    _insert(connection, "meta", [MetaRecord(key, _json(value)) for key, value in meta.items()])
         except OSError as error:
             raise refused(path, error, WRITE) from None
         except sqlite3.Error as error:
@@ -110,7 +113,7 @@ class ProfileFile:
 
     def _add(self, samples: Iterable[Samples], instead_of: Iterable[tuple[str, str]]) -> None:
         rows = [
-            (
+            SampleColumns(
                 s.op,
                 _json(s.configuration.to_dict()),
                 s.mode,
@@ -121,23 +124,20 @@ class ProfileFile:
         ]
         with self._writing() as connection:
             connection.executemany("DELETE FROM sample WHERE op = ? AND mode = ?", instead_of)
-            connection.executemany(
-                "INSERT INTO sample(op, configuration, mode, time_ns, run) VALUES (?, ?, ?, ?, ?)", rows
-            )
+            _insert(connection, "sample", rows)
 
     def store_plan(self, plan: PlacementPlan) -> None:
         """Store a plan with its profile, in place of an older plan of the same kind and limit."""
-        key = plan.formulation, plan.slow, plan.mode, plan.limit_bytes
         with self._writing() as connection:
-            row = *key, time.time_ns(), _json(to_plain(plan))
-            connection.execute("INSERT OR REPLACE INTO plan VALUES (?, ?, ?, ?, ?, ?)", row)
+            text = _json(to_plain(plan))
+            row = PlanRecord(plan.formulation, plan.slow, plan.mode, plan.limit_bytes, time.time_ns(), text)
+            _insert(connection, "plan", [row])
 
     def store_curve(self, formulation: str, slow: str, mode: str, points: Sequence[ParetoPoint]) -> None:
         """Store a curve in place of an older one of the same kind."""
         text = _json(to_plain(points))
         with self._writing() as connection:
-            row = formulation, slow, mode, time.time_ns(), text
-            connection.execute("INSERT OR REPLACE INTO curve VALUES (?, ?, ?, ?, ?)", row)
+            _insert(connection, "curve", [CurveRecord(formulation, slow, mode, time.time_ns(), text)])
 
     def profile(self) -> Profile:
         """Return the profile with all samples so far."""
@@ -214,6 +214,14 @@ class ProfileFile:
             raise UserError(
                 f"{self.path}: is not a placement profile: its tables are not those of format {SCHEMA_VERSION}"
             )
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[object]) -> None:
+    """Insert rows of one kind; a row with a known key replaces the old one."""
+    if rows:
+        kind: type = type(rows[0])
+        statement, values = insertion_into(table, kind)
+        connection.executemany(statement, map(values, rows))
 
 
 def _of_machine(

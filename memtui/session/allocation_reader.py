@@ -7,6 +7,7 @@ from dataclasses import replace
 from memtui.analysis.allocation_trace import StepTrace
 from memtui.core.call_stacks import CallStacks
 from memtui.core.tracer_messages import MAIN_MEMORY
+from memtui.session.columns import columns_of
 from memtui.session.connection import SessionFile
 from memtui.session.records.allocations import RecordedStep, decode_step, recorded_step
 from memtui.session.records.call_stacks import (
@@ -23,7 +24,6 @@ from memtui.session.schema import (
     AllocationStepRecord,
     AllocatorPeakRecord,
     LayerTypesRecord,
-    columns_of,
 )
 from memtui.session.validation import parse_json
 

@@ -11,8 +11,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from memtui.session.columns import columns_of
 from memtui.session.packed_column import Column
-from memtui.session.schema import SampleColumns, SampleRecord, columns_of
+from memtui.session.schema import SampleColumns, SampleRecord
 
 COLUMNS = columns_of(SampleRecord)
 INTEGERS, OPTIONAL_INTEGERS, TEXTS = (

@@ -1,9 +1,8 @@
 """Declares the tables of a session: each once, as a record whose fields are its columns.
 
-The type of a field is that of its column: ``int``, ``float``, ``str`` and ``bytes``, with ``| None`` where it may
-be NULL. INSERT, SELECT and the checks of what is read come from here; ``schema.sql`` has the same columns, with what
-they mean, and the formats that lack them. Records that others speak of, too (``Process``, ``Event``) are declared in
-``memtui.core.samples`` and named here.
+The types of the fields are those of the columns (``session/columns.py``). INSERT, SELECT and the checks of what is read
+come from here; ``schema.sql`` has the same columns, with what they mean, and the formats that lack them. Records that
+others speak of, too (``Process``, ``Event``) are declared in ``memtui.core.samples`` and named here.
 
 A base ``...Columns`` is declared apart from its record where columns have another type in memory (arrays in place of
 numbers, a dict in place of JSON), or come without a blob or a key.
@@ -11,35 +10,24 @@ numbers, a dict in place of JSON), or come without a blob or a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import Generic, NamedTuple
 
 from memtui.core.samples import Event, GpuMemory, GpuUse, PowerReading, Process
+from memtui.session.columns import (
+    Insertion,
+    Integer,
+    Json,
+    OptionalInteger,
+    Text,
+    columns_of,
+    insertion_into,
+)
 from memtui.session.records.call_stacks import AllocationStackRecord, CallStackRecord, FrameRecord
 from memtui.session.records.captures import CaptureBlocksRecord, CaptureRecord
 from memtui.session.records.imported import DriverMemory
 from memtui.session.records.reuse import ReuseBurstRecord, ReuseCheckpointRecord, ReuseRecord
-
-Integer = TypeVar("Integer")  # ``int``, or all of them as an array
-OptionalInteger = TypeVar("OptionalInteger")  # ``int | None``, or an array with nan
-Text = TypeVar("Text")  # ``str``, or a sequence of them
-Json = TypeVar("Json")  # ``str``, or what it stands for
-
-_KINDS: dict[Any, str] = {
-    int: "i",
-    int | None: "I",
-    float: "n",
-    float | None: "r",
-    str: "t",
-    bytes: "b",
-    Integer: "i",
-    OptionalInteger: "I",
-    Text: "t",
-    Json: "t",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,12 +361,6 @@ TABLES: dict[type, str] = {
 """The name of the table of each record."""
 
 
-@cache
-def columns_of(record: type) -> dict[str, str]:
-    """Return the columns of a record in their order, with their kinds (``validation.check_rows``)."""
-    return {name: _KINDS[hint] for name, hint in get_type_hints(record).items()}
-
-
 class Selection(NamedTuple):
     """The columns of a SELECT, and their kinds."""
 
@@ -405,37 +387,12 @@ def selection(record: type, names: tuple[str, ...] = (), missing: frozenset[str]
     return Selection(listed, "".join(kinds[name] for name in wanted))
 
 
-class Insertion(NamedTuple):
-    """A statement, and the function that takes its values from an object."""
-
-    statement: str
-    values: Callable[[Any], tuple[Any, ...]]
-
-
 @cache
 def insertion(record: type, given: tuple[str, ...] = ()) -> Insertion:
-    """Return how a row is inserted whose values are attributes of an object, named as the columns are.
-
-    The values of the ``given`` columns are not attributes: they follow the others.
+    """Return how a row of a record of ``TABLES`` is inserted: ``columns.insertion_into``.
 
     Raises:
         KeyError: no such table.
         ValueError: no such column.
     """
-    table, names = TABLES[record], columns_of(record)
-    if unknown := set(given) - names.keys():
-        raise ValueError(f"table {table} has no column {', '.join(sorted(unknown))}")
-    taken = [name for name in names if name not in given]
-    return Insertion(insert_statement(table, (*taken, *given)), _getter(taken))
-
-
-def insert_statement(table: str, columns: Iterable[str]) -> str:
-    """Return an INSERT by name; a row with a known key replaces the old one."""
-    names = list(columns)
-    return f"INSERT OR REPLACE INTO {table}({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-
-
-def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda source: tuple(getattr(source, name) for name in names)
+    return insertion_into(TABLES[record], record, given)

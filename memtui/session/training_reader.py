@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memtui.core.tracer_messages import MAIN_MEMORY
+from memtui.session.columns import columns_of
 from memtui.session.connection import SessionFile
 from memtui.session.records.learning import About, LearningPoint, about_of
 from memtui.session.records.training import ProgressRow, RecordedProgress, decode_progress
@@ -13,7 +14,6 @@ from memtui.session.schema import (
     ProgressDeviceRecord,
     TrainingProgressColumns,
     TrainingProgressRecord,
-    columns_of,
 )
 
 

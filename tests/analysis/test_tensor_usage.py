@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from memtui.analysis.allocation_trace import CATEGORIES
 from memtui.analysis.tensor_usage import MOST_STRETCHES, STRETCH_NS, TensorUsage, joined, stretches
 from memtui.core.tracer_messages import TrainingProgress
+from memtui.session.columns import columns_of
 from memtui.session.records.training import ProgressRow, decode_progress, progress_record
-from memtui.session.schema import TrainingProgressColumns, TrainingProgressRecord, columns_of
+from memtui.session.schema import TrainingProgressColumns, TrainingProgressRecord
 
 KINDS = len(CATEGORIES)
 

@@ -16,6 +16,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaTable
 from memtui.recording.recorder.process_recorder import ObservedProcess
 from memtui.session.blobs import UNKNOWN_BYTES, decode_pairs, decode_reuse, decode_touch_sum
+from memtui.session.columns import columns_of
 from memtui.session.file_format import row_id
 from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
 from memtui.session.schema import (
@@ -30,7 +31,6 @@ from memtui.session.schema import (
     VmaSharedRecord,
     VmaStateRecord,
     VmaWssRecord,
-    columns_of,
     selection,
 )
 from memtui.session.writer import SessionWriter

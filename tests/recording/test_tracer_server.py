@@ -19,6 +19,7 @@ from memtui.recording.recorder.tracer_server import TracerServer
 from memtui.recording.wire import Decoder, encode
 from memtui.reports.report import build_report
 from memtui.reports.text import format_report
+from memtui.session.columns import columns_of
 from memtui.session.file_format import SessionError
 from memtui.session.records.allocations import (
     RecordedStep,
@@ -28,7 +29,7 @@ from memtui.session.records.allocations import (
     step_record,
     trace_of,
 )
-from memtui.session.schema import AllocationStepColumns, AllocationStepRecord, columns_of
+from memtui.session.schema import AllocationStepColumns, AllocationStepRecord
 from memtui.session.session import Session
 from memtui.session.writer import SessionWriter
 from memtui.tui.presenters.markers import TickLog

@@ -13,8 +13,9 @@ from memtui.core.samples import Process
 from memtui.reports.permission import HARMLESS, HARMLESS_COLUMNS, permitted, permitted_row
 from memtui.reports.redact import RedactedSource
 from memtui.reports.source import ReportSource, Source
+from memtui.session.columns import columns_of
 from memtui.session.process_reader import ProcessReader
-from memtui.session.schema import ProcessSampleRecord, columns_of
+from memtui.session.schema import ProcessSampleRecord
 from tests.support import sessions
 
 

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 
 from memtui.core.samples import Event, PowerReading
 from memtui.session.file_format import OLDEST_VERSION, SCHEMA_VERSION, missing_columns, schema
-from memtui.session.schema import TABLES, ProcessSampleRecord, VmaStateRecord, columns_of, insertion, selection
-
-DECLARED = {"i": ("INTEGER", True), "I": ("INTEGER", False), "n": ("REAL", True), "r": ("REAL", False)} | {
-    "t": ("TEXT", True),
-    "b": ("BLOB", True),
-}
-
-
-def tables_of(version: int) -> dict[str, dict[str, tuple[str, bool]]]:
-    """Return type and NOT NULL of every column in schema.sql, by table and column."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(schema(version))
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {
-            name: {
-                # A key is never NULL, whether its declaration says so or not.
-                column: (kind, bool(not_null or key))
-                for _, column, kind, not_null, _, key in connection.execute(f"PRAGMA table_info({name})")
-            }
-            for name in names
-        }
+from memtui.session.schema import TABLES, ProcessSampleRecord, VmaStateRecord, insertion, selection
+from tests.support.declared_tables import declared, in_schema
 
 
 def test_declarations_and_schema_have_the_same_tables_and_columns():
-    declared = {
-        table: {name: DECLARED[kind] for name, kind in columns_of(record).items()} for record, table in TABLES.items()
-    }
-    assert declared == tables_of(SCHEMA_VERSION)
+    assert declared(TABLES) == in_schema(schema(SCHEMA_VERSION))
 
 
 @pytest.mark.parametrize("version", range(OLDEST_VERSION, SCHEMA_VERSION + 1))
 def test_columns_that_older_formats_lack_are_known_by_table(version):
-    now, then = tables_of(SCHEMA_VERSION), tables_of(version)
+    now, then = in_schema(schema(SCHEMA_VERSION)), in_schema(schema(version))
     lacking = {table: frozenset(now[table].keys() - then[table].keys()) for table in now if table in then}
     assert missing_columns(version) == {table: names for table, names in lacking.items() if names}
 

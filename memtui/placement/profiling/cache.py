@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,29 @@ from memtui.core.os_errors import why
 from memtui.core.plain_data import to_plain
 from memtui.core.small_file import check_regular
 from memtui.core.text import visible
+from memtui.session.columns import insertion_into
 from memtui.session.file_format import SessionError, connect_writer, format_of, read_all, tables_in, tables_of
 from memtui.session.validation import check_rows, parse_json
 
 _MAGIC = 0x6D706C63  # SQLite's application_id of this file: "mplc"
 _VERSION = 1
-_SCHEMA = "CREATE TABLE measured(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
+TABLE = "measured"
+_SCHEMA = f"CREATE TABLE {TABLE}(key TEXT PRIMARY KEY, what TEXT NOT NULL, value TEXT NOT NULL) WITHOUT ROWID"
 ANOTHER = "name another one with --cache"
 _MESSAGE_CHARACTERS = 120
 
 
 def _digest(key: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRecord:
+    """The row of a measurement: the hash of its key, and key and measurement as JSON."""
+
+    key: str
+    what: str
+    value: str
 
 
 class Cache:
@@ -81,7 +93,7 @@ class Cache:
     def get(self, key: object) -> Any:
         """Return the measurement of a key as JSON, which another program may have written; None where there is none."""
         try:
-            query = "SELECT value FROM measured WHERE key = ?"
+            query = f"SELECT value FROM {TABLE} WHERE key = ?"
             rows = read_all(self._db, self._path, query, (_digest(to_plain(key)),))
             check_rows(rows, "t")
             return parse_json(rows[0][0]) if rows else None
@@ -90,13 +102,15 @@ class Cache:
 
     def put(self, measurements: Sequence[tuple[object, object]]) -> None:
         """Add measurements that were finished together: all of them or, when interrupted, none."""
+        statement, values = insertion_into(TABLE, MeasuredRecord)
         rows = []
         for key, value in measurements:
             fields = to_plain(key)
-            rows.append((_digest(fields), json.dumps(fields, sort_keys=True), json.dumps(to_plain(value))))
+            text = json.dumps(fields, sort_keys=True)
+            rows.append(values(MeasuredRecord(_digest(fields), text, json.dumps(to_plain(value)))))
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", rows)
+            self._db.executemany(statement, rows)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._unusable(error) from None
