@@ -95,8 +95,11 @@ def run_viewer(
     how_left = terminal.LOST
     try:
         with _ready():
+            from memtui.core.malloc import give_back_large_blocks
             from memtui.core.progress_line import ProgressLine
 
+            if live:  # for hours, perhaps
+                give_back_large_blocks()
             with ProgressLine(verb, f"opening {path}"):
                 reader = open_session(path, patience_s=PATIENCE_S if live else 0.0)
                 imported = reader.imported() is not None
