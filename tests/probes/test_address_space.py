@@ -239,6 +239,24 @@ def test_who_has_a_memory_of_its_own_is_no_sharer_any_more(monkeypatch):
         os.fstat(again.pidfd)
 
 
+def test_one_whose_owner_ended_is_nobodys_sharer_any_more(monkeypatch):
+    monkeypatch.setattr(address_space, "same_memory", lambda _one, other: other == 7)
+    sharers, of_seven, of_nobody = Sharers(), *(Subject(pid, os.pidfd_open(os.getpid()), 0) for pid in (8, 9))
+    assert sharers.add(of_seven, [1, 7]) == (7, 1)
+    assert sharers.add(of_nobody, [1]) is None
+    sharers.forget(1)
+    assert sharers.of(7) == (of_seven,)
+    sharers.forget(7)
+    assert sharers.of(7) == ()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(of_seven.pidfd)
+    os.close(of_nobody.pidfd)
+    again = Subject(8, os.pidfd_open(os.getpid()), 0)
+    assert sharers.add(again, [1]) is None, "it is watched by itself"
+    assert sharers.add(again, [1, 7]) == (7, 1), "and begins anew as another one's sharer"
+    sharers.forget(8)
+
+
 @pytest.mark.parametrize("kind", ["none", "inside", "outside", "vfork"])
 def test_one_memory_is_told_from_two(program, kind):
     with shared(program, kind, 16) as target:

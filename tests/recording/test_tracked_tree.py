@@ -13,6 +13,7 @@ import pytest
 
 from memtui.core.procfs import read_stat
 from memtui.core.samples import Options, Process
+from memtui.probes import address_space
 from memtui.probes.pages.tracker import TrackerError
 from memtui.probes.pause.pauser import PauseError
 from memtui.recording.sampler import tracked_tree
@@ -21,6 +22,7 @@ from memtui.recording.sampler.pause_warnings import PauseWarnings
 from memtui.recording.sampler.target_lock import TargetLocks
 from memtui.recording.sampler.tracked_tree import TrackedTree
 from tests.support.folders import names_in
+from tests.support.live import wait_until
 from tests.support.pid_state import places_of
 from tests.support.sampler_parts import Outbox, Reader
 
@@ -127,6 +129,38 @@ def test_one_that_cannot_be_cleared_is_tracked_all_the_same_and_that_is_reported
         assert one.pid in one.tree.processes
         (event,) = one.outbox.events()
         assert event == ("gap", f"pid {one.pid}: not cleared before its first window, which says what is resident: no")
+
+
+@pytest.mark.parametrize("seen_by", ["the tree", "its window"])
+def test_whose_memory_belonged_to_one_that_ended_is_watched_by_itself_from_then_on(seen_by, monkeypatch):
+    """It goes on with that memory: its marks are cleared, and its windows are its own."""
+    with family() as one:
+        owner, sharer = one.tell("fork"), one.tell("fork")
+        monkeypatch.setattr(address_space, "same_memory", lambda *pids: set(pids) == {owner, sharer})
+        for _ in range(2):
+            one.round()
+        assert set(one.tree.processes) == {one.pid, owner}
+        (held,) = one.tree.subject(one.tree.processes[owner]).sharers
+        assert held.pid == sharer
+        assert [text for _, text in one.outbox.events()] == [
+            f"pid {sharer} uses the memory of pid {owner} (CLONE_VM): it is counted there, once"
+        ]
+        os.kill(owner, signal.SIGKILL)
+        wait_until(lambda: read_stat(owner).ended)
+        if seen_by == "its window":
+            one.tree.forget(owner)
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(held.pidfd)
+        one.round()
+        assert set(one.tree.processes) == {one.pid, sharer}
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(held.pidfd)
+        assert one.reader.begun == [one.pid, owner, sharer]
+        assert one.tree.subject(one.tree.processes[sharer]).sharers == ()
+        assert not one.outbox.events()
+        one.tell("kill")
+        one.round()
+        assert set(one.tree.processes) == {one.pid}
 
 
 def test_what_another_memtui_watches_is_left_out_and_reported_once():
