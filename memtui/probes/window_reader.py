@@ -157,6 +157,7 @@ class PageReader:
             self._check_time(subject.pid, self._max_pause_ns, self._check(subject))
             deadline_s = self._deadline_s([subject.pid])
             with self._pauser.paused(subject.pid, subject.pidfd, deadline_s) as pause, self._in_time(pause.start_ns):
+                self._check_late()
                 self._tracker.start(subject.pid, subject.vmas)
         except (PauseRefused, ReadingTooLong, ClearingTooLong) as error:
             if not self._may_run(error):
@@ -277,7 +278,7 @@ class PageReader:
         users.look(subject.pid for subject in subjects)
         return [
             replace(outcome, window=outcome.window.used_by(users.of(subject.pid) - self._held))
-            if isinstance(outcome, Reading)
+            if isinstance(outcome, Reading) and not outcome.running  # that says by itself that it is approximate
             else outcome
             for subject, outcome in zip(subjects, outcomes, strict=True)
         ]
@@ -355,6 +356,11 @@ class PageReader:
         shortest_s = min(_SHORTEST_DEADLINE_S, self._max_pause_ns / 1e9)
         return max(min(DEADLINE_S, left_ns / 1e9), shortest_s)
 
+    def _check_late(self) -> None:
+        """Raise ReadingTooLong where the threads of a paused process stopped so late that no time is left."""
+        if is_late(self._tracker.resume_by_ns):
+            raise ReadingTooLong
+
     def _record_pause(self, pid: int, pause: Pause) -> None:
         paused_ns = pause.paused_ns or 0
         self._times.record(pid, paused_ns, pause.start_ns + paused_ns - pause.stopped_ns)
@@ -368,8 +374,7 @@ class PageReader:
     def _read_paused(self, subject: Subject, want_resident: bool) -> _Taken:
         if self._owner is not None and not looks_own(subject.pid, self._owner):  # after an exec since ``_check``
             raise PermissionError(f"process {subject.pid} has rights that its user has not")
-        if is_late(self._tracker.resume_by_ns):
-            raise ReadingTooLong
+        self._check_late()
         # The walk comes first: otherwise an exec in between would make the table and the pages disagree.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
         return window, window.maps or partial(read_maps, subject.pid)

@@ -199,6 +199,17 @@ def test_one_that_is_held_with_its_owner_takes_nothing(program, held, monkeypatc
 
 
 @real
+def test_a_window_without_a_pause_is_approximate_for_that_reason(program, monkeypatch):
+    tracker = Reads()
+    tracker.reads_running = True
+    with shared(program, "inside", 16) as target, closing(PageReader(tracker, pause=True)) as reader:
+        monkeypatch.setattr(reader, "_check", lambda _subject: (_ for _ in ()).throw(PauseRefused("a debugger")))
+        (outcome,) = reader.read([subject_of(target.pid)], want_resident=False)
+        assert isinstance(outcome, Reading), outcome
+        assert (outcome.running, outcome.window.status) == ("a debugger", "ok")
+
+
+@real
 def test_one_that_ends_in_the_pause_is_named_all_the_same(program, monkeypatch):
     """It ran at the beginning."""
     tracker = Reads()

@@ -54,11 +54,13 @@ class Watched:
     def stopped(self) -> bool:
         return "t" in read_stat(self.pid).state
 
-    def count(self, window) -> int:
-        """The touched pages."""
+    def seen_in(self, window) -> bool:
+        """Whether a window has the touched pages and not the others; somebody else's DAMON takes a few marks."""
         if window.pages is None:
-            return (dict(window.vma_wss()).get(self.address) or 0) // PAGE
-        return len(within(window.pages, self.address, PAGES))
+            seen = (dict(window.vma_wss()).get(self.address) or 0) // PAGE
+        else:
+            seen = len(within(window.pages, self.address, PAGES))
+        return 0.99 * TOUCHED <= seen <= 1.01 * TOUCHED
 
     def close(self) -> None:
         self.tracker.close()
@@ -133,7 +135,7 @@ def test_where_threads_stop_too_late_it_is_read_while_it_runs(watched, together,
         assert states == [False, False]
         assert reading.running.startswith("holding it would take longer than --max-pause")
         assert (reading.paused_ns > 0, reader.long in {subject.pid for subject in subjects}) == (True, True)
-        assert watched.count(reading.window) == TOUCHED
+        assert watched.seen_in(reading.window)
         assert watched.tracker.resume_by_ns is None, "that was the time of one pause"
 
 
@@ -147,28 +149,43 @@ def test_what_was_given_up_has_cleared_nothing(watched):
         with pytest.raises(ReadingTooLong if watched.tracker.name == "referenced" else ClearingTooLong):
             observer.window(watched.pid)
         watched.tracker.resume_by_ns = None
-        assert watched.count(observer.window(watched.pid)) == TOUCHED
+        assert watched.seen_in(observer.window(watched.pid))
 
 
-def test_the_first_pause_ends_in_time_and_the_rest_is_cleared_after_it(watched, monkeypatch):
+@pytest.mark.parametrize("when", ["before all", "in between"])
+def test_the_first_pause_ends_in_time_and_the_rest_is_cleared_after_it(watched, when, monkeypatch):
     """All pages were written: the first window has to say what is touched, and not what is there."""
     stopped = []
     clear, write = Handle.clear, os.write
-    monkeypatch.setattr(Handle, "clear", lambda handle: (stopped.append(watched.stopped), clear(handle))[1])
-    monkeypatch.setattr(referenced.os, "write", lambda *words: (stopped.append(watched.stopped), write(*words))[1])
+
+    def clear_noted(handle: Handle) -> None:
+        stopped.append(watched.stopped)
+        clear(handle)
+
+    def write_noted(fd: int, data: bytes) -> int:
+        if data in (b"1", b"4"):
+            stopped.append(watched.stopped)
+        return write(fd, data)
+
+    monkeypatch.setattr(Handle, "clear", clear_noted)
+    monkeypatch.setattr(referenced.os, "write", write_noted)
     with reader_of(watched) as reader:
+        if when == "in between":
+            monkeypatch.setattr(reader, "_check_late", lambda: None)
         monkeypatch.setattr(reader, "_deadline_s", lambda *_: 0.1)
         monkeypatch.setattr(reader._times, "expected_ns", lambda *_: 0)
         reader._max_pause_ns = LATE_NS
         assert reader.start(watched.subject) > 0
         assert stopped
+        # What is short, the clearing by referenced, is done; its flush takes as long, and waits.
+        assert stopped.pop(0) == (when == "in between" and watched.tracker.name == "referenced")
         assert not any(stopped)
         assert reader.long == watched.pid
         assert watched.tracker.resume_by_ns is None
         reader._max_pause_ns = 5 * 10**9
         watched.target.let_run(0.02)
         reading = read(reader, watched)
-        assert (reading.running, watched.count(reading.window)) == ("", TOUCHED)
+        assert (reading.running, watched.seen_in(reading.window)) == ("", True)
         assert any(stopped), "and held again where there is time"
 
 
@@ -185,7 +202,7 @@ def test_a_first_pause_that_was_not_finished_counts_for_nothing(watched):
                 assert observer.window(watched.pid).reason == "tracking of this process began in this window"
         assert raised.value.finish().reason == "tracking of this process began in this window"
         watched.target.let_run(0.02)
-        assert watched.count(observer.window(watched.pid)) == TOUCHED
+        assert watched.seen_in(observer.window(watched.pid))
 
 
 def test_what_takes_long_is_prepared_outside_of_the_pause(watched, monkeypatch):
@@ -197,7 +214,7 @@ def test_what_takes_long_is_prepared_outside_of_the_pause(watched, monkeypatch):
         assert reading.window.reason == "tracking of this process began in this window"
         assert states == [False] * (watched.tracker.name == "pagetable")
         watched.target.let_run(0.02)
-        assert watched.count(read(reader, watched).window) == TOUCHED
+        assert watched.seen_in(read(reader, watched).window)
 
 
 def test_one_that_will_take_longer_to_clear_is_let_go_before(watched):
@@ -216,11 +233,11 @@ def test_one_that_will_take_longer_to_clear_is_let_go_before(watched):
         with pytest.raises(ClearingTooLong) as raised:
             observer.window(watched.pid)
         window = raised.value.finish()
-        assert watched.count(window) == TOUCHED
+        assert watched.seen_in(window)
         assert window.clear_gap_ns is not None
         watched.tracker.resume_by_ns = None
         watched.target.let_run(0.02)
-        assert watched.count(observer.window(watched.pid)) == TOUCHED
+        assert watched.seen_in(observer.window(watched.pid))
 
 
 def test_the_time_of_clearing_grows_with_that_of_reading():
@@ -248,11 +265,11 @@ def test_a_part_is_cleared_after_the_pause_where_there_is_no_time():
             watched.target.let_run(0.02)
             tracker.start_round(1)
             window = late(lambda: tracker.window(watched.pid, (), want_resident=False)).finish()
-            assert watched.count(window) == TOUCHED
+            assert watched.seen_in(window)
             assert window.sampled.page_count >= PAGES
         watched.target.let_run(0.02)
         tracker.start_round(1)
-        assert watched.count(observer.window(watched.pid)) == TOUCHED
+        assert watched.seen_in(observer.window(watched.pid))
 
 
 # -- mappings

@@ -49,7 +49,7 @@ class _Tracked:
 
     files: ProcessFiles  # ``source`` is smaps
     generation: int = 0
-    begun: bool = False  # its accessed bits were cleared once
+    begun: bool = False  # its accessed bits were cleared and its translations flushed once
     mappings: int = 0  # in its last window
     read_ns: int = 0  # how long it took to read its last window,
     clear_ns: int = 0  # and to clear the accessed bits after it
@@ -107,16 +107,18 @@ class ReferencedTracker:
         """
         self.forget(pid)
         self._tracked[pid] = tracked = _open(pid)
-
-        def finish() -> PageWindow:
-            began_ns = time.monotonic_ns()
-            self._clear(tracked)
-            tracked.begun, tracked.clear_ns = True, time.monotonic_ns() - began_ns
-            return tracker.first_window()
-
-        if tracker.is_late(self.resume_by_ns):
+        began_ns = time.monotonic_ns()
+        os.write(tracked.files.clear_refs, b"1")
+        finish = partial(self._finish_start, tracked, began_ns)
+        if tracker.is_late(self.resume_by_ns, time.monotonic_ns() - began_ns):  # the flush may take as long
             raise ClearingTooLong(finish)
         finish()
+
+    def _finish_start(self, tracked: _Tracked, began_ns: int) -> PageWindow:
+        """Flush; accesses between clearing and this through a stale translation belong to no window."""
+        self._flush_translations(tracked)
+        tracked.begun, tracked.clear_ns = True, time.monotonic_ns() - began_ns
+        return tracker.first_window()
 
     def count_mappings(self, pid: int) -> int | None:
         """Count the mappings of a process. Raises ProcessLookupError, PermissionError and TooManyMappings."""
@@ -194,6 +196,9 @@ class ReferencedTracker:
         # In this order no access is lost when the target runs: an access between the two through a stale translation
         # belongs to the old window. The other way round, its new translations would be stale at once.
         os.write(tracked.files.clear_refs, b"1")
+        self._flush_translations(tracked)
+
+    def _flush_translations(self, tracked: _Tracked) -> None:
         if self.flush == SOFT_DIRTY:
             os.write(tracked.files.clear_refs, b"4")
 
