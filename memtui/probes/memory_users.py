@@ -76,7 +76,10 @@ class MemoryUsers:
 
     def _read_last_pid(self) -> bytes:
         """Return the last pid that was given to a process or thread; empty where the kernel does not say."""
-        return b"" if self._loadavg is None else os.pread(self._loadavg, 128, 0).rpartition(b" ")[2]
+        try:
+            return b"" if self._loadavg is None else os.pread(self._loadavg, 128, 0).rpartition(b" ")[2]
+        except OSError:  # lxcfs ended
+            return b""
 
     def of(self, pid: int) -> frozenset[int]:
         """Return those that use the memory of a process."""

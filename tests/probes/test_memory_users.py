@@ -90,8 +90,16 @@ def test_who_has_memory_of_its_own_is_dropped(machine):
         assert users.of(7) == {8}
 
 
-def test_without_the_last_pid_it_looks_now_and_then(machine, monkeypatch):
-    (machine.folder / "loadavg").unlink()
+def fails(*_words):
+    raise OSError("Transport endpoint is not connected")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_without_the_last_pid_it_looks_now_and_then(machine, there, monkeypatch):
+    if there:
+        monkeypatch.setattr(memory_users.os, "pread", fails)
+    else:
+        (machine.folder / "loadavg").unlink()
     with closing(MemoryUsers(machine.folder)) as users:
         users.look([7])
         (machine.folder / "9").mkdir()
