@@ -40,6 +40,13 @@ PROGRAMS = {
 
 def main() -> int:
     starts = int(sys.argv[1]) if len(sys.argv) > 1 else STARTS
+    outcomes, wrong = watch(starts)
+    print(f"{starts} starts: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
+    return 1 if wrong else 0
+
+
+def watch(starts: int) -> tuple[Counter[str], list[str]]:
+    """Record that many programs; return how often each outcome came, and a text of each that was wrong."""
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
@@ -50,8 +57,7 @@ def main() -> int:
                 print(text, file=sys.stderr, flush=True)
             if not number % 100:
                 print(f"{number} of {starts}: {dict(outcomes)}", file=sys.stderr, flush=True)
-    print(f"{starts} starts: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
-    return 1 if wrong else 0
+    return outcomes, wrong
 
 
 def _start(number: int, folder: Path) -> tuple[str, str]:

@@ -18,6 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import short_targets
+from memtui.recording.supervisor.foreground import NO_SAMPLE
+from memtui.session.file_format import SessionError
 from memtui.session.session import Session
 from tests.support.cli import memtui
 from tests.support.folders import names_in
@@ -33,6 +36,7 @@ from tests.support.live import (
     stop,
     truth_in,
     wait_for_samples,
+    wait_until,
 )
 from tests.support.users import OTHER, can_run_as_other
 
@@ -240,6 +244,51 @@ def test_a_killed_target_is_a_normal_end(session):
     assert reader.end is not None
     assert reader.end.kind == "target exited"
     reader.close()
+
+
+def test_a_target_that_ends_in_its_first_window_is_a_failure_in_one_line(session):
+    target = subprocess.Popen(["sleep", "100"])
+    try:
+        child = start("record", target.pid, "-o", session, "--interval", 60)
+        # Its session begins with the process, which is observed then.
+        wait_until(lambda: session.exists() and session.stat().st_size and _processes(session))
+    finally:
+        target.kill()
+        target.wait()
+    out, err = child.communicate(timeout=20)
+    assert (child.returncode, out) == (1, f"{session}\n")
+    assert _of_the_recording(err) == [f"memtui record: {NO_SAMPLE}"]
+
+
+def test_a_program_that_ends_in_its_first_window_has_its_exit_status_and_the_same_line(session):
+    done = memtui("record", "-o", session, "--interval", 60, "--", "sh", "-c", "exit 7")
+    assert (done.returncode, done.stdout) == (7, f"{session}\n")
+    assert _of_the_recording(done.stderr) == [f"memtui record: {NO_SAMPLE}"]
+
+
+def _processes(session: Path) -> int:
+    try:
+        reader = Session(session)
+    except SessionError:
+        return 0
+    count = len(reader.processes.all())
+    reader.close()
+    return count
+
+
+def _of_the_recording(errors: str) -> list[str]:
+    """The lines on stderr, without the one that says who is root."""
+    return [line for line in errors.splitlines() if "SUDO_UID" not in line]
+
+
+@pytest.mark.slow
+@needs_tracker
+def test_programs_that_end_while_the_recording_starts():
+    """The first 20, with the same lives at every run, of the 1,000 of ``python -m benchmarks.short_targets``."""
+    outcomes, wrong = short_targets.watch(20)
+    assert wrong == []
+    assert sum(outcomes.values()) == 20
+    assert outcomes["recorded"]
 
 
 def test_a_full_disk_keeps_what_was_there():
