@@ -10,11 +10,16 @@ from itertools import pairwise
 from typing import Any
 
 CLASSES = 1000
-# Channels of VGG-16's convolutions by stage (Simonyan & Zisserman, arXiv:1409.1556, configuration D).
+# Channels of VGG-16's convolutions by stage (Simonyan & Zisserman, arXiv:1409.1556, configuration D),
+# and the sizes of its two hidden linear layers.
 VGG_STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+VGG_HIDDEN = (4096, 4096)
 # (blocks, channels inside, channels out) of each stage of ResNet-50 (He et al., arXiv:1512.03385; stride in the 3x3,
 # "v1.5"); the first block of each but the first halves the image.
 RESNET_STAGES = ((3, 64, 256), (4, 128, 512), (6, 256, 1024), (3, 512, 2048))
+# Blocks of Inception v3 (Szegedy et al., arXiv:1512.00567): channels of the pooling branch of those on images of
+# 35 x 35, channels inside of those on 17 x 17, and how many there are on 8 x 8.
+WIDE_BLOCKS, FACTORED_BLOCKS, LAST_BLOCKS = (32, 64, 64), (128, 160, 160, 192), 2
 # Layers of each block of DenseNet-121 (Huang et al., arXiv:1608.06993), and the channels that a layer adds.
 DENSE_BLOCKS, GROWTH = (6, 12, 24, 16), 32
 
@@ -30,7 +35,7 @@ def vgg16(torch: Any) -> Any:
             channels = out
         layers.append(nn.MaxPool2d(2))
     layers += [nn.AdaptiveAvgPool2d(7), nn.Flatten()]
-    sizes = (channels * 7 * 7, 4096, 4096)
+    sizes = (channels * 7 * 7, *VGG_HIDDEN)
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(0.5)]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], CLASSES))
@@ -65,7 +70,7 @@ def resnet50(torch: Any) -> Any:
 
 
 def inception_v3(torch: Any) -> Any:
-    """Return Inception v3 (Szegedy et al., arXiv:1512.00567) for images of 299 x 299.
+    """Return Inception v3 for images of 299 x 299.
 
     In training its output is a pair: that of the network, and that of the auxiliary classifier.
     """
@@ -127,16 +132,17 @@ def inception_v3(torch: Any) -> Any:
     class InceptionV3(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
+            of_wide = zip((192, *(224 + pooled for pooled in WIDE_BLOCKS)), WIDE_BLOCKS, strict=False)
             self.before = sequence(
                 *(conv(3, 32, 3, 2, 0), conv(32, 32, 3, 1, 0), conv(32, 64, 3), nn.MaxPool2d(3, 2)),
                 *(conv(64, 80, 1), conv(80, 192, 3, 1, 0), nn.MaxPool2d(3, 2)),
-                *(wide(192, 32), wide(256, 64), wide(288, 64)),
+                *(wide(channels, pooled) for channels, pooled in of_wide),
                 Branches(
                     conv(288, 384, 3, 2, 0),
                     sequence(conv(288, 64, 1), conv(64, 96, 3), conv(96, 96, 3, 2, 0)),
                     nn.MaxPool2d(3, 2),
                 ),
-                *(factored(128), factored(160), factored(160), factored(192)),
+                *(factored(inside) for inside in FACTORED_BLOCKS),
             )
             self.auxiliary = sequence(
                 *(nn.AvgPool2d(5, 3), conv(768, 128, 1), conv(128, 768, 5, 1, 0)),
@@ -150,8 +156,9 @@ def inception_v3(torch: Any) -> Any:
                     ),
                     nn.MaxPool2d(3, 2),
                 ),
-                *(last(1280), last(2048)),
-                *(nn.AdaptiveAvgPool2d(1), nn.Dropout(0.5), nn.Flatten(), nn.Linear(2048, CLASSES)),
+                *(last(2048 if block else 1280) for block in range(LAST_BLOCKS)),
+                *(nn.AdaptiveAvgPool2d(1), nn.Dropout(0.5), nn.Flatten()),
+                nn.Linear(2048 if LAST_BLOCKS else 1280, CLASSES),
             )
 
         def forward(self, x: Any) -> Any:

@@ -257,6 +257,47 @@ def test_an_op_that_makes_room_for_more_than_its_result_does_not_do_so_in_the_me
     assert out_variant(torch.ops.aten.mse_loss.default) is not None
 
 
+# A whole one takes up to a minute: all blocks of a kind have the same layers. Sides, and numbers of layers by type.
+SHRUNK: dict[str, tuple[int, dict[str, Any], dict[str, int]]] = {
+    "vgg16": (32, {"VGG_STAGES": ((8,), (8, 8)), "VGG_HIDDEN": (16, 16)}, {"Conv2d": 3, "Linear": 3, "MaxPool2d": 2}),
+    "resnet50": (
+        32,
+        {"RESNET_STAGES": ((2, 8, 32), (1, 16, 64))},
+        {"Conv2d": 12, "BatchNorm2d": 12, "Linear": 1, "MaxPool2d": 1, "Bottleneck": 3},
+    ),
+    "inception_v3": (
+        299,  # its auxiliary classifier needs as much
+        {"WIDE_BLOCKS": (64,), "FACTORED_BLOCKS": (), "LAST_BLOCKS": 0},
+        {"Conv2d": 24, "BatchNorm2d": 24, "Linear": 2, "MaxPool2d": 4, "Branches": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHRUNK)
+def test_published_networks_are_steps_with_the_ops_of_their_layers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    side, blocks, expected = SHRUNK[name]
+    monkeypatch.setitem(IMAGE_SIDES, name, side)
+    monkeypatch.setattr(networks, "CLASSES", 10)
+    for constant, value in blocks.items():
+        monkeypatch.setattr(networks, constant, value)
+    model = build(name, 2, 0)
+    step = capture(model, name)
+    kinds = Counter(op.kind for op in step.graph.ops)
+    layers = Counter(type(module).__name__ for module in model.model.modules())
+    assert {layer: layers[layer] for layer in expected} == expected
+    assert kinds["aten.convolution.default"] == kinds["aten.convolution_backward.default"] == layers["Conv2d"]
+    assert kinds["aten.native_batch_norm_backward.default"] == layers["BatchNorm2d"]
+    assert kinds["aten.addmm.default"] == layers["Linear"]
+    assert kinds["aten.max_pool2d_with_indices_backward.default"] == layers["MaxPool2d"]
+    losses = 2 if name == "inception_v3" else 1
+    assert kinds["aten.nll_loss_forward.default"] == kinds["aten.nll_loss_backward.default"] == losses
+    assert kinds["aten.cat.default"] == layers["Branches"]
+    assert len(step.results) == len(model.state()[0]) > 0, "the parameters after the step"
+    if losses == 2:
+        out = torch.randn(2, 10)
+        assert float(model.loss((out, out))) == pytest.approx(1.4 * float(model.loss(out))), "the auxiliary one: 0.4"
+
+
 def test_a_published_network_is_a_step_with_the_ops_of_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(IMAGE_SIDES, "densenet121", 32)
     monkeypatch.setattr(networks, "DENSE_BLOCKS", (2, 1))  # all have the same layers, and a whole one takes a minute
