@@ -14,6 +14,7 @@ from memtui.widgets.raster import Line
 from memtui.widgets.views.memory import ReuseView
 
 AXIS = 6
+WIDE = 0.1  # a miss ratio whose bounds are further apart is given as its estimate
 _BOTH_ROWS = 9  # inside the border, from which both sentences are shown
 
 
@@ -203,18 +204,21 @@ class ReuseHistogram(Panel):
         if not len(view.size_bytes):
             return []
         index = self._size_index
-        memory, ratio = (
-            text.size(view.size_bytes[index]),
-            bounds(float(view.miss_low[index]), float(view.miss_high[index])),
-        )
+        low, high = float(view.miss_low[index]), float(view.miss_high[index])
+        memory, ratio = text.size(view.size_bytes[index]), bounds(low, high)
         window = f" per page and {view.interval} window" if view.interval else ""
         ways = (f" of touches{window} would miss", " of touches would miss", " would miss")
-        ending = next((w for w in ways if len(memory) + len(ratio) + len(w) + 8 <= width), ways[-1])
+        forms = [(ratio, way) for way in ways]
+        if view.miss_estimate is not None and high - low > WIDE:
+            about = f"about {100 * view.miss_estimate[index]:.0f} %"
+            asides = f" ({ratio}; in random order)", f" ({ratio})"
+            forms = [(about, aside + way) for aside in asides for way in ways] + forms[-1:]
+        value, ending = next((f for f in forms if len(memory) + len(f[0]) + len(f[1]) + 8 <= width), forms[-1])
         return [
             (" with ", draw_style["dim"]),
             (memory, draw_style["bright"]),
             (", ", draw_style["dim"]),
-            (ratio, draw_style["bright"]),
+            (value, draw_style["bright"]),
             (ending, draw_style["dim"]),
         ]
 

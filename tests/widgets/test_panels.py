@@ -364,6 +364,22 @@ async def test_a_half_whose_bounds_are_far_apart_is_not_spoken_of():
         assert "of touches would miss" in text
 
 
+async def test_a_miss_ratio_whose_bounds_are_far_apart_is_estimated():
+    view = reuse_view(histogram(), 0.2)
+    sizes = len(view.size_bytes)
+    low, high, estimate = (np.full(sizes, share) for share in (0.02, 0.8, 0.31))
+    far = replace(view, miss_low=low, miss_high=high, miss_estimate=estimate)
+    for width, expected in (
+        (110, "about 31 % (2-80 %; in random order) of touches per page and 0.2 s window would miss"),
+        (80, "about 31 % (2-80 %; in random order) of touches would miss"),
+        (60, "about 31 % (2-80 %) of touches would miss"),
+        (40, "2-80 % would miss"),
+    ):
+        assert expected in await drawn(ReuseWidget(far), width, 12)
+    for other in (replace(far, miss_high=low + 0.09), replace(far, miss_estimate=None)):
+        assert "about" not in (await drawn(ReuseWidget(other), 110, 12)).split("with ")[-1]
+
+
 async def test_an_estimate_is_shown_with_its_bounds_and_its_assumption():
     view = reuse_view(histogram(), 0.2)
     view = replace(view, half_low_bytes=4096, half_high_bytes=128 << 20, half_estimate_bytes=37 << 20)

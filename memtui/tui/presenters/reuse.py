@@ -188,6 +188,7 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
     level = np.flatnonzero(high < 1 - LEVEL * (1 - high[-1]))
     first = min(max(0, (int(level[0]) if len(level) else int(used[0])) - BINS_PER_OCTAVE), last - 2)
     sizes, low, high = BIN_EDGES[first:last], low[first:last], high[first:last]
+    estimate = curve.estimate_at(sizes)
     return ReuseView(
         edges_bytes=_EDGES,
         upper=histogram.upper / touches,
@@ -200,6 +201,7 @@ def reuse_view(histogram: ReuseHistogram, interval_s: float, longest_s: float | 
         size_bytes=sizes.astype(float),
         miss_low=low,
         miss_high=high,
+        miss_estimate=estimate,
         most_bytes=histogram.quantile(0.95),
         most_estimate_bytes=histogram.estimate(0.95),
         interval=interval,

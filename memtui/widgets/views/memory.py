@@ -234,6 +234,7 @@ class ReuseView:
     size_bytes: Floats = field(default_factory=lambda: np.empty(0))  # miss-ratio curve: sizes of an LRU memory
     miss_low: Floats = field(default_factory=lambda: np.empty(0))
     miss_high: Floats = field(default_factory=lambda: np.empty(0))
+    miss_estimate: Floats | None = None  # if the order inside windows is random; None: not known
     most_bytes: tuple[float, float] | None = None  # between which 95 % of the returning touches come back
     most_estimate_bytes: float | None = None
     burst_half_bytes: tuple[float, float, float | None] | None = None  # of the probes of bursts: bounds, estimate
