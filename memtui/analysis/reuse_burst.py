@@ -20,9 +20,9 @@ bursts leave an error (one standard deviation) of 16 % in place of 28 %, and 33 
 
 **The order** is known between parts, and tells which one to assume inside them. Take two pages that are touched now, x
 before y. If t is the chance that x was also the first of the two to be touched last time, then of the A bytes of pages
-of the earlier part alone t A lie between both touches of a page in the mean (these come back later than it, so with
-chance t they were touched later), of the B of the later part alone t B, and of the C of both all but those touched
-before it then and after it now, (1 + t)/2 C:
+of the earlier part alone t A lie between both touches of a page in the mean (they come back later than it, so with
+chance t they were touched later), of the B of the later part alone t B (they were touched earlier, so with chance t
+they come back earlier), and of the C of both all but those touched before it then and after it now, (1 + t)/2 C:
 
     mean distance = lower + t (A + B) + (1 + t)/2 C
 
