@@ -43,6 +43,15 @@ def test_the_numbers_are_those_of_the_report(parsed):
     assert len(page.named("figure")) == len(page.named("svg")) == 3
 
 
+def test_every_colour_of_a_figure_follows_the_page(parsed):
+    """In the dark, a line whose class the page does not know stays as dark as on white."""
+    page, text = parsed
+    roles = {name for _, attributes in page.elements for name in (attributes.get("class") or "").split()}
+    used = {name for name in roles if name.startswith(("stroke-", "fill-"))}
+    assert {"stroke-estimate", "stroke-bound", "fill-bound-area"} <= used
+    assert {name for name in used if f".{name} {{" not in text} == set()
+
+
 def test_nothing_is_fetched(parsed):
     page, text = parsed
     for tag, attributes in page.elements:
