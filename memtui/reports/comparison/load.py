@@ -162,7 +162,7 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
     return Line(curve.sizes_bytes, 100 * curve.least), figures, reasons
 
 
-def burst_figures(reader: ReportSource) -> dict[str, float | None]:
+def burst_figures(reader: ReportSource) -> dict[str, float]:
     """Return the estimates of what bursts tell: of windows of one length, whatever those of the session are."""
     bursts = burst_reuse(reader)
     figures: dict[str, float | None] = {}
