@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memtui.analysis.miss_ratio import bounds_are_close
 from memtui.analysis.resident import PSS, RSS
-from memtui.core.units import duration, percent, size
+from memtui.core.units import about_percent, duration, percent, size
 
 Forms = tuple[str, ...]  # of one sentence, the longest first
 
@@ -95,5 +95,5 @@ def _cost(figures: Figures) -> Forms:
     took = f"memtui took {percent(figures.own_cpu)} of one CPU"
     if figures.lost_fraction is None:
         return (f"To see this, {paused}, and {took}.",)
-    slowed = f"So far watching cost it about {percent(figures.lost_fraction)}"
+    slowed = f"So far watching cost it {about_percent(figures.lost_fraction)}"
     return f"{slowed}: {paused}, and {took}.", f"{slowed}."

@@ -207,6 +207,16 @@ def percent(fraction: float | None) -> str:
     return "n/a" if fraction is None or fraction != fraction else f"{fraction * 100:.1f} %"
 
 
+def about_percent(fraction: float | None) -> str:
+    """Return an estimated share with one digit, or two from 10 % on: ``about 0.8 %``, ``about 3 %``, ``about 14 %``."""
+    if fraction is None or fraction != fraction:
+        return "n/a"
+    per_cent = fraction * 100
+    if round(per_cent, 1) < 0.1:
+        return "less than 0.1 %"
+    return f"about {per_cent:.1f} %" if round(per_cent, 1) < 1 else f"about {per_cent:.0f} %"
+
+
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*(?:([kmgtp])(i?))?b?", re.ASCII | re.IGNORECASE)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from memtui.analysis.overhead_budget import allowed, seconds
 from memtui.analysis.target_loss import budget_cost, lost_fraction
-from memtui.core.units import percent
+from memtui.core.units import about_percent, percent
 from memtui.reports.process_summary import ProcessRows
 from memtui.reports.source import ReportSource
 
@@ -99,7 +99,7 @@ def _longest_pause_s(rows: ProcessRows) -> float | None:
 def overhead_line(overhead: Overhead) -> str:
     """Return the line of the report."""
     lost = overhead.lost_fraction
-    slowed = "" if lost is None else f"slowed it by about {percent(lost)}, "
+    slowed = "" if lost is None else f"slowed it by {about_percent(lost)}, "
     budget = f"; {budget_clause(overhead.budget)}" if overhead.budget is not None else ""
     return (
         f"overhead     {slowed}paused {percent(overhead.paused_fraction)}, "

@@ -32,7 +32,7 @@ from memtui.core.procfs import command_of
 from memtui.core.progress_line import ProgressLine
 from memtui.core.samples import Options
 from memtui.core.text import visible
-from memtui.core.units import duration, percent
+from memtui.core.units import about_percent, duration, percent
 from memtui.recording.registry import CALIBRATION
 from memtui.recording.supervisor.launch import Observation
 from memtui.recording.supervisor.supervisor import Supervisor
@@ -242,7 +242,7 @@ def format_result(result: dict[str, Any]) -> str:
         f"counted      {result['counter']}: {rates['without']:.4g} a second without, {rates['with']:.4g} with; "
         f"it moved {changes:g} times a block of {result['block_s']:g} s",
         f"watched      {result['tracker']}, asked {duration(result['interval_s'])}{limit}, {windows:g} windows a block",
-        f"estimated    {percent(overhead['lost_fraction'])} of its time lost, as the screen says; "
+        f"estimated    {about_percent(overhead['lost_fraction'])} of its time lost, as the screen says; "
         f"paused {percent(overhead['paused_fraction'])}, own CPU {percent(overhead['self_cpu_fraction'])}",
     ]
     lines += [f"doubt        {text}" for text in result["doubts"]]

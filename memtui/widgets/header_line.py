@@ -112,7 +112,7 @@ class HeaderLine(CachedWidget):
         """
         view, draw_style = self.view, self.draw_style
         parts = [
-            (1, f"slows it by about {text.percent(view.lost)}" if view.lost is not None else ""),
+            (1, f"slows it by {text.about_percent(view.lost)}" if view.lost is not None else ""),
             (2, f"next window in {view.wait_s} s" if view.wait_s is not None else ""),
         ]
         parts = [(rank, word) for rank, word in parts if word]

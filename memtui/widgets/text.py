@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from memtui.core.shorten import shorten
 from memtui.core.text import visible as clean
 from memtui.core.units import (
+    about_percent,
     change,
     clock,
     duration,
@@ -26,6 +27,7 @@ from memtui.core.units import (
 )
 
 __all__ = [
+    "about_percent",
     "change",
     "clean",
     "clock",

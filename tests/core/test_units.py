@@ -123,3 +123,21 @@ def test_durations(length, text):
 
 def test_a_span_that_is_not_zero_is_told():
     assert (units.span(0.012), units.span(0.4), units.span(0)) == ("12.0 ms", "0.4 s", "0 s")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0.0, "less than 0.1 %"),
+        (0.0004, "less than 0.1 %"),
+        (0.0084, "about 0.8 %"),
+        (0.0096, "about 1 %"),
+        (0.0275, "about 3 %"),
+        (0.1364, "about 14 %"),
+        (1.2, "about 120 %"),
+        (None, "n/a"),
+        (math.nan, "n/a"),
+    ],
+)
+def test_an_estimated_share_has_no_digits_that_nobody_knows(fraction, text):
+    assert units.about_percent(fraction) == text
