@@ -76,8 +76,7 @@ class Watch:
     pid: int
     at_ns: list[int] = field(default_factory=list)
     rss_bytes: list[int] = field(default_factory=list)
-    pss_at_ns: list[int] = field(default_factory=list)
-    pss_bytes: list[int] = field(default_factory=list)
+    pss: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)  # by process: when, and how much
     done: bool = False
 
     def run(self) -> None:
@@ -88,8 +87,10 @@ class Watch:
                 self.rss_bytes.append(sum(member.memory_info().rss for member in tree))
                 self.at_ns.append(time.monotonic_ns())
                 if len(tree) > 1 and len(self.at_ns) % PSS_EVERY == 0:
-                    self.pss_bytes.append(sum(member.memory_full_info().pss for member in tree))
-                    self.pss_at_ns.append(time.monotonic_ns())
+                    for member in tree:
+                        at_ns, sizes = self.pss.setdefault(member.pid, ([], []))
+                        sizes.append(member.memory_full_info().pss)
+                        at_ns.append(time.monotonic_ns())
             except psutil.Error:
                 pass  # one of them ended
             time.sleep(EVERY_S)
@@ -115,21 +116,30 @@ def child_that_runs(command: list[str], parent: int) -> int:
     raise AssertionError(f"{command[0]} did not start")
 
 
-def assert_sizes(reader: Session, watch: Watch) -> None:
-    """RSS and PSS of all samples are those that psutil read at that time."""
+def assert_rss(reader: Session, watch: Watch) -> None:
+    """The RSS of all samples is what psutil read at that time."""
     samples = reader.samples
     for at in range(len(samples)):
-        end_ns, pss_ns = int(samples.end_ns[at]), samples.pss_ns[at]
+        end_ns = int(samples.end_ns[at])
         near = around(watch.at_ns, watch.rss_bytes, end_ns - NEAR_NS, end_ns + NEAR_NS)
         # Of a process that was born in a window only the next one tells, and the window says so.
         # Where this machine gave the reader no CPU, memory may have come and gone unseen.
         if len(near) >= 6 and np.isfinite(samples.rss_bytes[at]) and not samples.gaps[at]:
             assert (1 - SLACK) * min(near) <= samples.rss_bytes[at] <= (1 + SLACK) * max(near), f"sample {at}"
-        if np.isfinite(samples.pss_bytes[at]):
-            assert samples.pss_bytes[at] <= samples.rss_bytes[at] * (1 + SLACK)
-            near = around(watch.pss_at_ns, watch.pss_bytes, int(pss_ns) - 3 * NEAR_NS, int(pss_ns) + 3 * NEAR_NS)
-            if len(near) >= 6 and not samples.gaps[at]:
-                assert (1 - SLACK) * min(near) <= samples.pss_bytes[at] <= (1 + SLACK) * max(near), f"sample {at}"
+
+
+def assert_pss(reader: Session, watch: Watch) -> None:
+    """The PSS of each process is what psutil read of it about that time."""
+    samples = reader.samples
+    of_pid = {process.key: process.pid for process in reader.processes.all()}
+    for part in reader.processes.samples(0, samples.newest):
+        if part["pss_bytes"] is None or (pid := of_pid[part["process"]]) not in watch.pss:
+            continue
+        near = around(*watch.pss[pid], part["pss_ns"] - 3 * NEAR_NS, part["pss_ns"] + 3 * NEAR_NS)
+        if len(near) >= 4:
+            assert (1 - SLACK) * min(near) <= part["pss_bytes"] <= (1 + SLACK) * max(near), f"sample {part['sample']}"
+    known = np.isfinite(samples.pss_bytes)
+    assert (samples.pss_bytes[known] <= samples.rss_bytes[known] * (1 + SLACK)).all()
 
 
 def assert_sums(reader: Session) -> None:
@@ -218,7 +228,8 @@ def test_a_program_does_what_it_does_and_the_numbers_hold(program, with_twin, tm
     assert reader.hello.options.max_overhead_ppm == 10_000
     assert len(samples) >= 2
     assert samples.end_ns[0] - before_ns < longest_ns  # a first picture within 3 s, where there is a CPU for it
-    assert_sizes(reader, watch)
+    assert_rss(reader, watch)
+    assert_pss(reader, watch)
     assert_sums(reader)
     if TRACKED.ok and os.geteuid() == 0:
         assert reader.hello.tracker == "pagetable"
