@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import shlex
 import shutil
@@ -21,9 +20,7 @@ from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.plain_data import from_plain, to_plain
 from memtui.core.privilege import Invoker, groups_of, invoker, run_as, state_directory, users_environment
-from memtui.core.progress_line import above_line
 from memtui.core.secrets import mask_secrets
-from memtui.core.text import visible
 from memtui.core.units import size, span
 from memtui.reports.charts import matplotlib_svg
 from memtui.reports.charts.model import Findings
@@ -44,7 +41,7 @@ def study(args: argparse.Namespace, console: Console) -> int:
     chosen = _chosen(args.what)
     cpus = _cpus(args.cpus)
     if args.what == LIST:
-        return _list(args, cpus)
+        return _list(args, cpus, console)
     user = invoker()
     with console.progress("looking at this machine") as line, _files_of(user):
         folder = args.output or state_directory(user) / "studies"
@@ -76,11 +73,11 @@ def study(args: argparse.Namespace, console: Console) -> int:
                 line.update("", f"{plan.study.name}: reading the sessions and drawing")
                 documents.append(_report(user, plan.study, setting, observed, machine, folder, args.redact))
                 if not args.json:
-                    _print(documents[-1], folder)
+                    _print(documents[-1], folder, console)
             for skipped, why in left_out:
                 documents.append(_report_none(user, skipped, why, setting, machine, folder, args.redact))
     if args.json:
-        print(json.dumps(documents if args.what == ALL else documents[0], indent=2))
+        console.print_json({"studies": documents} if args.what == ALL else documents[0])
     return 0
 
 
@@ -160,7 +157,7 @@ def _plans(
     return plans, left_out
 
 
-def _list(args: argparse.Namespace, cpus: int) -> int:
+def _list(args: argparse.Namespace, cpus: int, console: Console) -> int:
     rows: list[dict[str, Any]] = []
     for name, entry in STUDIES.items():
         times: dict[str, Any] = {}
@@ -173,11 +170,11 @@ def _list(args: argparse.Namespace, cpus: int) -> int:
             times["quick_s" if quick else "full_s"] = sum(run.expected_s for run in runs)
         rows.append({"study": name, "title": entry.title} | times)
     if args.json:
-        print(json.dumps(rows, indent=2))
+        console.print_json({"studies": rows})
         return 0
     for row in rows:
         how = row.get("reason") or f"about {span(row['quick_s'])} with --quick, {span(row['full_s'])} at full length"
-        print(f"{row['study']:<12} {row['title']} ({how})")
+        console.print(f"{row['study']:<12} {row['title']} ({how})")
     return 0
 
 
@@ -314,14 +311,13 @@ def _as_user(user: Invoker, work: Callable[[], Any]) -> Any:
             os.seteuid(effective)
 
 
-def _print(document: dict[str, Any], folder: Path) -> None:
-    with above_line():
-        print(visible(document["title"]))
-        for text in document["conclusion"]:
-            print(visible(f"  {text}"))
-        for text in document["doubts"]:
-            print(visible(f"  doubt: {text}"))
-        print(visible(f"  {folder / document['study']}.html"), flush=True)
+def _print(document: dict[str, Any], folder: Path, console: Console) -> None:
+    console.print(document["title"])
+    for text in document["conclusion"]:
+        console.print(f"  {text}")
+    for text in document["doubts"]:
+        console.print(f"  doubt: {text}")
+    console.print(f"  {folder / document['study']}.html")
 
 
 @contextmanager

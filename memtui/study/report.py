@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memtui.analysis.statistics import median
+from memtui.core.console import as_json
 from memtui.core.files import ensure_folder, write_safely
 from memtui.core.secrets import mask_secrets
 from memtui.core.text import short_command
@@ -62,7 +62,7 @@ def write_findings(
         write_safely(ensure_folder(folder / FIGURES) / f"{study.name}-{name}.svg", picture)
     html = page(study, findings, document["about"], lambda chart: drawn[chart.name])
     write_safely(folder / f"{study.name}.html", html)
-    write_safely(folder / f"{study.name}.json", json.dumps(document, indent=1) + "\n")
+    write_safely(folder / f"{study.name}.json", as_json(document) + "\n")
     return document
 
 

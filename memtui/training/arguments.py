@@ -90,7 +90,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         raise UserError("name one network: memtui train NETWORK, or --name NETWORK; memtui train list shows them")
     args.network = args.name if args.network is None else args.network
     if args.network == "list":
-        print_networks(print)
+        print_networks(console.print)
         return 0
     what = request_of(args)
     for note in what.notes:
@@ -98,7 +98,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     shows = console.wants_screen(args)
     if not shows and args.output is None:
         drop_root()
-        return run_unrecorded(what, as_json=args.json)
+        return run_unrecorded(what, console, as_json=args.json)
     every = MEMORY_ONLY_EVERY if what.settings.memory_only else args.every
     if shows:
         from memtui.tui.watch import watch
@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
         def print_result(path: Path, shown: bool) -> None:
             if args.json and result.exists():
-                print_document(what, result, path)
+                print_document(what, result, path, console)
 
         launch = Launch(argv, trace_every=every)
         return record(lambda: observe(args, launch), console, print_result, program=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from memtui.core.console import Console
 from memtui.core.errors import UserError
 from memtui.core.privilege import as_invoker, borrows_root, invoker
 from memtui.training.datasets import CLASSES
@@ -115,7 +116,7 @@ def result_file() -> Iterator[Path]:
         yield path
 
 
-def run_unrecorded(what: TrainRequest, *, as_json: bool) -> int:
+def run_unrecorded(what: TrainRequest, console: Console, *, as_json: bool) -> int:
     """Train without a recording, in a child; return the exit code of the child."""
     with result_file() as path:
         more = ["--result", str(path), "--progress-line", "--exit-with-parent", str(os.getpid())]
@@ -126,13 +127,13 @@ def run_unrecorded(what: TrainRequest, *, as_json: bool) -> int:
             except KeyboardInterrupt:
                 code = child.wait()  # the child received ^C, too
         if as_json and code == 0:
-            print_document(what, path, None)
+            print_document(what, path, None, console)
     return code if code >= 0 else 128 - code
 
 
-def print_document(what: TrainRequest, path: Path, session: Path | None) -> None:
+def print_document(what: TrainRequest, path: Path, session: Path | None, console: Console) -> None:
     """Print the JSON document of an ended training. Raises UserError where it left no result."""
-    print(json.dumps(document(what, read_result(path), session), indent=2, allow_nan=False))
+    console.print_json(document(what, read_result(path), session))
 
 
 def document(what: TrainRequest, result: TrainingResult, session: Path | None) -> dict[str, Any]:

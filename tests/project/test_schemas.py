@@ -20,17 +20,29 @@ from memtui.placement.plan import PlacementPlan
 from memtui.placement.profiling.progress import ProfileProgress
 from memtui.placement.profiling.text import about
 from memtui.placement.run import PlanRun
+from memtui.reports.charts.model import Findings
 from memtui.reports.comparison.text import read, same_windows
 from memtui.reports.comparison.text import to_dict as comparison_document
 from memtui.reports.export.tables import meta
 from memtui.reports.redact import open_source
 from memtui.reports.report import build_report
+from memtui.study.host_info import describe
+from memtui.study.plan import Run
+from memtui.study.report import to_dict as study_document
+from memtui.study.runs.messages import RunResult
+from memtui.study.studies.base import FinishedRun, Setting
+from memtui.study.studies.catalogue import STUDIES
+from memtui.training.command import TrainRequest
+from memtui.training.command import document as train_document
+from memtui.training.result import PeakMemory, TrainingResult
+from memtui.training.settings import Settings
 from memtui.training.tune.command import document
 from memtui.training.tune.grid import Grid
 from memtui.training.tune.results import Results, TuneRow
 from tests.support import sessions
 from tests.support.bench_database import row
 from tests.support.compared_sessions import long, short
+from tests.support.memory_logs import mxnet_log
 from tests.support.pages import evil_stream
 from tests.support.placement_cases import PAGE, SYNC_CASE, in_pages
 from tests.support.placement_profiles import written
@@ -104,6 +116,42 @@ def test_tune(tmp_path):
     check("tune", printed(document(results, {})))
 
 
+def test_train():
+    settings = Settings(sequence=({"layer": "FullyConnected", "units": 10},), minimum_accuracy=((1, 30.0), (2, 50.0)))
+    peak = PeakMemory(4096, 1024, {"weights": 512}, 512, ["FullyConnected_0"], 512, "aten::mm")
+    finished = TrainingResult(4, 576, 93.06, 0.5, "expected 30", ["model.pt"], "", peak)
+    check("train", printed(train_document(TrainRequest("mine", settings), finished, Path("/a/b.memtui"))))
+    exploded = TrainingResult(0, 5, None, float("inf"), None, [], "five iterations", PeakMemory(peak_reason="none"))
+    check("train", printed(train_document(TrainRequest("fcReLu", Settings()), exploded, None)))
+
+
+@pytest.mark.parametrize("rules", ["compat", "memtui"])
+def test_breakdown(rules, tmp_path, capsys):
+    path = tmp_path / "rnn.log"
+    path.write_bytes(mxnet_log())
+    argv = ("breakdown", str(path), str(tmp_path / "none.log"), "--rules", rules, "--json", "--no-config")
+    assert main([*argv]) == 2
+    document = json.loads(capsys.readouterr().out)
+    check("breakdown", document)
+    assert (len(document["files"]), len(document["failed"])) == (1, 1)
+
+
+def test_study(capsys):
+    machine = describe() | {"container": "its own PID namespace", "container_why": "no engine"}
+    run = Run("0.5 s", ("python", "train.py"), 10.0)
+    runs = [FinishedRun(run, RunResult(), Path("/a/b.memtui"))]
+    findings = Findings({"wss_bytes": 1, "by_cpus": {"1": None}}, ["so it is"], [], doubts=["not sure"])
+    documents = [
+        study_document(STUDIES["cpus"], Setting(True, 2), findings, runs, machine, redact=redact)
+        for redact in (False, True)
+    ]
+    for each in documents:
+        check("study", printed(each))
+    check("study-all", printed({"studies": documents}))
+    assert main(["study", "list", "--json", "--no-config"]) == 0
+    check("study-list", json.loads(capsys.readouterr().out))
+
+
 def place(capsys, *argv: object) -> dict:
     assert main(["place", *map(str, argv), "--json", "--no-config"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -130,7 +178,8 @@ def test_place(tmp_path, capsys):
     check("place-meta", json.loads((tmp_path / "out" / "meta.json").read_text()))
 
 
-SCHEMAS = ["report", "compare", "doctor", "bench", "list", "meta", "tune"]
+SCHEMAS = ["report", "compare", "doctor", "bench", "list", "meta", "tune", "train", "breakdown"]
+SCHEMAS += ["study", "study-all", "study-list"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from memtui.session.session import Session
 from tests.support.allocation_screen import step as allocation_step
 from tests.support.in_process import run
 from tests.support.memory_logs import A1, A1_ANALYSIS, ZPP, mxnet_log
+from tests.support.schemas import check
 from tests.support.sessions import messages, write_session
 
 MIB = 1 << 20
@@ -45,7 +46,9 @@ def folder(tmp_path, monkeypatch) -> Path:
 def breakdown_of(capsys, *arguments: str) -> dict:
     code, out, err = run(capsys, "breakdown", *arguments, "--json")
     assert (code, err) == (0, "")
-    (result,) = json.loads(out)["files"]
+    document = json.loads(out)
+    check("breakdown", document)
+    (result,) = document["files"]
     return result
 
 

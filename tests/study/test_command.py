@@ -26,6 +26,7 @@ from tests.support.cli import memtui, refused
 from tests.support.in_process import memtui_here
 from tests.support.live import needs_tracker
 from tests.support.pages import Page
+from tests.support.schemas import check
 from tests.support.study_reports import assert_harmless
 from tests.support.study_runs import STEPS, await_none, needs_figures, running
 from tests.support.users import temporary_user
@@ -71,7 +72,9 @@ def test_the_list_says_how_long_each_takes():
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(STUDIES)
     assert all("--quick" in line for line in done.stdout.splitlines() if "compares" not in line)
-    assert [row["study"] for row in json.loads(memtui("study", "list", "--json").stdout)] == list(STUDIES)
+    document = json.loads(memtui("study", "list", "--json").stdout)
+    check("study-list", document)
+    assert [row["study"] for row in document["studies"]] == list(STUDIES)
 
 
 @needs_figures
@@ -94,6 +97,7 @@ def test_a_study_of_a_program_of_ones_own_is_done_once_and_reported_twice(tmp_pa
     done = memtui(*arguments, "--", *program, timeout=180)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
+    check("study", document)
     assert document["study"] == "filters"
     assert len(document["about"]["runs"]) == 4
     assert all(run["windows"] >= 5 for run in document["about"]["runs"])

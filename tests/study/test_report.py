@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
+from memtui.core.console import as_json
 from memtui.core.errors import UserError
 from memtui.core.samples import Options
 from memtui.reports.charts import matplotlib_svg
@@ -25,6 +26,7 @@ from memtui.study.runs.messages import RunResult
 from memtui.study.studies.base import FinishedRun, Setting
 from memtui.study.studies.catalogue import STUDIES
 from tests.support.pages import EVIL, Page
+from tests.support.schemas import check
 from tests.support.sessions import MS, hello, messages, write_session
 from tests.support.study_reports import MACHINE, SAMPLES, assert_harmless, inline_figures, result_of
 
@@ -65,7 +67,9 @@ def test_a_report_has_all_that_it_needs_and_fetches_nothing(name, sessions, tmp_
     figures = inline_figures(page)
     assert len(figures) >= 1
     assert len(list((tmp_path / "figures").glob(f"{name}-*.svg"))) == len(figures), "each has a name of its own"
-    assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads(json.dumps(document))
+    stored = json.loads((tmp_path / f"{name}.json").read_text())
+    check("study", stored)
+    assert stored == json.loads(as_json(document))
     assert oct((tmp_path / f"{name}.html").stat().st_mode)[-3:] == "600"
 
 
@@ -142,6 +146,7 @@ def test_redacted_it_tells_neither_host_nor_command_nor_path(sessions, tmp_path)
         for secret in ("lab-host", "annbuilt", "/home/ann", "secret-train", str(tmp_path), "0.5.memtui"):
             assert secret not in text, (name, secret)
         assert "6.18.0" in text
+    check("study", json.loads((tmp_path / "cpus.json").read_text()))
 
 
 def test_a_tracker_without_pages_is_one_line(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 from tests.support.in_process import memtui_here
 from tests.support.network_files import DEFINITIONS, write_zpp_files
 from tests.support.repository import ROOT
+from tests.support.schemas import check
 
 torch = pytest.importorskip("torch")
 
@@ -40,7 +41,9 @@ def memtui(folder: Path, *argv: str, seconds: float = 240) -> subprocess.Complet
 def document(folder: Path, *argv: str) -> dict:
     done = memtui(folder, "train", *argv, "--json")
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    document = json.loads(done.stdout)
+    check("train", document)
+    return document
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

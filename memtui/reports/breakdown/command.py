@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memtui.core import progress_line
+from memtui.core.console import as_json
 from memtui.core.errors import UserError
 from memtui.core.file_set import all_or_none
 from memtui.core.options import RULES
@@ -85,7 +85,7 @@ def breakdown(paths: list[Path], options: BreakdownOptions, notify: Print, outpu
         for path in _write_figures(panels, options):
             output(str(path))
     elif options.as_json:
-        output(json.dumps(_to_dict(panels, failed, options), indent=2))
+        output(as_json(_to_dict(panels, failed, options)))
     else:
         output(_text(panels, options))
     return not failed
