@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from memtui.core.privilege import Invoker, invoker, run_as, sessions_directory, state_directory
+from memtui.recording.candidates import Candidate, Candidates, user_name
 from memtui.recording.membership import RecordedTrees
 from memtui.recording.registry import Running, find_all
-from memtui.recording.targets import Candidate, Candidates, user_name
 from memtui.session.file_format import SessionError, size_on_disk
 from memtui.session.summary import Summary, summarize
 from memtui.tui.app import run_home

@@ -224,7 +224,8 @@ def observe(args: argparse.Namespace, what: int | Launch) -> Observation:
 
 def find_pid(args: argparse.Namespace, console: Console) -> int:
     """Return the PID that the arguments name, of a process that can be observed. Raises UserError."""
-    from memtui.recording.targets import check_target, find
+    from memtui.recording.target_search import find
+    from memtui.recording.targets import check_target
 
     pid, notice = find(args.pid, args.rank)
     check_target(pid)

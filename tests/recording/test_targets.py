@@ -1,168 +1,158 @@
-"""Which process a name or a rank means."""
+"""The process that a number names: its threads, containers, and those that cannot be observed."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from memtui.core.errors import UserError
-from memtui.recording.targets import find, names_of
+from memtui.core.procfs import read_stat
+from memtui.recording import targets
+from memtui.recording.targets import ancestors, check_target, find_target, is_own, others, parse_pid, pids_inside
+from tests.support.cli import memtui
 
-NAME = f"train_{os.getpid()}"  # nothing else on this machine is called so
-_WORKER = """
-import os, sys, time
-workers = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-for _ in range(workers):
-    if os.fork() == 0: break
-os.write(1, b"up\\n")
-time.sleep(60)
+THREADED = """
+import os, threading, time
+threading.Thread(target=time.sleep, args=(120,), daemon=True).start()
+print(max(map(int, os.listdir("/proc/self/task"))), flush=True)
+time.sleep(120)
 """
 
 
 @pytest.fixture
-def start(tmp_path) -> Iterator:
-    """Starts a training that is a script of that name, with workers and an environment; its process."""
-    with ExitStack() as stack:
-
-        def start(name: str = NAME, workers: int = 0, **environ: str) -> subprocess.Popen[bytes]:
-            script = tmp_path / f"{name}.py"
-            script.write_text(_WORKER)
-            clean = {name: value for name, value in os.environ.items() if "RANK" not in name}
-            child = subprocess.Popen(
-                [sys.executable, "-u", script, str(workers)],
-                stdout=subprocess.PIPE,
-                env=clean | environ,
-                start_new_session=True,
-            )
-            stack.callback(_end, child)
-            for _ in range(workers + 1):
-                assert child.stdout.readline() == b"up\n"
-            return child
-
-        yield start
+def thread() -> Iterator[tuple[int, int]]:
+    """(a process, its second thread)."""
+    with subprocess.Popen([sys.executable, "-c", THREADED], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        yield child.pid, int(child.stdout.readline())
+        child.kill()
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    os.killpg(child.pid, 9)
-    child.wait()
-    child.stdout.close()
+@pytest.mark.real_clock
+def test_a_thread_is_a_part_of_its_process(thread):
+    pid, number = thread
+    assert number != pid
+    target, notice = find_target(number)
+    assert target == pid
+    assert notice.startswith(f"{number} is a thread of process {pid} (")
+    assert find_target(pid) == (pid, "")
+    assert find_target(os.getpid()) == (os.getpid(), "")
+
+
+@pytest.mark.real_clock
+def test_its_process_is_recorded_and_that_is_said(thread, tmp_path):
+    pid, number = thread
+    options = ("--tracker", "rss", "--duration", "0.5", "-o", tmp_path / "s.memtui")
+    done = memtui("record", number, *options)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/s.memtui\n"), done
+    assert f"{number} is a thread of process {pid}" in done.stderr
+    assert f'"pid": {pid}' in memtui("report", tmp_path / "s.memtui", "--json").stdout
+
+
+def test_a_notice_about_a_process_has_no_secret_of_its_command_line():
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADED, "--token=hunter2"], stdout=subprocess.PIPE, text=True
+    ) as child:
+        _, notice = find_target(int(child.stdout.readline()))
+        shown = targets.recognisable(child.pid, 500)
+        child.kill()
+    assert "hunter2" not in notice
+    assert "--token" in shown
+    assert "hunter2" not in shown
+    assert targets.recognisable(child.pid) == "ended"
 
 
 @pytest.mark.parametrize(
-    ("title", "words", "names"),
+    ("command", "own"),
     [
-        ("python3", ["/usr/bin/python3", "-u", "/srv/train.py", "--lr", "1"], {"python3", "train.py", "train"}),
-        ("pt_main_thread", ["python", "train.py"], {"pt_main_thread", "python", "train.py", "train"}),
-        ("python", ["python", "-W", "ignore", "-X", "dev", "a.py"], {"python", "a.py", "a"}),
-        ("python", ["python", "-m", "torch.distributed.run", "x.py"], {"python", "torch.distributed.run"}),
-        ("python", ["python", "-c", "import train"], {"python"}),
-        ("python", ["python", "-m"], {"python"}),
-        ("python", ["python"], {"python"}),
-        ("vim", ["vim", "train.py"], {"vim"}),
-        ("bash", ["bash", "./run.sh"], {"bash", "run.sh"}),
-        ("ended", [""], {"ended"}),
+        ("python -m memtui attach 1", True),
+        ("/srv/venv/bin/memtui record 1", True),
+        ("python -P -m memtui.recording.sampler", True),
+        ("python -m memtui.study.workloads.cnn --epochs 3", False),
+        ("python /home/ada/memtui-runs/train.py", False),
     ],
 )
-def test_what_a_process_is_called(title, words, names):
-    assert names_of(title, words) == names
+def test_memtui_itself_is_no_candidate_and_what_it_trains_is(command, own):
+    assert is_own(command) == own
 
 
-@pytest.mark.parametrize("text", [f"{NAME}.py", NAME], ids=["whole", "without its ending"])
-def test_a_script_is_found_by_its_name(start, text):
-    child = start()
-    pid, notice = find(text, None)
-    assert pid == child.pid
-    assert str(child.pid) in notice
-    assert NAME in notice
+@pytest.mark.parametrize(("text", "says"), [("x", "must be a number, not 'x'"), ("0", "above 0"), ("-3", "above 0")])
+def test_a_number_is_checked(text, says):
+    with pytest.raises(UserError, match=says):
+        parse_pid(text)
 
 
-def test_a_part_of_the_command_line_does_where_no_name_fits(start, tmp_path):
-    child = start()
-    assert find(f"{tmp_path.name}/{NAME}".upper(), None)[0] == child.pid
+def write_status(proc: Path, pid: int, numbers: str) -> None:
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "status").write_text(f"Name:\tx\nTgid:\t{pid}\nNSpid:\t{numbers}\n")
 
 
-def test_a_name_that_fits_goes_before_a_part_of_a_command_line(start):
-    child = start()
-    start(f"{NAME}_other")
-    assert find(NAME, None)[0] == child.pid
+def test_a_number_inside_a_container_is_found_where_there_is_one(tmp_path, monkeypatch):
+    write_status(tmp_path, 400, "400\t7")
+    write_status(tmp_path, 401, "401\t90\t8")
+    write_status(tmp_path, 402, "402\t8")
+    write_status(tmp_path, 403, "403")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "404").mkdir()  # it ends just now
+    assert pids_inside(7, tmp_path) == [400]
+    assert pids_inside(8, tmp_path) == [401, 402]
+    assert pids_inside(400, tmp_path) == [], "its number here is not one inside"
+    monkeypatch.setattr(targets, "PROC", tmp_path)
+    monkeypatch.setattr(targets, "pids_inside", lambda pid: pids_inside(pid, tmp_path))
+    monkeypatch.setattr(targets, "recognisable", lambda pid: "train.py")
+    assert find_target(7) == (400, "PID 7 exists in a container only; out here it is 400 (train.py)")
+    with pytest.raises(
+        UserError, match=r"exists in 2 containers only; name one .*: 401 \(train.py\), 402 \(train.py\)$"
+    ):
+        find_target(8)
+    with pytest.raises(UserError, match="no process has PID 9, here or in a container"):
+        find_target(9)
 
 
-def test_workers_with_the_name_of_their_parent_are_not_meant(start):
-    child = start(workers=2)
-    assert find(NAME, None)[0] == child.pid
+def test_ancestors_go_up_to_init():
+    assert {os.getppid(), 1} <= ancestors(os.getpid())
+    assert os.getpid() not in ancestors(os.getpid())
+    assert ancestors(1) == set()
 
 
-def test_two_of_a_name_are_named(start):
-    pids = {start().pid, start().pid}
-    with pytest.raises(UserError) as refused:
-        find(NAME, None)
-    assert "is 2 processes; name one by its PID" in str(refused.value)
-    assert all(str(pid) in str(refused.value) for pid in pids)
+def test_ancestors_of_one_that_ends_are_those_before_it(monkeypatch):
+    def read(pid: int) -> SimpleNamespace:
+        if pid == 30:
+            raise ProcessLookupError
+        return SimpleNamespace(parent_pid={50: 40, 40: 30}[pid])
+
+    monkeypatch.setattr(targets, "read_stat", read)
+    assert ancestors(50) == {40, 30}
+    assert ancestors(30) == set()
 
 
-def test_a_rank_is_found_by_name_by_launcher_and_alone(start):
-    rank = str(10_000 + os.getpid() % 900_000)
-    children = {r: start(workers=1, RANK=r) for r in (rank, "3")}
-    assert find(NAME, int(rank))[0] == children[rank].pid
-    assert find(NAME, 3)[0] == children["3"].pid
-    assert find(None, int(rank))[0] == children[rank].pid
-    assert find(str(children["3"].pid), 3)[0] == children["3"].pid
-    with pytest.raises(UserError, match=f"no process says RANK=3 .* PID {children[rank].pid} and the processes below"):
-        find(str(children[rank].pid), 3)
+def test_what_cannot_be_observed_is_said():
+    with pytest.raises(UserError, match="is memtui itself"):
+        check_target(os.getpid())
+    with pytest.raises(UserError, match="pausing it would stop memtui too"):
+        check_target(os.getppid())
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert check_target(child.pid) == read_stat(child.pid).start_ticks
+        assert child.pid in dict(others())
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(UserError, match=r"waits for its parent \(zombie\)"):
+            check_target(child.pid)
+        assert child.pid not in dict(others())
+    with pytest.raises(UserError, match="no process has PID"):
+        check_target(child.pid)
+    assert not {os.getpid(), os.getppid()} & dict(others()).keys()
 
 
-def test_the_rank_below_a_launcher(tmp_path):
-    """As torchrun does it: one parent without a rank, a child for each."""
-    script = tmp_path / "worker.py"
-    script.write_text(_WORKER)
-    launcher = (
-        "import os, subprocess, sys; [subprocess.Popen([sys.executable, sys.argv[1]], env=os.environ | {'RANK': r}) "
-        "for r in '01']; import time; time.sleep(60)"
-    )
-    argv = [sys.executable, "-c", launcher, str(script)]
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
-    try:
-        assert [child.stdout.readline() for _ in "01"] == [b"up\n"] * 2
-        pids = {rank: find(str(child.pid), rank)[0] for rank in (0, 1)}
-        for rank, pid in pids.items():
-            assert f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        assert child.pid not in pids.values()
-    finally:
-        _end(child)
-
-
-def test_nobody(start):
-    with pytest.raises(UserError, match=r"no process is called 'no-such-training', nor has it"):
-        find("no-such-training", None)
-    with pytest.raises(UserError, match="no process says RANK=999999"):
-        find(None, 999_999)
-    with pytest.raises(UserError, match="empty name"):
-        find("", None)
-
-
-def test_memtui_itself_is_never_meant(start):
-    """Its own command line has the name that it was given."""
-    child = start()
-    argv = [sys.executable, "-c", "import time; time.sleep(60)", "x", "-m memtui attach", f"{NAME}.py"]
-    with subprocess.Popen(argv) as other:
-        time.sleep(0.2)
-        try:
-            assert find(f"{NAME}.py", None)[0] == child.pid
-        finally:
-            other.kill()
-
-
-def test_the_command_line_takes_a_name(start, tmp_path):
-    start()
-    argv = ["record", NAME, "-o", tmp_path / "s.memtui", "--duration", "0.5", "--tracker", "rss"]
-    done = subprocess.run([sys.executable, "-m", "memtui", *map(str, argv)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert NAME in done.stderr
-    assert (tmp_path / "s.memtui").exists()
+def test_a_kernel_thread_has_no_memory(monkeypatch):
+    stat = replace(read_stat(os.getpid()), kernel_thread=True)
+    monkeypatch.setattr(targets, "read_stat", lambda pid: stat if pid == 77 else read_stat(pid))
+    with pytest.raises(UserError, match="is a kernel thread"):
+        check_target(77)

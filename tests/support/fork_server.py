@@ -25,7 +25,7 @@ _PRELOADED = (
     "memtui.training.command", "memtui.training.tune.command", "memtui.placement.command",
     "memtui.placement.profiling.command", "memtui.reports.report", "memtui.study.command", "memtui.formats.command",
     "memtui.reports.breakdown.command", "memtui.recording.supervisor.launch", "memtui.recording.supervisor.foreground",
-    "memtui.study.calibration", "memtui.recording.client", "memtui.recording.targets", "memtui.cli.config",
+    "memtui.study.calibration", "memtui.recording.client", "memtui.recording.target_search", "memtui.cli.config",
     "memtui.tui.watch", "pyarrow.parquet", "tomllib", "difflib", "encodings.idna", "pwd", "grp",
 )  # fmt: skip
 
