@@ -1,87 +1,22 @@
-"""What a program printed, as lines: progress bars, colours, hostile bytes; and the file it is read from."""
+"""The file of what a program printed: private, and no other kind of file."""
 
 from __future__ import annotations
 
 import os
 import stat
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memtui.core.errors import UserError
 from memtui.core.program_log import create_log, log_path, open_log
-from memtui.tui.presenters import log_tail
 from memtui.tui.presenters.log_tail import OutputLog
-from memtui.tui.presenters.terminal_text import CHARACTERS, LINE_CHARACTERS, LINES, TerminalText
 from tests.support.folders import names_in
-
-
-def lines_of(*texts: str) -> list[str]:
-    paper = TerminalText()
-    for text in texts:
-        paper.feed(text)
-    return [line.rstrip() for line in paper.lines]
-
-
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("a\nb\n", ["a", "b", ""]),
-        ("a\r\nb", ["a", "b"]),
-        ("  1%|#   |\r 50%|##  |\r100%|####|\ndone", ["100%|####|", "done"]),
-        ("long words\rshort", ["shortwords"]),  # as on a terminal, which erases nothing by itself
-        ("long words\r\x1b[Kshort", ["short"]),
-        ("long words\x1b[2K\rshort", ["short"]),
-        ("abc\x1b[1Kd", ["   d"]),
-        ("abc\b\bX", ["aXc"]),
-        ("a\tb", ["a       b"]),
-        ("\x1b[1;31mred\x1b[0m \x1b[38;5;9mtoo\x1b[m", ["red too"]),
-        ("\x1b]8;;https://x.org\x1b\\link\x1b]8;;\x1b\\ \x1b]0;title\x07text", ["link text"]),
-        ("\x1b(Bplain\x1b7", ["plain"]),
-        ("epoch 1\nbatch 1\x1b[A\repoch 2\nbatch 9", ["epoch 2", "batch 9"]),  # tqdm with two bars
-        ("one\ntwo\nthree\x1b[2A\x1b[Jnew", ["one  new"]),
-        ("abc\x1b[2Gx\x1b[5Cy", ["axc    y"]),
-        ("\x1b[999999999999999999999Ax", ["x"]),
-        ("bell\x07 and \x9b31m", ["bell\x07 and \x9b31m"]),  # left to ``visible``
-    ],
-)
-def test_lines_are_as_on_a_terminal(text, lines):
-    assert lines_of(text) == lines
-    assert lines_of(*text) == lines, "piece by piece it is the same"
-
-
-@given(st.text(alphabet="ab\r\n\b\t\x1b[]0;1234567ABCDGKJm\x07\\é", max_size=60), st.integers(0, 60))
-def test_pieces_make_no_difference_and_nothing_breaks(text, at):
-    assert lines_of(text[:at], text[at:]) == lines_of(text)
-
-
-def test_what_is_kept_is_bounded():
-    paper = TerminalText()
-    for text in ("x" * 1_000_000, "\n" * 50_000, "\x1b[512Cx\n" * 30_000, "\t" * 10_000, "\x1b]52;c;" + "A" * 100_000):
-        paper.feed(text)
-        assert len(paper.lines) <= LINES
-        assert max(map(len, paper.lines)) <= LINE_CHARACTERS
-        assert sum(map(len, paper.lines)) <= CHARACTERS + LINE_CHARACTERS
-    assert paper.first > 70_000
-    assert len(paper._rest) < 5000
-
-
-# The file
 
 
 @pytest.fixture
 def session(tmp_path) -> Path:
     return tmp_path / "s.memtui"
-
-
-def shown(session: Path, columns: int = 40, rows: int = 10) -> OutputLog:
-    log = OutputLog(log_path(session))
-    log.shown = True
-    log.resize(columns, rows)
-    return log
 
 
 def test_where_it_lies():
@@ -122,113 +57,10 @@ def test_only_a_plain_file_is_opened(kind, session, tmp_path):
     with pytest.raises(OSError, match=r"."):
         open_log(path)
     before = len(names_in("/proc/self/fd"))
-    view = shown(session).view()
+    log = OutputLog(path)
+    log.shown = True
+    log.resize(40, 10)
+    view = log.view()
     assert "is not opened" in view.note
     assert view.rows == ()
     assert len(names_in("/proc/self/fd")) == before
-
-
-def test_it_says_why_there_is_nothing(session):
-    log = shown(session)
-    assert "there is no s.memtui.log beside the session" in log.view().note
-    log_path(session).write_text("")
-    assert (log.view().note, log.view().rows, log.view().total) == ("", (), 0)
-
-
-def test_it_costs_nothing_until_it_is_looked_at(session, monkeypatch):
-    log_path(session).write_text("hello\n")
-    monkeypatch.setattr(log_tail, "open_log", lambda path: pytest.fail("it was opened"))
-    assert OutputLog(log_path(session)).view().rows == ()
-
-
-def test_it_follows_and_scrolls(session):
-    path, log = log_path(session), shown(session)
-    path.write_text("".join(f"line {n}\n" for n in range(30)))
-    assert log.view().rows == tuple(f"line {n}" for n in range(20, 30))
-    with path.open("a") as file:
-        file.write("line 30\nline 31")
-    assert log.view().rows[-2:] == ("line 30", "line 31")
-    assert log.view().follows
-    log.page(-1)
-    view = log.view()
-    assert (view.rows[0], view.first, view.total, view.follows) == ("line 13", 13, 32, False)
-    with path.open("a") as file:
-        file.write(" goes on\nline 32\n")
-    assert log.view().rows == view.rows, "what is looked at stays where it is"
-    log.home()
-    assert log.view().rows[0] == "line 0"
-    log.move(2)
-    assert log.view().rows[0] == "line 2"
-    log.page(9)
-    assert log.view().follows
-    assert log.view().rows[-1] == "line 32"
-    log.move(-1)
-    log.end()
-    assert log.view().follows
-
-
-def test_long_lines_are_wrapped_and_stay_in_sight_when_the_width_changes(session):
-    log_path(session).write_text("a" * 50 + "\n日本語日本語\n" + "".join(f"{n}\n" for n in range(50)))
-    log = shown(session, 20, 4)
-    log.home()
-    assert log.view().rows == ("a" * 20, "a" * 20, "a" * 10, "日本語日本語")
-    log.move(3)
-    log.resize(8, 4)
-    assert log.view().rows[:2] == ("日本語日", "本語")
-
-
-def test_bytes_that_are_no_text_are_spelled_out(session):
-    log_path(session).write_bytes(b"\xff\xfe \x1b]52;c;aGVsbG8=\x07\x1b[2J\x9b\x00 \xc3\xa9 \xe2\x80\xae\n\x1b]52;c;x")
-    view = shown(session, 80).view()
-    assert view.rows == (r"\xff\xfe \x9b\x00 é <U+202E>",)  # the last line is a sequence that is not whole
-
-
-def test_a_character_may_come_in_two_pieces(session):
-    path, log = log_path(session), shown(session)
-    path.write_bytes(b"caf\xc3")
-    assert log.view().rows == ("caf",)
-    with path.open("ab") as file:
-        file.write(b"\xa9\n")
-    assert log.view().rows == ("café",)
-
-
-def test_another_file_of_that_name_is_read_from_its_begin(session):
-    path, log = log_path(session), shown(session)
-    path.write_text("old output\n" * 9)
-    assert log.view().rows[0] == "old output"
-    path.unlink()
-    assert "there is no" in log.view().note
-    path.write_text("new\n")
-    assert log.view().rows == ("new",)
-    path.write_text("")
-    assert log.view().rows == ()
-
-
-def test_a_large_log_costs_little(session):
-    """A gigabyte, most of it a hole, is opened at its end."""
-    path, log = log_path(session), shown(session)
-    with path.open("wb") as file:
-        file.seek(1 << 30)
-        file.write(b"\n" + b"".join(b"line %d\n" % n for n in range(1000)))
-    began = time.process_time()
-    view = log.view()
-    assert view.rows[-1] == "line 999"
-    assert view.older
-    assert view.size_bytes > 1 << 30
-    assert time.process_time() - began < 1.0
-    log.home()
-    assert log.view().rows[0].startswith("line ") or log.view().total < 3000
-
-
-def test_an_unchanged_log_is_not_read(session, monkeypatch):
-    log_path(session).write_text("hello\n")
-    log = shown(session)
-    before = log.view()
-    monkeypatch.setattr(log_tail, "_last_states", lambda *_: pytest.fail("it was read"))
-    assert log.view() == before
-
-
-def test_hours_of_a_progress_bar_hide_nothing(session):
-    bars = "".join(f"\r{n:6d}/60000 |#####     | loss=0.1" for n in range(60_000))
-    log_path(session).write_text("first words\n" + bars + "\nlast words\n")
-    assert shown(session).view().rows == ("first words", " 59999/60000 |#####     | loss=0.1", "last words")

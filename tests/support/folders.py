@@ -8,3 +8,7 @@ from pathlib import Path
 def names_in(folder: Path | str) -> list[str]:
     """Return the names of the entries, in alphabetical order."""
     return sorted(entry.name for entry in Path(folder).iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
