@@ -165,7 +165,7 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
 def burst_figures(reader: ReportSource) -> dict[str, float]:
     """Return the estimates of what bursts tell: of windows of one length, whatever those of the session are."""
     bursts = burst_reuse(reader)
-    figures: dict[str, float | None] = {}
+    figures: dict[str, float] = {}
     for share in (0.5, 0.95):
         distance = bursts.within(share)
         if distance is not None and distance[2] is not None:
