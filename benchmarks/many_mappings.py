@@ -49,10 +49,10 @@ def allowing(mappings: int, setting: Path = MAX_MAP_COUNT) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """The longest time between two readings of the target's clock, and the longest call that changes its mappings."""
+    """The longest round of the target by its clock, and the longest without the time in which it waited for a CPU."""
 
     clock_ms: float
-    call_ms: float
+    awake_ms: float
 
 
 class Target:
@@ -105,9 +105,9 @@ def measure(run: Run) -> Iterator[Row]:
             recorded = program.stalls()
         name = f"{mappings:,} mappings"
         yield once(f"{name}: the target's longest stall alone", alone.clock_ms, "ms")
-        yield once("... recorded, default options", recorded.clock_ms, "ms", STALL_MS)
-        yield once("... its longest mmap and munmap alone", alone.call_ms, "ms")
-        yield once("... recorded", recorded.call_ms, "ms", STALL_MS)
+        yield once("... recorded, default options", recorded.clock_ms, "ms")
+        yield once("... alone, without the time in which it waited for a CPU", alone.awake_ms, "ms")
+        yield once("... recorded", recorded.awake_ms, "ms", STALL_MS)
         yield from _session_rows(path)
         for part, use in uses.items():
             yield once(f"... peak RSS of the {part}", use.peak_bytes / 2**20, "MiB", PART_MIB)
