@@ -130,6 +130,20 @@ def test_a_busy_machine_does_not_make_a_bit_dearer(monkeypatch):
     assert cost.far_ns * accessed_bit_cost.PAGES < time.thread_time_ns() - before_ns
 
 
+def test_the_dear_cost_is_of_entries_that_no_cache_holds(monkeypatch):
+    """Clearing the bits loads the entries; other memory is read before they are set again."""
+    done: list[str] = []
+    for name in ("_time_to_read_ns", "_read"):
+        original = getattr(accessed_bit_cost, name)
+        monkeypatch.setattr(
+            accessed_bit_cost, name, lambda *of, name=name, original=original: [done.append(name), original(*of)][1]
+        )
+    if measure_set_cost() is None:
+        pytest.skip("this kernel clears no single bits")
+    near, far = 1 + 2 * accessed_bit_cost.ROUNDS, 2 * accessed_bit_cost.ROUNDS_UNCACHED
+    assert done == ["_time_to_read_ns"] * (near + 1) + ["_read", "_time_to_read_ns"] * far
+
+
 def test_what_a_bit_costs_is_not_known_where_memory_has_no_room(monkeypatch):
     monkeypatch.setattr(accessed_bit_cost, "APART", 1 << 28)
     assert measure_set_cost() is None
