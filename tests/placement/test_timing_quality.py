@@ -107,6 +107,19 @@ def test_another_way_of_timing_agrees_or_does_not(factor, verdict):
             assert quality.lines()[0].endswith(f"; compare with {other}: consistent")
 
 
+def test_single_times_are_what_others_are_compared_with():
+    isolated = times_of(STATIC_CASE, 5, 1, 20)
+    two = in_two_modes(isolated, 10)
+    third = tuple(replace(s, mode="simultaneous") for s in two.samples if s.mode == "single")
+    profile = Profile(two.graph, two.pools, (*two.samples, *third))
+    by_mode = {mode: quality_of(profile, SLOW, mode) for mode in ("simultaneous", "single", "isolated")}
+    assert {mode: (quality.against, quality.verdict) for mode, quality in by_mode.items()} == {
+        "simultaneous": ("single", CONSISTENT),
+        "single": ("isolated", NEITHER),
+        "isolated": ("single", NEITHER),
+    }
+
+
 def test_a_wide_spread_is_a_doubt():
     quality = TimingQuality(MODE, 6, 0.2, 0, None, None)
     assert quality.doubts == []

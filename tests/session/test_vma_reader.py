@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memtui.core.samples import End, Message, Process, ProcessWindow, Vma, VmaTable, Window
+from memtui.recording.recorder.session_builder import SessionBuilder
 from memtui.session import vma_reader
 from memtui.session.blobs import UNKNOWN_BYTES
 from memtui.session.file_format import SessionError
 from memtui.session.session import Session
+from memtui.session.writer import SessionWriter
 from tests.support import sessions
 from tests.support.sessions import CODE, DATA, HEAP, STACK, messages, write_session
 
@@ -138,6 +141,39 @@ def test_resident_bytes_are_the_newest_that_are_known(tmp_path, monkeypatch):
         seen = [sum(reader.vmas.rss(sample).values()) // PAGE for sample in range(10)]
         assert seen == [1, 1, 1, 4, 4, 4, 4, 4, 0, 0], "of four samples before at most"
         assert [sum(reader.vmas.rss(sample).values()) // PAGE for sample in (5, 2, 0)] == [4, 1, 1], "backwards, too"
+
+
+def test_what_has_ended_has_nothing_resident(tmp_path):
+    sizes = {0: {"vma_rss_bytes": ((DATA, PAGE),)}}
+    with closing(recorded(tmp_path, tables(*[(WHOLE,)] * 3, windows=sizes, keys=(1, 2)))) as reader:
+        assert set(reader.vmas.rss(2).values()) == {PAGE}
+        assert len(reader.vmas.rss(2)) == 2
+        reader.vmas._processes = SimpleNamespace(present=lambda first, last: {2})
+        assert [row.process for row in reader.vmas.rows() if row.id in reader.vmas.rss(2)] == [2]
+
+
+def test_a_session_that_grows_is_followed(tmp_path):
+    """Rows that are merged after they were read, and samples that came since."""
+    parts = (replace(WHOLE, end=HALF), replace(WHOLE, start=HALF))
+    values = {"vma_wss_bytes": ((DATA, PAGE), (HALF, PAGE))}
+    *before, table, window, end = tables(parts, (WHOLE,), windows={0: values, 1: {"vma_wss_bytes": ((DATA, PAGE),)}})
+    writer = SessionWriter(tmp_path / "s.memtui")
+    recorder = SessionBuilder(writer)
+    for message in before:
+        recorder.add(message)
+    writer.commit()
+    with closing(Session(tmp_path / "s.memtui")) as reader:
+        first, second = (row.id for row in reader.vmas.rows())
+        assert reader.vmas.wss(0, 5)[1].tolist() == [first, second]
+        for message in (table, window, end):
+            recorder.add(message)
+        writer.commit()
+        reader.refresh()
+        assert [row.id for row in reader.vmas.rows()] == [first]
+        samples, ids, _ = reader.vmas.wss(0, 5)
+        assert (samples.tolist(), ids.tolist()) == ([0, 0, 1], [first] * 3)
+        reader.release()
+        writer.close()
 
 
 def test_rows_have_their_states_over_the_samples(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from memtui.session.vma_row import VmaRow
-from memtui.tui.presenters.ranges import RangeTable
+from memtui.tui.presenters.ranges import TREND_SAMPLES, RangeTable
 from memtui.widgets.views.memory import Sort, TableView
 from tests.support.screen_fakes import MIB, FakeSession
 
@@ -179,3 +181,44 @@ def test_before_the_first_sample_the_table_is_empty():
     table.filter_text = "x"
     view = table.view(FakeSession(20), -1, [])
     assert (view.rows, view.filter_text, view.sort) == ((), "x", Sort.WSS)
+
+
+def test_a_row_that_is_as_it_was_is_the_same_object():
+    session, table = FakeSession(20), RangeTable()
+    before = {row.key: row for row in view_of(table, session).rows}
+    after = {row.key: row for row in view_of(table, session).rows}
+    assert all(after[key] is row for key, row in before.items())
+    session.rows[0] = SimpleNamespace(**vars(session.rows[0]) | {"name": "[data]"})
+    table.filters_on = False
+    table._read_rows(session, SAMPLE)
+    renamed = {row.key: row for row in view_of(table, session).rows}
+    assert renamed[session.rows[0].id].name == "[data]"
+
+
+def test_a_range_that_is_accessed_and_not_known_is_read():
+    """Ranges are read now and then; one of which something was accessed since is not awaited."""
+    session, table = FakeSession(20), RangeTable()
+    late = session.rows.pop(1)
+    assert late.id not in {row.key for row in view_of(table, session).rows}
+    session.rows.append(late)
+    reads = []
+    session.vmas.rows_of = lambda processes: reads.append(processes) or session._vma_rows_of(processes)
+    assert late.id in {row.key for row in view_of(table, session, SAMPLE + 1).rows}
+    assert len(reads) == 1
+    view_of(table, session, SAMPLE + 2)
+    assert len(reads) == 1, "all that is accessed is known"
+
+
+def test_ranges_of_the_processes_in_sight_are_loaded():
+    session, table = FakeSession(20, children=2), RangeTable()
+    asked = []
+    session.processes.present = lambda first, last: asked.append((first, last)) or {1, 3}
+    view_of(table, session)
+    assert table.loaded_processes == {1, 3}
+    newest = int(session.samples.sample[-1])
+    windows = {(first, last) for first, last in asked if last - first == TREND_SAMPLES - 1}
+    assert windows == {(last - TREND_SAMPLES + 1, last) for last in (SAMPLE, newest)}
+    table = RangeTable()
+    table.all = frozenset((2,))
+    view_of(table, session)
+    assert table.loaded_processes == {2}
