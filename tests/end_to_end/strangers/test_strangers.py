@@ -59,7 +59,7 @@ ALL = (
     Program("random_writes.c", 400, "", 64 * MIB, 4 * MIB, whole_steps=4, slow=True),
     Program("numpy_power.py", 1100, "numpy", 3000 * 3000 * 8, 32 * MIB, slow=True),
     Program("numpy_memmap.py", 280, "numpy", 20_000 * 512 * 4, 48 * MIB),
-    Program("sklearn_boosting.py", 40, "sklearn", 20_000 * 40 * 8),
+    Program("sklearn_boosting.py", 24, "sklearn", 20_000 * 40 * 8),
     Program("xgboost_trees.py", 11, "xgboost", 50_000 * 40, slow=True),  # a bin of each feature takes a byte or more
     # Parameters, gradients and what the optimizer keeps: two moments, or one.
     Program("torch_language_model.py", 30, "torch", 4 * 4 * 850_000, slow=True),
@@ -196,7 +196,7 @@ def wall_per_cpu_time() -> float:
 @pytest.mark.usefixtures("default_options")
 @pytest.mark.parametrize(("program", "with_twin"), [
     *(pytest.param(program, True, id=program.name, marks=[pytest.mark.slow] * program.slow) for program in ALL),
-    pytest.param(RANKS._replace(steps=4), False, id="torch_ranks.py-numbers-only"),  # six times torch would take long
+    pytest.param(RANKS._replace(steps=3), False, id="torch_ranks.py-numbers-only"),  # six times torch would take long
 ])  # fmt: skip
 def test_a_program_does_what_it_does_and_the_numbers_hold(program, with_twin, tmp_path, monkeypatch):
     if program.needs and importlib.util.find_spec(program.needs) is None:
