@@ -31,34 +31,6 @@ TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A program, the module that it needs, how long it takes until its first step, and its size if it takes one."""
-
-    name: str
-    needs: str
-    begin_s: float
-    mib: int | None = None
-
-
-ALL = (
-    Program("random_writes.c", "", 2.0),
-    Program("random_writes.c", "", 3.0, 512),
-    Program("random_writes.c", "", 8.0, 3072),
-    Program("numpy_power.py", "numpy", 3.0),
-    Program("numpy_memmap.py", "numpy", 3.0),
-    Program("sklearn_boosting.py", "sklearn", 10.0),
-    Program("xgboost_trees.py", "xgboost", 10.0),
-    Program("torch_language_model.py", "torch", 10.0),
-    Program("torch_resnet18.py", "torch", 10.0),
-    Program("torch_workers.py", "torch", 10.0),
-    Program("torch_ranks.py", "torch", 20.0),
-)
-LIMIT_PERCENT = 2.0
-LEAST_RATIO, MOST_RATIO = 0.67, 1.33  # of the estimate to what was measured
-WINDOWS_S, QUICK_S = 90.0, 20.0
-
-
-@dataclass(frozen=True, slots=True)
 class Spacing:
     """How far windows are apart whose cost is measured: ``window_cost.costs_s``."""
 
@@ -67,9 +39,37 @@ class Spacing:
     beside_s: float
 
 
-NEAR, FAR = Spacing(1.8, 0.4, 0.6), Spacing(3.5, 1.2, 0.8)
-FAR_MIB = 512
+NEAR, FAR = Spacing(1.8, 0.4, 0.6), Spacing(3.5, 1.2, 0.8)  # far: of large programs, and of long steps
 STEPS_AFTER = 4  # so many steps at least in the time after a window: what it costs is in whole steps
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, the module that it needs, how long it takes until its first step, and its size if it takes one."""
+
+    name: str
+    needs: str
+    begin_s: float
+    mib: int | None = None
+    spacing: Spacing = NEAR
+
+
+ALL = (
+    Program("random_writes.c", "", 2.0),
+    Program("random_writes.c", "", 3.0, 512, FAR),
+    Program("random_writes.c", "", 8.0, 3072, FAR),
+    Program("numpy_power.py", "numpy", 3.0),
+    Program("numpy_memmap.py", "numpy", 3.0),
+    Program("sklearn_boosting.py", "sklearn", 10.0, spacing=FAR),
+    Program("xgboost_trees.py", "xgboost", 10.0, spacing=FAR),
+    Program("torch_language_model.py", "torch", 10.0),
+    Program("torch_resnet18.py", "torch", 10.0),
+    Program("torch_workers.py", "torch", 10.0),
+    Program("torch_ranks.py", "torch", 20.0),
+)
+LIMIT_PERCENT = 2.0
+LEAST_RATIO, MOST_RATIO = 0.67, 1.33  # of the estimate to what was measured
+WINDOWS_S, QUICK_S = 90.0, 20.0
 
 
 def measure(run: Run) -> Iterator[Row]:
@@ -89,8 +89,7 @@ def measure(run: Run) -> Iterator[Row]:
         say(f"{name}: {value} [{low}, {high}] %, estimated {lost}")
         yield Row(f"{name} slowed down, default options", "%", value, low, high, cost["count"], LIMIT_PERCENT)
         yield Row("... as memtui estimates it", "%", None if lost is None else 100 * lost)
-        spacing = FAR if program.mib and program.mib >= FAR_MIB else NEAR
-        yield from _windows(command, run.folder, program.begin_s, spacing, QUICK_S if run.quick else WINDOWS_S)
+        yield from _windows(command, run.folder, program.begin_s, program.spacing, QUICK_S if run.quick else WINDOWS_S)
 
 
 def command_of(name: str, *words: object, folder: Path) -> list[str]:
