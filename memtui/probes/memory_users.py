@@ -88,6 +88,7 @@ class MemoryUsers:
     def forget(self, pid: int) -> None:
         """Drop a process that is not watched any more."""
         self._users.pop(pid, None)
+        self._seen.discard(pid)
 
     def close(self) -> None:
         """Close the file, once."""

@@ -204,6 +204,9 @@ class PausingTracker(RssTracker):
         super().__init__()
         self.started = set()
 
+    def is_prepared(self, pid):
+        return pid in self.started
+
     def start(self, pid, vmas):
         self.started.add(pid)
 
@@ -214,6 +217,8 @@ class PausingTracker(RssTracker):
 KEPT = {
     "_tracker.started",
     "_protected._owners",
+    "_users._users",
+    "_users._seen",
     *(f"_times.{name}" for name in ("_size", "_took", "_stopped", "_walk_ns")),
 }
 KEPT_UNFILTERED = {"_filters._threads", "_filters._turns"}

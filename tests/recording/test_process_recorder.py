@@ -15,7 +15,7 @@ from memtui.analysis.vma_filter import parse_filter
 from memtui.core.page_set import PageSet
 from memtui.core.samples import ProcessWindow, Status, Vma, VmaTable
 from memtui.recording.recorder.process_recorder import ObservedProcess
-from memtui.session.blobs import UNKNOWN_BYTES, decode_pairs, decode_reuse, decode_touch_sum
+from memtui.session.blobs import UNKNOWN_BYTES, decode_burst, decode_pairs, decode_reuse, decode_touch_sum
 from memtui.session.columns import columns_of
 from memtui.session.file_format import row_id
 from memtui.session.records.reuse import ReuseBurstRecord, ReuseRecord
@@ -154,14 +154,16 @@ def test_the_probe_of_a_window_in_parts_is_compared_with_what_came_before(writer
     process = observed(writer)
     process.add_window(0, window(pages=pages(0)))
     parts = (pages(1), pages(0, 1, 2, 200))
-    process.add_window(1, window(pages=pages(0, 1, 2, 200), parts=parts, probe_ns=50))
+    process.add_window(1, window(pages=pages(0, 1, 2, 200), parts=parts, part_lengths_ns=(50,)))
     (burst,) = rows(writer, ReuseBurstRecord)
     assert (burst.parts, burst.probe_ns) == (2, 50)
-    distances = decode_reuse(burst.data)
+    distances = decode_burst(burst.data, burst.parts)[-1].distances
     assert (distances.first_touches, int(distances.counts.sum())) == (1, 2), "without what the filter leaves out"
     process.add_window(2, window(status="not paused"))
-    process.add_window(3, window(pages=pages(0, 1), parts=(pages(1), pages(0, 1)), probe_ns=50))
-    assert decode_reuse(rows(writer, ReuseBurstRecord)[-1].data).first_touches == 1, "the window before is not known"
+    process.add_window(3, window(pages=pages(0, 1), parts=(pages(1), pages(0, 1)), part_lengths_ns=(50,)))
+    burst = rows(writer, ReuseBurstRecord)[-1]
+    (part,) = decode_burst(burst.data, burst.parts)
+    assert part.distances.first_touches == 1, "the window before is not known"
 
 
 def test_pages_outside_the_table_are_strays_of_a_target_that_ran_on(writer):
