@@ -100,6 +100,7 @@ def main() -> int:
             lines = _measure(parts, seconds)
         except psutil.NoSuchProcess as error:
             print(f"process {error.pid} of memtui ended ({error.name}); the session says:", file=sys.stderr)
+            viewer.terminate()  # a viewer stays after the end of a recording
             viewer.wait(30)
             subprocess.run([sys.executable, "-m", "memtui", "report", folder + "/s.memtui"], stdout=sys.stderr)
             return 1
