@@ -23,6 +23,7 @@ from memtui.probes.pages.tracker import ClearingTooLong, ReadingTooLong, Tracker
 from memtui.probes.proc_maps import read_maps
 from memtui.session.session import Session
 from tests.support.cli import memtui
+from tests.support.idle_bits import IdleBits
 from tests.support.live import needs_root, pattern, truth_in
 from tests.support.pagetable_targets import Observer, Target, drawn, within
 
@@ -180,26 +181,6 @@ def test_asked_for_where_there_is_none(tmp_path):
 # -- the real page frames of a process, and idle bits that only this test knows
 
 
-class IdleBits:
-    """In place of the kernel's: what was set stays set, until this test says that the page was touched."""
-
-    def __init__(self) -> None:
-        self.frames: set[int] = set()
-
-    def idle(self, positions: BitPositions) -> np.ndarray:
-        return np.array([frame in self.frames for frame in frames_of(positions)], bool)
-
-    def set_bits(self, positions: BitPositions) -> None:
-        self.frames.update(frames_of(positions))
-
-    def close(self) -> None:
-        pass
-
-
-def frames_of(positions: BitPositions) -> list[int]:
-    return (positions.words[positions._place] << np.uint64(6) | positions._bit).tolist()
-
-
 @needs_root
 def test_what_is_kept_between_windows_follows_pages_that_come_go_and_move(target, monkeypatch):
     bits, pages = IdleBits(), 3000
@@ -256,7 +237,7 @@ def test_where_there_is_no_time_it_is_read_or_marked_after_the_pause(target, mon
         with pytest.raises(ReadingTooLong):
             tracker.start(target.pid, ())
         assert not bits.frames
-        monkeypatch.setattr(idle, "read_maps", lambda pid, check: read_maps(pid))
+        monkeypatch.setattr(tracker, "_check_time", lambda: None)
         with pytest.raises(ClearingTooLong) as raised:
             tracker.start(target.pid, ())
         assert not bits.frames
@@ -278,6 +259,56 @@ def test_where_there_is_no_time_it_is_read_or_marked_after_the_pause(target, mon
         there_is_time(10**11)
         with pytest.raises(ClearingTooLong):
             window()
+
+
+@needs_root
+def test_reading_ends_at_any_of_its_steps_and_loses_nothing(target, monkeypatch):
+    """A page that came, one that went and one that was touched are seen by the window that is read to its end."""
+    bits, pages = IdleBits(), 300
+    monkeypatch.setattr(idle, "IdleBitmap", lambda pool: bits)
+    with closing(IdleTracker()) as tracker:
+        address = target.do(f"a = anonymous({pages}); v = view(a, {pages}); v[:200] = 1; answer = a")
+        tracker.start(target.pid, ())
+        target.do(f"v[250] = 1; libc.madvise(a + 7 * {PAGE}, {PAGE}, 4); b = anonymous(2000)")
+        checks = []
+
+        def end_at_last() -> None:
+            checks.append(None)
+            if len(checks) == last:
+                raise ReadingTooLong
+
+        monkeypatch.setattr(tracker, "_check_time", end_at_last)
+        last = 0
+        while True:
+            last, checks[:] = last + 1, []
+            before = set(bits.frames)
+            try:
+                window = tracker.window(target.pid, (), want_resident=True)
+                break
+            except ReadingTooLong:
+                assert bits.frames == before, "nothing is marked"
+        assert last > 5, "the table, its lines, runs of pages, pagemap, flags and bits"
+        assert within(window.pages, address, pages) == [250]
+        assert within(window.resident, address, pages) == [*range(7), *range(8, 200), 250]
+        assert window.unknown_bytes == 0
+        monkeypatch.setattr(tracker, "_check_time", lambda: None)
+        assert within(tracker.window(target.pid, (), want_resident=False).pages, address, pages) == []
+
+
+@needs_root
+def test_what_comes_after_a_pause_is_not_time_of_marking(target, monkeypatch):
+    monkeypatch.setattr(idle, "IdleBitmap", lambda pool: IdleBits())
+    with closing(IdleTracker()) as tracker:
+        tracker.start(target.pid, ())
+        tracker._tracked[target.pid].set_ns = 10**10
+        tracker.resume_by_ns = time.monotonic_ns() + 10**9
+        with pytest.raises(ClearingTooLong) as raised:
+            tracker.window(target.pid, (), want_resident=False)
+        monkeypatch.setattr(idle.time, "monotonic_ns", lambda clock=time.monotonic_ns: clock() + 10**12)
+        tracker._tracked[target.pid].set_ns = 0
+        window = raised.value.finish()
+        assert window.clear_gap_ns > 10**12
+        assert max(window.rearm_ns, tracker._tracked[target.pid].set_ns) < 10**12
 
 
 @needs_root

@@ -17,6 +17,8 @@ from memtui.core.procfs import read_stat
 from memtui.core.samples import Capability
 from memtui.probes import proc_maps, window_reader
 from memtui.probes.pages import process_files, referenced
+from memtui.probes.pages.idle import tracker as idle
+from memtui.probes.pages.idle.tracker import IdleTracker
 from memtui.probes.pages.pagetable import tracker_state
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.referenced import ReferencedTracker, maps_in
@@ -24,6 +26,7 @@ from memtui.probes.pages.tlb_flush import Handle
 from memtui.probes.pages.tracker import ClearingTooLong, ReadingTooLong
 from memtui.probes.proc_maps import MANY, TooManyMappings, read_maps
 from memtui.probes.window_reader import Lost, PageReader, Reading, Subject
+from tests.support.idle_bits import IdleBits
 from tests.support.live import needs_root
 from tests.support.pagetable_targets import PAGE, Observer, Target, need_pagetable, within
 
@@ -306,22 +309,39 @@ def test_what_has_few_mappings_is_not_counted_again(monkeypatch):
     assert [process_files.count_mappings(1, last) for last in (None, 1, 2048, 2049)] == [5000, 1, 2048, 5000]
 
 
-@pytest.mark.parametrize("few", [0, 1 << 20])
-def test_one_of_too_many_mappings_is_not_held_twice(few, sleeper, monkeypatch):
+@pytest.fixture(params=["referenced", "idle"])
+def either(request, monkeypatch):
+    """As ``sleeper``; also with the tracker of page frames, on idle bits that only this test knows."""
+    if request.param == "referenced":
+        monkeypatch.setattr(referenced, "prove_flush", lambda: Capability("soft-dirty", True))
+        tracker = ReferencedTracker()
+    else:
+        monkeypatch.setattr(idle, "prove_flush", lambda: Capability("soft-dirty", True))
+        monkeypatch.setattr(idle, "IdleBitmap", lambda pool: IdleBits())
+        tracker = IdleTracker()
+    with closing(Watched(tracker, touches=False)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_one_of_too_many_mappings_is_not_held_twice(counted, either, monkeypatch):
     """Where that is known before. Where they come between two windows, reading them ends at as many."""
-    with reader_of(sleeper) as reader:
-        reader.start(sleeper.subject)
-        read(reader, sleeper)
-        most = read_maps(sleeper.pid).count(b"\n") - 2
-        for module in (proc_maps, referenced):
-            monkeypatch.setattr(module, "MOST_MAPPINGS", most)
-        monkeypatch.setattr(process_files, "_FEW_MAPPINGS", few)
+    with reader_of(either) as reader:
+        reader.start(either.subject)
+        read(reader, either)
+        few = read_maps(either.pid).count(b"\n")
+        for module in (proc_maps, referenced, window_reader):
+            monkeypatch.setattr(module, "MOST_MAPPINGS", few + 10)
+        monkeypatch.setattr(process_files, "_FEW_MAPPINGS", 0 if counted else few)
+        either.target.do("b = libc.mmap(None, 200 * 4096, 3, 0x22, -1, 0)")
+        either.target.do("[libc.mprotect(b + n * 4096, 4096, 1) for n in range(0, 200, 2)]")
         paused = []
-        for _ in range(2):
-            (lost,) = reader.read([sleeper.subject], want_resident=False)
+        for _ in range(3):
+            (lost,) = reader.read([either.subject], want_resident=False)
             assert isinstance(lost, Lost)
             assert isinstance(lost.error, TooManyMappings)
             assert str(lost.error) == MANY
             paused.append(lost.paused_ns > 0)
-            monkeypatch.setattr(process_files, "_FEW_MAPPINGS", 0)
-        assert paused == [few > 0, False]
+        assert paused == [not counted, False, False]
+        either.target.do("libc.munmap(ctypes.c_void_p(b), ctypes.c_size_t(200 * 4096))")
+        assert read(reader, either).running == "", "held and read again where they are few"

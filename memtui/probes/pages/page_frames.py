@@ -48,9 +48,17 @@ def run_in_parallel(
     pool.together([partial(work, file, runs[first:last]) for file, (first, last) in each])
 
 
-def read(room: memoryview, file: int, runs: list[Run]) -> None:
-    """Read all runs into ``room``; bytes beyond the end of the file stay as they are."""
+def _any_time() -> None:
+    """Raise nothing: reading may take as long as it does."""
+
+
+def read(room: memoryview, file: int, runs: list[Run], check: Callable[[], None] = _any_time) -> None:
+    """Read all runs into ``room``; bytes beyond the end of the file stay as they are.
+
+    ``check`` is called before each run, and may raise an error.
+    """
     for word, start, end in runs:
+        check()
         os.preadv(file, [room[start * 8 : end * 8]], word * 8)
 
 
@@ -101,7 +109,12 @@ class Entries:
 
 
 def read_entries(
-    pagemap: int, ranges: NDArray[np.uint64], *, dense: bool = False, pool: ThreadPool | None = None
+    pagemap: int,
+    ranges: NDArray[np.uint64],
+    *,
+    dense: bool = False,
+    pool: ThreadPool | None = None,
+    check: Callable[[], None] = _any_time,
 ) -> Entries:
     """Read pagemap.
 
@@ -110,8 +123,10 @@ def read_entries(
         ranges: u8[n, 2], rising; start and end of the mappings, in page numbers.
         dense: most pages of the ranges are present, so that searching for present runs costs more than it saves.
         pool: threads that share long work.
+        check: is called before each piece, and may raise an error.
     """
-    spans = _near(ranges) if dense else _populated(pagemap, ranges)
+    check()
+    spans = _near(ranges) if dense else _populated(pagemap, ranges, check)
     runs: list[Run] = []
     size = 0
     for first, last in spans.tolist():
@@ -119,7 +134,7 @@ def read_entries(
             runs.append((page, size, size := size + min(_CHUNK_PAGES, last - page)))
     values = np.zeros(size, np.uint64)  # entries beyond the end of the address space stay 0
     files = [pagemap] * (pool.count if pool else 1)
-    run_in_parallel(pool, files, runs, _PART_PAGES, partial(read, values.data.cast("B")))
+    run_in_parallel(pool, files, runs, _PART_PAGES, partial(read, values.data.cast("B"), check=check))
     values &= np.negative(values >> np.uint64(63)) & (_PRESENT | _EXCLUSIVE | _FRAME)
     return Entries(spans, values)
 
@@ -140,7 +155,7 @@ def present_pages(entries: Entries, ranges: NDArray[np.uint64]) -> tuple[Numbers
     return numbers[mapped], values & _FRAME, (values & _EXCLUSIVE) != 0
 
 
-def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _populated(pagemap: int, ranges: NDArray[np.uint64], check: Callable[[], None]) -> NDArray[np.uint64]:
     """Return the ranges of page numbers to read: runs of present pages, near ones joined.
 
     Reserved address space, of which CUDA has terabytes, costs nothing where the kernel can find present runs.
@@ -148,7 +163,7 @@ def _populated(pagemap: int, ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if not len(ranges):
         return ranges
     try:
-        runs = present_runs(pagemap, int(ranges[0, 0]) << 12, int(ranges[-1, 1]) << 12)
+        runs = present_runs(pagemap, int(ranges[0, 0]) << 12, int(ranges[-1, 1]) << 12, check)
     except OSError as error:
         if error.errno not in (errno.ENOTTY, errno.EINVAL):
             raise
@@ -166,11 +181,12 @@ def _near(ranges: NDArray[np.uint64]) -> NDArray[np.uint64]:
     )
 
 
-def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
+def present_runs(pagemap: int, start: int, end: int, check: Callable[[], None] = _any_time) -> NDArray[np.uint64]:
     """Return u8[n, 2]: runs of present page numbers between two addresses. Raises OSError before Linux 6.7."""
     regions = np.empty((_REGIONS, _REGION_FIELDS), np.uint64)
     parts = []
     while start < end:
+        check()
         argument = bytearray(
             _SCAN.pack(_SCAN.size, 0, start, end, 0, regions.ctypes.data, _REGIONS, 0, 0, _IS_PRESENT, 0, _IS_PRESENT)
         )
@@ -180,10 +196,11 @@ def present_runs(pagemap: int, start: int, end: int) -> NDArray[np.uint64]:
     return np.concatenate(parts) if parts else np.empty((0, 2), np.uint64)
 
 
-def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
+def flags_of(kpageflags: int, frames: Numbers, check: Callable[[], None] = _any_time) -> tuple[Numbers, Numbers]:
     """Return (flags, first frame of the folio) of page frames in any order.
 
-    The pages of a large folio have one idle bit, at the folio's first frame.
+    The pages of a large folio have one idle bit, at the folio's first frame. ``check`` is called before each read, and
+    may raise an error.
     """
     flags, heads = np.zeros(len(frames), np.uint64), frames.copy()
     groups, place = np.unique(frames // np.uint64(FOLIO_FRAMES), return_inverse=True)
@@ -193,6 +210,7 @@ def flags_of(kpageflags: int, frames: Numbers) -> tuple[Numbers, Numbers]:
         last = min(first + _GROUPS, len(groups))
         flag_words = np.zeros((last - first, FOLIO_FRAMES), np.uint64)
         for row, group in enumerate(groups[first:last].tolist()):
+            check()
             words = np.frombuffer(os.pread(kpageflags, FOLIO_FRAMES * 8, group * FOLIO_FRAMES * 8), np.uint64)
             flag_words[row, : len(words)] = words
         within = np.where(has(flag_words, COMPOUND_HEAD), np.arange(FOLIO_FRAMES, dtype=np.uint64), np.uint64(0))

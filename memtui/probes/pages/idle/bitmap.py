@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -83,10 +84,13 @@ class IdleBitmap:
         self._files = [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC)]
         self._files += [os.open(BITMAP, os.O_RDWR | os.O_CLOEXEC) for _ in range(pool.count - 1 if pool else 0)]
 
-    def idle(self, frames: BitPositions) -> NDArray[np.bool_]:
-        """Return for each frame whether its idle bit is still set: nobody accessed the page since it was set."""
+    def idle(self, frames: BitPositions, check: Callable[[], None] = lambda: None) -> NDArray[np.bool_]:
+        """Return for each frame whether its idle bit is still set: nobody accessed the page since it was set.
+
+        ``check`` is called before each read, and may raise an error: the bits that were read say the same again.
+        """
         raw = np.zeros(frames.size * 8, np.uint8)  # it stays 0 beyond the last page frame
-        run_in_parallel(self._pool, self._files, frames.runs, _PART_WORDS, partial(read, raw.data))
+        run_in_parallel(self._pool, self._files, frames.runs, _PART_WORDS, partial(read, raw.data, check=check))
         return np.unpackbits(raw, bitorder="little").view(bool)[frames.bits]
 
     def set_bits(self, frames: BitPositions) -> None:

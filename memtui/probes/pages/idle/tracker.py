@@ -35,12 +35,13 @@ from memtui.probes.pages.soft_dirty import SoftDirtyFlush
 from memtui.probes.pages.thread_pool import ThreadPool
 from memtui.probes.pages.tlb_flush import SOFT_DIRTY
 from memtui.probes.pages.tracker import ClearingTooLong, PageWindow, ReadingTooLong, TrackerError
-from memtui.probes.proc_maps import parse_maps, read_maps
+from memtui.probes.proc_maps import TooManyMappings, parse_maps, read_maps
 
 NAME = "idle"
 WORKING_SET = "working-set"
 # Kinds of pages.
 _SMALL, _LARGE, _HUGE, _HUGETLB, _NONE = range(5)
+_LINES = 1024  # of a table that are parsed at once: a few ms
 
 
 @dataclass(slots=True, eq=False)
@@ -183,7 +184,7 @@ class IdleTracker:
     def count_mappings(self, pid: int) -> int | None:
         """Count the mappings of a process. Raises ProcessLookupError, PermissionError and TooManyMappings."""
         tracked = self._tracked.get(pid)
-        return count_mappings(pid, tracked.maps.count(b"\n") if tracked else None)
+        return count_mappings(pid, tracked.maps.count(b"\n") or None if tracked else None)
 
     def start_round(self, processes: int) -> None:
         """Do nothing: every window reads page frames."""
@@ -208,7 +209,7 @@ class IdleTracker:
             self._tracked[pid] = tracked = new
         pages = tracked.pages = self._present_pages(pid, tracked)
         trackable = pages.kinds < _HUGETLB
-        touched = trackable & ~self._bitmap.idle(pages.positions)
+        touched = trackable & ~self._bitmap.idle(pages.positions, self._check_time)
         self._notify_others(pid, pages.bits[touched & pages.shared])
         if len(tracked.seen_by_others):
             touched |= trackable & np.isin(pages.bits, tracked.seen_by_others)
@@ -233,13 +234,13 @@ class IdleTracker:
 
         ``read_ns``: when reading them began and ended.
         """
-        pages, (start_ns, walked_ns) = tracked.pages, read_ns
+        pages, (start_ns, walked_ns), began_ns = tracked.pages, read_ns, time.monotonic_ns()
         in_common = touched & pages.shared
         touched_pages = pages.select(touched)
         reason = self._reason(pages, unknown)
         self._set_idle(tracked, touched)
         cleared_ns = time.monotonic_ns()
-        tracked.set_ns = max(cleared_ns - walked_ns, tracked.set_ns // 2)
+        tracked.set_ns = max(cleared_ns - began_ns, tracked.set_ns // 2)  # without the end of a pause before it
         hugetlb = _starts_of(tracked.ranges, pages.numbers[pages.kinds == _HUGETLB])
         return PageWindow(
             touched_pages,
@@ -249,7 +250,7 @@ class IdleTracker:
             generation=tracked.generation,
             maps=partial(bytes, tracked.maps),
             walk_ns=walked_ns - start_ns,
-            rearm_ns=cleared_ns - walked_ns,
+            rearm_ns=cleared_ns - began_ns,
             clear_gap_ns=cleared_ns - start_ns,
             unknown_bytes=pages.select(unknown).size_bytes,
             vma_wss=(lambda: tuple((start, None) for start in hugetlb)) if hugetlb else None,
@@ -264,22 +265,22 @@ class IdleTracker:
 
     def _present_pages(self, pid: int, tracked: _Tracked) -> _Pages:
         """Return the pages that are present now, with their kinds from the last window where they are the same."""
-        text = read_maps(pid, check=self._check_time)
+        try:
+            text = read_maps(pid, check=self._check_time)
+        except (ReadingTooLong, TooManyMappings):
+            tracked.maps, tracked.entries = b"", None  # how many mappings it has is counted before the next pause
+            raise
         if text != tracked.maps:
-            tracked.maps = text
-            tracked.ranges = np.array(
-                [(v.start >> PAGE_SHIFT, v.end >> PAGE_SHIFT) for v in parse_maps(text)], np.uint64
-            ).reshape(-1, 2)
+            tracked.ranges, tracked.maps = self._ranges(text), text
             tracked.entries, tracked.dense = None, False
         last, before = tracked.entries, tracked.pages
-        tracked.entries = page_frames.read_entries(
-            tracked.files.source, tracked.ranges, dense=tracked.dense, pool=self._pool
+        entries = page_frames.read_entries(
+            tracked.files.source, tracked.ranges, dense=tracked.dense, pool=self._pool, check=self._check_time
         )
-        if last is not None and last.same_as(tracked.entries):
-            before.new[:] = False
+        if last is not None and last.same_as(entries):
             self._update_kinds(before, np.flatnonzero((before.kinds != _SMALL) | ~before.bit_set))
             return before
-        numbers, frames, exclusive = page_frames.present_pages(tracked.entries, tracked.ranges)
+        numbers, frames, exclusive = page_frames.present_pages(entries, tracked.ranges)
         if len(frames) and not frames.any():
             raise PermissionError("page frame numbers are hidden from this process (CAP_SYS_ADMIN)")
         tracked.dense = 2 * len(numbers) > int((tracked.ranges[:, 1] - tracked.ranges[:, 0]).sum())
@@ -289,11 +290,22 @@ class IdleTracker:
         if len(before.numbers):
             same = (before.numbers[place] == numbers) & (before.frames[place] == frames)
         kinds, bits, bit_set = np.zeros(len(numbers), np.uint8), frames.copy(), np.zeros(len(numbers), bool)
-        old = place[same]
+        new, old = ~same, place[same]
         kinds[same], bits[same], bit_set[same] = before.kinds[old], before.bits[old], before.bit_set[old]
-        pages = _Pages(numbers, frames, ~exclusive, kinds, bits, bit_set, ~same)
+        new[same] = before.new[old]
+        pages = _Pages(numbers, frames, ~exclusive, kinds, bits, bit_set, new)
         self._update_kinds(pages, np.flatnonzero(~same | (kinds != _SMALL) | ~bit_set))
+        tracked.entries = entries  # only now: these are its pages
         return pages
+
+    def _ranges(self, text: bytes) -> NDArray[np.uint64]:
+        """Return the start and end of the mappings of a table, in page numbers. Raises ReadingTooLong."""
+        lines, found = text.split(b"\n"), []
+        for first in range(0, len(lines), _LINES):
+            self._check_time()
+            part = b"\n".join(lines[first : first + _LINES])
+            found += [(vma.start >> PAGE_SHIFT, vma.end >> PAGE_SHIFT) for vma in parse_maps(part)]
+        return np.array(found, np.uint64).reshape(-1, 2)
 
     def _update_kinds(self, pages: _Pages, which: NDArray[np.intp]) -> None:
         """Read the kinds of some pages again: a folio may have been split, or become large in its place."""
@@ -302,7 +314,7 @@ class IdleTracker:
 
     def _classify(self, numbers: Numbers, frames: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
         """Return (kind, frame of the idle bit) of pages."""
-        flags, heads = page_frames.flags_of(self._kpageflags, frames)
+        flags, heads = page_frames.flags_of(self._kpageflags, frames, self._check_time)
         compound = has(flags, page_frames.COMPOUND_HEAD) | has(flags, page_frames.COMPOUND_TAIL)
         kinds = np.where(compound, _LARGE, _SMALL).astype(np.uint8)
         kinds[_whole_blocks(numbers, frames) & compound] = _HUGE
@@ -321,6 +333,7 @@ class IdleTracker:
         if self.flush == SOFT_DIRTY:
             os.write(tracked.files.clear_refs, b"4")
         pages.bit_set[which] = self._bitmap.idle(positions)
+        pages.new[:] = False
 
     def _notify_others(self, pid: int, frames: Numbers) -> None:
         """Record accessed frames for the other processes of the tree: their windows read bits that were set again."""
