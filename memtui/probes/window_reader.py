@@ -141,6 +141,11 @@ class PageReader:
         """Whether processes are paused."""
         return self._pause
 
+    @property
+    def _longest_hold_ns(self) -> int:
+        """How long a pause may last before its threads are released."""
+        return self._max_pause_ns * (100 - _RELEASE_PERCENT) // 100
+
     def start(self, subject: Subject) -> int:
         """Clear all accessed bits before the first window; return the duration of the pause. Raises ``Lost.error``."""
         self._protected.refresh()
@@ -179,7 +184,7 @@ class PageReader:
     @contextmanager
     def _in_time(self, start_ns: int) -> Iterator[None]:
         """Tell the tracker during a pause, which began at a time, when it has to end."""
-        self._tracker.resume_by_ns = start_ns + self._max_pause_ns * (100 - _RELEASE_PERCENT) // 100
+        self._tracker.resume_by_ns = start_ns + self._longest_hold_ns
         try:
             yield
         finally:
@@ -352,8 +357,8 @@ class PageReader:
 
         ``paused_ns``: for how long some of the processes are paused already.
         """
-        left_ns = self._max_pause_ns - paused_ns - sum(self._times.expected_stopped_ns(pid) for pid in pids)
-        shortest_s = min(_SHORTEST_DEADLINE_S, self._max_pause_ns / 1e9)
+        left_ns = self._longest_hold_ns - paused_ns - sum(self._times.expected_stopped_ns(pid) for pid in pids)
+        shortest_s = min(_SHORTEST_DEADLINE_S, self._longest_hold_ns / 1e9)
         return max(min(DEADLINE_S, left_ns / 1e9), shortest_s)
 
     def _check_late(self) -> None:
@@ -375,7 +380,7 @@ class PageReader:
         if self._owner is not None and not looks_own(subject.pid, self._owner):  # after an exec since ``_check``
             raise PermissionError(f"process {subject.pid} has rights that its user has not")
         self._check_late()
-        # The walk comes first: otherwise an exec in between would make the table and the pages disagree.
+        # Where the tracker does not keep the table of mappings, it is read after the pause.
         window = self._tracker.window(subject.pid, subject.vmas, want_resident=want_resident)
         return window, window.maps or partial(read_maps, subject.pid)
 
@@ -418,7 +423,8 @@ class PageReader:
         except _ERRORS as error:
             return Lost(error, paused_ns)
         resumed_ns = time.monotonic_ns()
-        self._times.record(subject.pid, window.clear_gap_ns or 0)
+        gap_ns = window.clear_gap_ns  # a first window has none
+        self._times.record(subject.pid, resumed_ns - end_ns if gap_ns is None else gap_ns)
         return Reading(window, maps, end_ns, resumed_ns, paused_ns, running=why)
 
     def _reading(self, pid: int, taken: _Taken, pause: Pause, resumed_ns: int) -> Outcome:

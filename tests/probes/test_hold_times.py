@@ -20,7 +20,7 @@ from memtui.probes import proc_maps, window_reader
 from memtui.probes.pages.pagetable.maps_text import GONE, MappingTable
 from memtui.probes.pages.pagetable.tracker import PageTableTracker
 from memtui.probes.pages.tlb_flush import Handle
-from memtui.probes.pages.tracker import ClearingTooLong
+from memtui.probes.pages.tracker import ClearingTooLong, first_window
 from memtui.probes.pause import hold_times
 from memtui.probes.pause.hold_times import HoldTimes, page_tables_kb
 from memtui.probes.proc_maps import MANY, MOST_MAPPINGS, TooManyMappings, parse_maps, read_maps
@@ -280,6 +280,25 @@ def test_threads_that_stop_late_do_not_make_the_pause_longer(held, together, mon
             assert isinstance(reader.read(both, want_resident=False)[0], Reading)
     assert [deadline for deadline in deadlines if deadline <= 0.04], deadlines
     assert deadlines[0] > 0.04, "nothing is known yet of how long reading takes"
+
+
+def test_threads_have_no_longer_to_stop_than_leaves_time_to_release_them(held):
+    target, tracker, _ = held
+    with closing(PageReader(tracker, pause=True, max_pause_ns=100 * MS)) as reader:
+        reader._times.record(target.pid, 50 * MS, 50 * MS)
+        assert reader._deadline_s([target.pid]) == pytest.approx(0.045), "of 100 ms, 5 are for that"
+
+
+def test_a_first_window_without_a_pause_says_how_long_the_next_one_takes(held, monkeypatch):
+    """It has no gap between reading and clearing."""
+    target, tracker, _ = held
+    with closing(PageReader(tracker, pause=True, max_pause_ns=50 * MS)) as reader:
+        monkeypatch.setattr(reader._times, "expected_ns", lambda *_: 51 * MS)
+        monkeypatch.setattr(tracker, "window", lambda *_, **__: (time.sleep(0.06), first_window())[1])
+        (reading,) = reader.read([subject_of(target.pid)], want_resident=False)
+        assert (reading.paused_ns, reading.window.clear_gap_ns) == (0, None)
+        monkeypatch.undo()
+        assert reader._times.expected_ns(target.pid, 0) >= 60 * MS
 
 
 @pytest.mark.parametrize("took_ms", [0, 4, 5])

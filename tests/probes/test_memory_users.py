@@ -242,6 +242,12 @@ def test_what_has_no_working_set_is_no_better_known():
     assert PageWindow(None).used_by(()).status == "ok"
 
 
+def test_of_many_a_few_are_named():
+    window = PageWindow(PageSet.empty())
+    assert window.used_by(range(6)).reason.startswith("6 process(es) (pid 0, 1, 2, 3, 4, 5) that share")
+    assert window.used_by(range(5000)).reason.startswith("5000 process(es) (pid 0, 1, 2, 3, 4, 5 and 4994 more) that")
+
+
 @real
 @pytest.mark.parametrize(("kind", "related"), [
     ("none", False), ("inside", True), ("outside", True), ("toucher", True), ("vfork", True)

@@ -183,7 +183,7 @@ class ReferencedTracker:
             rearm=FULL,
             generation=tracked.generation,
             walk_ns=read_ns - start_ns,
-            rearm_ns=cleared_ns - read_ns,
+            rearm_ns=cleared_ns - clear_ns,
             clear_gap_ns=cleared_ns - start_ns,
             maps=partial(maps_in, text),
             vma_wss=partial(sizes_by_vma, text, _REFERENCED),

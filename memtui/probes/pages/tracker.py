@@ -12,6 +12,8 @@ from memtui.core.page_set import PageSet
 from memtui.core.samples import Capability, Status, Vma, VmaSizes
 from memtui.probes.pages.shared_frames import TouchedFrames
 
+_MOST_NAMED = 6  # of the processes that used the memory of a paused one
+
 
 class TrackerError(Exception):
     """A window could not be measured; the text is the reason shown to the user."""
@@ -73,7 +75,9 @@ class PageWindow:
         """Return the window; it is not exact where these processes ran and used the memory while it was read."""
         if not pids or self.status not in (Status.OK, Status.APPROXIMATE):
             return self
-        ran = describe_users(f"{len(pids)} process(es) (pid {', '.join(map(str, sorted(pids)))})")
+        some = ", ".join(map(str, sorted(pids)[:_MOST_NAMED]))
+        more = f" and {len(pids) - _MOST_NAMED} more" if len(pids) > _MOST_NAMED else ""
+        ran = describe_users(f"{len(pids)} process(es) (pid {some}{more})")
         return replace(self, status=Status.APPROXIMATE, reason="; ".join(filter(None, (self.reason, ran))))
 
 
