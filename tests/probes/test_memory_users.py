@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import time
 from contextlib import closing
 
 import pytest
@@ -40,9 +44,15 @@ class Machine:
         self.compared.append((one, other))
         return frozenset((one, other)) in self.sharing
 
-    def born(self, last_pid: int, pids=()) -> None:
+    def born(self, last_pid: int, pids=(), *, parent: int = 1, start_ticks: int = 0) -> None:
         for pid in pids or (last_pid,):
-            (self.folder / str(pid)).mkdir()
+            made = self.folder / f"next {pid}"  # beside one that has the pid now, so that it gets another inode
+            made.mkdir()
+            (made / "statm").write_text("100 50 20 1 0 30 0\n")
+            fields = ["0"] * 17 + [str(start_ticks)] + ["0"] * 30
+            (made / "stat").write_text(f"{pid} (x) S {parent} {' '.join(fields)}\n")
+            shutil.rmtree(self.folder / str(pid), ignore_errors=True)
+            made.rename(self.folder / str(pid))
         (self.folder / "loadavg").write_text(f"0.17 0.29 0.27 3/186 {last_pid}\n")
 
     def share(self, one: int, other: int) -> None:
@@ -73,6 +83,77 @@ def test_each_process_is_compared_once_when_it_is_born(machine):
         machine.compared.clear()
         users.look([7, 8])
         assert sorted(machine.compared) == [(8, 1), (8, 7), (8, 9)], "of one that is new, all"
+
+
+def test_one_born_since_the_last_listing_is_compared_with_its_parent_and_its_tree(machine):
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        machine.compared.clear()
+        machine.born(0, (9, 10), parent=8, start_ticks=1 << 60)
+        machine.share(7, 9)
+        machine.share(8, 9)
+        machine.share(9, 10)
+        users.look([7, 9])
+        assert sorted(machine.compared) == [(7, 9), (7, 10), (9, 8), (9, 10)]
+        assert (users.of(7), users.of(9)) == ({9}, {7, 8, 10})
+
+
+def test_another_process_with_the_pid_of_one_that_ended_is_new(machine):
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        machine.share(7, 8)
+        machine.born(8)
+        users.look([7])
+        assert users.of(7) == {8}
+
+
+def test_a_look_ends_in_time_and_the_next_ones_go_on(machine, monkeypatch):
+    pids = range(100, 200)
+    machine.born(0, pids)
+    machine.share(7, 100)
+    machine.share(7, 199)
+    monkeypatch.setattr(memory_users, "_LONGEST_NS", 5 * 10**6)
+    same = memory_users.same_memory
+    monkeypatch.setattr(memory_users, "same_memory", lambda *pair: (time.sleep(0.001), same(*pair))[1])
+    with closing(MemoryUsers(machine.folder)) as users:
+        users.look([7])
+        assert 0 < len(machine.compared) <= 5
+        shutil.rmtree(machine.folder / "150")
+        machine.compared.clear()
+        machine.born(200)
+        users.look([7])
+        assert machine.compared[0] == (7, 200), "the newest is first"
+        for _ in range(200):
+            users.look([7])
+        assert len(machine.compared) == len(set(machine.compared)) >= len(pids) - 5
+        assert (7, 150) not in machine.compared, "it has ended"
+        assert users.of(7) == {100, 199}
+
+
+def test_where_no_file_can_be_opened_the_next_round_tries_again(machine, monkeypatch):
+    machine.share(7, 8)
+    with closing(MemoryUsers(machine.folder)) as users:
+        with monkeypatch.context() as patch:
+            patch.setattr(memory_users.os, "scandir", fails)
+            users.look([7])
+        assert users.of(7) == frozenset()
+        users.look([7])
+        assert users.of(7) == {8}
+
+
+@needs_root
+def test_zombies_share_nothing():
+    with subprocess.Popen(["true"]) as one, subprocess.Popen(["true"]) as other:
+        for child in (one, other):
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if not same_memory(one.pid, other.pid):
+            pytest.skip("this kernel compares no memory (CONFIG_KCMP)")
+        with closing(MemoryUsers()) as users:
+            users.look([one.pid, other.pid])
+            assert users.of(one.pid) == users.of(other.pid) == frozenset()
+            users._users[one.pid].add(other.pid)  # from the time when they ran
+            users.recheck()
+            assert users.of(one.pid) == frozenset()
 
 
 def test_who_has_memory_of_its_own_is_dropped(machine):
