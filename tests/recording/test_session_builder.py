@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
 
@@ -303,6 +305,15 @@ def test_process_that_comes_back_after_a_window_goes_on_where_it_was(tmp_path):
     reader.close()
 
 
+LEAST_SEEN = 201
+
+
+def seen(path: Path) -> int:
+    """How many processes a session has, perhaps one that still grows."""
+    with closing(Session(path)) as reader:
+        return len(reader.processes.all())
+
+
 @needs_tracker
 def test_children_of_a_real_process_are_let_go(tmp_path):
     """A thousand, each there for a window or two: neither the sampler nor the recorder grows with them."""
@@ -315,17 +326,22 @@ def test_children_of_a_real_process_are_let_go(tmp_path):
     try:
         wait_for_samples(path, 1).close()
         parts = [part(recording.pid, f"memtui.recording.{name}") for name in ("sampler", "recorder")]
-        for children in (200, 800):
+
+        def let_come_and_go(children: int) -> None:
             print(children, file=parent.stdin, flush=True)
             assert parent.stdout.readline() == "done\n"
+
+        deadline_s = time.monotonic() + 60
+        for children, least in ((200, 2), (800, LEAST_SEEN)):
+            let_come_and_go(children)
+            while seen(path) < least and time.monotonic() < deadline_s:  # on a busy machine many are never seen
+                let_come_and_go(200)
             held_bytes.append([process.memory_info().rss for process in parts])
     finally:
         parent.kill()
         parent.communicate()
         code, _, errors = stop(recording)
     assert code == 0, errors
-    reader = Session(path)
-    assert len(reader.processes.all()) > 200
-    reader.close()
+    assert seen(path) >= LEAST_SEEN
     early, late = held_bytes
     assert all(after - before < 5 << 20 for before, after in zip(early, late, strict=True)), held_bytes
