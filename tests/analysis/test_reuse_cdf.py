@@ -14,6 +14,8 @@ from memtui.core.page_sizes import PAGE_BYTES
 class Counts:
     """Reuse counts with one bound."""
 
+    estimated = None
+
     def __init__(self, distances, counts=None, first_touches=0) -> None:
         self._distances = np.array(distances, np.int64) * PAGE_BYTES
         self._counts = np.ones(len(distances), np.int64) if counts is None else np.array(counts, np.int64)

@@ -42,7 +42,7 @@ def test_touched_and_resident_bytes_are_those_of_the_program(tmp_path):
     (tmp_path / "work.py").write_text(PROGRAM)
     memray = [sys.executable, "-m", "memray", "run", "-q", "-o", "capture.bin", "work.py"]
     memtui = [sys.executable, "-m", "memtui"]
-    how = ["--keep-resident", "--filter", "none", "--max-overhead", "none", "-o", "run.memtui"]
+    how = ["--interval", "0.5", "--keep-resident", "--filter", "none", "--max-overhead", "none", "-o", "run.memtui"]
     for argv in (
         [*memtui, "record", *how, "--", *memray],
         [*memtui, "import", "capture.bin", "--join", "run.memtui", "-o", "joined.memtui"],
@@ -65,4 +65,6 @@ def test_touched_and_resident_bytes_are_those_of_the_program(tmp_path):
     assert mean(partly, "resident_bytes") == pytest.approx(5 * MIB, rel=0.05)
     assert (never.touched_bytes, never.resident_bytes) == (0, 0)
     assert mean(once, "resident_bytes") == pytest.approx(12 * MIB)
-    assert mean(once, "touched_bytes") < MIB
+    # It is written in one window, or where two meet: however few windows a busy machine makes of it.
+    assert once.touched_bytes * summary.windows <= 2 * 12 * MIB
+    assert once.windows >= 3
