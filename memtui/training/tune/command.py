@@ -61,7 +61,7 @@ def _existing_results(args: argparse.Namespace) -> Results | None:
         raise UserError(f"an empty name is not a grid; {_NO_GRID}")
     if args.what is None or not Path(args.what).is_dir() or args.grid:
         return None
-    if given := _given(args) or "--tensorboard" * (args.tensorboard is not None):
+    if given := _given(args):  # --tensorboard may be of the config file, as --jobs and --retry
         raise UserError(f"{args.what}: a folder is looked at, so {given} has no meaning; --resume DIR goes on with it")
     if not is_results(Path(args.what)):
         raise UserError(f"{args.what}: is not a folder of memtui tune; they lie one level below, named by their time")
