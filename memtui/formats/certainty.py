@@ -13,6 +13,7 @@ from typing import Any
 
 MOST_LINES = 200  # or other parts of a file that a format looks at
 _MOST_BYTES = 1 << 20  # of these lines together
+_MOST_OF_LINE = 1 << 16  # bytes
 
 
 def share_of(items: Iterable[Any], matches: Callable[[Any], object]) -> float:
@@ -22,9 +23,10 @@ def share_of(items: Iterable[Any], matches: Callable[[Any], object]) -> float:
 
 
 def lines_of(data: bytes, start: int = 0) -> Iterator[bytes]:
-    """Yield the first lines of a text that are not empty, from the one that has a byte of some number."""
+    """Yield the first lines of a text that are not empty, cut short, from the one that has a byte of some number."""
     start = data.rfind(b"\n", 0, start) + 1
-    yield from filter(bytes.strip, data[start : start + _MOST_BYTES].split(b"\n"))
+    for line in filter(bytes.strip, data[start : start + _MOST_BYTES].split(b"\n")):
+        yield line[:_MOST_OF_LINE]
 
 
 def most_certain(formats: Sequence[ModuleType], content: Any) -> ModuleType | None:

@@ -25,10 +25,11 @@ from memtui.session.records.imported import LINES, DriverMemory, ImportedFrom
 FORMAT = "MXNet log"
 MIB = 1 << 20
 MOST_CHARACTERS = 4096  # of a tag or mark
-_ALLOCATE = re.compile(rb"\[mem\] Allocate (\d{1,18}) bytes GPU memory \((.*)\)\.")
-_IN_MB = re.compile(rb"Allocate (\d{1,12}) MB GPU memory \((.*)\)\.")
+_ALLOCATE = re.compile(rb"\[mem\] Allocate (\d{1,18}) bytes GPU memory \(")  # then the tag
+_IN_MB = re.compile(rb"Allocate (\d{1,12}) MB GPU memory \(")
+_TAG_END = b")."  # the last one of the line
 _FREE = re.compile(rb"\[mem\] (\d{1,12}) MB GPU global memory free, total (\d{1,12}) MB")
-_PATCH = re.compile(rb"\[mem\] |\[trace|" + _IN_MB.pattern)
+_PATCH = re.compile(rb"\[mem\] |\[trace")
 _MARK = re.compile(rb"\[trace\] (.*)")
 _ABSENT = (
     "times: the log has none, rows are in the order of its lines",
@@ -39,8 +40,26 @@ _ABSENT = (
 
 def certainty(data: bytes) -> float:
     """Return the share of lines of the patch from its first allocation on, which may be anywhere; 0 without any."""
-    matches = [match.start() for pattern in (_ALLOCATE, _IN_MB) if (match := pattern.search(data))]
-    return share_of(lines_of(data, min(matches)), _PATCH.search) if matches else 0.0
+    starts = [found[0].start() for beginning in (_ALLOCATE, _IN_MB) if (found := _allocation(beginning, data))]
+    return share_of(lines_of(data, min(starts)), _is_of_patch) if starts else 0.0
+
+
+def _is_of_patch(line: bytes) -> bool:
+    return _PATCH.search(line) is not None or _allocation(_IN_MB, line) is not None
+
+
+def _allocation(beginning: re.Pattern[bytes], data: bytes) -> tuple[re.Match[bytes], bytes] | None:
+    """Return the first allocation that begins like this, and its tag; None: there is none.
+
+    A regular expression would look for the end of a line anew from each beginning in it.
+    """
+    at = 0
+    while (match := beginning.search(data, at)) is not None:
+        line_end = data.find(b"\n", match.end())
+        at = line_end if line_end >= 0 else len(data)
+        if (tag_end := data.rfind(_TAG_END, match.end(), at)) >= 0:
+            return match, data[match.end() : tag_end]
+    return None
 
 
 def parse(data: bytes) -> Imported:
@@ -53,11 +72,11 @@ def parse(data: bytes) -> Imported:
     for number, line in enumerate(data.split(b"\n"), 1):
         if b"[" not in line and b"Allocate" not in line:
             continue
-        if match := _ALLOCATE.search(line):
-            tag = _text(match[2])
+        if found := _allocation(_ALLOCATE, line):
+            match, tag = found[0], _text(found[1])
             ledger.allocate(number, int(match[1]), tag, category=kind_of_tag(tag))
-        elif match := _IN_MB.search(line):
-            tag = _text(match[2])
+        elif found := _allocation(_IN_MB, line):
+            match, tag = found[0], _text(found[1])
             ledger.allocate(number, int(match[1]) * MIB, tag, category=kind_of_tag(tag))
             coarse.append(tag)
         elif match := _FREE.search(line):

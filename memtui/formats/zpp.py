@@ -19,7 +19,7 @@ from memtui.session.records.imported import WALL, ImportedFrom
 
 FORMAT = "ZPP-MEM text"
 MOST_US = (1 << 62) // 1000
-_LINE = re.compile(rb"\s*(\d{1,18})[ ,]\s*(-?\d{1,18})[ ,]\s*(-?\d{1,18})[ ,]\s*(.*?)\s*")
+_LINE = re.compile(rb"\s*(\d{1,18})[ ,]\s*(-?\d{1,18})[ ,]\s*(-?\d{1,18})[ ,]\s*(.*)")
 _LEAST_SHARE = 0.5  # every line is to have them
 _ABSENT = (
     "addresses: the text has none; which block is freed is known by its operation and size",
@@ -70,7 +70,7 @@ class _Text:
             self._warnings.add(
                 f"line {number} says {usage_bytes} bytes are in use; the changes so far come to {self._usage_bytes}"
             )
-        op, phase = self._operation(match[4])
+        op, phase = self._operation(match[4].strip())
         try:
             if change_bytes < 0:
                 self._ledger.free(t_us * 1000, -change_bytes, op, key=op, phase=phase)

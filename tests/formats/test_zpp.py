@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from memtui.analysis.allocation_trace import StepTrace
+from memtui.formats import zpp
 from memtui.formats.zpp import zpp_lines
 
 
@@ -24,3 +27,12 @@ def test_a_line_for_each_row_after_what_was_there_before():
         "1000000000003 150 0 gradients/x_y\n"
         "1000000000004 100 -50 optimizer/unknown\n"
     )
+
+
+def test_blanks_inside_of_an_operation_cost_no_more_than_other_characters():
+    line = b"1 1 1 a" + b" " * 100_000 + b"b"
+    begin_ns = time.thread_time_ns()
+    assert zpp.certainty(line + b" \r\n") == 1.0
+    (part,) = zpp.parse(line + b" \r\n").parts
+    assert time.thread_time_ns() - begin_ns < 10**9
+    assert part.trace.names == (line[6:].decode(),)
