@@ -13,6 +13,7 @@ from memtui.core.page_set import PageSet
 from memtui.core.samples import Window
 from memtui.reports.comparison.differences import figure_rows
 from memtui.reports.comparison.load import memory_of
+from memtui.reports.comparison.model import OF_BURSTS
 from memtui.reports.export.page import page
 from memtui.reports.export.tables import TABLES
 from memtui.reports.report import build_report
@@ -110,6 +111,41 @@ def test_they_are_exported_and_compared(path):
     assert memory.figures["burst_p50_estimate_bytes"] == bursts.median_bytes.estimate
     names = [row.label for row in figure_rows([memory])]
     assert {"half, if in random order", "half, of touches in bursts", "95 %, of touches in bursts"} <= set(names)
+
+
+def parts_with_few_touches_that_return(returning: int) -> tuple[PageSet, ...]:
+    """Return the parts of a window that touch a thousand pages each, so many of them the same."""
+    first = HEAP >> 12
+    second = first + 1000 - returning
+    return touched(4), *(PageSet.from_pages(range(page, page + 1000)) for page in (first, second))
+
+
+@pytest.mark.parametrize(
+    ("returning", "reasons"),
+    [
+        (None, ["no window was cut into parts"] * 2),
+        (0, ["more than half of their touches did not come back", "more than 5 % of their touches did not come back"]),
+        (800, ["", "more than 5 % of their touches did not come back"]),
+        (1000, ["", ""]),
+    ],
+)
+def test_a_figure_of_bursts_that_is_missing_has_its_own_reason(returning, reasons, tmp_path):
+    stream = list(messages(SAMPLES))
+    for index, message in enumerate(stream):
+        if isinstance(message, Window) and message.sample == 4 and returning is not None:
+            parts = parts_with_few_touches_that_return(returning)
+            process = replace(message.processes[0], parts=parts, part_lengths_ns=(80 * MS, 10 * MS, 10 * MS))
+            stream[index] = replace(message, processes=(process,))
+    with closing(Source(write_session(tmp_path / "s.memtui", stream))) as source:
+        memory = memory_of(source)
+    assert [memory.reasons.get(name, "") for name in OF_BURSTS] == reasons
+    assert [memory.figures[name] is None for name in OF_BURSTS] == [*map(bool, reasons)]
+    assert {row.name for row in figure_rows([memory])} & {*OF_BURSTS} == {
+        name for name, why in zip(OF_BURSTS, reasons, strict=True) if not why
+    }
+    other = replace(memory, figures={**memory.figures, **dict.fromkeys(OF_BURSTS, 1.0)}, reasons={})
+    rows = {row.name: row.reasons for row in figure_rows([memory, other])}
+    assert [rows[name] for name in OF_BURSTS] == [(why, "") for why in reasons]
 
 
 def test_many_bursts_take_several_pictures_and_are_not_read_again_for_a_step_back(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from memtui.analysis.resident import RSS
 from memtui.core.options import LETTERS
 from memtui.core.units import between, duration, energy, percent, power, size
 from memtui.reports.comparison.model import (
+    OF_BURSTS,
     CommonWindows,
     ComparedSession,
     ComparedTraining,
@@ -45,7 +46,6 @@ FIGURES: Mapping[str, tuple[str, Form]] = {
     "knee_bytes": ("knee of reuse", size),
     "knee_share": ("touches held there", percent),
 }
-NO_BURST = "no window was cut into parts, or half of their touches did not come back"
 UNCHANGED = ("windows", "duration_s", "true_interval_s", "knee_share")  # how much more of them says nothing
 OF_WINDOWS = (
     *("wss_median_bytes", "wss_p95_bytes", "reuse_p50_bytes", "reuse_p95_bytes"),
@@ -76,21 +76,20 @@ class Difference:
 
 
 def figure_rows(memories: Sequence[RecordedMemory | None]) -> list[Difference]:
-    """Return figures that at least one session has, in the order of ``FIGURES``, then power and energy by source."""
+    """Return figures in the order of ``FIGURES``, those of bursts where one session has them, then power by source."""
     rows = []
     for name, (label, form) in FIGURES.items():
         values = [None if memory is None else memory.figures.get(name) for memory in memories]
-        reasons = [
-            "no window was recorded"
-            if memory is None
-            else memory.reasons.get(name, NO_BURST if "burst" in name else "")
-            for memory in memories
-        ]
-        if any(name in memory.figures for memory in memories if memory is not None):
+        reasons = ["no window was recorded" if memory is None else memory.reasons.get(name, "") for memory in memories]
+        if any(_has_row(memory, name) for memory in memories if memory is not None):
             row = _row(name, label, form, values, reasons)
             rows.append(_without_other_windows(row, memories) if name in OF_WINDOWS else row)
     sources = dict.fromkeys((source.device, source.scope) for memory in memories if memory for source in memory.power)
     return rows + [row for device, scope in sources for row in _power_rows(memories, device, scope)]
+
+
+def _has_row(memory: RecordedMemory, name: str) -> bool:
+    return name in memory.figures and (name not in OF_BURSTS or memory.figures[name] is not None)
 
 
 def _power_rows(memories: Sequence[RecordedMemory | None], device: str, scope: str) -> list[Difference]:

@@ -19,7 +19,7 @@ from memtui.analysis.reuse_histogram import ExactReuse
 from memtui.analysis.statistics import quantile
 from memtui.core.options import tracker_label
 from memtui.core.units import between, duration, percent, size
-from memtui.reports.comparison.model import ComparedSession, RecordedMemory
+from memtui.reports.comparison.model import OF_BURSTS, ComparedSession, RecordedMemory
 from memtui.reports.comparison.training import run_of
 from memtui.reports.figures.provenance import doubts
 from memtui.reports.power_summary import power_summaries
@@ -79,6 +79,7 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         return None
     mapped = mapped_bytes(reader.vma_rows(), samples.sample[:])
     line, figures, reasons = reuse_of(exact_reuse(reader), _why_no_reuse(reader))
+    of_bursts, why_not = burst_figures(reader)
     hello, resident_memory = reader.hello, resident(samples, reader.processes())
     resident_bytes = resident_memory.bytes
     unshared = resident_bytes * np.nan if resident_memory.name == SUM_OF_RSS else resident_bytes
@@ -99,11 +100,12 @@ def memory_of(reader: ReportSource) -> RecordedMemory | None:
         "pss_p95_bytes": quantile(unshared, 0.95),
         "mapped_max_bytes": float(mapped.max()) or None,
         **figures,
-        **burst_figures(reader),
+        **of_bursts,
     }
     for name in ("wss_median_bytes", "wss_p95_bytes"):
         if figures[name] is None:
             reasons[name] = no_wss or "no window was complete"
+    reasons |= why_not
     reasons |= {name: "PSS was not read" for name in ("pss_median_bytes", "pss_p95_bytes") if figures[name] is None}
     return RecordedMemory(
         intervals_s(samples.asked_ns[:], hello.options.interval_ns)
@@ -162,15 +164,25 @@ def reuse_of(exact: ExactReuse, why: str) -> tuple[Line, dict[str, float | None]
     return Line(curve.sizes_bytes, 100 * curve.least), figures, reasons
 
 
-def burst_figures(reader: ReportSource) -> dict[str, float]:
-    """Return the estimates of what bursts tell: of windows of one length, whatever those of the session are."""
+def burst_figures(reader: ReportSource) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Return the estimates of what bursts tell, and why they are missing.
+
+    They are of windows of one length, whatever those of the session are.
+    """
     bursts = burst_reuse(reader)
-    figures: dict[str, float] = {}
-    for share in (0.5, 0.95):
+    figures: dict[str, float | None] = {}
+    reasons: dict[str, str] = {}
+    for name, share, beyond in zip(OF_BURSTS, (0.5, 0.95), ("half", "5 %"), strict=True):
         distance = bursts.within(share)
-        if distance is not None and distance[2] is not None:
-            figures[f"burst_p{share * 100:.0f}_estimate_bytes"] = float(round(distance[2]))
-    return figures
+        estimate = None if distance is None else distance[2]
+        figures[name] = None if estimate is None else float(round(estimate))
+        if not bursts.touches:
+            reasons[name] = "no window was cut into parts"
+        elif distance is None:
+            reasons[name] = f"more than {beyond} of their touches did not come back"
+        elif estimate is None:
+            reasons[name] = NO_ESTIMATE
+    return figures, reasons
 
 
 def _why_no_reuse(reader: ReportSource) -> str:

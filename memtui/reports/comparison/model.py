@@ -9,6 +9,8 @@ from memtui.analysis.lines import Line
 from memtui.core.options import LETTERS
 from memtui.reports.power_summary import PowerSummary
 
+OF_BURSTS = ("burst_p50_estimate_bytes", "burst_p95_estimate_bytes")  # figures that few sessions have
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedTraining:
