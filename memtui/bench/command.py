@@ -287,14 +287,14 @@ def _screen(
     rows, foot = process.measured, table.foot(process.lines)
     if process.lines:
         for text in [*table.lines(process.lines, titles, output_columns()), *foot]:
-            context.console.print(text)
+            context.console.print_line(text)
     if process.error is not None:
         raise process.error
     for text in process.conclusion:
         if text not in foot:
-            context.console.print(text)
+            context.console.print_line(text)
     early = "" if process.finished else "left before its end: "
-    context.console.print(f"{early}{table.rows_measured(len(rows))}, {process.skipped} before: {path}")
+    context.console.print_line(f"{early}{table.rows_measured(len(rows))}, {process.skipped} before: {path}")
     return code if process.finished else code or INTERRUPTED
 
 
@@ -336,9 +336,9 @@ def _compare(args: argparse.Namespace, _: FigureOptions | None, console: Console
         console.print_json({"a": str(first), "b": str(second), "rows": to_plain(comparisons)})
         return 0
     for text in compare.table(comparisons, output_columns()):
-        console.print(text)
+        console.print_line(text)
     if pairs := {comparison.devices for comparison in comparisons if comparison.devices[0] != comparison.devices[1]}:
-        console.print("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs)))
+        console.print_line("; ".join(f"A on {a}, B on {b}" for a, b in sorted(pairs)))
     return 0
 
 
@@ -361,12 +361,12 @@ def _db(args: argparse.Namespace, figures: FigureOptions | None, console: Consol
             requested.operator(name)
         figures.check(COSTS)
         for text in figures.write_costs(path, ops=names):
-            console.print(text)
+            console.print_line(text)
     elif verb == "export" and len(names) == 1:
         check_place(Path(names[0]), force=args.force)
         with closing(Database(path, writable=False)) as database, console.progress(f"writing {names[0]}"):
             count = _export(database, Path(names[0]))
-        console.print(f"{names[0]}: {count} rows")
+        console.print_line(f"{names[0]}: {count} rows")
     else:
         usage = (
             "bench db info, bench db merge FILE..., bench db export FILE.csv, or "
@@ -390,7 +390,7 @@ def _show_info(path: Path, console: Console, *, as_document: bool) -> None:
     rows = ", ".join(f"{count} {name}" for name, count in counts.items())
     measured = ", ".join(f"{op} {count}" for op, count in operators.items()) or "nothing yet"
     for text in (str(path), f"rows: {rows}", f"measured: {measured}"):
-        console.print(text)
+        console.print_line(text)
 
 
 def _merge(path: Path, names: Sequence[str], console: Console) -> None:
@@ -403,7 +403,7 @@ def _merge(path: Path, names: Sequence[str], console: Console) -> None:
         for number, name in enumerate(names, 1):
             shown.update(f"{number} of {len(names)}, {name}")
             new = database.merge(Path(name))
-            console.print(f"{name}: {new} new rows in {path}")
+            console.print_line(f"{name}: {new} new rows in {path}")
 
 
 def _same_file(first: Path, second: Path) -> bool:

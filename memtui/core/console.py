@@ -53,6 +53,10 @@ class Console:
         with above_line():
             print("\n".join(map(visible, text.split("\n"))), flush=True)
 
+    def print_line(self, text: str) -> None:
+        """Print a result of one line, which line breaks in what it quotes do not end."""
+        self.print(visible(text))
+
     def print_page(self, text: str, indent: int) -> None:
         """Print a result whose lines begin with a name; on a terminal what is too wide goes on under its text.
 

@@ -312,12 +312,12 @@ def _as_user(user: Invoker, work: Callable[[], Any]) -> Any:
 
 
 def _print(document: dict[str, Any], folder: Path, console: Console) -> None:
-    console.print(document["title"])
+    console.print_line(document["title"])
     for text in document["conclusion"]:
-        console.print(f"  {text}")
+        console.print_line(f"  {text}")
     for text in document["doubts"]:
-        console.print(f"  doubt: {text}")
-    console.print(f"  {folder / document['study']}.html")
+        console.print_line(f"  doubt: {text}")
+    console.print_line(f"  {folder / document['study']}.html")
 
 
 @contextmanager

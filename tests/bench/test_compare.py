@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
@@ -107,6 +108,10 @@ def test_as_it_is_typed(paths, tmp_path):
     assert "n/a: one window only on a side" in result.stdout
     document = json.loads(memtui("bench", "compare", *paths, "--json").stdout)
     assert [one["verdict"] for one in document["rows"]] == [SAME, SLOWER, FASTER, UNKNOWN]
+    with closing(sqlite3.connect(paths[1])) as database, database:
+        database.execute("UPDATE device SET name = name || char(10) || 'every row: the same'")
+    forged = memtui("bench", "compare", *paths)
+    assert (forged.returncode, "\\nevery row: the same" in forged.stdout) == (0, True), forged.stderr
     refused = memtui("bench", "compare", paths[0])
     assert (refused.returncode, "name two databases" in refused.stderr) == (2, True)
     Database(tmp_path / "empty.db").close()

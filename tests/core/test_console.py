@@ -18,10 +18,11 @@ def console() -> Console:
 
 def test_results_are_on_standard_output_and_notices_are_not(console, capsys):
     console.print("a\x1b[2J\nb")
+    console.print_line("c\x1b[2J\nd")
     console.notify("careful\n\x1b[2J")
     console.notify("")
     output = capsys.readouterr()
-    assert output.out == "a\\x1b[2J\nb\n"
+    assert output.out == "a\\x1b[2J\nb\nc\\x1b[2J\\nd\n"
     assert output.err == "memtui export: careful\\n\\x1b[2J\n"
 
 

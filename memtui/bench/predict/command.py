@@ -15,7 +15,7 @@ from memtui.bench.store import Database
 from memtui.core.console import Console, output_columns
 from memtui.core.errors import FAILURE, UserError
 from memtui.core.plain_data import to_plain
-from memtui.core.text import nearest
+from memtui.core.text import nearest, visible
 
 VERBS = ("fit", "eval", "run")
 USAGE = "memtui bench predict fit [OP...], predict eval [OP...], or predict run OP|NETWORK"
@@ -59,10 +59,10 @@ def predict(args: argparse.Namespace, figures: FigureOptions | None, console: Co
     if args.json:
         console.print_json({"database": str(path), **_training_dict(training), **answer.document})
     else:
-        console.print("\n".join([str(path), *_lines(training), "", *answer.lines]))
+        console.print("\n".join(map(visible, (str(path), *_lines(training), "", *answer.lines))))
         if figures is not None:
             for text in figures.write_predictions(training.place.text, answer.charts):
-                console.print(text)
+                console.print_line(text)
     return 0
 
 

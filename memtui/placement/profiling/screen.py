@@ -110,7 +110,7 @@ def profile_on_screen(
     if process.error is not None:
         raise process.error
     for text in process.conclusion:
-        console.print(text)
+        console.print_line(text)
     if unfinished:
         console.notify(unfinished_message(output, request.modes))
         return code or INTERRUPTED
