@@ -236,7 +236,8 @@ def test_a_program_does_what_it_does_and_the_numbers_hold(program, with_twin, tm
         assert np.isfinite(samples.lost_ns).all()
         steps_ns = [int(ns) for ns in re.findall(r"^step \d+ at (\d+)$", errors, re.M)]
         # Of a program that starts for as long as it makes steps, no window need have a whole one.
-        assert windows_as_known(reader, program, steps_ns) or not with_twin or set(samples.status) != {"ok"}
+        few = sum(status == "ok" for status in samples.status) < 2
+        assert windows_as_known(reader, program, steps_ns) or not with_twin or few
     reader.close()
 
 
