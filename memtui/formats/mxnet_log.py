@@ -72,12 +72,12 @@ def parse(data: bytes) -> Imported:
     for number, line in enumerate(data.split(b"\n"), 1):
         if b"[" not in line and b"Allocate" not in line:
             continue
-        if found := _allocation(_ALLOCATE, line):
-            match, tag = found[0], _text(found[1])
-            ledger.allocate(number, int(match[1]), tag, category=kind_of_tag(tag))
-        elif found := _allocation(_IN_MB, line):
-            match, tag = found[0], _text(found[1])
-            ledger.allocate(number, int(match[1]) * MIB, tag, category=kind_of_tag(tag))
+        if allocation := _allocation(_ALLOCATE, line):
+            tag = _text(allocation[1])
+            ledger.allocate(number, int(allocation[0][1]), tag, category=kind_of_tag(tag))
+        elif allocation := _allocation(_IN_MB, line):
+            tag = _text(allocation[1])
+            ledger.allocate(number, int(allocation[0][1]) * MIB, tag, category=kind_of_tag(tag))
             coarse.append(tag)
         elif match := _FREE.search(line):
             driver.append(DriverMemory(number, int(match[1]) * MIB, int(match[2]) * MIB))
