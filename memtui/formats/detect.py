@@ -44,6 +44,7 @@ _DOCUMENTS = {
 _JSON = re.compile(rb"\s*[\[{]\s*[\]\[{}\"0-9-]")
 _STREAMED_JSON = re.compile(rb"\s*(?:\{\s*\"|\[\s*\{)")  # what may be a Chrome trace
 _MOST_LINE_BYTES = 1 << 16
+_MOST_FIRST_BYTES = 16 << 20  # by which the first events say whether it is one
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
@@ -165,7 +166,11 @@ def _document(source: Input) -> Any:
     def events() -> Events:
         found, items = Events(), text.items()
         reading.parsed_by(found)
-        first = list(itertools.islice(items, MOST_LINES))
+        first = []
+        for event in itertools.islice(items, MOST_LINES):
+            first.append(event)
+            if text.kept_bytes >= _MOST_FIRST_BYTES:
+                break
         text.commit()
         found.add_first(first)
         found.add(items)

@@ -37,6 +37,11 @@ class JsonStream:
         """Whether ``commit`` was called."""
         return self._kept is None
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that ``give_back`` would return."""
+        return self._kept_bytes
+
     def commit(self) -> None:
         """Keep no bytes any more: the format is certain."""
         self._kept = None

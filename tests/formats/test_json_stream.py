@@ -159,3 +159,14 @@ def test_nothing_is_kept_of_what_else_a_trace_has():
     tracemalloc.stop()
     assert imported.about.clock == WALL
     assert peak < 12 << 20, peak
+
+
+def test_few_long_events_are_kept_until_the_format_is_certain():
+    event = b'{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 1, "args": {"text": "%s"}},' % (b"x" * (1 << 20))
+    change = b'{"name": "[memory]", "ph": "i", "ts": 1, "args": {"Bytes": 64}}'
+    data = b'{"traceEvents": [' + 64 * event + change + b"]}"
+    tracemalloc.start()
+    import_bytes(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20, peak
