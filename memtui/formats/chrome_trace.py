@@ -419,7 +419,7 @@ def _fit(paths: CallPaths, names: _Chain, separator: str) -> str:
 def _innermost_first(names: _Chain) -> Iterator[str]:
     while names is not None:
         name, names = names
-        yield storable(name)[:MOST_CALL]
+        yield storable(name[:MOST_CALL])[:MOST_CALL]
 
 
 def _frame(name: str) -> Frame:
